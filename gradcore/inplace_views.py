@@ -92,7 +92,7 @@ def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., 
         if out._edge is not None:
             viewed = out._edge[0]
             node = node_class(viewed.op, renamed(viewed.name())).make(viewed._device, viewed._edges, out)
-            node.saved, node.results, node.metas = viewed.saved, viewed.results, viewed.metas
+            node.saved, node.metas = viewed.saved, viewed.metas
             self._edge = node, 0
         elif self._edge is not None:
             views.keep_shape(self)

@@ -6,16 +6,14 @@ This is the interface that `gradcore.viz` is made of: it knows nodes by it alone
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import GradientEdge
-from gradcore.autograd.messages import FREED
 from gradcore.autograd.node import Node
-from gradcore.autograd.op_node import OpNode, Packed
-from gradcore.autograd.saved import Kept
+from gradcore.autograd.op_node import OpNode
+from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import tick
 from gradcore.ops.table import Op
 from gradcore.tensor import Tensor
@@ -95,38 +93,11 @@ def operation_of(node: Node) -> Op | None:
 
 
 def result_shapes(nodes: list[Any]) -> dict[Any, tuple[Any, str]]:
-    """The shapes and dtypes of the nodes' results, as far as they are known; nodes come before their inputs."""
-    found: dict[Any, tuple[Any, str]] = {}
-    for node in nodes:
-        notes = (getattr(node, "_metadata", None) or {}).get("results", {})
-        if 0 in notes:
-            found[node] = notes[0]
-        elif isinstance(node, OpNode) and node.results and type(node.results) is list and node.results[0]:
-            array = node.results[0][0]
-            found[node] = getattr(array, "shape", ()), str(getattr(array, "dtype", "")).removeprefix("torch.")
-        elif getattr(node, "_outputs", None) and node._outputs[0] is not None:
-            found[node] = node._outputs[0][0], str(node._outputs[0][1]).removeprefix("torch.")
-        if isinstance(node, OpNode):
-            for edge, shape in zip(node._edges, _input_shapes(node), strict=False):
-                if edge is not None and shape is not None and edge[0]._n_outputs == 1:
-                    found.setdefault(edge[0], shape)
-    return found
-
-
-def _input_shapes(node: Any) -> list[tuple[Any, str] | None]:
-    """For each edge, the shape and dtype of the input, where the node still knows it."""
-    if node.metas is not None:
-        return [None if m is None or m[0] is None else (m[0], str(m[1])) for m in node.metas]
-    if node.saved is None or node.op.sequences:
-        return []
-    inputs: list[tuple[Any, str] | None] = []
-    for position in node.op.tensors:
-        value = node.saved[position] if position < len(node.saved) else None
-        if isinstance(value, Tensor):
-            inputs.append((tuple(value.shape), str(value.dtype).removeprefix("torch.")))
-        else:
-            inputs.append(None)
-    return inputs
+    """The shapes and dtypes of the nodes' results, of several the first."""
+    metas = {node: node._output_metas[0] for node in nodes}
+    return {
+        node: (tuple(meta[0]), str(meta[1]).removeprefix("torch.")) for node, meta in metas.items() if meta is not None
+    }
 
 
 # -- saved values ---------------------------------------------------------------------------------------------------
@@ -147,49 +118,37 @@ def _is_leaf(t: Any) -> bool:
     return t._edge is None and t._meta is not None and bool(t._meta.requires_grad)
 
 
-def _of_tensor(name: str, t: Any) -> Iterator[Saved]:
-    if isinstance(t, Packed):
-        # A value packed by hooks: count the tensors that are found in it.
+def _of_tensor(name: str, t: Any, node: Any) -> Iterator[Saved]:
+    """What `node` keeps of a tensor."""
+    if isinstance(t, SavedTensor) and t.unpack_hook is not None:
+        # What hooks put in the place of a tensor: count the tensors that are found in it.
         for inner in tree_leaves(t.packed):
-            yield from _of_tensor(name, inner)
+            yield from _of_tensor(name, inner, node)
         frame = getattr(t.unpack_hook, "__self__", None)
         if isinstance(frame, Frame):
             for kept in frame.inputs._saved or ():
-                yield from _of_tensor("argument of a checkpoint", kept.value)
+                yield from _of_tensor("argument of a checkpoint", kept, frame.inputs)
+    elif isinstance(t, SavedTensor) and t.output_nr is not None:
+        yield Saved(name, t._array, str(t._array.dtype), t.device or node._device, None)
+    elif isinstance(t, SavedTensor):
+        yield from _of_tensor(name, t.tensor, node)
     elif isinstance(t, Tensor) and not getattr(t, "_constant", False):
         yield Saved(name, t._array, str(t._dtype).removeprefix("torch."), t._device, t if _is_leaf(t) else None)
 
 
-@cache
-def _tensors(op: Any) -> tuple[tuple[int, str], ...]:
-    """Positions and names of an operation's arguments that are tensors."""
-    return tuple((position, name) for position, name in enumerate(op.names) if position in op.tensors)
-
-
 def _of_operation(node: Any) -> Iterator[Saved]:
-    op, saved = node.op, node.saved
-    if saved is not None:
-        for position, name in _tensors(op):
-            value = saved[position] if position < len(saved) else None
-            if value is not None:
-                for t in value if type(value) is tuple else (value,):
-                    yield from _of_tensor(name, t)
-        for number, entry in enumerate(node.results or ()):
-            array = entry[0] if type(entry) is tuple else None
-            if isinstance(array, (Packed, Tensor)):
-                yield from _of_tensor(op.outputs[number] if number < len(op.outputs) else "result", array)
-            elif array is not None:
-                name = op.outputs[number] if number < len(op.outputs) else "result"
-                yield Saved(name, array, str(array.dtype), node._device, None)
+    for slot, value in zip(node.slots, node.saved or (), strict=False):
+        if slot.kind in ("tensor", "tensors", "output"):
+            for t in value or () if slot.kind == "tensors" else (value,):
+                yield from _of_tensor(slot.name, t, node)
 
 
 def _of_function(node: Any) -> Iterator[Saved]:
-    for number, kept in enumerate(node._saved or ()):
-        if isinstance(kept, Kept):
-            yield from _of_tensor(f"saved_tensors[{number}]", kept.value)
+    for number, saved in enumerate(node._saved or ()):
+        yield from _of_tensor(f"saved_tensors[{number}]", saved, node)
     for name, value in list(vars(node).items()):
         if not name.startswith("_") and name not in ("to_save", "saved_for_forward", "dirty_tensors"):
-            yield from _of_tensor(f"ctx.{name}", value)
+            yield from _of_tensor(f"ctx.{name}", value, node)
 
 
 def saved_values(node: Any) -> list[Saved]:
@@ -203,9 +162,7 @@ def saved_values(node: Any) -> list[Saved]:
 
 def freed(node: Any) -> bool:
     """Whether backward has taken what a node had saved."""
-    if isinstance(node, OpNode):
-        return node.saved is None
-    return getattr(node, "_saved", FREED) is None
+    return bool(node.is_freed())
 
 
 def storage(array: Any) -> tuple[int, int]:

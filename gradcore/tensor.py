@@ -17,7 +17,7 @@ from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import GRAD, INFERENCE, local
-from gradcore.autograd.variables import OWN, Meta, Subclasses, TensorMeta, Variable, alias, tensor_type
+from gradcore.autograd.variables import OWN, Meta, Subclasses, Variable, alias, tensor_type
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.settings import setting
@@ -191,10 +191,7 @@ class Tensor(Variable, Methods):
         edge = gradient_edge(self)
         if edge is None or edge[0].is_graph_input:
             return None
-        node = edge[0]
-        if node._n_outputs == 1:
-            node._kinds = (TensorMeta.of(self),)
-        return node
+        return edge[0]
 
     @property
     def output_nr(self) -> int:

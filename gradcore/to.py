@@ -50,7 +50,7 @@ class ToCopyBackward0(Node):
     dtype: dtypes.dtype
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
-        return [None if grads is None else arithmetic.cast(grads, self.dtype.numpy)]
+        return [None if grads is None else arithmetic.cast(grads, self.dtype)]
 
 
 ToCopyBackward0.__module__ = "builtins"

@@ -13,7 +13,6 @@ from typing import Any
 from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import Node
-from gradcore.autograd.op_node import edge_of_result
 from gradcore.autograd.variables import Meta, alias
 
 __all__ = ["connected"]
@@ -50,7 +49,7 @@ def connected(grad: Any, node: Any, number: int, through_result: bool) -> Any:
     edge = node._edges[number]
     if grad is None or edge is None or not local.state.mode & GRAD:
         return grad
-    edges = gradient_edge(grad), edge_of_result(node, 0) if through_result else edge
+    edges = gradient_edge(grad), node._edge_of_output(0) if through_result else edge
     made = _class_of(type(node).__name__).make(grad._device, edges, grad)
     out = alias(grad, (made, 0))
     if grad._meta is not None and grad._meta.tangents is not None:

@@ -10,10 +10,9 @@ from gradcore.autograd.connected import connected
 from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import local
 from gradcore.autograd.node import AccumulateGrad
-from gradcore.autograd.op_node import OpNode
-from gradcore.autograd.saved import unpacked
+from gradcore.autograd.op_node import HOLDING, SEVERAL, OpNode, slots_of
 from gradcore.autograd.saved_names import show
-from gradcore.autograd.variables import Clock, Variable
+from gradcore.autograd.variables import Clock, TensorMeta, Variable
 from gradcore.ops.table import Formula, Op
 from gradcore.tracebacks import generated_file
 
@@ -23,73 +22,57 @@ __all__ = [
     "UNCHANGED",
     "are_real",
     "node_class",
-    "saving_of",
 ]
 
 
 # -- what a formula reads -----------------------------------------------------------------------------------------
 
 
-def _base_name(name: str) -> str:
-    return name.removesuffix("_shape")
-
-
-def _raw_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
+def _expression(op: Op, name: str, values: str) -> str:
+    """What a formula reads under a name, as an expression of the `node`; `values` as for `_call`."""
     if name == "needs":
-        return lambda node: tuple(edge is not None for edge in node._edges)
-    if name in op.outputs:
-        number = op.outputs.index(name)
-
-        def result(node: OpNode) -> Any:
-            array = node.results[number][0]
-            return array._array if isinstance(array, Variable) else array
-
-        return result
-    position = op.position.get(name)
-    if position is None:
-        position = op.position[_base_name(name)]
-
-        def shape(node: OpNode) -> Any:
-            value = node.saved[position]
-            return value if type(value) is tuple or value is None else value._array.shape
-
-        return shape
-    if position in op.indices:
-        return lambda node: tuple(getattr(t, "_array", t) for t in node.saved[position])
-    if position not in op.tensors:
-        return lambda node: node.saved[position]
-    if position in op.sequences:
-        return lambda node: [t._array for t in node.saved[0]]
-
-    def array(node: OpNode) -> Any:
-        t = node.saved[position]
-        return None if t is None else t._array
-
-    return array
+        return "tuple([edge is not None for edge in node._edges])"
+    slots = slots_of(op)
+    number = next(i for i, slot in enumerate(slots) if slot.name == name)
+    saved, kind, position = f"node.saved[{number}]", slots[number].kind, slots[number].position
+    if kind == "indices":
+        return f"tuple([getattr(t, '_array', t) for t in {saved}])"
+    if kind in ("shape", "setting"):
+        return saved
+    if values == "tensors":
+        if kind == "tensor" and not op.sequences:
+            return f"with_history(node, {number}, {op.edge_index[position]})"
+        return f"node.unpack({number})"
+    if kind == "tensors":
+        return f"[t._array for t in {saved}]"
+    if kind == "tensor" and op.parameters[position].default is None:
+        return f"(None if {saved} is None else {saved}._array)"
+    return f"{saved}._array[()]" if values == "numbers" else f"{saved}._array"
 
 
-def _tensor_getter(op: Op, name: str) -> Callable[[OpNode], Any]:
-    if name in op.outputs:
-        number = op.outputs.index(name)
-        return lambda node: node.unpack_result(number)
-    position = op.position.get(name)
-    if position is None or position not in op.tensors:
-        return _raw_getter(op, name)
-    if op.sequences:
-        return lambda node: node.unpack_input(position)
-    number = op.edge_index[position]
-
-    def tensor(node: OpNode) -> Any:
-        t, edge = node.saved[position], node._edges[number]
-        if t is not None and t._edge is edge and (edge is not None or t._meta is None):
-            return t
-        return node.unpack_input(position)
-
-    return tensor
+def _with_history(node: Any, number: int, edge_number: int) -> Any:
+    """The tensor in a slot with the history that it had when it was saved."""
+    t, edge = node.saved[number], node._edges[edge_number]
+    if t is not None and t._edge is edge and (edge is not None or t._meta is None):
+        return t
+    return node.unpack(number)
 
 
-def _getters(op: Op, formula: Formula) -> tuple[tuple[Callable[[OpNode], Any], ...], ...]:
-    return tuple(_raw_getter(op, n) for n in formula.names), tuple(_tensor_getter(op, n) for n in formula.names)
+def _lambda(head: str, text: str, scope: dict[str, Any]) -> Any:
+    """A function of one expression; those of one text are compiled once."""
+    text = f"lambda {head}: {text}"
+    if text not in _compiled:
+        _compiled[text] = compile(text, generated_file(__name__, text), "eval")
+    return eval(_compiled[text], {"with_history": _with_history, **scope})
+
+
+_compiled: dict[str, Any] = {}
+
+
+def _reader(op: Op, formula: Formula, values: str) -> Callable[[OpNode], list[Any]]:
+    """``node -> [value, ...]``: everything that a formula reads."""
+    read = ", ".join(_expression(op, name, values) for name in formula.names)
+    return _lambda("node", f"[{read}]", {})  # type: ignore[no-any-return]
 
 
 #: In the place of a formula's call: the gradient is the one that arrives.
@@ -104,13 +87,8 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
     """
     if formula.is_identity:
         return UNCHANGED
-    raw = values != "tensors"
-    getters = [(_raw_getter if raw else _tensor_getter)(op, name) for name in formula.names]
-    arguments = ["F", "grad"]
-    for i, name in enumerate(formula.names):
-        simple = _raw_expression(op, name, "[()]" if values == "numbers" else "") if raw else None
-        arguments.append(simple or f"get{i}(node)")
-    text = f"lambda F, grad, node: function({', '.join(arguments)})"
+    arguments = ["F", "grad", *(_expression(op, name, values) for name in formula.names)]
+    text = f"function({', '.join(arguments)})"
     if values == "arrays" and op.kind == "elementwise":
         text += " if grad.size < F.LARGE else "
         if formula.is_product:
@@ -119,11 +97,8 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
                 f"F.product_to_size({', '.join(arguments[1:])}, {shape}) if node.metas and {shape} != grad.shape else "
             )
         text += f"F.large(function, {', '.join(arguments[1:])})"
-    if text not in _compiled:
-        _compiled[text] = compile(text, generated_file(__name__, text), "eval")
-    scope = {"function": formula.function, **{f"get{i}": getter for i, getter in enumerate(getters)}}
-    call = eval(_compiled[text], scope)
-    connects = not raw and op.names[op.tensors[number]] in op.connected
+    call = _lambda("F, grad, node", text, {"function": formula.function})
+    connects = values == "tensors" and op.names[op.tensors[number]] in op.connected
     return _connecting(call, op, formula, number) if connects else call
 
 
@@ -134,31 +109,10 @@ def _connecting(call: Any, op: Op, formula: Formula, number: int) -> Any:
     def connecting(F: Any, grad: Any, node: Any) -> Any:
         piece = call(F, grad, node)
         if node.metas is not None and piece is not None:
-            shape, dtype = node.metas[number]
-            piece = TENSOR_GRADS.validate_grad(piece, shape, dtype)
+            piece = TENSOR_GRADS.validate_grad(piece, node.metas[number])
         return connected(piece, node, number, through_result)
 
     return connecting
-
-
-_compiled: dict[str, Any] = {}
-
-
-def _raw_expression(op: Op, name: str, index: str) -> str | None:
-    """What `_raw_getter` gives for tensors, single results and settings, as an expression."""
-    if name in op.outputs:
-        return f"node.results[0][0]{index}" if len(op.outputs) == 1 else None
-    position = op.position.get(name, op.position.get(_base_name(name)))
-    if position is None or position in op.indices or position in op.sequences:
-        return None
-    value = f"node.saved[{position}]"
-    if position not in op.tensors:
-        return value
-    if op.parameters[position].default is None:
-        return None
-    if name in op.position:
-        return f"{value}._array{index}"
-    return f"({value} if type({value}) is tuple else {value}._array.shape)"
 
 
 # -- node classes ---------------------------------------------------------------------------------------------------
@@ -178,23 +132,28 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
     table = op.vjps or op.differentials
     rows: list[tuple[tuple[str, ...], Formula, Any]] = []
     for key, formula in table.items():
-        rows.append(((key,) if isinstance(key, str) else key, formula, _getters(op, formula)))
+        readers = _reader(op, formula, "arrays"), _reader(op, formula, "tensors")
+        rows.append(((key,) if isinstance(key, str) else key, formula, readers))
     names = {n for _, formula, _ in rows for n in formula.names}
     without = {op.names[p] for p in op.tensors}.difference(op.edges[name]) if name in op.edges else set()
-    holders = tuple(p for p in op.tensor_like if op.names[p] not in without)
-    held = {*op.outputs, *(op.names[p] for p in holders)}
+    slots = slots_of(op)
+    holders = tuple(i for i, slot in enumerate(slots) if slot.kind in HOLDING and slot.name not in without)
+    held = {slots[i].name for i in holders}
     holding = [not held.isdisjoint(f.names) for keys, f, _ in rows if without.isdisjoint(keys)]
     simple = len(op.outputs) == 1 and not op.variadic and not op.sequences and all(len(keys) == 1 for keys, *_ in rows)
     body = {
-        "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "output_metas"),
+        "__slots__": () if len(op.outputs) == 1 and not op.variadic else ("_n_outputs", "_outputs"),
         "op": op,
         "backward": backward,
         "rows": tuple(rows),
-        "saves": frozenset(names),
+        "slots": slots,
+        "single": tuple(i for i, slot in enumerate(slots) if slot.kind in ("tensor", "output")),
+        "several": tuple(i for i, slot in enumerate(slots) if slot.kind in SEVERAL),
+        "number_of": {slot.name: i for i, slot in enumerate(slots)},
         "holds_tensors": any(holding),
         "may_hold_none": not all(holding),
         "holders": holders,
-        "keeps_settings": any(op.position.get(n, op.tensors[0]) not in op.tensors for n in names),
+        "keeps_settings": any(slot.kind in ("setting", "indices") and slot.name in names for slot in slots),
         "view_key": None if op.view_key is None else staticmethod(op.view_key),
         "seen": _seen_edges(op, name, {key for keys, *_ in rows for key in keys}),
         "__module__": "builtins",
@@ -239,11 +198,13 @@ def are_real(metas: Any, grad: Any) -> bool:
     for meta in metas:
         if meta is not None and meta[1] is not _FLOAT32 and meta[1] is not _FLOAT64:
             return False
-    dtype = grad._dtype.numpy if isinstance(grad, Variable) else grad.dtype
-    return dtype is _FLOAT32 or dtype is _FLOAT64
+    if isinstance(grad, Variable):
+        return grad._dtype is _FLOAT32 or grad._dtype is _FLOAT64
+    return grad.dtype is _ARRAY32 or grad.dtype is _ARRAY64
 
 
-_FLOAT32, _FLOAT64 = dtypes.float32.numpy, dtypes.float64.numpy
+_FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
+_ARRAY32, _ARRAY64 = _FLOAT32.numpy, _FLOAT64.numpy
 
 
 def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
@@ -254,32 +215,6 @@ def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
     else:
         seen = tuple(i for i, p in enumerate(op.tensors) if op.names[p] in keys or p in op.sequences)
     return None if seen == everything else seen
-
-
-class Saving:
-    """What to save of a call, given which of its inputs require grad."""
-
-    __slots__ = ("drop", "results", "shapes")
-
-    def __init__(self, op: Op, needed: tuple[bool, ...]) -> None:
-        wanted = {op.names[p] for p, need in zip(op.tensors, needed, strict=True) if need}
-        names: set[str] = set()
-        for key, formula in (op.vjps or op.differentials).items():
-            if wanted.intersection((key,) if isinstance(key, str) else key):
-                names.update(formula.names)
-        #: Positions of tensors that are not kept; of those, the ones whose shape is kept.
-        self.drop = tuple(p for p in op.tensors if op.names[p] not in names)
-        self.shapes = frozenset(p for p in self.drop if op.names[p] + "_shape" in names)
-        self.results = tuple(name in names for name in op.outputs)
-
-
-def saving_of(op: Op, needed: tuple[bool, ...]) -> Saving:
-    """What to save for a pattern of inputs that require grad (cached on the operation)."""
-    known: dict[tuple[bool, ...], Saving] = op.__dict__.setdefault("savings", {})
-    saving = known.get(needed)
-    if saving is None:
-        saving = known[needed] = Saving(op, needed)
-    return saving
 
 
 # -- gradients ----------------------------------------------------------------------------------------------------
@@ -300,8 +235,8 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
     op, edges, F = node.op, node._edges, arithmetic.F
     if node.saved is None or Clock.last_write > node._seq:
         node.check()
-    if node.packed:
-        node = unpacked(node)
+    if node._hooks is not None and node._hooks.saved:
+        node = node.unpacked()
     pieces: list[Any] = [None] * len(edges)
     if op.variadic or len(op.outputs) > 1:
         grads = _materialised(node, grads, arithmetic)
@@ -317,7 +252,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
     widen = arithmetic.widening(node, grads)
     if widen is not None:
         grads = widen(grads)
-    for keys, formula, getters in type(node).rows:
+    for keys, formula, readers in type(node).rows:
         if op.sequences and keys[0] == op.names[0]:
             span: Sequence[int] = range(len(edges) - len(op.tensors) + 1)
         else:
@@ -326,7 +261,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
             ]
         if not any(needed[i] for i in span):
             continue
-        values = [get(node) for get in getters[arithmetic.recorded]]
+        values = readers[arithmetic.recorded](node)
         if "needs" in formula.names:
             values[formula.names.index("needs")] = tuple(needed)
         if widen is not None:
@@ -340,8 +275,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
     if node.metas is not None:
         for i, piece in enumerate(pieces):
             if piece is not None:
-                shape, dtype = node.metas[i]
-                pieces[i] = arithmetic.validate_grad(piece, shape, dtype)
+                pieces[i] = arithmetic.validate_grad(piece, node.metas[i])
     if arithmetic.recorded:
         for name in op.connected:
             number = op.edge_index[op.position[name]]
@@ -354,17 +288,16 @@ def _fused_gradients(node: Any, grad: Any, arithmetic: Any, needed: Sequence[boo
     op = node.op
     rows = [(op.edge_index[op.position[keys[0]]], *rest) for keys, *rest in type(node).rows]
     rows = [row for row in rows if needed[row[0]]]
-    values = {n: get(node) for _, formula, getters in rows for n, get in zip(formula.names, getters[0], strict=True)}
-    metas: Any = node.metas or [(grad.shape, grad.dtype)] * len(needed)
-    stored = [metas[i][1] if metas[i][0] == grad.shape else None for i, *_ in rows]
+    values = {name: v for _, f, readers in rows for name, v in zip(f.names, readers[0](node), strict=True)}
+    metas: Any = node.metas or [TensorMeta(grad.shape, dtypes.from_numpy(grad.dtype), node._device)] * len(needed)
+    stored = [metas[i][1].numpy if metas[i][0] == grad.shape else None for i, *_ in rows]
     formulas = [formula for _, formula, _ in rows]
     found = local.state.run(arithmetic.F.fused_gradients, op.name, formulas, grad, values, not op.vjps, stored)
     if found is None:
         return None
     pieces: list[Any] = [None] * len(needed)
     for (i, *_), piece in zip(rows, found, strict=True):
-        shape, dtype = metas[i]
-        pieces[i] = arithmetic.validate_grad(piece, shape, dtype)
+        pieces[i] = arithmetic.validate_grad(piece, metas[i])
     return pieces
 
 
@@ -379,6 +312,5 @@ def _materialised(node: Any, grads: list[Any], arithmetic: Any) -> Any:
         return None
     for k, i in enumerate(chosen):
         if picked[k] is None and op.materialize:
-            shape, dtype = node.output_metas[i]
-            picked[k] = arithmetic.zeros(shape, dtype, node._device)
+            picked[k] = arithmetic.zeros(node._outputs[i])
     return picked if op.variadic or len(op.differentiable) > 1 else picked[0]

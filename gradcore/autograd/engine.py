@@ -205,9 +205,9 @@ class GraphTask:
                     elif call is not None:
                         piece = run(call, F, grad, node)
                     if metas is not None and piece is not None:
-                        shape, dtype = metas[i]
-                        if type(piece) is not array_type or piece.shape != shape or piece.dtype is not dtype:
-                            piece = arithmetic.validate_grad(piece, shape, dtype)
+                        meta = metas[i]
+                        if type(piece) is not array_type or piece.shape != meta[0] or piece.dtype is not meta[1].numpy:
+                            piece = arithmetic.validate_grad(piece, meta)
                     plan = plans.get(type(successor))
                     if plan is None or successor._device is not device or (expected is not None and plan is LEAF):
                         buffer.add(successor, number, piece, device, piece is not grad)
@@ -230,7 +230,7 @@ class GraphTask:
                     if keeps_settings:
                         node.release()
                     elif keeps_settings is not None:
-                        node.saved = node.results = None
+                        node.saved = None
                 if following is not None and heap and heap[0][0] < -following._seq:  # a younger node waits
                     pending[following] = following_grad
                     heappush(heap, (-following._seq, following))
@@ -389,7 +389,7 @@ class GraphTask:
         if node.is_accumulator:
             meta = node.variable._meta  # type: ignore[attr-defined]
             if meta.grad_dtype is not OWN and meta.grad_dtype is not None and grad is not None:
-                grad = arithmetic.cast(grad, meta.grad_dtype.numpy)
+                grad = arithmetic.cast(grad, meta.grad_dtype)
             if meta.hooks:
                 self.buffer.owned.discard(node)
                 t = in_own_memory(arithmetic.as_tensor(grad))
@@ -404,6 +404,8 @@ class GraphTask:
 
     def call_tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
         """The gradients of a node's outputs after the hooks of these; where they are to be retained, they are."""
+        if not hooks.tensor and not hooks.retain:
+            return grad
         arithmetic = self.buffer.arithmetic(node._device)
         several = type(grad) is list
         grads = [in_own_memory(arithmetic.as_tensor(g)) for g in (grad if several else [grad])]

@@ -17,7 +17,7 @@ from gradcore.autograd.edges import chain_of, gradient_edge, replay, requires_gr
 from gradcore.autograd.input_buffer import widened
 from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import DUAL, GRAD, local
-from gradcore.autograd.op_node import Packed
+from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Meta, Variable, alias, repeats
 from gradcore.autograd.views import link
 from gradcore.backends.vmap.array import levels_of
@@ -234,27 +234,24 @@ def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
     if getattr(node, "op", None) is not op or node.saved is None:  # type: ignore[union-attr]
         return
     saved = list(node.saved)  # type: ignore[union-attr]
-    for p in op.tensors:
-        if p in op.sequences:
-            if type(saved[0]) is tuple and saved[0] and isinstance(saved[0][0], (Variable, Packed)):
-                saved[0] = tuple(map(_dual_for, saved[0], primals[0], args[0]))
-        elif isinstance(saved[p], (Variable, Packed)) and isinstance(args[p], Variable):
-            saved[p] = _dual_for(saved[p], primals[p], args[p])
-    node.saved = saved  # type: ignore[union-attr]
-    if node.results is not None:  # type: ignore[union-attr]
-        node.results = [  # type: ignore[union-attr]
-            kept and (*kept[:3], None if out._meta is None else out._meta.tangents)
-            for kept, out in zip(node.results, outs, strict=True)  # type: ignore[union-attr]
-        ]
+    for i, slot in enumerate(node.slots):  # type: ignore[union-attr]
+        p, value = slot.position, saved[i]
+        if value is None:
+            continue
+        if slot.kind == "tensors":
+            saved[i] = tuple(map(_dual_for, value, primals[p], args[p]))
+        elif slot.kind == "tensor" and isinstance(args[p], Variable):
+            saved[i] = _dual_for(value, primals[p], args[p])
+        elif slot.kind == "output" and outs[p]._meta is not None:
+            value.keep_dual(outs[p])
+    node.saved = tuple(saved)  # type: ignore[union-attr]
 
 
 def _dual_for(saved: Any, primal: Any, dual: Any) -> Any:
     if primal is dual:
         return saved
-    if saved.__class__ is Packed:
-        if saved.dtype is not dual._dtype:
-            dual = _converted(dual, saved.dtype)
-        saved.tangents = tangents_of(dual)
+    if isinstance(saved, SavedTensor):
+        saved.keep_dual(dual if saved.dtype is dual._dtype else _converted(dual, saved.dtype))
         return saved
     return dual if saved is primal else _converted(dual, saved._dtype)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradcore import dtypes, functional
 from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
-from gradcore.autograd.variables import Subclasses, Variable, repeats, wrap
+from gradcore.autograd.variables import Subclasses, TensorMeta, Variable, repeats, wrap
 from gradcore.backends.vmap import batched_device
 from gradcore.backends.vmap.array import levels_of
 
@@ -67,25 +67,27 @@ class RawGrads:
         return grad if grad.shape == shape else self.F.sum_to_size(grad, shape)
 
     def cast(self, grad: Any, dtype: Any) -> Any:
-        """A gradient in a dtype, a NumPy one: the real part where that is real."""
-        if grad.dtype == dtype:
+        """A gradient in a dtype: the real part where that is real."""
+        if grad.dtype == dtype.numpy:
             return grad
-        if grad.dtype.kind == "c" and dtype.kind != "c":
+        if grad.dtype.kind == "c" and not dtype.is_complex:
             grad = grad.real
-        return local.state.run(grad.astype, dtype)
+        return local.state.run(grad.astype, dtype.numpy)
 
-    def validate_grad(self, grad: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    def validate_grad(self, grad: Any, meta: TensorMeta) -> Any:
         """A gradient with the shape and the dtype of its input."""
-        return self.cast(self.sum_to(grad, shape), dtype)
+        return self.cast(self.sum_to(grad, meta[0]), meta[1])
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
-        """Zeros on a node's device."""
+    def zeros(self, meta: TensorMeta) -> Any:
+        """Zeros as the gradient of an output."""
+        shape, dtype, device = meta
         with self.F.use_index(device.index):
-            return self.F.xp.zeros(shape, dtype)
+            return self.F.xp.zeros(shape, dtype.numpy)
 
     def zeros_like(self, grad: Any) -> Any:
         """Zeros as a gradient."""
-        return self.zeros(grad.shape, grad.dtype, self.device)
+        with self.F.use_index(self.device.index):
+            return self.F.xp.zeros(grad.shape, grad.dtype)
 
     def widening(self, node: Any, grads: Any) -> Any:
         """How to convert what a node's formulas read where halves are to be computed in float32, or None."""
@@ -130,18 +132,18 @@ class TensorGrads:
         return grad if grad._array.shape == shape else functional.sum_to_size(grad, shape)
 
     def cast(self, grad: Any, dtype: Any) -> Any:
-        wanted = dtypes.from_numpy(dtype)
-        if grad._dtype is wanted:
+        if grad._dtype is dtype:
             return grad
-        if grad._dtype.is_complex and not wanted.is_complex:
+        if grad._dtype.is_complex and not dtype.is_complex:
             grad = functional.real(grad)
-        return functional.to(grad, wanted)
+        return functional.to(grad, dtype)
 
-    def validate_grad(self, grad: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        return self.cast(self.sum_to(grad, shape), dtype)
+    def validate_grad(self, grad: Any, meta: TensorMeta) -> Any:
+        return self.cast(self.sum_to(grad, meta[0]), meta[1])
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
-        return functional.zeros(shape, dtype=dtypes.from_numpy(dtype), device=device)
+    def zeros(self, meta: TensorMeta) -> Any:
+        shape, dtype, device = meta
+        return functional.zeros(shape, dtype=dtype, device=device)
 
     def zeros_like(self, grad: Any) -> Any:
         return grad.new_zeros(grad._array.shape)

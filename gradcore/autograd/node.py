@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
+from gradcore import dtypes
 from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.variables import Edge, Order, TensorMeta, Variable, accumulate_grad, new, tick
+from gradcore.autograd.variables import Edge, Order, TensorMeta, Variable, accumulate_grad, tick
 
 __all__ = ["AccumulateGrad", "Hooks", "Node"]
 
@@ -14,7 +16,7 @@ __all__ = ["AccumulateGrad", "Hooks", "Node"]
 class Hooks:
     """The hooks of one node, by kind, in the order of registration."""
 
-    __slots__ = ("post", "pre", "retain", "tensor")
+    __slots__ = ("post", "pre", "retain", "saved", "tensor")
 
     def __init__(self) -> None:
         self.tensor: dict[int, dict[int, Any]] = {}
@@ -22,6 +24,31 @@ class Hooks:
         self.post: dict[int, Any] = {}
         #: Weak references to the tensors that retain their gradient, by output number.
         self.retain: dict[int, Any] = {}
+        #: Whether saved tensors may have hooks.
+        self.saved = False
+
+
+class InputMetadata:
+    """What a gradient that arrives at a node is like.
+
+    Attributes
+    ----------
+    shape : list of int
+    dtype : dtype
+    device : device
+    """
+
+    __slots__ = ("device", "dtype", "shape")
+
+    is_nested_tensor = False
+    is_cpp_nested_tensor = False
+
+    def __init__(self, meta: TensorMeta | None, device: Any) -> None:
+        shape, self.dtype, device = meta or ((), dtypes.float32, device)
+        self.shape, self.device = list(shape), device.real
+
+    def __repr__(self) -> str:
+        return f"InputMetadata(shape={self.shape}, dtype={self.dtype}, device={self.device})"
 
 
 class Node:
@@ -32,7 +59,7 @@ class Node:
     the last name goes.
     """
 
-    __slots__ = ("__weakref__", "_device", "_edges", "_hooks", "_kinds", "_metadata", "_seq")
+    __slots__ = ("__weakref__", "_device", "_dtype", "_edges", "_hooks", "_metadata", "_seq", "_shape")
 
     _n_outputs: int = 1
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
@@ -49,8 +76,9 @@ class Node:
     _edges: tuple[Edge | None, ...]
     _hooks: Hooks | None
     _seq: int
-    #: What the outputs are like, where that was noted; see `gradcore.autograd.metadata`.
-    _kinds: Any
+    #: Shape and dtype of the only output.
+    _shape: tuple[int, ...]
+    _dtype: Any
 
     @classmethod
     def make(cls, device: Any, edges: tuple[Edge | None, ...], like: Any = None) -> Self:
@@ -63,12 +91,12 @@ class Node:
         edges : tuple
             Where the gradients for its inputs go.
         like : Tensor, optional
-            Its output, of which shape and dtype are noted.
+            Its output, where there is only one.
         """
-        node = new(cls)
+        node = cls()
         node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
         if like is not None:
-            node._kinds = (TensorMeta.of(like),)
+            node._shape, node._dtype = like._array.shape, like._dtype
         return node
 
     def name(self) -> str:
@@ -103,11 +131,20 @@ class Node:
             return self._metadata
 
     @property
-    def _input_metadata(self) -> tuple[Any, ...]:
-        """For each output, the shape, dtype and device that its gradient must have."""
-        from gradcore.autograd.metadata import metadata_of
+    def _output_metas(self) -> Sequence[Any]:
+        """For each output the `TensorMeta`, as noted when it was recorded; None for an output that is no tensor."""
+        return (TensorMeta(self._shape, self._dtype, self._device),)
 
-        return metadata_of(self)
+    @property
+    def _input_metadata(self) -> tuple[InputMetadata, ...]:
+        """For each output, the shape, dtype and device that its gradient must have."""
+        return tuple(InputMetadata(meta, self._device) for meta in self._output_metas)
+
+    def _edge_of_output(self, number: int) -> Edge | None:
+        """The history of an output: the node itself or, where it wrote in place to a view, that of the view."""
+        rebased = getattr(self, "_rebased", None)
+        outer = None if rebased is None else rebased[0]()
+        return (self, number) if outer is None else (outer, rebased[1])
 
     def _register_hook_dict(self, hooks: dict[int, Any]) -> None:
         self._own_hooks().tensor.setdefault(0, {}).update(hooks)
@@ -156,6 +193,10 @@ class Node:
     def release(self) -> None:
         """Let go of saved values; a second backward is then an error."""
 
+    def is_freed(self) -> bool:
+        """Whether the saved values are gone."""
+        return False
+
     def __call__(self, *grads: Any) -> Any:
         """Run this node's backward on tensors."""
         seen = self._seen_outputs
@@ -183,6 +224,10 @@ class AccumulateGrad(Node):
 
     is_accumulator = is_graph_input = True
     variable: Any
+
+    @property
+    def _output_metas(self) -> Sequence[Any]:
+        return (TensorMeta.of(self.variable),)
 
     def name(self) -> str:
         """``'torch::autograd::AccumulateGrad'``."""

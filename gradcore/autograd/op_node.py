@@ -1,42 +1,112 @@
-"""Nodes of operations, and what they save: inputs and results, with the history that these had."""
+"""Nodes of operations, and what they save: one slot for each value that a formula reads."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any, ClassVar, NamedTuple
 
-from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.messages import FREED, INFERENCE_SAVED, modified_in_place, operation_of
-from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.node import Node
-from gradcore.autograd.variables import Edge, Inference, Meta, Variable, alias, version_counter, wrap
+from gradcore.autograd.messages import FREED
+from gradcore.autograd.node import Hooks, Node
+from gradcore.autograd.saved import SavedTensor, check_version, current_hooks, with_edge
+from gradcore.autograd.variables import Edge, Inference, TensorMeta, Variable, new
+from gradcore.ops.table import Op
 
-__all__ = ["OpNode", "Packed", "edge_of_result", "with_edge"]
+__all__ = ["OpNode", "Slot", "slots_of"]
+
+
+class Slot(NamedTuple):
+    """One of the values that the nodes of an operation save.
+
+    Attributes
+    ----------
+    name : str
+        What formulas call it: ``"self"``, ``"self_shape"``, ``"dim"``, ``"result"``.
+    kind : {"tensor", "tensors", "indices", "shape", "setting", "output"}
+        A tensor or None; a tuple of tensors; a tuple of index tensors and None; the shape of a tensor or a tuple of
+        those of several; an argument of another kind; an output.
+    position : int
+        Of the parameter or, for an output, its number.
+    """
+
+    name: str
+    kind: str
+    position: int
+
+
+@functools.cache
+def slots_of(op: Op) -> tuple[Slot, ...]:
+    """What nodes of an operation save: what its formulas read, and its settings."""
+    read = {name for formula in (op.vjps or op.differentials).values() for name in formula.names}
+    slots = []
+    for i, name in enumerate(op.names):
+        if i in op.tensors:
+            if name in read:
+                slots.append(Slot(name, "tensors" if i in op.sequences else "tensor", i))
+            if f"{name}_shape" in read:
+                slots.append(Slot(f"{name}_shape", "shape", i))
+        elif i not in op.indices:
+            slots.append(Slot(name, "setting", i))
+        elif name in read:
+            slots.append(Slot(name, "indices", i))
+    slots += [Slot(name, "output", i) for i, name in enumerate(op.outputs) if name in read]
+    return tuple(slots)
+
+
+#: Kinds of slots with tensors in them.
+HOLDING = ("tensor", "tensors", "indices", "output")
+#: Those with a tuple of them.
+SEVERAL = ("tensors", "indices")
+#: In the place of an edge: the tensor is an output of the node itself.
+OUTPUT: Any = object()
 
 
 class OpNode(Node):
     """A node of an operation of the table. There is one subclass per operation and node name."""
 
-    __slots__ = ("_rebased", "metas", "results", "saved")
+    __slots__ = ("_rebased", "metas", "outline", "saved")
 
     op: ClassVar[Any]
     _fresh = True
-    saves: ClassVar[frozenset[str]] = frozenset()
-    #: Of views of a part: which part, a function of the shape and the settings.
+    #: Of views of a part: the key of that part, a function of the shape and the settings.
     view_key: ClassVar[Any] = None
     #: The numbers of the edges that `shown` shows, in its order; all if None.
     seen: ClassVar[tuple[int, ...] | None] = None
+    #: What is saved, and the numbers of the slots by name.
+    slots: ClassVar[tuple[Slot, ...]] = ()
+    number_of: ClassVar[dict[str, int]] = {}
+    #: The numbers of the slots with a tensor, and with several.
+    single: ClassVar[tuple[int, ...]] = ()
+    several: ClassVar[tuple[int, ...]] = ()
+    #: The numbers of the slots with tensors in them, but for those in which this kind of node has a scalar.
+    holders: ClassVar[tuple[int, ...]] = ()
 
-    #: The arguments, with None in the place of tensors that no formula reads and shapes where only those are read.
+    #: A value for each slot, None for a tensor that no formula will read; None once they have been freed.
     saved: Any
-    #: Saved outputs: (array, version counter, version, tangents) by output number.
-    results: Any
-    #: Per edge the input's (shape, dtype), where inputs differ from the result; None where all are alike.
+    #: What remains of them then: settings and shapes, of tensors these.
+    outline: Any
+    #: Per edge the input's `TensorMeta`, where inputs differ from the result; None where all are alike.
     metas: Any
 
     @property
     def _seen_outputs(self) -> tuple[int, ...]:
         several = len(self.op.outputs) > 1 and not self.op.variadic
         return self.op.seen_outputs if several else tuple(range(self._n_outputs))
+
+    def _edge_of_output(self, number: int) -> Edge | None:
+        known = self.op.variadic or number in self.op.differentiable
+        return super()._edge_of_output(number) if known else None
+
+    @property
+    def _output_metas(self) -> Sequence[Any]:
+        node, number = self, 0
+        while isinstance(node, OpNode) and not hasattr(node, "_shape") and not hasattr(node, "_outputs"):
+            # Functions of the elements of one tensor note nothing: their output is like their input.
+            node, number = next(edge for edge in node._edges if edge is not None)  # type: ignore[assignment]
+        if node is not self:
+            return (node._output_metas[number],)
+        return getattr(self, "_outputs", None) or (TensorMeta(self._shape, self._dtype, self._device),)
 
     def shown(self, values: Any) -> Any:
         return values if self.seen is None else tuple(values[i] for i in self._numbers(self.seen))
@@ -54,161 +124,149 @@ class OpNode(Node):
         extra = len(self._edges) - len(self.op.tensors)
         return [*range(extra), *(i + extra for i in seen)] if extra else list(seen)
 
-    def release(self) -> None:
-        if self.holds_tensors and not (self.may_hold_none and self.saved is not None and not self._holds_any()):
-            kept = None
-            if self.keeps_settings and self.saved is not None:
-                kept = [_outline(value) if i in self.op.tensor_like else value for i, value in enumerate(self.saved)]
-            self.saved, self.results = None, kept
-
-    def _holds_any(self) -> bool:
-        """Whether a tensor is kept: some formulas read none, so it depends on which inputs require grad."""
-        values = [self.saved[i] for i in self.holders if i < len(self.saved)]
-        flat = [t for value in values for t in (value if type(value) is tuple else (value,))]
-        return any(isinstance(t, (Variable, Packed)) for t in flat) or any(self.results or ())
+    # -- freeing ----------------------------------------------------------------------------------------------------
 
     #: Whether settings are among what formulas read, or shapes are shown: they stay when the tensors are freed.
     keeps_settings: ClassVar[bool] = False
     holds_tensors: ClassVar[bool] = True
     #: Whether a formula reads no tensor, so that there may be none although `holds_tensors`.
     may_hold_none: ClassVar[bool] = False
-    #: The positions of arguments that may hold tensors: not those in whose place this kind of node has a number.
-    holders: ClassVar[tuple[int, ...]] = ()
-    #: Whether what is saved is `Packed`; see `gradcore.autograd.saved.pack`.
-    packed: ClassVar[bool] = False
+
+    def release(self) -> None:
+        if self.holds_tensors and not (self.may_hold_none and self.saved is not None and not self._holds_any()):
+            if self.keeps_settings and self.saved is not None:
+                self.outline = tuple(map(_outline, self.slots, self.saved))
+            self.saved = None
+
+    def _holds_any(self) -> bool:
+        """Whether a tensor is kept: some formulas read none, so it depends on which inputs require grad."""
+        values = [self.saved[i] for i in self.holders]
+        return any(value is not None for value in values)
+
+    def is_freed(self) -> bool:
+        return self.saved is None
 
     def check(self) -> None:
         """Raise if a saved value has been freed, or overwritten since it was saved."""
         saved = self.saved
         if saved is None:
             raise RuntimeError(FREED)
-        for position in self.op.tensor_like:
-            if position < len(saved):
-                value = saved[position]
-                if value is None:
-                    continue
-                for t in value if type(value) is tuple else (value,):
-                    vc = getattr(t, "_vc", None)
-                    if vc is Inference.counter and not local.state.transforms:
-                        raise RuntimeError(INFERENCE_SAVED)
-                    if vc is not None and vc.written > self._seq:
-                        raise modified_in_place(t, gradient_edge(t), vc.at(self._seq))
-        if self.results is not None:
-            for number, entry in enumerate(self.results):
-                if entry is not None and entry[1] is not None and entry[1].version != entry[2]:
-                    known = self.op.variadic or number in self.op.differentiable
-                    raise modified_in_place(self.unpack_result(number), (self, number) if known else None, entry[2])
+        seq = self._seq
+        for i in self.single:
+            t = saved[i]
+            if t is not None:
+                vc = t._vc
+                if vc is not None and (vc.written > seq or vc is Inference.counter):
+                    self._check(t)
+        for i in self.several:
+            for t in saved[i] or ():
+                if t is not None:
+                    self._check(t)
 
-    # -- saved values as tensors -------------------------------------------------------------------------------
-
-    def unpack_input(self, position: int) -> Any:
-        """The input at that position as a tensor with the history it had when it was saved."""
-        value = self.saved[position]
-        if position in self.op.indices:
-            return tuple(with_edge(t, None) for t in value)
-        if type(value) is tuple:  # a sequence of tensors
-            return [with_edge(t, edge) for t, edge in zip(value, self._edges, strict=False)]
-        shift = len(self._edges) - len(self.op.tensors)  # further edges of a leading sequence of tensors
-        return with_edge(value, self._edges[self.op.edge_index[position] + shift])
-
-    def unpack_result(self, number: int) -> Any:
-        """The output of that number as a tensor, with this node as its history if it has derivatives."""
-        array, vc, _, tangents = self.results[number]
-        known = self.op.variadic or number in self.op.differentiable
-        edge = edge_of_result(self, number) if known else None
-        if isinstance(array, Variable):  # see `gradcore.autograd.saved.unpacked`
-            return array
-        if array.__class__ is Packed:
-            t = alias(array.unpack(), edge)
+    def _check(self, t: Any) -> None:
+        if isinstance(t, SavedTensor):
+            t.check(self)
         else:
-            t = wrap(array, self._device, None, edge)
-            t._vc = vc
-        return t if tangents is None else _with_tangents(t, tangents)
+            check_version(t, self._seq)
+
+    # -- saved values as tensors -------------------------------------------------------------------------------------
+
+    def unpack(self, number: int) -> Any:
+        """The value of a slot; tensors with the history that they had when they were saved."""
+        value, slot = self.saved[number], self.slots[number]
+        if slot.kind in ("shape", "setting"):
+            return value
+        if slot.kind == "tensors":
+            return value and list(map(self._open, value, self._edges_of(slot)))
+        if slot.kind == "indices":
+            return value and tuple(map(self._open, value, self._edges_of(slot)))
+        return self._open(value, *self._edges_of(slot))
+
+    def _open(self, t: Any, edge: Edge | None) -> Any:
+        return t.open(self) if isinstance(t, SavedTensor) else t if edge is OUTPUT else with_edge(t, edge)
+
+    def _edges_of(self, slot: Slot) -> Iterable[Any]:
+        """Where the gradients for the tensors in a slot go; `OUTPUT` for an output."""
+        if slot.kind == "tensors":
+            return self._edges
+        if slot.kind == "indices":
+            return repeat(None)
+        if slot.kind == "output":
+            return (OUTPUT,)
+        shift = len(self._edges) - len(self.op.tensors)  # further edges of a leading sequence of tensors
+        return (self._edges[self.op.edge_index[slot.position] + shift],)
+
+    def pack(self) -> None:
+        """Give the tensors that the node, which has just been made, keeps to the hooks that are open."""
+        hooks = current_hooks()
+        if hooks is None or not self.holds_tensors:
+            return
+
+        def packed(t: Any, edge: Edge | None) -> Any:
+            if t is None or getattr(t, "_constant", False):
+                return t
+            saved = t if isinstance(t, SavedTensor) else SavedTensor.of_input(t, edge)
+            saved.pack(hooks, self)
+            return saved
+
+        self.saved = self._map_tensors(packed)
+        self.expect_hooks()
+
+    def unpacked(self) -> OpNode:
+        """A node like this one that keeps tensors, after each hook has been called once."""
+        other: OpNode = new(type(self))
+        other._device, other._edges, other._seq, other._hooks = self._device, self._edges, self._seq, None
+        other.metas = self.metas
+        if self.op.variadic or len(self.op.outputs) > 1:
+            other._n_outputs, other._outputs = self._n_outputs, self._outputs  # type: ignore[misc]
+        other.saved = self._map_tensors(lambda t, edge: t.open(self) if isinstance(t, SavedTensor) else t)
+        return other
+
+    def _map_tensors(self, function: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
+        """The saved values with ``function(value, edge)`` in the place of each that may be a tensor."""
+        values = list(self.saved)
+        for i, slot in enumerate(self.slots):
+            if values[i] is not None and slot.kind in HOLDING:
+                several = slot.kind in SEVERAL
+                found = tuple(map(function, values[i] if several else (values[i],), self._edges_of(slot)))
+                values[i] = found if several else found[0]
+        return tuple(values)
+
+    def handle(self, number: int) -> Any:
+        """The `SavedTensor` of a slot, or a tuple of them, which from now on is what the slot holds."""
+        slot = self.slots[number]
+        if self.saved is None and slot.kind in SEVERAL:
+            raise RuntimeError(FREED)
+        value = None if self.saved is None else self.saved[number]
+
+        def handle(t: Any, edge: Edge | None) -> SavedTensor:
+            saved: SavedTensor = t if isinstance(t, SavedTensor) else SavedTensor.of_input(t, edge, self._seq)
+            return saved.shown_by(self)
+
+        values = (value or ()) if slot.kind in SEVERAL else (value,)
+        handles = tuple(map(handle, values, self._edges_of(slot)))
+        found = handles if slot.kind in SEVERAL else handles[0]
+        if value is not None:
+            self.saved = (*self.saved[:number], found, *self.saved[number + 1 :])
+            self.expect_hooks()
+        return found
+
+    def expect_hooks(self) -> None:
+        """Let backward look for hooks of saved tensors."""
+        if self._hooks is None:
+            self._hooks = Hooks()
+        self._hooks.saved = True
+
+    def move_output(self, t: Any) -> None:
+        """Keep the first output in the memory of `t`, to which it has just been copied."""
+        number = self.number_of.get(self.op.outputs[0])
+        kept = None if number is None or self.saved is None else self.saved[number]
+        if kept is not None:
+            kept.move(t)
 
 
-def _outline(value: Any) -> Any:
-    """What stays of a saved argument when tensors are freed: of a tensor, its shape."""
-    if isinstance(value, Variable):
-        return value._array.shape
-    return value if type(value) is tuple and all(type(n) is int for n in value) else None
-
-
-def edge_of_result(node: Node, number: int) -> Edge:
-    """The history of a saved output of `node`: the node itself or, where it wrote in place to a view, the view's."""
-    rebased = getattr(node, "_rebased", None)
-    outer = None if rebased is None else rebased[0]()
-    return (node, number) if outer is None else (outer, rebased[1])  # type: ignore[index]
-
-
-def with_edge(t: Any, edge: Edge | None) -> Any:
-    """A saved tensor with the history that it had when it was saved."""
-    if t is None:
-        return None
-    if t.__class__ is Packed:
-        t = t.unpack()
-    elif not isinstance(t, Variable):
-        return t
-    if edge is None:
-        if not requires_grad(t):
-            return t
-    elif t._edge == edge or (edge[0].is_accumulator and edge[0].variable is t and t._meta.requires_grad):  # type: ignore[attr-defined]
-        return t
-    elif t._edge is not None and t._edge[0]._edges == (edge,) and operation_of(t._edge[0]) == "ToCopy":
-        return t  # a copy in the dtype of the computation: its own history goes on at that edge
-    other = alias(t, edge)
-    tangents = None if t._meta is None else t._meta.tangents
-    return other if tangents is None else _with_tangents(other, tangents)
-
-
-def _with_tangents(t: Any, tangents: Any) -> Any:
-    """A tensor that has just been made, given the tangents of another one."""
-    t._meta = Meta()
-    t._meta.tangents = tangents
-    return t
-
-
-class Packed:
-    """A saved tensor in the hands of a pair of saved-tensor hooks.
-
-    Parameters
-    ----------
-    t : Tensor
-        What is saved, with its history.
-    hooks : tuple
-        The functions ``pack(tensor)``, which returns anything, and ``unpack``, which makes a tensor of that.
-    own : bool
-        Whether `t` is an output of the node that saves it; then its history is not kept, which is that node.
-    """
-
-    __slots__ = ("dtype", "packed", "tangents", "unpack_hook")
-
-    #: As if nobody could write to it in place: the hooks answer for what they return.
-    _vc = None
-
-    def __init__(self, t: Any, hooks: tuple[Any, Any], own: bool = False) -> None:
-        pack, self.unpack_hook = hooks
-        version = version_counter(t).version
-        state = local.state
-        before, state.mode = state.mode, state.mode & ~GRAD
-        try:
-            packed = pack(t)
-        finally:
-            state.mode = before
-        if t._vc.version != version:
-            raise RuntimeError(
-                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
-                "cannot be modified by in-place operations as this can lead to unexpected side-effects."
-            )
-        self.packed = alias(t, None) if own and packed is t else packed
-        #: Forward mode: tangents by level, which hooks do not see.
-        self.tangents: Any = None if t._meta is None else t._meta.tangents
-        self.dtype = t._dtype
-
-    def unpack(self) -> Any:
-        """The tensor that the hook makes of what it packed."""
-        t = self.unpack_hook(self.packed)
-        if not isinstance(t, Variable):
-            raise TypeError(
-                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(t).__name__}"
-            )
-        return _with_tangents(alias(t, gradient_edge(t)), self.tangents) if self.tangents else t
+def _outline(slot: Slot, value: Any) -> Any:
+    """What stays of a saved value when tensors are freed: of a tensor, its shape."""
+    if slot.kind in ("shape", "setting"):
+        return value
+    return value._array.shape if isinstance(value, Variable) else None

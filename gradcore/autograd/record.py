@@ -13,14 +13,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd import anomaly_mode, batch_dims, views
-from gradcore.autograd import saved as saved_tensors
+from gradcore.autograd import anomaly_mode, batch_dims
 from gradcore.autograd.derivatives import node_class
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import ANOMALY, PACK, State
-from gradcore.autograd.saved import refuse_inference
+from gradcore.autograd.op_node import slots_of
+from gradcore.autograd.saved import NewSavedTensor, SavedTensor, refuse_inference
 from gradcore.autograd.variables import Inference, Variable, VersionCounter, new, on_device, tensor_type, tick, wrap
+from gradcore.autograd.views import link
+from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file
 
@@ -60,7 +62,7 @@ def make_outputs(
     outs = [wrap(in_order(r, device) if op.contiguous else r, device) for r in results]
     if op.view:
         for i, out in enumerate(outs):
-            views.link(out, args[0], op, args[1:], i if op.variadic else None, state)
+            link(out, args[0], op, args[1:], i if op.variadic else None, state)
     if recorded and op.differentiable:
         chosen = [
             i for i in (range(len(outs)) if op.variadic else op.differentiable) if outs[i]._dtype.is_differentiable
@@ -118,8 +120,8 @@ def record(
             args = (*args[:p], _moved(t, edge, device), *args[p + 1 :])
     single = len(op.outputs) == 1 and not op.variadic
     node = recorder(op)(device, outs[0] if single else outs, tuple(edges), tensors, *args)
-    if state.mode & PACK and node.holds_tensors:
-        saved_tensors.pack(node)
+    if state.mode & PACK:
+        node.pack()
     if state.mode & ANOMALY:
         anomaly_mode.note(node, tensors, outs)
     return node
@@ -156,7 +158,7 @@ def view_of(t: Any, array: Any, op: Op, settings: tuple[Any, ...], state: State)
     out._array, out._device, out._edge, out._meta, out._vc = array, device, None, None, None
     dtype = out._dtype = t._dtype if array.dtype is t._array.dtype else dtypes.from_numpy(array.dtype)
     edge = t._edge if t._meta is None else gradient_edge(t)
-    views.link(out, t, op, settings, None, state)
+    link(out, t, op, settings, None, state)
     if edge is not None and state.mode and dtype.is_differentiable and op.vjps:
         out._edge = recorder(op)(device, out, (edge,), None, t, *settings), 0
     return out
@@ -201,8 +203,8 @@ def node_globals(op: Op) -> dict[str, Any]:
     """What the lines of `node_lines` refer to."""
     name: Any = op.node
     scope: dict[str, Any] = {
-        "Inference": Inference, "VersionCounter": VersionCounter,
-        "node_name": name, "refuse_inference": refuse_inference, "saved_result": saved_result, "tick": tick,
+        "Inference": Inference, "NewSavedTensor": NewSavedTensor, "SavedTensor": SavedTensor,
+        "VersionCounter": VersionCounter, "node_name": name, "refuse_inference": refuse_inference, "tick": tick,
     }  # fmt: skip
     if op.differentiated:
         scope["classes"] = _Classes(op)
@@ -255,13 +257,9 @@ def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
     yield f"node = {cls}()"
     edges = "edges" if exact else tuple_of("*e0" if is_several(op, p) else f"e{p}" for p in op.tensors)
     yield from (f"node._device, node._edges = device, {edges}", "node._seq, node._hooks = tick(), None")
+    yield from _saved_outputs(op, exact)
     yield f"node.saved = {_saved(op)}"
-    if not is_single(op):
-        yield "node._n_outputs = len(outs)"
-        yield "node.output_metas = [(out._array.shape, out._array.dtype) for out in outs]"
-        yield "dtype = outs[0]._dtype"
-    yield from _saved_results(op, exact)
-    yield f"node.metas = {_metas(op, exact)}"
+    yield from _metas(op, exact)
 
 
 def tuple_of(parts: Iterable[str]) -> str:
@@ -292,7 +290,7 @@ def readers_of(op: Op, name: str) -> list[int]:
     return sorted({op.position[each] for key in keys for each in key})
 
 
-def _needed(op: Op, readers: Collection[int]) -> str:
+def needed_by(op: Op, readers: Collection[int]) -> str:
     """The condition that one of the tensors at these positions requires grad, where any does."""
     if set(op.tensors) - op.keeps_dtype <= set(readers):
         return "True"
@@ -308,57 +306,69 @@ def _chosen(*choices: tuple[str, str]) -> str:
 
 
 def _saved(op: Op) -> str:
-    """The arguments, with None in the place of tensors that no formula reads and shapes where only those are read."""
-    parts = []
-    for i, name in enumerate(op.names):
-        if i not in op.edge_index:
-            parts.append(f"a{i}")
+    """A value for each slot: None for what no formula will read."""
+    values = []
+    for slot in slots_of(op):
+        p = slot.position
+        if slot.kind == "setting":
+            values.append(f"a{p}")
             continue
-        value, shape = f"a{i}", f"x{i}.shape"
-        if is_several(op, i):
-            value, shape = "tuple(a0)", "tuple([x.shape for x in x0])"
-        condition = _needed(op, readers_of(op, f"{name}_shape"))
-        if is_optional(op, i) and condition != "False":
-            condition = f"x{i} is not None and ({condition})"
-        parts.append(_chosen((value, _needed(op, readers_of(op, name))), (shape, condition)))
-    return tuple_of(parts)
+        if slot.kind == "output":
+            values.append(f"s{p}")
+            continue
+        needed = needed_by(op, readers_of(op, slot.name))
+        if slot.kind == "shape":
+            value = "tuple([x.shape for x in x0])" if is_several(op, p) else f"x{p}.shape"
+            if is_optional(op, p) and needed != "False":
+                needed = f"x{p} is not None and ({needed})"
+        else:
+            value = f"tuple(a{p})" if slot.kind == "tensors" else f"a{p}"
+        values.append(_chosen((value, needed)))
+    return tuple_of(values)
 
 
-def _saved_results(op: Op, exact: bool) -> Iterator[str]:
-    conditions = [_needed(op, readers_of(op, name)) for name in op.outputs]
-    if set(conditions) == {"False"}:
-        yield "node.results = None"
-    elif is_single(op) and not op.view and not exact:
-        yield f"vc = {_chosen(('VersionCounter()', conditions[0]))}"
-        yield from ("out._vc = vc", "node.results = None if vc is None else ((array, vc, 0, None),)")
+def _saved_outputs(op: Op, exact: bool) -> Iterator[str]:
+    """The outputs ``s0, ...`` as their own node keeps them."""
+    for slot in slots_of(op):
+        if slot.kind != "output":
+            continue
+        i, needed = slot.position, needed_by(op, readers_of(op, slot.name))
+        if exact or op.view or not is_single(op):
+            out = "out" if is_single(op) else f"outs[{i}]"
+            yield f"s{i} = {_chosen((f'SavedTensor.of_output({out}, {i})', needed))}"
+            continue
+        # Nobody has seen it yet, so its version is 0 and it has no tangents: the defaults.
+        new = ("s0 = NewSavedTensor()", "s0._array = array", "s0._vc = out._vc = VersionCounter()")
+        if needed == "True":
+            yield from new
+        else:
+            yield from ("s0 = None", f"if {needed}:", *(f"    {line}" for line in new))
+
+
+def _metas(op: Op, exact: bool) -> Iterator[str]:
+    """What the outputs are like and, where the gradients that formulas give may be unlike them, the inputs."""
+    if is_single(op):
+        note = "node._shape, node._dtype = shape, dtype"
     else:
-        outs = ["out"] if is_single(op) else [f"outs[{i}]" for i in range(len(conditions))]
-        kept = [_chosen((f"saved_result({out})", c)) for out, c in zip(outs, conditions, strict=True)]
-        kept_any = " or ".join(c for c in dict.fromkeys(conditions) if c != "False")
-        yield f"node.results = {_chosen((tuple_of(kept), kept_any if 'True' not in conditions else 'True'))}"
-
-
-def saved_result(out: Any) -> tuple[Any, ...]:
-    """A result as its own node keeps it: the array, its version, and tangents."""
-    vc = out._vc
-    if vc is None:
-        vc = out._vc = VersionCounter()
-    return out._array, vc, vc.version, None if out._meta is None else out._meta.tangents
-
-
-def _metas(op: Op, exact: bool) -> str:
-    """Shapes and dtypes of the inputs, where the gradients that formulas give may have others."""
+        note = "node._outputs = [(out._array.shape, out._dtype, device) for out in outs]"
+        yield "node._n_outputs = len(outs)"
+        yield "dtype = outs[0]._dtype"
+    if not exact and op.kind == "elementwise" and keeps_floats(op.promotion) and len(op.tensors) == 1:
+        yield "node.metas = None"  # not noted: the output is like the input, see `OpNode._output_metas`
+        return
     if (op.view and not op.variadic) or (not exact and op.kind == "elementwise" and len(op.tensors) == 1):
-        return "None"
+        yield from (note.replace("= shape", "= array.shape"), "node.metas = None")
+        return
     edges, alike, metas = [p for p in op.tensors if p not in op.keeps_dtype], [], []
-    same_dtype = not exact and op.kind == "elementwise"
     given = "t" if exact else "a"
     for p in op.tensors:
         x, t = ("t._array", "t") if is_several(op, p) else (f"x{p}", f"{given}{p}")
-        meta = f"({x}.shape, {t}._dtype.numpy)"
-        same = [] if same_dtype else [f"{t}._dtype is dtype"]
+        if exact:
+            x = f"{t}._array"
+        meta = f"({x}.shape, {t}._dtype, device)"
+        same = [] if not exact and op.kind == "elementwise" else [f"{t}._dtype is dtype"]
         if op.broadcasts:
-            same.append(f"{x}.shape == array.shape" if is_single(op) or exact else "False")
+            same.append(f"{x}.shape == shape" if is_single(op) or exact else "False")
         test = " and ".join(same)
         if is_several(op, p):
             metas.append(f"*[{meta} for t in {given}0]")
@@ -374,7 +384,17 @@ def _metas(op: Op, exact: bool) -> str:
         test = f"dtype.is_floating_point and not dtype.is_reduced and {test}"
     elif op.kind != "elementwise":
         test = f"dtype.is_floating_point and {test}"
-    elif len(op.tensors) == 2 == len(edges) and not any(is_optional(op, p) for p in edges):
-        quick = [f"n{p}" for p in edges[1:] if p in op.accepts_scalars] + [f"x{edges[0]}.shape == x{edges[1]}.shape"]
-        test = f"{' or '.join(quick)} or ({test})"
-    return f"None if {test} else {tuple_of(metas)}"
+    general = f"node.metas = None if {test} else {tuple_of(metas)}"
+    if not exact and op.kind == "elementwise" and op.tensors == (0, 1) == tuple(edges) and not is_optional(op, 1):
+        keeps = keeps_floats(op.promotion)
+        number = 1 in op.accepts_scalars
+        rest = ["shape = x0.shape", "if shape == x1.shape:" if not number or keeps else "if n1 or shape == x1.shape:"]
+        rest += ["    node.metas = None", "else:", "    shape = array.shape", f"    {general}", note]
+        if number and keeps:
+            yield from ("if n1:", "    node.metas = None", "else:", *(f"    {line}" for line in rest))
+        else:
+            yield from rest
+        return
+    if is_single(op) or exact:
+        yield "shape = array.shape"
+    yield from (general, note)

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.edges import gradient_edge
-from gradcore.autograd.messages import FREED, INFERENCE_SAVED, modified_in_place
-from gradcore.autograd.modes import PACK, local
-from gradcore.autograd.op_node import OpNode, Packed, edge_of_result, with_edge
-from gradcore.autograd.variables import Meta, Variable, alias, new, version_counter, wrap
+from gradcore.autograd.edges import gradient_edge, requires_grad
+from gradcore.autograd.messages import FREED, INFERENCE_SAVED, modified_in_place, operation_of
+from gradcore.autograd.modes import GRAD, PACK, local
+from gradcore.autograd.variables import (
+    Edge,
+    Inference,
+    Meta,
+    Variable,
+    VersionCounter,
+    alias,
+    version_counter,
+    wrap,
+)
 
 __all__ = [
-    "Kept",
-    "SavedByFunction",
-    "SavedInput",
-    "SavedResult",
+    "NewSavedTensor",
     "SavedTensor",
     "allow_mutation_on_saved_tensors",
+    "check_version",
+    "current_hooks",
     "disable_saved_tensors_hooks",
-    "pack",
     "refuse_inference",
     "save_on_cpu",
     "saved_tensors_hooks",
-    "unpacked",
+    "with_edge",
 ]
 
 FREED_HOOKS = "Calling register_hooks on a saved tensor after it has been freed. " + FREED.partition(". ")[2]
@@ -52,72 +59,15 @@ def current_hooks() -> tuple[Any, Any] | None:
     return state.pack_hooks[-1] if state.mode & PACK else None
 
 
-# -- nodes of operations ------------------------------------------------------------------------------------------
-
-_packed_classes: dict[type[OpNode], type[OpNode]] = {}
-
-
-def _packed_class(cls: type[OpNode]) -> type[OpNode]:
-    """The class of nodes of `cls` that keep `Packed` values: backward takes the general path."""
-    if cls.packed:
-        return cls
-    known = _packed_classes.get(cls)
-    if known is None:
-        body = {"__slots__": (), "__module__": "builtins", "__doc__": cls.__doc__, "packed": True}
-        known = _packed_classes[cls] = type(cls.__name__, (cls,), body)
-    return known
-
-
-def pack(node: OpNode) -> None:
-    """Give what a node, which has just been made, keeps to the hooks that are open."""
-    hooks = current_hooks()
-    if hooks is None:
-        return
-    saved = list(node.saved)
-    for p in node.op.tensor_like:
-        value = saved[p]
-        several = type(value) is tuple
-        saved[p] = tuple(_packed(t, hooks) for t in value) if several else _packed(value, hooks)
-    node.saved = saved
-    if node.results is not None:
-        node.results = [r and _packed_result(node, i, r, hooks) for i, r in enumerate(node.results)]
-    node.__class__ = _packed_class(type(node))
-
-
-def _packed(value: Any, hooks: tuple[Any, Any]) -> Any:
-    tensor = isinstance(value, Variable) and not getattr(value, "_constant", False)
-    return Packed(value, hooks) if tensor else value
-
-
-def _packed_result(node: OpNode, number: int, result: tuple[Any, ...], hooks: tuple[Any, Any]) -> tuple[Any, ...]:
-    array, vc, version, tangents = result
-    t = wrap(array, node._device, None, (node, number))
-    t._vc = vc
-    return Packed(t, hooks, own=True), None, version, tangents
-
-
-def unpacked(node: OpNode) -> OpNode:
-    """A node like `node` that keeps tensors, after each hook has been called once."""
-    other: OpNode = new(type(node))
-    other._device, other._edges, other._seq, other._hooks = node._device, node._edges, node._seq, None
-    other.metas = node.metas
-    if node.op.variadic or len(node.op.outputs) > 1:
-        other._n_outputs, other.output_metas = node._n_outputs, node.output_metas  # type: ignore[attr-defined, misc]
-    other.saved = [_opened(value) for value in node.saved]
-    other.results = None
-    if node.results is not None:
-        other.results = [r and (node.unpack_result(i), *r[1:]) for i, r in enumerate(node.results)]
-    return other
-
-
-def _opened(value: Any) -> Any:
-    if type(value) is tuple:
-        return tuple(_opened(v) for v in value)
-    return value.unpack() if value.__class__ is Packed else value
+# -- one saved tensor ---------------------------------------------------------------------------------------------
 
 
 class SavedTensor:
-    """One tensor that a node keeps for backward, as ``node._raw_saved_<name>`` shows it: to give it hooks of its own.
+    """A tensor that a node keeps for backward, as ``node._raw_saved_<name>`` shows it: to give it hooks of its own.
+
+    An input is kept itself, with the edge that its gradient goes to. Of an output the memory is kept: a node never
+    holds its own output, whose history is put back when it is asked for. What hooks have packed takes the place of
+    both. (The nodes of operations keep an input without hooks in its slot as it is.)
 
     Raises
     ------
@@ -128,28 +78,159 @@ class SavedTensor:
     --------
     >>> import gradcore as gc
     >>> y = gc.ones(2, requires_grad=True).exp()
-    >>> y.grad_fn._raw_saved_result.__class__.__name__
-    'SavedResult'
+    >>> y.grad_fn._raw_saved_result.data
+    tensor([2.7183, 2.7183])
     """
+
+    # (Defaults are those of the only output of an operation, so that recording it sets no more than two attributes.)
+
+    #: Of an output: which one, its array and, where it is not the node's, its device.
+    output_nr: int | None = 0
+    _array: Any = None
+    device: Any = None
+    #: The tangents, by level, that an output has, and what hooks do not see.
+    tangents: Any = None
+    #: Of an input: the tensor itself, and where its gradient goes.
+    tensor: Any = None
+    edge: Edge | None = None
+    #: The version that has been saved. Nobody can write in place to what hooks have packed: they answer for that.
+    _vc: VersionCounter | None = None
+    version = 0
+    #: What a hook has made of the tensor, the other one of the pair, and the tensor's dtype.
+    packed: Any = None
+    unpack_hook: Callable[[Any], Any] | None = None
+    dtype: Any = None
+    #: The node, as a weak reference, where the object is shown.
+    _node: Any = None
 
     def __init__(self, *args: Any, **named: Any) -> None:
         raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
 
-    @property
-    def data(self) -> Any:
-        """What is kept: the tensor or, where there are hooks, what the first has made of it; None for None."""
-        value = self._value()
-        return value.packed if value.__class__ is Packed else value
+    @classmethod
+    def of_input(cls, t: Any, edge: Edge | None, time: int | None = None) -> SavedTensor:
+        """A tensor, or None, as it was at some time on the clock of `tick`; now if None."""
+        saved = NewSavedTensor()
+        saved.tensor, saved.edge, saved.output_nr = t, edge, None
+        if t is not None:
+            saved._vc = vc = t._vc or version_counter(t)
+            saved.version = vc.version if time is None else vc.at(time)
+        return saved
 
-    @property
-    def unpack_hook(self) -> Any:
-        """The hook that makes a tensor of `data`; None where there is none."""
-        value = self._value()
-        return value.unpack_hook if value.__class__ is Packed else None
+    @classmethod
+    def of_output(cls, t: Any, number: int = 0) -> SavedTensor:
+        """An output of the node that keeps it."""
+        saved = NewSavedTensor()
+        saved._array, saved.device, saved.output_nr = t._array, t._device, number
+        saved._vc = vc = t._vc or version_counter(t)
+        saved.version = vc.version
+        if t._meta is not None:
+            saved.tangents = t._meta.tangents
+        return saved
+
+    def move(self, t: Any) -> None:
+        """Note that an output has been copied to the memory of `t`."""
+        if self.unpack_hook is None:
+            vc = version_counter(t)
+            self._array, self._vc, self.version = t._array, vc, vc.version
+
+    def keep_dual(self, dual: Any) -> None:
+        """Keep a dual in the place of its primal."""
+        if self.unpack_hook is not None or self.output_nr is not None:
+            self.tangents = dual._meta.tangents
+        else:
+            self.tensor = dual
+
+    # -- back to a tensor -----------------------------------------------------------------------------------------
+
+    def check(self, node: Any) -> None:
+        """Raise if the tensor has been written in place since `node` saved it."""
+        vc = self._vc
+        if vc is None:
+            return
+        if vc is Inference.counter and not local.state.transforms:
+            raise RuntimeError(INFERENCE_SAVED)
+        if vc.version != self.version:
+            if self.output_nr is None:
+                raise modified_in_place(self.tensor, gradient_edge(self.tensor), self.version)
+            raise modified_in_place(self.open(node), node._edge_of_output(self.output_nr), self.version)
+
+    def open(self, node: Any) -> Any:
+        """The tensor, with the history that it had when `node` saved it."""
+        own = self.output_nr is not None
+        edge = node._edge_of_output(self.output_nr) if own else self.edge
+        if self.unpack_hook is not None:
+            t = self.unpack_hook(self.packed)
+            if not isinstance(t, Variable):
+                raise TypeError(
+                    "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                    f"{type(t).__name__}"
+                )
+            if not own and not self.tangents:
+                return with_edge(t, edge)
+            t = alias(t, edge)
+        elif not own:
+            return with_edge(self.tensor, edge)
+        else:
+            t = wrap(self._array, self.device or node._device, None, edge)
+            t._vc = self._vc
+        return _with_tangents(t, self.tangents) if self.tangents is not None else t
+
+    def pack(self, hooks: tuple[Any, Any], node: Any) -> None:
+        """Give the tensor, which `node` keeps, to hooks; None stays."""
+        if self.tensor is None and self._array is None:
+            return
+        pack, unpack = hooks
+        t = self.open(node)
+        version = version_counter(t).version
+        state = local.state
+        before, state.mode = state.mode, state.mode & ~GRAD
+        try:
+            packed = pack(t)
+        finally:
+            state.mode = before
+        if t._vc.version != version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
+                "cannot be modified by in-place operations as this can lead to unexpected side-effects."
+            )
+        self.packed = alias(t, None) if self.output_nr is not None and packed is t else packed
+        self.unpack_hook, self.dtype = unpack, t._dtype
+        self.tangents = None if t._meta is None else t._meta.tangents
+        self._array = self.tensor = self._vc = None
+
+    # -- what users see -------------------------------------------------------------------------------------------
+
+    def shown_by(self, node: Any) -> SavedTensor:
+        """Note the node that shows the object; returns the object."""
+        self._node = weakref.ref(node)
+        return self
+
+    def _owner(self) -> Any:
+        """The node that keeps the tensor; None if it is gone and was not needed.
+
+        Raises
+        ------
+        RuntimeError
+            If the tensor has been freed.
+        """
+        node = self._node()
+        if node.is_freed() if node is not None else self.output_nr is not None:
+            raise RuntimeError(FREED_HOOKS)
+        return node
 
     def unpack(self) -> Any:
         """The tensor, with its history."""
-        raise NotImplementedError
+        node = self._owner()
+        self.check(node)
+        return self.open(node)
+
+    @property
+    def data(self) -> Any:
+        """What is kept: the tensor or, where there are hooks, what the first has made of it; None for None."""
+        node = self._owner()
+        if self.unpack_hook is not None:
+            return self.packed
+        return self.tensor if self.output_nr is None else self.open(node).detach()
 
     def register_hooks(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         """Replace the saved tensor by what `pack_hook` makes of it, until `unpack_hook` is asked for it.
@@ -165,152 +246,48 @@ class SavedTensor:
                     "register_hooks(): incompatible function arguments: expected two functions, but got "
                     f"{type(hook).__name__}"
                 )
-        value = self._value()
-        if value is None:
-            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
-        if value.__class__ is Packed:
+        node = self._owner()
+        if self.unpack_hook is not None:
             raise RuntimeError(HOOKS_TWICE)
-        self._pack((pack_hook, unpack_hook))
-
-    def _value(self) -> Any:
-        """The tensor, the `Packed` one, or None."""
-        raise NotImplementedError
-
-    def _pack(self, hooks: tuple[Any, Any]) -> None:
-        """Give the tensor to hooks."""
-        raise NotImplementedError
+        if self.tensor is None and self._array is None:
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        self.pack((pack_hook, unpack_hook), node)
 
 
-class SavedInput(SavedTensor):
-    """An argument, or one tensor of an argument that is several, that an operation's node keeps."""
-
-    def __init__(self, node: OpNode, position: int, index: int | None = None) -> None:
-        self._node, self._position, self._index = node, position, index
-
-    def unpack(self) -> Any:
-        opened = self._node.unpack_input(self._position)
-        return opened if self._index is None else opened[self._index]
-
-    def _value(self) -> Any:
-        if self._node.saved is None:
-            raise RuntimeError(FREED_HOOKS)
-        value = self._node.saved[self._position]
-        return value if self._index is None else value[self._index]
-
-    def _pack(self, hooks: tuple[Any, Any]) -> None:
-        node, packed = self._node, Packed(self.unpack(), hooks)
-        saved = list(node.saved)
-        if self._index is None:
-            saved[self._position] = packed
-        else:
-            values = list(saved[self._position])
-            values[self._index] = packed
-            saved[self._position] = tuple(values)
-        node.saved = saved
-        node.__class__ = _packed_class(type(node))
+#: `SavedTensor` as nodes make it.
+NewSavedTensor: Callable[[], SavedTensor] = type("SavedTensor", (SavedTensor,), {"__init__": object.__init__})
 
 
-class SavedResult(SavedTensor):
-    """A result of an operation that its own node keeps."""
-
-    def __init__(self, node: OpNode, number: int) -> None:
-        self._node, self._number = node, number
-
-    def unpack(self) -> Any:
-        return self._node.unpack_result(self._number)
-
-    def _value(self) -> Any:
-        node = self._node
-        if node.saved is None:
-            raise RuntimeError(FREED_HOOKS)
-        kept = node.results[self._number][0]
-        return kept if kept.__class__ is Packed else self.unpack().detach()
-
-    def _pack(self, hooks: tuple[Any, Any]) -> None:
-        node = self._node
-        results = list(node.results)
-        results[self._number] = _packed_result(node, self._number, results[self._number], hooks)
-        node.results = results
-        node.__class__ = _packed_class(type(node))
+def check_version(t: Any, time: int) -> None:
+    """Raise if a tensor (or None) has been written in place since a time on the clock of `tick`."""
+    vc = getattr(t, "_vc", None)
+    if vc is Inference.counter and not local.state.transforms:
+        raise RuntimeError(INFERENCE_SAVED)
+    if vc is not None and vc.written > time:
+        raise modified_in_place(t, gradient_edge(t), vc.at(time))
 
 
-# -- nodes of custom functions ------------------------------------------------------------------------------------
-
-
-class Kept:
-    """One tensor that a custom `Function` keeps for backward.
-
-    Parameters
-    ----------
-    t : Tensor or None
-        What is kept.
-    own : bool
-        Whether it is an output of the node that keeps it. Then only its memory is kept, and its history is put back
-        when it is asked for: a node never holds its own output.
-    """
-
-    __slots__ = ("edge", "output_nr", "tangents", "value", "version")
-
-    def __init__(self, t: Any, own: bool) -> None:
-        self.value: Any = None
-        if t is None:
-            return
-        refuse_inference(t)
-        edge = gradient_edge(t)
-        self.output_nr = edge[1] if own and edge is not None else None
-        self.edge = None if own else edge
-        self.tangents = t._meta.tangents if own and t._meta is not None else None
-        self.version = version_counter(t).version
-        hooks = current_hooks()
-        if hooks is not None:
-            self.value = Packed(t, hooks, own)
-        else:
-            self.value = alias(t, None) if own else t
-
-    def keep_dual(self, dual: Any) -> None:
-        """Keep a dual in the place of its primal."""
-        if self.value.__class__ is Packed:
-            self.value.tangents = dual._meta.tangents
-        else:
-            self.value = dual
-
-    def unpack(self, node: Any) -> Any:
-        """The tensor, for the node that keeps it."""
-        t = self.value
-        if t is None:
-            return None
-        if t.__class__ is Packed:
-            t = t.unpack()
-        elif t._vc.version != self.version:
-            edge = gradient_edge(t) if self.output_nr is None else (node, self.output_nr)
-            raise modified_in_place(t, edge, self.version)
-        if self.output_nr is None:
-            return with_edge(t, self.edge)
-        t = alias(t, edge_of_result(node, self.output_nr))
-        if self.tangents:
-            t._meta = Meta()
-            t._meta.tangents = self.tangents
+def with_edge(t: Any, edge: Edge | None) -> Any:
+    """A tensor with the history that it had when it was saved; what is none as it is."""
+    if not isinstance(t, Variable):
         return t
+    if edge is None:
+        if not requires_grad(t):
+            return t
+    elif t._edge == edge or (edge[0].is_accumulator and edge[0].variable is t and t._meta.requires_grad):  # type: ignore[attr-defined, union-attr]
+        return t
+    elif t._edge is not None and t._edge[0]._edges == (edge,) and operation_of(t._edge[0]) == "ToCopy":
+        return t  # a copy in the dtype of the computation: its own history goes on at that edge
+    other = alias(t, edge)
+    tangents = None if t._meta is None else t._meta.tangents
+    return other if tangents is None else _with_tangents(other, tangents)
 
-    def pack(self, hooks: tuple[Any, Any]) -> None:
-        """Give the tensor to hooks."""
-        self.value = Packed(self.value, hooks)
 
-
-class SavedByFunction(SavedTensor):
-    """A tensor that the node of a custom `Function` keeps."""
-
-    def __init__(self, node: Any, kept: Kept) -> None:
-        self._node, self._kept = node, kept
-
-    def unpack(self) -> Any:
-        return self._kept.unpack(self._node)
-
-    def _value(self) -> Any:
-        return self._kept.value
-
-    def _pack(self, hooks: tuple[Any, Any]) -> None:
-        self._kept.pack(hooks)
+def _with_tangents(t: Any, tangents: Any) -> Any:
+    """A tensor that has just been made, given the tangents of another one."""
+    t._meta = Meta()
+    t._meta.tangents = tangents
+    return t
 
 
 # -- hooks for everything that is saved ---------------------------------------------------------------------------

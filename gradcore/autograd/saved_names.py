@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from gradcore.autograd.messages import FREED
-from gradcore.autograd.op_node import OpNode, Packed
-from gradcore.autograd.saved import SavedInput, SavedResult
+from gradcore.autograd.op_node import HOLDING, OpNode
+from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable
 from gradcore.ops.parameters import names_of as parameter_names
 
@@ -30,8 +30,9 @@ def show(cls: type[OpNode], names: Iterable[str]) -> None:
     op = cls.op
     for name, value in _names(cls, names).items():
         setattr(cls, f"_saved_{name}", _attribute(value))
-        if value in op.outputs or op.position.get(value) in op.tensor_like:
-            setattr(cls, f"_raw_saved_{name}", property(partial(_handle, name=value)))
+        number = cls.number_of.get(value) if isinstance(value, str) else None
+        if number is not None and cls.slots[number].kind in HOLDING:
+            setattr(cls, f"_raw_saved_{name}", property(partial(OpNode.handle, number=number)))
 
 
 def _names(cls: type[OpNode], names: Iterable[str]) -> dict[str, Any]:
@@ -62,25 +63,26 @@ def _attribute(value: Any) -> Any:
 
 def _value(node: OpNode, name: str, as_given: bool = False) -> Any:
     """What a node saved under a declared name; settings as PyTorch's nodes have them, or as they were given."""
-    op, saved = node.op, node.saved
     if name.endswith("_shape"):
         return _shape(node, name.removesuffix("_shape"))
-    position = op.position.get(name)
-    held = position is None or position in op.tensor_like
-    if saved is None:  # freed: settings stay
-        if held or node.results is None:
-            raise RuntimeError(FREED)
-        saved = node.results
-    if held:
-        node.check()
-    if position is None:
-        return node.unpack_result(op.outputs.index(name))
-    if position >= len(saved):
-        return op.parameters[position].default
-    if held:
-        value = node.unpack_input(position)
-        return value.clone() if getattr(value, "_constant", False) else value
-    return saved[position] if as_given else _as_setting(saved[position], op.parameters[position])
+    number = node.number_of[name]
+    slot = node.slots[number]
+    if slot.kind == "setting":
+        value = _remaining(node)[number]
+        return value if as_given else _as_setting(value, node.op.parameters[slot.position])
+    node.check()
+    value = node.unpack(number)
+    return value.clone() if getattr(value, "_constant", False) else value
+
+
+def _remaining(node: OpNode) -> Any:
+    """The values of the slots, settings and shapes also of a node that has been freed."""
+    if node.saved is not None:
+        return node.saved
+    outline = getattr(node, "outline", None)
+    if outline is None:
+        raise RuntimeError(FREED)
+    return outline
 
 
 def _as_setting(value: Any, parameter: Any) -> Any:
@@ -93,25 +95,11 @@ def _as_setting(value: Any, parameter: Any) -> Any:
 
 def _shape(node: OpNode, name: str) -> Any:
     """The shape of an input, as far as the node knows it."""
-    saved = node.results if node.saved is None else node.saved
-    if saved is None:
-        raise RuntimeError(FREED)
-    value = saved[node.op.position[name]]
-    if value.__class__ is Packed:
-        value = value.unpack()
-    return value._array.shape if isinstance(value, Variable) else value
-
-
-# -- hooks of single tensors ------------------------------------------------------------------------------------------
-
-
-def _handle(node: OpNode, name: str) -> Any:
-    op = node.op
-    if name in op.outputs:
-        return SavedResult(node, op.outputs.index(name))
-    position = op.position[name]
-    if position not in op.indices and position not in op.sequences:
-        return SavedInput(node, position)
-    if node.saved is None:
-        raise RuntimeError(FREED)
-    return tuple(SavedInput(node, position, i) for i in range(len(node.saved[position] or ())))
+    values = _remaining(node)
+    for key in (f"{name}_shape", name):
+        value = values[node.number_of[key]] if key in node.number_of else None
+        if isinstance(value, SavedTensor):
+            value = value.open(node)
+        if value is not None:
+            return value._array.shape if isinstance(value, Variable) else value
+    return None

@@ -133,7 +133,6 @@ def keep_shape(t: Any) -> None:
     """Let the history of `t`, which is about to get another shape without a record, have gradients of its shape now."""
     before = t._edge
     node = _fitting_class(type(before[0]).__name__).make(t._device, (before,), t)
-    node.shape = t._array.shape
     t._edge = node, 0
     move_retained(t, before, t._edge)
 
@@ -141,12 +140,10 @@ def keep_shape(t: Any) -> None:
 class FittingNode(Node):
     """Sums a gradient to the shape that the result of the next node had when it was recorded."""
 
-    __slots__ = ("shape",)
-
-    shape: tuple[int, ...]
+    __slots__ = ()
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
-        return [arithmetic.from_tensor(sum_to_shape(arithmetic.as_tensor(grads), self.shape, self))]
+        return [arithmetic.from_tensor(sum_to_shape(arithmetic.as_tensor(grads), self._shape, self))]
 
 
 @functools.cache

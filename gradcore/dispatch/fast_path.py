@@ -48,8 +48,14 @@ keep::
     node._device, node._edges = device, (e0, e1)
     node._seq, node._hooks = tick(), None
     node.saved = (a0 if e1 is not None else None, a1 if e0 is not None else None)
-    node.results = None
-    node.metas = None if n1 or x0.shape == x1.shape or (...) else ((x0.shape, dtype.numpy), (x1.shape, dtype.numpy))
+    shape = x0.shape
+    if n1 or shape == x1.shape:
+        node.metas = None
+    else:
+        shape = array.shape
+        node.metas = None if (...) else ((x0.shape, dtype, device), (x1.shape, dtype, device))
+    node._shape, node._dtype = shape, dtype
+    out._edge = node, 0
     return out
 """
 

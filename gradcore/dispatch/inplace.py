@@ -12,7 +12,8 @@ from gradcore import dtypes, functional
 from gradcore.autograd import forward, views
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, PROFILE, State, local
-from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, repeats, version_counter
+from gradcore.autograd.op_node import OpNode
+from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, repeats
 from gradcore.dispatch.fast_path import has_plain_call, plain_call
 from gradcore.dispatch.general import PLAIN, apply, call_composite
 from gradcore.dispatch.operands import NUMBERS, constant, type_error
@@ -67,10 +68,8 @@ def write(self: Any, result: Any, state: State | None = None, fills: bool = Fals
     bump(self)
     if edge is not None:
         node = edge[0]
-        if getattr(node, "results", None) is not None and node.results[0] is not None and result._dtype is self._dtype:
-            vc = version_counter(self)
-            if not node.packed:
-                node.results = ((self._array, vc, vc.version, node.results[0][3]), *node.results[1:])
+        if isinstance(node, OpNode) and result._dtype is self._dtype:
+            node.move_output(self)
         if result._dtype is not self._dtype:
             edge = functional.to(result, self._dtype)._edge
         views.rebase(self, edge)

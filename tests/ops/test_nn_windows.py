@@ -471,4 +471,5 @@ def test_a_node_keeps_only_what_it_needs() -> None:
     node = F.conv2d(x, w).grad_fn
     assert node._saved_weight is w
     assert node.next_functions[1] == (None, 0)
-    assert node.saved[0] == (1, 2, 4, 4)  # the input's shape, not the input
+    assert node.saved[node.number_of["self_shape"]] == (1, 2, 4, 4)  # the input's shape, not the input
+    assert node.saved[node.number_of["self"]] is None

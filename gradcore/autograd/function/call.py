@@ -13,7 +13,7 @@ from gradcore.autograd import anomaly_mode, forward, views
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
-from gradcore.autograd.saved import Kept
+from gradcore.autograd.saved import SavedTensor, current_hooks, refuse_inference
 from gradcore.autograd.variables import Variable, bump, tick, version_counter
 
 __all__ = ["bind", "call"]
@@ -75,7 +75,7 @@ def call(cls: Any, args: tuple[Any, ...], separate: bool) -> tuple[Any, Any]:
             return _call_dual(cls, args, separate, level)
     needs = tuple([isinstance(a, Variable) and requires_grad(a) for a in args])
     record = bool(state.mode & GRAD) and True in needs
-    if state.mode & GRAD and any(type(a) in _CONTAINERS and _holds_differentiated(a) for a in args):
+    if state.mode & GRAD and any([type(a) in _CONTAINERS and _holds_differentiated(a) for a in args]):  # noqa: C419
         history_lost("container")
     edges = tuple([gradient_edge(a) for a in args if isinstance(a, Variable)]) if record else ()
     ctx = cls._backward_cls.make(None, edges)
@@ -262,7 +262,19 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
                 raise TypeError(
                     f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
                 )
-        ctx._saved = tuple([Kept(t, id(t) in own) for t in ctx.to_save])
+        ctx._saved = saved = tuple([_saved(t, id(t) in own) for t in ctx.to_save])
+        hooks = current_hooks()
+        if hooks is not None:
+            for each in saved:
+                each.pack(hooks, ctx)
+
+
+def _saved(t: Any, own: bool) -> SavedTensor:
+    """A tensor, or None, as a node keeps it; `own` says whether it is an output of that node."""
+    if t is None:
+        return SavedTensor.of_input(None, None)
+    refuse_inference(t)
+    return SavedTensor.of_output(t, t._edge[1]) if own else SavedTensor.of_input(t, gradient_edge(t))
 
 
 # -- forward mode ---------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from gradcore.autograd.function.vmap import batched_call, lifted
 from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import Node
-from gradcore.autograd.saved import Kept, SavedByFunction, SavedTensor
+from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable, alias
 
 __all__ = ["BackwardCFunction", "BackwardFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
@@ -125,11 +125,11 @@ class BackwardFunction(FunctionCtx, Node):
     _forward_cls: ClassVar[type[Function]]
 
     #: The saved tensors; None once they have been freed.
-    _saved: tuple[Kept, ...] | None = ()
+    _saved: tuple[SavedTensor, ...] | None = ()
     #: Whether they are gone because they were asked for.
     _accessed: bool = False
     _forward_mode: bool = False
-    #: (shape, dtype, device) of each argument and of each result, None for what is no tensor.
+    #: The `TensorMeta` of each argument and of each result, None for what is no tensor.
     _inputs: tuple[Any, ...] = ()
     _outputs: tuple[Any, ...] = ()
     _input_devices: Any = None
@@ -147,7 +147,9 @@ class BackwardFunction(FunctionCtx, Node):
             return self.saved_for_forward or ()
         if self._saved is None:
             raise RuntimeError(ACCESSED if self._accessed else FREED)
-        found = tuple(saved.unpack(self) for saved in self._saved)
+        for saved in self._saved:
+            saved.check(self)
+        found = tuple(saved.open(self) for saved in self._saved)
         if self._forward_cls.clear_saved_tensors_on_access:
             self._saved, self._accessed = None, True
         return found
@@ -162,10 +164,17 @@ class BackwardFunction(FunctionCtx, Node):
     def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
         if self._saved is None:
             raise RuntimeError(FREED)
-        return tuple(SavedByFunction(self, kept) for kept in self._saved)
+        return tuple(saved.shown_by(self) for saved in self._saved)
+
+    @property
+    def _output_metas(self) -> Sequence[Any]:
+        return self._outputs
 
     def release(self) -> None:
         self._saved = None
+
+    def is_freed(self) -> bool:
+        return self._saved is None
 
     def maybe_clear_saved_tensors(self) -> None:
         """Let go of the saved tensors."""
