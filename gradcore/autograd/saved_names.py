@@ -27,7 +27,6 @@ def show(cls: type[OpNode], names: Iterable[str]) -> None:
     A tensor ``_saved_<name>`` has a `SavedTensor` beside it, ``_raw_saved_<name>``, for hooks. (These are properties,
     since a `__getattr__` would make every other attribute three times as slow.)
     """
-    op = cls.op
     for name, value in _names(cls, names).items():
         setattr(cls, f"_saved_{name}", _attribute(value))
         number = cls.number_of.get(value) if isinstance(value, str) else None
