@@ -54,13 +54,11 @@ class record(TorchFunctionMode):
         for t in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             edge = gradient_edge(t) if isinstance(t, Tensor) else None
             if edge is not None and edge[0]._sequence_nr() > first and not edge[0].is_accumulator:
-                self._note(edge, t, name, first, seconds)
+                self._note(edge[0], name, first, seconds)
         return result
 
-    def _note(self, edge: Any, t: Tensor, name: str, first: int, seconds: float) -> None:
-        node, number = edge
+    def _note(self, node: Any, name: str, first: int, seconds: float) -> None:
         notes = node.metadata
-        notes.setdefault("results", {})[number] = tuple(t.shape), str(t.dtype).removeprefix("torch.")
         if "line" in notes:
             return
         notes["line"], notes["called"] = here(), name
