@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from gradcore import dtypes, functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import bump_all, wrap
+from gradcore.backends.portable.optimizers import Batch
 from gradcore.tensor import Tensor
 from gradcore.typing import Array, Device
 
-__all__ = ["clamp_", "clip_", "divide_", "norms", "reciprocal", "unscale_"]
+__all__ = ["Batch", "clamp_", "clip_", "divide_", "norms", "reciprocal", "unscale_"]
 
 
 def _group_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Device, list[Tensor]], list[Tensor]]:

@@ -1,4 +1,4 @@
-"""What users build on is enough: `nn`, `distributions`, `func`, `utils` and `viz` import nothing private."""
+"""What users build on is enough: `nn`, `optim`, `func`, `viz` and others import nothing private."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradcore.autograd.graph import Node
 from tests.test_public_names import INTERNAL
 
 ROOT = Path(gc.__file__).parent
-PACKAGES = ("distributions", "func", "nn", "utils", "viz")
+PACKAGES = ("distributions", "func", "nn", "optim", "signal", "utils", "viz")
 FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 #: Internal modules that are made for the packages above: helpers without tensors, and interfaces to the engine.

@@ -14,7 +14,7 @@ from gradcore.foreach import divide_
 from gradcore.optim.flat_state import HOST, rounded, value_of
 from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.step_plan import StepPlan
-from gradcore.tensor import Tensor, is_differentiated
+from gradcore.tensor import Tensor
 
 __all__ = ["ElementwiseOptimizer", "effective_grad"]
 
@@ -211,7 +211,7 @@ def _initial(tensor: Any, p: Any, value: float) -> Any:
 
 def _constant(value: Any) -> Any:
     """The number of an initial value or a state, which has no gradient."""
-    if isinstance(value, Tensor) and is_differentiated(value):
+    if isinstance(value, Tensor) and functional.is_differentiated(value):
         raise RuntimeError(
             "the optimizer keeps its learning rate in its state, as a number without a derivative: it cannot require "
             "grad"

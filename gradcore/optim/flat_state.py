@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore.arrays import arrays_of, share_version, tensor_of
-from gradcore.backends.registry import CPU
+from gradcore.device import device as device_of
 from gradcore.tensor import Tensor
 
 __all__ = ["HOST", "FlatState", "rounded", "value_of"]
@@ -85,7 +85,7 @@ class FlatState:
         backend = self.device.backend
         self.capturable, self.on_device = capturable, capturable and not backend.host_scalars
         self.offsets = [0, *itertools.accumulate(array.size for array in memory)]
-        xp, device = (backend.xp, self.device) if self.on_device else (np, CPU)
+        xp, device = (backend.xp, self.device) if self.on_device else (np, device_of("cpu"))
         dtype = _scalar_dtype()
         with backend.use_index(self.device.index):
             self.scalars = {name: self._filled(xp, len(params), value, dtype) for name, value in scalars.items()}

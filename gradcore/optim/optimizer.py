@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from gradcore.autograd.hooks import RemovableHandle
-from gradcore.autograd.modes import PROFILE, local
-from gradcore.autograd.variables import type_name
 from gradcore.errors import caller_depth
 from gradcore.optim import state_dicts
-from gradcore.profiler.recording import record_function
+from gradcore.profiler.recording import is_profiling, record_function
 from gradcore.tensor import Tensor
 from gradcore.tracebacks import ShortErrors
 
@@ -67,7 +65,7 @@ def _with_hooks(step: Step) -> Step:
                     )
                 (self, *args), named = result
         self._opt_called = True
-        if local.state.mode & PROFILE:
+        if is_profiling():
             with record_function(f"Optimizer.step#{type(self).__name__}.step"):
                 out = step(self, *args, **named)
         else:
@@ -131,7 +129,7 @@ class Optimizer(ShortErrors):
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
-                + type_name(params)
+                + params.type()
             )
         self.state: defaultdict[Any, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from operator import is_
 from typing import Any
 
 from gradcore.arrays import arrays_of
-from gradcore.backends.portable.optimizers import Batch
+from gradcore.foreach import Batch
 from gradcore.optim.flat_state import HOST, FlatState
 
 __all__ = ["StepPlan"]

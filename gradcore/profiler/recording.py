@@ -17,7 +17,7 @@ from gradcore.autograd.variables import Variable
 from gradcore.backends import registry
 from gradcore.profiler.events import FunctionEvent
 
-__all__ = ["Recorder", "kineto_available", "record_function", "shape_of"]
+__all__ = ["Recorder", "is_profiling", "kineto_available", "record_function", "shape_of"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
@@ -231,6 +231,11 @@ class record_function:
                 return func(*args, **kwargs)
 
         return recorded
+
+
+def is_profiling() -> bool:
+    """Whether a profiler records what this thread does."""
+    return bool(local.state.mode & PROFILE)
 
 
 def kineto_available() -> bool:
