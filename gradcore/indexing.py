@@ -13,7 +13,6 @@ from gradcore import dtypes, functional
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.record import view_of
 from gradcore.autograd.variables import Variable, wrap
-from gradcore.backends.portable.separable import on_device
 from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
 from gradcore.errors import warn
 from gradcore.ops.indexing import BYTES
@@ -328,7 +327,7 @@ def index_tensor(values: Any, like: Any) -> Any:
     if where.type in ("cpu", "meta") or array.nbytes > _MOST_KEPT:
         return functional.as_tensor(array, device=like._device)
     with where.backend.use_index(where.index):
-        kept = wrap(on_device(where.backend.xp, array), where)
+        kept = wrap(where.backend.constant(array), where)
     return functional.as_tensor(kept, device=like._device)
 
 

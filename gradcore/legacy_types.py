@@ -13,7 +13,7 @@ from gradcore import dtypes
 from gradcore.autograd import forward
 from gradcore.autograd.modes import INFERENCE, local
 from gradcore.autograd.variables import bump, type_name, wrap
-from gradcore.backends.cupy.memory import is_pinned_memory, pinned
+from gradcore.backends.pinned import empty_pinned
 from gradcore.backends.registry import CPU, set_default_device, unavailable
 from gradcore.creation import empty, empty_strided, tensor
 from gradcore.creation.filled import sizes
@@ -147,7 +147,7 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 def is_pinned(self: Tensor, device: Any = None) -> bool:
     """Whether the data lies in page-locked memory."""
-    return self._device is CPU and is_pinned_memory(self._array)
+    return self._device is CPU and CPU.backend.is_pinned(self._array)
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
@@ -164,7 +164,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
         return self
     if unavailable("cuda") is not None:
         raise RuntimeError("Cannot access accelerator device when none is available.")
-    out = wrap(pinned(self._array.shape, self._array.dtype), CPU, self._dtype)
+    out = wrap(empty_pinned(self._array.shape, self._array.dtype), CPU, self._dtype)
     return out.copy_(self)  # type: ignore[no-any-return]
 
 

@@ -11,7 +11,6 @@ from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import Node
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PROFILE, State, local
 from gradcore.autograd.variables import Variable, wrap
-from gradcore.backends.cupy.memory import is_pinned_memory
 from gradcore.backends.registry import resolve
 from gradcore.backends.vmap import BatchedArray, batched_device
 from gradcore.device import device as Device
@@ -37,7 +36,7 @@ def moved(array: Any, source: Any, target: Any, non_blocking: bool = False) -> A
     with backend.use_index(target.index):
         if source.backend is backend:
             return backend.move_between(array, target.index)
-        if non_blocking and source.type == "cpu" and is_pinned_memory(array):
+        if non_blocking and source.backend.is_pinned(array):
             return backend.from_pinned(array)
         return backend.from_host(source.backend.to_host(array))
 

@@ -96,7 +96,7 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
             text += (
                 f"F.product_to_size({', '.join(arguments[1:])}, {shape}) if node.metas and {shape} != grad.shape else "
             )
-        text += f"F.large(function, {', '.join(arguments[1:])})"
+        text += f"F.evaluate_tiled(function, {', '.join(arguments[1:])})"
     call = _lambda("F, grad, node", text, {"function": formula.function})
     connects = values == "tensors" and op.names[op.tensors[number]] in op.connected
     return _connecting(call, op, formula, number) if connects else call
@@ -245,7 +245,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
     elif grads is None:
         return pieces
     needed = [edge is not None and (needed is None or needed[i]) for i, edge in enumerate(edges)]
-    if not arithmetic.recorded and F.fuses and op.kind == "elementwise":
+    if not arithmetic.recorded and F.supports_fusion and op.kind == "elementwise":
         fused = _fused_gradients(node, grads, arithmetic, needed)
         if fused is not None:
             return fused

@@ -272,9 +272,9 @@ class GraphTask:
         if arithmetic.recorded:
             return arithmetic, arithmetic.F, {} if self.watch or Subclasses.used else PLANS["tensors"], None
         backend = arithmetic.F
-        if self.watch or (STREAMS.used and device.type == "cuda"):
+        if self.watch or (STREAMS.used and backend.has_streams):
             return arithmetic, backend, {}, backend.array_type
-        return arithmetic, backend, PLANS["fused" if backend.fuses else "arrays"], backend.array_type
+        return arithmetic, backend, PLANS["fused" if backend.supports_fusion else "arrays"], backend.array_type
 
     def use_device(self, device: Any) -> None:
         """Make `device` current, where devices have to be."""
@@ -295,7 +295,7 @@ class GraphTask:
 
     def run_node(self, node: Any, grad: Any) -> None:
         """Run any node with whatever belongs to it, in the CUDA stream of its forward."""
-        if not STREAMS.used or node._device.type != "cuda":
+        if not STREAMS.used or not node._device.backend.has_streams:
             self.run_node_general(node, grad)
         else:
             device = node._device

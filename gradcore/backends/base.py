@@ -33,6 +33,7 @@ from gradcore.backends.portable.pooling import Pooling
 from gradcore.backends.portable.products import Products
 from gradcore.backends.portable.reductions import Reductions
 from gradcore.backends.portable.resampling import Resizing
+from gradcore.backends.portable.separable import on_device
 from gradcore.backends.portable.sorting import Sorting
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
@@ -96,19 +97,21 @@ class Backend(
     declared_shape_rules: ClassVar[dict[str, Callable[..., Any]]] = {}
     #: Kernels of which an element takes half a nanosecond, or many times that.
     slow: ClassVar[set[str]] = set()
-    #: Elements from which derivative formulas of elementwise operations are evaluated by `large`.
+    #: Elements from which derivative formulas of elementwise operations are evaluated by `evaluate_tiled`.
     LARGE: ClassVar[int] = 1 << 15
+    #: Whether work is queued in streams, in one of which a node runs its backward.
+    has_streams: bool = False
     #: Whether elementwise formulas become kernels: `fused_forward` and `fused_gradients` are there.
-    fuses: Any = False
+    supports_fusion: Any = False
     #: Kernels that read numbers of their arguments, and so wait for the device: shapes of results depend on them.
-    reading: ClassVar[set[str]] = set()
+    synchronizing: ClassVar[set[str]] = set()
 
     def __init__(self, xp: Any, array_type: builtins.type) -> None:
         self.xp = xp
         self.array_type = array_type
         self.kernels = Kernels(self.kernel_of)
 
-    def takes_half(self, name: str, arrays: list[Any]) -> bool:
+    def computes_half_in_float(self, name: str, arrays: list[Any]) -> bool:
         """Whether the kernels of an operation take these float16 or bfloat16 arrays and compute them in float32."""
         return False
 
@@ -117,7 +120,7 @@ class Backend(
         kernel: Callable[..., Any] = getattr(self, name)
         return kernel
 
-    def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
+    def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         """``formula(self, *operands)``, elementwise and on a large first operand: a backend may have a better way."""
         return formula(self, *operands)
 
@@ -163,6 +166,18 @@ class Backend(
     def from_host(self, array: Any) -> Any:
         """A copy of a NumPy array on the current device."""
         return self.xp.array(array)
+
+    def from_pinned(self, array: Any) -> Any:
+        """A copy of an array in page-locked memory, which the host does not wait for, and which keeps that memory."""
+        return self.from_host(array)
+
+    def is_pinned(self, array: Any) -> bool:
+        """Whether an array lies in page-locked memory of the host."""
+        return False
+
+    def constant(self, table: Any) -> Any:
+        """A small NumPy array on the current device, which keeps its copies: a transfer costs more than a kernel."""
+        return on_device(self.xp, table)
 
     def to_host(self, array: Any) -> Any:
         """The data of `array` as a NumPy array; may share memory with it."""

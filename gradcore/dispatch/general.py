@@ -123,7 +123,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
             reduced
             and op.computes_half_in_float
             and backend.upcasts
-            and not backend.takes_half(op.name, [raw[p] for p in op.tensors])
+            and not backend.computes_half_in_float(op.name, [raw[p] for p in op.tensors])
         ):
             results = _upcast_call(op, raw, device, state)
         else:
@@ -256,7 +256,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
 def _converted_and_computed(op: Op, raw: list[Any], target: Any, result_type: Any, device: Any, state: State) -> Any:
     """The result where dtypes differ, by a backend that converts in its kernels; else convert what `raw` holds."""
     backend = device.backend
-    if backend.fuses:
+    if backend.supports_fusion:
         compute = [target if p in op.tensors and p not in op.keeps_dtype else None for p in range(len(raw))]
         stored = None if result_type is None else result_type.numpy
         result = state.run(device.kernels["fused_forward"], op.kernel, raw, compute, stored)

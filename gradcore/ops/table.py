@@ -459,7 +459,7 @@ def _declare(
     if op.body is not None:
         Backend.bodies[op.kernel] = op.body
     if op.data_dependent:
-        Backend.reading.add(op.kernel)
+        Backend.synchronizing.add(op.kernel)
     if op.batch is not None:
         Backend.declared_batch_rules[op.kernel] = op.batch
     if op.shaped is not None:

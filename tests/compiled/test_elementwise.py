@@ -164,13 +164,15 @@ class TestLayouts:
     def test_narrow_rows_are_left_to_numpy(self, compiled: Any) -> None:
         x = numbers(1, size=60_000).reshape(-1, 6)[:, :3]
         assert compiled.by_loop(self.formula, (x, x, "tanh")) is None
-        np.testing.assert_array_equal(compiled.large(self.formula, x, x, "tanh"), self.formula(F, x, x, "tanh"))
+        np.testing.assert_array_equal(
+            compiled.evaluate_tiled(self.formula, x, x, "tanh"), self.formula(F, x, x, "tanh")
+        )
 
     def test_memory_without_alignment_is_left_to_numpy(self, compiled: Any) -> None:
         x = np.frombuffer(b"\0" + numbers(1, size=SIZE).tobytes(), "f4", SIZE, 1)
         assert not x.flags.aligned
         assert compiled.by_loop(self.formula, (x, x, "tanh")) is None
-        assert same_bits(compiled.large(self.formula, x, x, "tanh"), self.formula(F, x, x, "tanh"))
+        assert same_bits(compiled.evaluate_tiled(self.formula, x, x, "tanh"), self.formula(F, x, x, "tanh"))
 
     def test_operands_stay_as_they_are(self, compiled: Any) -> None:
         t, x = numbers(0), numbers(1)
@@ -185,7 +187,7 @@ def test_other_dtypes_are_left_to_numpy(compiled: Any, dtype: str) -> None:
     x = np.arange(1, 20_000).astype(dtype)
     formula = derivative("reciprocal")
     assert compiled.by_loop(formula, (x, x)) is None
-    np.testing.assert_array_equal(compiled.large(formula, x, x), formula(F, x, x))
+    np.testing.assert_array_equal(compiled.evaluate_tiled(formula, x, x), formula(F, x, x))
 
 
 def test_settings(compiled: Any) -> None:
@@ -195,7 +197,7 @@ def test_settings(compiled: Any) -> None:
         formula = OPS["leaky_relu"].differentials["self"].function
         assert same_bits(compiled.by_loop(formula, (x, x, slope)), formula(F, x, x, slope))
     with pytest.raises(RuntimeError, match="approximate argument must be either none or tanh"):
-        compiled.large(OPS["gelu"].body, x, "nothing")
+        compiled.evaluate_tiled(OPS["gelu"].body, x, "nothing")
 
 
 @pytest.mark.parametrize(("count", "size", "shared"), [(1, 100_000, 0), (2, 100_000, 4), (2, 10_000, 0)])
@@ -205,7 +207,7 @@ def test_single_steps_are_loops_where_threads_share_them(
     """Where NumPy's function is as fast, and gives the same bits."""
     x, y = numbers(1, size=size + 225)[225:], numbers(2, size=size + 225)[225:]
     formula, before = OPS["mul"].differentials["self"].function, gc.get_num_threads()
-    calls = [lambda b: b.kernels["mul"](x, y), lambda b: b.large(formula, x, y)] * 2
+    calls = [lambda b: b.kernels["mul"](x, y), lambda b: b.evaluate_tiled(formula, x, y)] * 2
     expected = [call(F) for call in calls]
     for call in calls:  # what they are is known from the first call on
         call(compiled)

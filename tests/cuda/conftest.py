@@ -103,7 +103,7 @@ def fused(strict: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fused]:
     pytest.importorskip("cupy")
     backend = registry.find("strict")
     batch = Batch()
-    monkeypatch.setattr(type(backend), "fuses", True)
+    monkeypatch.setattr(type(backend), "supports_fusion", True)
     monkeypatch.setattr(backend, "compile_kernel", batch.compile, raising=False)
     monkeypatch.setitem(backend.__dict__, "fusion", type(backend).fusion.func(backend))  # without kernels of before
     monkeypatch.setitem(backend.__dict__, "_steps", {})

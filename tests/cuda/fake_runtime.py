@@ -298,6 +298,7 @@ class FakeCudaBackend(StrictBackend):
     """The strict device under the name ``cuda``, with a runtime."""
 
     type = "cuda"
+    has_streams = True
 
     def __init__(self) -> None:
         Backend.__init__(self, FakeNamespace("", np), StrictArray)

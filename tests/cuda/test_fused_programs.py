@@ -169,12 +169,12 @@ def test_fusion_can_be_turned_off() -> None:
     assert gc.cuda.fusion()
     try:
         gc.cuda.set_fusion(False)
-        assert not backend.fuses
+        assert not backend.supports_fusion
         np.testing.assert_allclose(backend.kernels["sigmoid"](np.zeros(3)), 0.5)
         assert not backend.batch.sources
     finally:
         gc.cuda.set_fusion(True)
-    assert backend.fuses
+    assert backend.supports_fusion
     backend.kernels["sigmoid"](np.zeros(3))
     assert len(backend.batch.sources) == 1
 

@@ -12,8 +12,8 @@ import pytest
 import gradcore as gc
 from gradcore.backends import registry, streams, sync_debug
 from gradcore.backends.cupy import capture as cupy_capture
-from gradcore.backends.cupy import memory as cupy_memory
 from gradcore.backends.cupy.memory import OutOfMemoryError, allocator
+from gradcore.backends.pinned import is_pinned
 from tests.cuda.fake_runtime import LOG, Runtime
 from tests.cuda.host import needs_compiler
 from tests.strict.blas import CALLS, FakeBindings
@@ -285,7 +285,7 @@ def test_pinned_memory_needs_cuda() -> None:
 
 
 def test_copies_from_pinned_memory_are_not_waited_for(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradcore.legacy_types.pinned", _pinned)
+    monkeypatch.setattr("gradcore.legacy_types.empty_pinned", _pinned)
     t = gc.arange(3.0).pin_memory()
     assert t.is_pinned()
     assert t.pin_memory() is t
@@ -316,8 +316,8 @@ def test_pinned_memory_is_recognised() -> None:
     import numpy as np
 
     array = _pinned((2, 3), np.dtype("float32"))
-    assert cupy_memory.is_pinned_memory(array[1:, ::2])
-    assert not cupy_memory.is_pinned_memory(np.ones((2, 3)))
+    assert is_pinned(array[1:, ::2])
+    assert not is_pinned(np.ones((2, 3)))
 
 
 # -- several devices --------------------------------------------------------------------------------------------------

@@ -600,7 +600,8 @@ class StrictBackend(CupyBackend):
     """
 
     type = "strict"
-    fuses = False  # type: ignore[assignment]
+    supports_fusion = False  # type: ignore[assignment]
+    has_streams = False
     own_kernels = shutil.which("g++") is not None
 
     def __init__(self) -> None:

@@ -175,11 +175,11 @@ class CompiledElementwise(NumpyBackend):
 
         return kernel
 
-    def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
+    def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         if self._is_for_numpy(formula, operands[0]):
             return formula(self, *operands)
         result = self.by_loop(formula, operands)
-        return super().large(formula, *operands) if result is None else result
+        return super().evaluate_tiled(formula, *operands) if result is None else result
 
     def _is_for_numpy(self, formula: Any, x: Any) -> bool:
         """Whether a formula is known as a single step for which a loop is not worth it."""

@@ -21,12 +21,13 @@ from gradcore.backends.cupy.foreach import CudaLists
 from gradcore.backends.cupy.indexing import CudaIndexing
 from gradcore.backends.cupy.kernels import INCLUDE, NULL, compile_options, elements
 from gradcore.backends.cupy.linalg import CudaLinearAlgebra
-from gradcore.backends.cupy.memory import allocator, is_pinned_memory
+from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import Pools, PrivatePool
 from gradcore.backends.cupy.optimizers import CudaOptimizers
 from gradcore.backends.cupy.record_stream import Lifetimes
 from gradcore.backends.cupy.rows import CudaRows
 from gradcore.backends.cupy.windows import CudaWindows
+from gradcore.backends.pinned import is_pinned
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.random.recording import RecordedState, present
@@ -66,15 +67,15 @@ def connect() -> Backend:
     return backend
 
 
-#: What reads numbers to decide something, in the libraries that CuPy calls too.
-_DECIDING = (
+#: Kernels that read numbers to decide something, in the libraries that CuPy calls too.
+_SYNCHRONIZING = (
     "check_info", "has_full_rank", "assert_small", "_is_accurate", "factor_eig", "eigenvalues", "factor_lu", "solve_lu",
     "matrix_exponential", "number",
 )  # fmt: skip
 
 
-def _told(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that tells that the host waits."""
+def _note_waiting(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that notes that the host waits."""
 
     @functools.wraps(kernel)
     def run(*args: Any, **named: Any) -> Any:
@@ -101,6 +102,7 @@ class CupyBackend(
 
     type: ClassVar[str] = "cuda"
     host_scalars = False
+    has_streams = True
     tile_size, joined_size = 1 << 24, 1 << 16  # of optimisers: no cache to stay in, and every kernel is a launch
 
     def __init__(self, cupy: Any, count: int) -> None:
@@ -125,7 +127,8 @@ class CupyBackend(
     def kernel_of(self, name: str) -> Callable[..., Any]:
         """The kernel of that name, which reports that the host waits for numbers, where it does."""
         kernel = super().kernel_of(name)
-        return _told(kernel) if name in self.reading - {"one_hot"} else kernel  # which knows how many, if it was told
+        # `one_hot` knows the number of classes, if it was given.
+        return _note_waiting(kernel) if name in self.synchronizing - {"one_hot"} else kernel
 
     @property
     def special(self) -> Any:
@@ -164,10 +167,9 @@ class CupyBackend(
             return self.xp.full((), array[()], array.dtype)
         sync_debug.note("to device")
         # CuPy does not wait for copies from page-locked memory by itself: what is written there next would arrive.
-        return self.xp.asarray(array, blocking=True) if is_pinned_memory(array) else self.xp.asarray(array)
+        return self.xp.asarray(array, blocking=True) if is_pinned(array) else self.xp.asarray(array)
 
     def from_pinned(self, array: Any) -> Any:
-        """A copy of an array in page-locked memory, which the host does not wait for, and which keeps that memory."""
         out = self.xp.empty(array.shape, array.dtype)
         stream = self.xp.cuda.get_current_stream()
         out.set(array, stream)
@@ -348,8 +350,8 @@ class CupyBackend(
             self._philox.get_function(name)((blocks,), (_THREADS,), (out, *stream, *parameters))
 
 
-for _name in _DECIDING:
-    setattr(CupyBackend, _name, _told(getattr(CupyBackend, _name)))
+for _name in _SYNCHRONIZING:
+    setattr(CupyBackend, _name, _note_waiting(getattr(CupyBackend, _name)))
 
 #: Threads of a block, and blocks at most (each thread goes on with what is left), of the kernels of random numbers.
 _THREADS, _MOST_BLOCKS = 256, 4096

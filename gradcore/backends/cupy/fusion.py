@@ -25,7 +25,7 @@ class CudaFusion(CudaKernels):
     address: Callable[[Any], int]
 
     @property
-    def fuses(self) -> bool:
+    def supports_fusion(self) -> bool:
         """Whether elementwise formulas become kernels; see `gradcore.cuda.set_fusion`."""
         return config.fusion() and "elementwise" not in config.CUDA_KERNELS_LEFT_OUT
 
@@ -36,7 +36,7 @@ class CudaFusion(CudaKernels):
 
     def evaluated(self, name: str, formula: Callable[..., Any], **operands: Any) -> Any:
         """An elementwise formula, ``(F, *operands) -> result``, as one kernel if formulas are fused."""
-        if self.fuses:
+        if self.supports_fusion:
             found = self.fusion.run(name, formula, lambda F, *values: (formula(F, *values),), list(operands.items()))
             if found is not None:
                 return found[0]
@@ -47,7 +47,7 @@ class CudaFusion(CudaKernels):
         dtype, body = args[0].dtype, self.bodies[name]
         wide = np.dtype("float32" if dtype.itemsize == 2 else dtype)
         compute = tuple(wide if isinstance(x, self.array_type) else None for x in args)
-        if self.fuses:
+        if self.supports_fusion:
             operands = [(f"x{i}", x) for i, x in enumerate(args)]
             found = self.fusion.run(name, name, lambda F, *xs: (body(F, *xs),), operands, compute, (dtype,))
             if found is not None:
@@ -64,7 +64,7 @@ class CudaFusion(CudaKernels):
             return plain
 
         def kernel(*args: Any) -> Any:
-            result = self.fused_forward(name, args) if self.fuses else None
+            result = self.fused_forward(name, args) if self.supports_fusion else None
             return plain(*args) if result is None else result
 
         return kernel

@@ -61,7 +61,7 @@ class CudaKernels:
     #: Whether the kernels of the package take the place of those that all backends share.
     own_kernels = True
 
-    def takes_half(self, name: str, arrays: list[Any]) -> bool:
+    def computes_half_in_float(self, name: str, arrays: list[Any]) -> bool:
         """Whether an operation computes these float16 or bfloat16 arrays in float32 inside its kernels."""
         family = _IN_HALF.get(name)
         if family == "normalization" and arrays[0].dtype == np.float16:  # statistics of which need not be numbers of it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, ClassVar
 
-__all__ = ["OutOfMemoryError", "Peaks", "allocator", "is_pinned_memory", "pinned"]
+__all__ = ["OutOfMemoryError", "Peaks", "allocator"]
 
 
 class OutOfMemoryError(RuntimeError):
@@ -70,22 +70,6 @@ def allocator(backend: Any, malloc: Any) -> Any:
             ) from None
 
     return allocate
-
-
-def pinned(shape: Any, dtype: Any) -> Any:
-    """An uninitialised NumPy array in page-locked memory."""
-    import cupyx
-
-    return cupyx.empty_pinned(shape, dtype)
-
-
-def is_pinned_memory(array: Any) -> bool:
-    """Whether a NumPy array is a view of page-locked memory that CuPy has allocated."""
-    while array is not None:
-        if type(array).__name__ == "PinnedMemoryPointer":
-            return True
-        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
-    return False
 
 
 def _readable(size: float) -> str:

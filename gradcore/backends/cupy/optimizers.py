@@ -29,7 +29,7 @@ _MOST_FORMULAS = 1000
 class CudaOptimizers(CudaKernels, Optimizers):
     """Steps of optimisers; what cannot be fused runs as on every backend."""
 
-    fuses: bool
+    supports_fusion: bool
     fusion: Fusion
     address: Callable[[Array], int]
     is_tensor: Callable[[Any], bool]
@@ -55,7 +55,11 @@ class CudaOptimizers(CudaKernels, Optimizers):
         arrays = [*batch.params, *batch.grads]
         dtype = arrays[0].dtype
         fits = dtype.name in C_NAMES and all(a.dtype == dtype and a.flags.c_contiguous for a in arrays)
-        found = self._optimizer_kernel(formula, dtype, len(batch.states), settings) if fits and self.fuses else None
+        found = (
+            self._optimizer_kernel(formula, dtype, len(batch.states), settings)
+            if fits and self.supports_fusion
+            else None
+        )
         if found is None:
             super().optimizer_step(formula, batch, settings, found_inf)
             return
@@ -77,7 +81,7 @@ class CudaOptimizers(CudaKernels, Optimizers):
         found_inf: Any = None,
     ) -> dict[str, Any]:
         """The settings of a step where the device counts the steps: one launch, and one for each counter."""
-        if self.fuses:
+        if self.supports_fusion:
             if len(self._hyperparameter_kernels) >= _MOST_FORMULAS:
                 self._hyperparameter_kernels.clear()
             kernel = HyperparameterKernel(settings, options, numbers, compute_dtype(dtype))

@@ -24,6 +24,7 @@ from gradcore.backends.numpy.softmax import NumpySoftmax
 from gradcore.backends.numpy.sorting import NumpySorting
 from gradcore.backends.numpy.targets import NumpyTargets
 from gradcore.backends.numpy.threaded_ufuncs import in_threads
+from gradcore.backends.pinned import is_pinned
 from gradcore.backends.portable.elementwise import Elementwise
 from gradcore.backends.random import philox
 
@@ -64,6 +65,9 @@ class NumpyBackend(
         if config.KEEP_MEMORY:
             malloc.keep_freed()
 
+    def is_pinned(self, array: Any) -> bool:
+        return is_pinned(array)
+
     @property
     def _tiles(self) -> bool:
         return "in_tiles" in vars(type(self))
@@ -85,7 +89,7 @@ class NumpyBackend(
 
         return kernel
 
-    def large(self, formula: Callable[..., Any], *operands: Any) -> Any:
+    def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         return tiled.evaluate(formula, self, operands) if self._tiles else formula(self, *operands)
 
     @property

@@ -101,7 +101,7 @@ class BatchedBackend(BatchedKernels, Backend):
         if inner.array_type is not BatchedArray and inner.array_type is not np.ndarray:
             LIBRARIES[inner.array_type] = inner.xp
         self.type = inner.type  # type: ignore[misc]
-        self.upcasts, self.host_scalars = inner.upcasts, False
+        self.upcasts, self.host_scalars, self.has_streams = inner.upcasts, False, inner.has_streams
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.bodies:
