@@ -119,7 +119,7 @@ def _is_leaf(t: Any) -> bool:
 
 
 def _of_tensor(name: str, t: Any, node: Any) -> Iterator[Saved]:
-    """What `node` keeps of a tensor."""
+    """The saved values of one tensor."""
     if isinstance(t, SavedTensor) and t.unpack_hook is not None:
         # What hooks put in the place of a tensor: count the tensors that are found in it.
         for inner in tree_leaves(t.packed):

@@ -1,4 +1,4 @@
-"""What `gradcore.func` is made of: levels of reverse and of forward mode on one tape, and batches.
+"""The interface that `gradcore.func` is made of: levels of reverse and of forward mode on one tape, and batches.
 
 Transformations are functions of these alone: `GradLevel` differentiates what a function records, `ForwardLevel` carries
 tangents through it, `vectorize` and `batch_scope` run it on all samples of a batch at once.

@@ -1,4 +1,4 @@
-"""What the class of tensors makes when it is called, as in PyTorch."""
+"""Calls of the class of tensors, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["legacy_tensor"]
 
 @shortened
 def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, **named: Any) -> Any:
-    """What ``Tensor(...)`` makes: of sizes an uninitialised tensor, of data a copy in the default dtype.
+    """The result of ``Tensor(...)``: of sizes an uninitialised tensor, of data a copy in the default dtype.
 
     Sizes are numbers, one by one, or a `Size`; any other sequence and arrays are data. A tensor gives an alias of it.
     """

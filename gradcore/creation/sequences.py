@@ -63,7 +63,7 @@ def _sequence_dtype(values: Sequence[Any], dtype: Any) -> dtypes.dtype:
 
 
 def _numbers(*values: Any) -> list[Any]:
-    """What bounds that may be tensors hold; nothing is differentiated by them."""
+    """The values of bounds that may be tensors; nothing is differentiated by them."""
     _check_bounds(*values)
     return [v.detach().item() if isinstance(v, Tensor) else v for v in values]
 

@@ -96,7 +96,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
     logits : float or Tensor, optional
         The logarithm of its odds; one of both must be given.
     lims : pair of float
-        Between these, near 1/2, Taylor series take the place of formulas that cancel there.
+        Between these, near 1/2, Taylor series replace formulas that cancel there.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -126,7 +126,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
 
     @property
     def _outside(self) -> Tensor:
-        """Where the formulas hold, rather than the series."""
+        """Return whether the closed formula, rather than the series, is accurate."""
         return (self._p <= self._lims[0]) | (self._p > self._lims[1])
 
     @property

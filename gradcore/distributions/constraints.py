@@ -74,7 +74,7 @@ class Constraint:
     event_dim: int = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """Which of the values belong to the set: bools without the dims of a value."""
+        """Return whether each value belongs to the set: bools without the event dims."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class _Dependent(Constraint):
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """How many dims make one value, where that is known."""
+        """The number of event dims, where that is known."""
         if self._event_dim is NotImplemented:
             raise NotImplementedError(".event_dim cannot be determined statically")
         return self._event_dim  # type: ignore[no-any-return]
@@ -179,7 +179,7 @@ class _Independent(Constraint):
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """How many dims make one value."""
+        """The number of event dims."""
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ class MixtureSameFamilyConstraint(Constraint):
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """How many dims make one value."""
+        """The number of event dims."""
         return self.base_constraint.event_dim
 
     def check(self, value: Tensor) -> Tensor:
@@ -250,7 +250,7 @@ class _Real(_Elementwise):
     """The real numbers."""
 
     def check(self, value: Tensor) -> Tensor:
-        """Which numbers are no NaN."""
+        """Return whether each number is not NaN."""
         return value == value
 
 
@@ -260,7 +260,7 @@ class _Boolean(_Elementwise):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        """Which numbers are zero or one."""
+        """Return whether each number is zero or one."""
         return (value == 0) | (value == 1)
 
 
@@ -282,7 +282,7 @@ class _GreaterThan(_From):
     """
 
     def check(self, value: Tensor) -> Tensor:
-        """Which numbers lie above the bound."""
+        """Return whether each number lies above the bound."""
         return self.lower_bound < value  # type: ignore[no-any-return]
 
 
@@ -297,7 +297,7 @@ class _GreaterThanEq(_From):
     """
 
     def check(self, value: Tensor) -> Tensor:
-        """Which numbers lie above the bound or on it."""
+        """Return whether each number lies above the bound or on it."""
         return self.lower_bound <= value  # type: ignore[no-any-return]
 
 
@@ -307,7 +307,7 @@ class _IntegerGreaterThan(_From):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        """Which numbers are whole, and lie above the bound or on it."""
+        """Return whether each number is whole, and lies above the bound or on it."""
         return _whole(value) & (value >= self.lower_bound)  # type: ignore[no-any-return]
 
 
@@ -325,7 +325,7 @@ class _LessThan(_Elementwise):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        """Which numbers lie below the bound."""
+        """Return whether each number lies below the bound."""
         return value < self.upper_bound  # type: ignore[no-any-return]
 
 
@@ -347,7 +347,7 @@ class _Interval(_Between):
     """
 
     def check(self, value: Tensor) -> Tensor:
-        """Which numbers lie between the bounds or on them."""
+        """Return whether each number lies between the bounds or on them."""
         return (self.lower_bound <= value) & (value <= self.upper_bound)  # type: ignore[no-any-return]
 
 
@@ -362,7 +362,7 @@ class _HalfOpenInterval(_Between):
     """
 
     def check(self, value: Tensor) -> Tensor:
-        """Which numbers lie between the bounds or on the lower one."""
+        """Return whether each number lies between the bounds or on the lower one."""
         return (self.lower_bound <= value) & (value < self.upper_bound)  # type: ignore[no-any-return]
 
 
@@ -379,7 +379,7 @@ class _IntegerInterval(_Between):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        """Which numbers are whole, and lie between the bounds or on them."""
+        """Return whether each number is whole, and lies between the bounds or on them."""
         return _whole(value) & (self.lower_bound <= value) & (value <= self.upper_bound)  # type: ignore[no-any-return]
 
 
@@ -405,7 +405,7 @@ class multinomial(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, x: Tensor) -> Tensor:
-        """Which vectors belong to the set."""
+        """Return whether each vector belongs to the set."""
         return (x >= 0).all(dim=-1) & (x.sum(dim=-1) <= self.upper_bound)  # type: ignore[no-any-return]
 
 
@@ -500,7 +500,7 @@ class cat(_Parts):
         return max(c.event_dim for c in self.cseq)
 
     def check(self, value: Tensor) -> Tensor:
-        """Which parts belong to their sets."""
+        """Return whether each part belongs to its set."""
         parts = value.split(self.lengths, self.dim)
         return functional.cat([c.check(part) for c, part in zip(self.cseq, parts, strict=True)], self.dim)  # type: ignore[no-any-return]
 
@@ -530,7 +530,7 @@ class stack(_Parts):
         return dim + 1 if self.dim + dim < 0 else dim
 
     def check(self, value: Tensor) -> Tensor:
-        """Which slices belong to their sets."""
+        """Return whether each slice belongs to its set."""
         slices = value.unbind(self.dim)
         return functional.stack([c.check(part) for c, part in zip(self.cseq, slices, strict=True)], self.dim)  # type: ignore[no-any-return]
 

@@ -377,7 +377,7 @@ class GeneralizedPareto(Distribution):
 
     @property
     def _is_exponential(self) -> Tensor:
-        """Where the tail is that of an exponential distribution."""
+        """Return whether each tail is that of an exponential distribution."""
         return functional.isclose(self.concentration, functional.zeros_like(self.concentration))  # type: ignore[no-any-return]
 
     def _of(self, limit: Tensor, slope: Tensor, formula: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every distribution is."""
+"""The base classes of distributions."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Distribution(ShortErrors):
 
     @property
     def batch_shape(self) -> Size:
-        """How many distributions there are."""
+        """The shape of the batch of distributions."""
         return self._batch_shape
 
     @property

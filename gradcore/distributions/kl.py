@@ -470,7 +470,7 @@ def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
 
 
 def _infinite(p: Any, q: Any) -> Tensor:
-    """Where values of `p` are impossible for `q`."""
+    """Infinity: `p` has values that `q` cannot have."""
     return full_like(p.mean, math.inf)
 
 

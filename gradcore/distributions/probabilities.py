@@ -1,4 +1,4 @@
-"""What distributions share that are given by probabilities or by logits."""
+"""Base of distributions that are parametrized by `probs` or `logits`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WithProbabilities(Distribution):
         super().__init__(batch, event, validate_args=validate_args)
 
     def _kept(self, given: Parameter) -> Tensor:
-        """What is kept of the given parameter."""
+        """The parameter as it is stored."""
         return broadcast_all(given)[0]
 
     @property

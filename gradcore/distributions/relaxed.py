@@ -43,7 +43,7 @@ class _Relaxed(TransformedDistribution):
 
     @property
     def temperature(self) -> Parameter:
-        """How far values are from 0 and 1."""
+        """The temperature: the lower, the nearer values are to 0 and 1."""
         return self.base_dist.temperature
 
     @property

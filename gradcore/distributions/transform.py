@@ -1,4 +1,4 @@
-"""What a transform is, and how transforms are put together."""
+"""The base class of transforms, and their composition."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
 
 
 def _below(n: int, diag: int, device: Any) -> Tensor:
-    """Where the elements of a square matrix are that lie on a diagonal or below it."""
+    """A mask of a square matrix's elements on a diagonal or below it."""
     return ones(n, n, dtype=dtypes.bool_, device=device).tril(diag)
 
 
 def _count(n: int, diag: int) -> int:
-    """How many elements these are."""
+    """The number of these elements."""
     return sum(min(max(row + 1 + diag, 0), n) for row in range(n))
 
 

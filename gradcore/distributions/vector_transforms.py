@@ -86,7 +86,7 @@ class StickBreakingTransform(_Plain):
 
     @staticmethod
     def _left(x: Tensor, n: int) -> Tensor:
-        """How many shares are still to come: so many that the shares of zeros are equal."""
+        """The logarithm of the number of shares still to come, which makes the shares of zeros equal."""
         return arange(n, 0, -1, dtype=x.dtype, device=x.device).log()
 
     def _call(self, x: Tensor) -> Tensor:

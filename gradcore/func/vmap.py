@@ -103,10 +103,12 @@ def _run(
     with batch_scope(level):
         inputs = [t if d is None else add_batch_dim(t, level, d) for t, d in zip(flat, dims, strict=True)]
         results, outer = tree_flatten(func(*tree_unflatten(inputs, structure), **named))
-        places = _places(out_dims, outer)
-        if places is None or not all(p is None or isinstance(p, int) for p in places):
-            raise _wrong_out_dims(func, out_dims, outer, places is None)
-        return tree_unflatten([_output(func, t, level, d) for t, d in zip(results, places, strict=True)], outer)
+        dims_of_outputs = _output_dims(out_dims, outer)
+        if dims_of_outputs is None or not all(p is None or isinstance(p, int) for p in dims_of_outputs):
+            raise _wrong_out_dims(func, out_dims, outer, dims_of_outputs is None)
+        return tree_unflatten(
+            [_output(func, t, level, d) for t, d in zip(results, dims_of_outputs, strict=True)], outer
+        )
 
 
 def _output(func: Callable[..., Any], t: Any, level: VmapLevel, dim: int | None) -> Any:
@@ -138,8 +140,8 @@ def _name(func: Callable[..., Any]) -> str:
     return getattr(func, "__name__", None) or repr(func)
 
 
-def _places(out_dims: Any, structure: TreeSpec) -> list[Any] | None:
-    """Where the samples go in each output, or None if `out_dims` does not fit; a tuple of one may stand for one."""
+def _output_dims(out_dims: Any, structure: TreeSpec) -> list[Any] | None:
+    """The batch dim of each output, or None if `out_dims` does not fit; a tuple of one may stand for one."""
     if structure.is_leaf() and isinstance(out_dims, tuple) and len(out_dims) == 1:
         return list(out_dims)
     return _broadcast_to_and_flatten(out_dims, structure)
@@ -231,10 +233,10 @@ def _rejoined(results: Sequence[Any], out_dims: Any) -> Any:
     """The results of chunks as those of all samples."""
     flat = [tree_flatten(result) for result in results]
     structure = flat[0][1]
-    places = _places(out_dims, structure)
-    assert places is not None
+    dims_of_outputs = _output_dims(out_dims, structure)
+    assert dims_of_outputs is not None
     joined = [
-        parts[0] if place is None else functional.cat(list(parts), place)
-        for place, *parts in zip(places, *(leaves for leaves, _ in flat), strict=True)
+        parts[0] if dim is None else functional.cat(list(parts), dim)
+        for dim, *parts in zip(dims_of_outputs, *(leaves for leaves, _ in flat), strict=True)
     ]
     return tree_unflatten(joined, structure)

@@ -17,7 +17,7 @@ __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 
 
 class _ASMoutput(NamedTuple):
-    """What `AdaptiveLogSoftmaxWithLoss` returns: the log probability of each target, and minus their mean."""
+    """Result of `AdaptiveLogSoftmaxWithLoss`: the log probability of each target, and minus their mean."""
 
     output: Tensor
     loss: Tensor
@@ -26,7 +26,7 @@ class _ASMoutput(NamedTuple):
 class AdaptiveLogSoftmaxWithLoss(Module):
     """Log probabilities of many classes, sorted by frequency: the frequent ones each, the rare ones by groups.
 
-    Each group of rare classes has one place beside the frequent classes, and a softmax of its own, on fewer features,
+    Each group of rare classes has one entry beside the frequent classes, and a softmax of its own, on fewer features,
     that is computed only for samples whose target is in the group.
 
     Parameters
@@ -122,8 +122,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             rows = inside.nonzero().squeeze(1)
             if rows.numel():
                 logs = F.log_softmax(self.tail[i](x.index_select(0, rows)), 1)
-                places = (target.index_select(0, rows) - low).unsqueeze(1)
-                found.append((rows, logs.gather(1, places).squeeze(1)))
+                indices = (target.index_select(0, rows) - low).unsqueeze(1)
+                found.append((rows, logs.gather(1, indices).squeeze(1)))
         out = F.log_softmax(self.head(x), 1).gather(1, column.unsqueeze(1)).squeeze(1)
         for rows, logs in found:
             out = out.index_add(0, rows, logs)

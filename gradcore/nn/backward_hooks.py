@@ -38,20 +38,20 @@ def _through(values: Any, seen: Callable[[Grads], Grads], materialize: bool) -> 
     It is if one of them requires grad. ``seen(grads)`` gets as many gradients as there are values. Where there is none,
     it gets zeros if `materialize`, else None.
     """
-    places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
-    if not (is_grad_enabled() and any(values[i].requires_grad for i in places)):
+    positions = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    if not (is_grad_enabled() and any(values[i].requires_grad for i in positions)):
         return values, False
 
     def spread(grads: Grads) -> Grads:
         full: list[Any] = [None] * len(values)
-        for i, grad in zip(places, grads, strict=True):
+        for i, grad in zip(positions, grads, strict=True):
             full[i] = grad
         result = seen(tuple(full))
-        return tuple(result[i] for i in places)
+        return tuple(result[i] for i in positions)
 
     out = list(values)
-    passed = BackwardHookFunction.apply(spread, materialize, *(values[i] for i in places))
-    for i, t in zip(places, passed, strict=True):
+    passed = BackwardHookFunction.apply(spread, materialize, *(values[i] for i in positions))
+    for i, t in zip(positions, passed, strict=True):
         out[i] = t
     return tuple(out) if type(values) is tuple else type(values)(*out), True
 
@@ -160,7 +160,7 @@ def watch_node(module: Any, hooks: Sequence[Callable[..., Any]], args: tuple[Any
 
 
 def _what_is_missed(node: Any, args: tuple[Any, ...], results: Any) -> str | None:
-    """What the hooks of one node do not see of a module's gradients, in PyTorch's words."""
+    """The warning, in PyTorch's words, where hooks of one node miss some of a module's gradients; else None."""
     advice = " Please use register_full_backward_hook to get the documented behavior."
     for values, does, missing in ((results, "return", "grad_output"), (args, "take as input", "grad_input")):
         if not (isinstance(values, tuple) and all(isinstance(v, Tensor) for v in values)):

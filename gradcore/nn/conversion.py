@@ -16,7 +16,7 @@ __all__ = ["Conversion"]
 
 
 class Conversion:
-    """What makes modules movable."""
+    """Moves of modules between devices and dtypes."""
 
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]

@@ -98,7 +98,7 @@ class _Conv(Module):
                 uniform_(parameter, -bound, bound)
 
     def _widths(self) -> list[int]:
-        """How much is added before and after each dim, the last dim first."""
+        """The padding before and after each dim, the last dim first."""
         if self.padding == "valid":
             return [0] * (2 * self.n)
         if self.padding == "same":

@@ -16,7 +16,7 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class _Table(Module):
-    """What tables of vectors share."""
+    """Base of `Embedding` and `EmbeddingBag`."""
 
     weight: Tensor
 

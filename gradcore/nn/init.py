@@ -218,7 +218,7 @@ def trunc_normal_(
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs an output of a layer with this weight has, and how many outputs an input."""
+    """The fan-in and fan-out of a layer with this weight."""
     if tensor.ndim < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     field = math.prod(tensor.shape[2:])

@@ -16,7 +16,7 @@ __all__ = ["LazyLinear", "LazyModuleMixin"]
 
 
 class LazyModuleMixin:
-    """What makes a module lazy: its first call, or loading a state, gives shapes to its parameters.
+    """Mixin of lazy modules: their first call, or loading a state, gives shapes to their parameters.
 
     A class of one's own comes with `initialize_parameters`, which is called with the inputs of the first call.
 

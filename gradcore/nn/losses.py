@@ -68,7 +68,7 @@ def _loss(function: str, **own: Any) -> Made:
     return Made(function, settings(**own), (), _settled, keyword_only=function == "gaussian_nll_loss", base=base)
 
 
-#: What losses took before there was `reduction`, and still take in its place.
+#: Older arguments of losses, which override `reduction`.
 OLD: dict[str, Any] = {"size_average": None, "reduce": None}
 END: dict[str, Any] = {**OLD, "reduction": "mean"}
 CLASSES: dict[str, Any] = {

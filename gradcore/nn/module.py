@@ -462,7 +462,7 @@ class Module(Calls, State, Conversion, ShortErrors):
     # -- printing -------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """What stands between the parentheses when the module is printed."""
+        """The text between the parentheses in the module's `repr`."""
         return ""
 
     def _get_name(self) -> str:

@@ -24,7 +24,7 @@ _Result = TypeVar("_Result", covariant=True)
 
 
 class _Computing(Protocol[_Result]):
-    """What has a `forward`."""
+    """Anything with a `forward`."""
 
     @property
     def forward(self) -> Callable[..., _Result]: ...
@@ -139,7 +139,7 @@ def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
 
 
 class Calls:
-    """What makes modules callable."""
+    """Calls of modules, with their hooks."""
 
     _forward_hooks: Table
     _forward_pre_hooks: Table

@@ -25,7 +25,7 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
 
 
 class _Affine(Module):
-    """What normalizations share: factors and offsets of the normalized elements."""
+    """Base of normalizations with weight and bias."""
 
     weight: Tensor | None
     bias: Tensor | None
@@ -192,7 +192,7 @@ class GroupNorm(_Affine):
 
 
 class _Running(_Affine):
-    """What normalizations with running mean and variance share.
+    """Base of normalizations with a running mean and variance.
 
     Parameters
     ----------

@@ -123,8 +123,8 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     return out
 
 
-def _places(batch_sizes: np.ndarray[Any, Any], batch: int) -> np.ndarray[Any, Any]:
-    """Where each packed step stands among the steps of the padded sequences, step by step."""
+def _positions(batch_sizes: np.ndarray[Any, Any], batch: int) -> np.ndarray[Any, Any]:
+    """The position of each packed step among the steps of the padded sequences, step by step."""
     return np.concatenate([step * batch + np.arange(n) for step, n in enumerate(batch_sizes)])
 
 
@@ -182,7 +182,7 @@ def pack_padded_sequence(
     if len(sizes) > len(steps):
         raise RuntimeError(f"Expected lengths of at most {len(steps)}, the number of steps, but got {len(sizes)}")
     flat = steps.flatten(0, 1)
-    data = flat.index_select(0, tensor(_places(sizes, steps.shape[1]), device=input.device))
+    data = flat.index_select(0, tensor(_positions(sizes, steps.shape[1]), device=input.device))
     return PackedSequence(data, tensor(sizes, device="cpu"), order)
 
 
@@ -213,7 +213,7 @@ def pad_packed_sequence(
     batch_first : bool
         Whether the first dim of the result counts sequences, else steps.
     padding_value : float
-        What fills the places behind a sequence.
+        The value of the padding after a sequence.
     total_length : int, optional
         How many steps there are to be; by default as many as the longest sequence has.
 
@@ -247,7 +247,7 @@ def pad_packed_sequence(
             )
         steps = total_length
     empty = full((steps * batch, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device)
-    padded = empty.index_copy(0, tensor(_places(sizes, batch), device=data.device), data)
+    padded = empty.index_copy(0, tensor(_positions(sizes, batch), device=data.device), data)
     padded = padded.unflatten(0, (steps, batch))
     lengths = tensor((sizes > np.arange(batch)[:, None]).sum(axis=1), device="cpu")
     if unsorted is not None:

@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 class _Pad(Module):
-    """What paddings share.
+    """Base of padding layers.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather",
 Places = Sequence[DeviceLike]
 
 
-def _place(where: DeviceLike) -> Any:
+def _device_of(where: DeviceLike) -> Any:
     return empty(0, device=where).device
 
 
@@ -48,20 +48,20 @@ def scatter(inputs: Any, target_gpus: Places, dim: int = 0) -> Any:
     >>> [part.shape for part in gradcore.nn.parallel.scatter(gradcore.ones(5, 3), ["cpu", "cpu"])]
     [torch.Size([3, 3]), torch.Size([2, 3])]
     """
-    places = [_place(where) for where in target_gpus]
-    return _parts(inputs, places, dim)
+    devices = [_device_of(where) for where in target_gpus]
+    return _parts(inputs, devices, dim)
 
 
-def _parts(value: Any, places: list[Any], dim: int) -> Any:
+def _parts(value: Any, devices: list[Any], dim: int) -> Any:
     if isinstance(value, Tensor):
-        chunks = value.chunk(len(places), dim)
-        return [chunk.to(place) for chunk, place in zip(chunks, places, strict=False)]
+        chunks = value.chunk(len(devices), dim)
+        return [chunk.to(device) for chunk, device in zip(chunks, devices, strict=False)]
     if isinstance(value, (tuple, list)) and value:
-        return [_like(value, parts) for parts in zip(*(_parts(v, places, dim) for v in value), strict=False)]
+        return [_like(value, parts) for parts in zip(*(_parts(v, devices, dim) for v in value), strict=False)]
     if isinstance(value, dict) and value:
-        columns = [_parts(v, places, dim) for v in value.values()]
+        columns = [_parts(v, devices, dim) for v in value.values()]
         return [type(value)(zip(value, parts, strict=True)) for parts in zip(*columns, strict=False)]
-    return [value for _ in places]
+    return [value for _ in devices]
 
 
 def _like(given: Any, parts: Any) -> Any:
@@ -97,10 +97,10 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
     >>> gradcore.nn.parallel.gather([{"y": gradcore.ones(2)}, {"y": gradcore.zeros(1)}], "cpu")
     {'y': tensor([1., 1., 0.])}
     """
-    return _joined(outputs, _place(target_device), dim)
+    return _joined(outputs, _device_of(target_device), dim)
 
 
-def _joined(outputs: Sequence[Any], place: Any, dim: int) -> Any:
+def _joined(outputs: Sequence[Any], device: Any, dim: int) -> Any:
     first = outputs[0]
     if isinstance(first, Tensor):
         if dim == 0 and all(t.ndim == 0 for t in outputs):
@@ -110,14 +110,14 @@ def _joined(outputs: Sequence[Any], place: Any, dim: int) -> Any:
                 stacklevel=2,
             )
             outputs = [t.reshape(1) for t in outputs]
-        return functional.cat([t.to(place) for t in outputs], dim)
+        return functional.cat([t.to(device) for t in outputs], dim)
     if first is None:
         return None
     if isinstance(first, dict):
         if any(len(first) != len(other) for other in outputs):
             raise ValueError("All dicts must have the same number of keys")
-        return type(first)((key, _joined([each[key] for each in outputs], place, dim)) for key in first)
-    parts = [_joined(column, place, dim) for column in zip(*outputs, strict=True)]
+        return type(first)((key, _joined([each[key] for each in outputs], device, dim)) for key in first)
+    parts = [_joined(column, device, dim) for column in zip(*outputs, strict=True)]
     return _like(first, parts)
 
 
@@ -206,22 +206,22 @@ class DataParallel(Module):
         if self.device_ids:
             self.output_device = self.device_ids[0] if output_device is None else output_device
             if len(self.device_ids) == 1:
-                module.to(_place(self.device_ids[0]))
+                module.to(_device_of(self.device_ids[0]))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The joined results of all devices."""
         if not self.device_ids:
             return self.module(*inputs, **kwargs)
-        places = [_place(where) for where in self.device_ids]
-        self._check(places[0])
+        devices = [_device_of(where) for where in self.device_ids]
+        self._check(devices[0])
         if not inputs and not kwargs:
-            places = places[:1]
-        parts = list(zip(_parts(inputs, places, self.dim), _parts(kwargs, places, self.dim), strict=False))
-        if len(places) == 1:
+            devices = devices[:1]
+        parts = list(zip(_parts(inputs, devices, self.dim), _parts(kwargs, devices, self.dim), strict=False))
+        if len(devices) == 1:
             args, named = parts[0]
             return self.module(*args, **named)
-        results = [self._run(place, *part) for place, part in zip(places, parts, strict=False)]
-        return _joined(results, _place(self.output_device), self.dim)
+        results = [self._run(device, *part) for device, part in zip(devices, parts, strict=False)]
+        return _joined(results, _device_of(self.output_device), self.dim)
 
     def _check(self, first: Any) -> None:
         for each in self.module.modules():
@@ -234,11 +234,11 @@ class DataParallel(Module):
                     f"them on device: {t.device}"
                 )
 
-    def _run(self, place: Any, args: Any, kwargs: Any) -> Any:
+    def _run(self, device: Any, args: Any, kwargs: Any) -> Any:
         """The module's result on one device."""
-        with place.backend.use_index(place.index):
+        with device.backend.use_index(device.index):
             held = (*self.module.named_parameters(), *self.module.named_buffers())
-            moved = {name: t.to(place) for name, t in held if t.device != place}
+            moved = {name: t.to(device) for name, t in held if t.device != device}
             return call_with(self.module, moved, args, kwargs, tie_weights=True, strict=False)
 
 

@@ -20,12 +20,12 @@ def _as_parameter(value: Any) -> Any:
 
 
 def _line(name: Any, value: Any, kind: Any) -> str:
-    """How one entry is printed; `kind` says what is shown of a tensor's type."""
+    """One entry's line in the `repr`; `kind` is the text for a tensor's type."""
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     word = "Parameter" if isinstance(value, Parameter) else "Tensor"
-    place = f" ({value.device})" if value.is_cuda else ""
-    return f"  ({name}): {word} containing: [{kind(value)} of size {'x'.join(map(str, value.shape))}{place}]"
+    where = f" ({value.device})" if value.is_cuda else ""
+    return f"  ({name}): {word} containing: [{kind(value)} of size {'x'.join(map(str, value.shape))}{where}]"
 
 
 class ParameterList(Module):

@@ -55,7 +55,7 @@ MODES: dict[str, tuple[int, int, Callable[..., States]]] = {
 
 
 class _Recurrent(Module):
-    """What cells and layers share."""
+    """Base of recurrent cells and layers."""
 
     hidden_size: int
 

@@ -1,4 +1,4 @@
-"""Which ways `scaled_dot_product_attention` may take, as ``torch.nn.attention`` says it."""
+"""Backends that `scaled_dot_product_attention` may choose from, as in ``torch.nn.attention``."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Table = dict[int, Any]
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `Module.load_state_dict` did not find, and what it did not expect."""
+    """Result of `Module.load_state_dict`: the missing and the unexpected keys."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -72,7 +72,7 @@ class _OfModule:
 
 
 class State:
-    """What makes modules savable."""
+    """Saving and loading of modules."""
 
     #: A number for the layout of a class's state, which `_load_from_state_dict` finds in the metadata.
     _version: int = 1

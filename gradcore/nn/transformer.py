@@ -198,7 +198,7 @@ class Transformer(Module):
     activation : {"relu", "gelu"} or callable
         Of the feedforward networks.
     custom_encoder, custom_decoder : Module, optional
-        Taken in the place of a `TransformerEncoder` and a `TransformerDecoder`.
+        Taken in the factory of a `TransformerEncoder` and a `TransformerDecoder`.
     layer_norm_eps : float
     batch_first : bool
         Whether the first dim counts samples, else positions.
@@ -237,12 +237,12 @@ class Transformer(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        place = (device, dtype)
+        factory = (device, dtype)
         sizes = (d_model, nhead, dim_feedforward, dropout)
-        settings = (*sizes, activation, layer_norm_eps, batch_first, norm_first, bias, *place)
+        settings = (*sizes, activation, layer_norm_eps, batch_first, norm_first, bias, *factory)
 
         def norm() -> LayerNorm:
-            return LayerNorm(d_model, layer_norm_eps, True, bias, *place)
+            return LayerNorm(d_model, layer_norm_eps, True, bias, *factory)
 
         self.encoder: Any = custom_encoder
         if custom_encoder is None:

@@ -72,12 +72,12 @@ UnflattenFn: TypeAlias = Callable[[Iterable[Any], Any], Any]
 Predicate: TypeAlias = Callable[[Any], bool] | None
 
 
-# -- places in a tree -------------------------------------------------------------------------------------------------
+# -- key paths --------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class SequenceKey:
-    """The place of an element of a sequence."""
+    """The key of an element of a sequence."""
 
     idx: int
 
@@ -91,7 +91,7 @@ class SequenceKey:
 
 @dataclasses.dataclass(frozen=True)
 class MappingKey:
-    """The place of a value in a mapping."""
+    """The key of a value in a mapping."""
 
     key: Any
 
@@ -105,7 +105,7 @@ class MappingKey:
 
 @dataclasses.dataclass(frozen=True)
 class GetAttrKey:
-    """The place of an attribute."""
+    """The key of an attribute."""
 
     name: str
 
@@ -122,12 +122,12 @@ KeyPath: TypeAlias = tuple[KeyEntry, ...]
 
 
 def keystr(kp: KeyPath) -> str:
-    """The text of a place: what is written behind the name of the tree."""
+    """The text of a key path, as it is written behind the name of the tree."""
     return "".join(map(str, kp))
 
 
 def key_get(obj: Any, kp: KeyPath) -> Any:
-    """What is at a place of a tree."""
+    """The value at a key path of a tree."""
     for key in kp:
         obj = key.get(obj)
     return obj
@@ -274,7 +274,7 @@ def register_pytree_node(
     to_dumpable_context, from_dumpable_context : callable, optional
         Between a context and what can be written as JSON; both or none.
     flatten_with_keys_fn : callable, optional
-        As `flatten_fn`, with pairs of a place and a child.
+        As `flatten_fn`, with pairs of a key and a child.
 
     Raises
     ------
@@ -332,17 +332,17 @@ class TreeSpec:
 
     @property
     def num_children(self) -> int:
-        """How many children the outermost container has."""
+        """The number of children of the outermost container."""
         return len(self.children_specs)
 
     @property
     def num_leaves(self) -> int:
-        """How many leaves there are."""
+        """The number of leaves."""
         return 1 if self.type is None else sum(child.num_leaves for child in self.children_specs)
 
     @property
     def num_nodes(self) -> int:
-        """How many containers and leaves there are."""
+        """The number of containers and leaves."""
         return 1 + sum(child.num_nodes for child in self.children_specs)
 
     def is_leaf(self) -> bool:
@@ -358,7 +358,7 @@ class TreeSpec:
         return self.children_specs[index]
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """What a tree has where this structure has leaves.
+        """The subtrees of a tree at this structure's leaves.
 
         Raises
         ------
@@ -573,11 +573,11 @@ def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Predicate 
     return found
 
 
-# -- leaves with their places -----------------------------------------------------------------------------------------
+# -- leaves with key paths --------------------------------------------------------------------------------------------
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: Predicate = None) -> list[tuple[KeyPath, Any]]:
-    """The leaves of a tree, each with its place."""
+    """The leaves of a tree, each with its key path."""
 
     def below(tree: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
         if tree_is_leaf(tree, is_leaf):
@@ -595,7 +595,7 @@ def tree_leaves_with_path(tree: Any, is_leaf: Predicate = None) -> list[tuple[Ke
 
 
 def tree_flatten_with_path(tree: Any, is_leaf: Predicate = None) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
-    """The leaves of a tree, each with its place, and the structure.
+    """The leaves of a tree, each with its key path, and the structure.
 
     Examples
     --------
@@ -606,7 +606,7 @@ def tree_flatten_with_path(tree: Any, is_leaf: Predicate = None) -> tuple[list[t
 
 
 def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predicate = None) -> Any:
-    """`tree_map` with a function that gets the place of each leaf first."""
+    """`tree_map` with a function that gets the key path of each leaf first."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
     return spec.unflatten(map(func, paths, leaves, *(spec.flatten_up_to(rest) for rest in rests)))

@@ -91,7 +91,7 @@ class Measurement:
 
     @property
     def iqr(self) -> float:
-        """How far the third quartile of the times is from the first."""
+        """The interquartile range of the times."""
         if len(self.times) < 2:
             return 0.0
         first, _, third = statistics.quantiles(self.times, n=4, method="inclusive")
@@ -99,7 +99,7 @@ class Measurement:
 
     @property
     def significant_figures(self) -> int:
-        """How many figures of the median mean something, by the spread of the times."""
+        """The significant figures of the median, by the spread of the times."""
         spread = self.iqr / math.sqrt(len(self.times))
         return 3 if not spread else max(1, min(5, math.floor(math.log10(self.median / spread)) + 1))
 
@@ -227,7 +227,7 @@ class Timer:
             set_num_threads(before)
 
     def _block_size(self, least: float) -> int:
-        """How many runs take a thousandth of the whole time, and a hundred times as long as reading the clock."""
+        """Runs that take a thousandth of the whole time, and a hundred times as long as reading the clock."""
         clock = min(timeit.Timer("pass", timer=self._clock).timeit(0) for _ in range(5))
         number, wanted = 1, max(100 * clock, least / 1000)
         self._timer.timeit(1)

@@ -52,7 +52,7 @@ def noop_context_fn() -> tuple[Any, Any]:
 
 
 class _Chosen:
-    """What has been chosen for all calls; None leaves it to each call."""
+    """Settings for all calls; None leaves a setting to each call."""
 
     early_stop: bool | None = None
     debug: bool | None = None
@@ -287,7 +287,7 @@ def _without_reentrance(
 
 
 class _Surroundings:
-    """What a function's result depends on beside its arguments: random numbers (of all devices), and autocasting."""
+    """State that a result depends on beside the arguments: random numbers (of all devices) and autocasting."""
 
     def __init__(self, preserve_rng_state: bool, args: tuple[Any, ...]) -> None:
         self.numbers = random.generator.current_state() if preserve_rng_state else None
@@ -342,8 +342,8 @@ class CheckpointFunction(Function):
         ctx.function = function
         ctx.surroundings = _Surroundings(preserve_rng_state, args)
         ctx.rest = [None if isinstance(a, Tensor) else a for a in args]
-        ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        ctx.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.save_for_backward(*(args[i] for i in ctx.positions))
         return function(*args)
 
     @staticmethod
@@ -356,8 +356,8 @@ class CheckpointFunction(Function):
                 ".backward() without passing the `inputs` argument."
             )
         args = list(ctx.rest)
-        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
-            args[place] = tensor
+        for position, tensor in zip(ctx.positions, ctx.saved_tensors, strict=True):
+            args[position] = tensor
         again = detach_variable(tuple(args))
         with ctx.surroundings.entered(), enable_grad():
             outputs = ctx.function(*again)

@@ -1,4 +1,4 @@
-"""What a checkpointed function computed the first and the second time, for errors where the two differ."""
+"""Logs of a checkpointed function's first and second computation, for errors where the two differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _shown(tree: Any) -> str:
     return ", ".join(f"{t.dtype}{list(t.shape)}" for t in tree_leaves(tree) if isinstance(t, Tensor))
 
 
-def _place() -> str:
+def _source_line() -> str:
     """The line outside gradcore from which the current operation was called."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gradcore."):
@@ -30,23 +30,23 @@ class Log(TorchFunctionMode):
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.places: list[str] = []
+        self.sources: list[str] = []
 
     def __enter__(self) -> Self:
         self.lines.clear()
-        self.places.clear()
+        self.sources.clear()
         return super().__enter__()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         self.lines.append(f"{func.__name__}({_shown((args, kwargs))}) -> {_shown(result)}")
-        self.places.append(_place())
+        self.sources.append(_source_line())
         return result
 
 
 def _listed(log: Log) -> str:
     return "\n".join(
-        f"  {i}. {line}   {place}" for i, (line, place) in enumerate(zip(log.lines, log.places, strict=True))
+        f"  {i}. {line}   {source}" for i, (line, source) in enumerate(zip(log.lines, log.sources, strict=True))
     )
 
 

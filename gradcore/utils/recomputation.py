@@ -86,11 +86,11 @@ class Frame:
         explain: Callable[[CheckpointError], CheckpointError] | None,
     ) -> None:
         self.recompute, self.metadata, self.early_stop, self.explain = recompute, metadata, early_stop, explain
-        self.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        self.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         self.rest = [None if isinstance(a, Tensor) else a for a in args]
         anchor = empty(0, requires_grad=True)
         with enable_grad():
-            self.inputs = _Inputs.apply(anchor, *(args[i] for i in self.places)).grad_fn
+            self.inputs = _Inputs.apply(anchor, *(args[i] for i in self.positions)).grad_fn
         #: In the order in which tensors were saved: what stands for them, and what they were like.
         self.holders: list[weakref.ref[_Holder]] = []
         self.kinds: list[Any] = []
@@ -102,12 +102,12 @@ class Frame:
     def arguments(self) -> list[Any]:
         """The arguments of the call, as they were."""
         args = list(self.rest)
-        for place, tensor in zip(self.places, self.inputs.saved_tensors, strict=True):
-            args[place] = tensor
+        for position, tensor in zip(self.positions, self.inputs.saved_tensors, strict=True):
+            args[position] = tensor
         return args
 
     def pack(self, tensor: Tensor) -> _Holder:
-        """What the graph keeps in the place of a tensor."""
+        """The placeholder that the graph keeps instead of a tensor."""
         holder = _Holder()
         self.holders.append(weakref.ref(holder))
         self.kinds.append(self.metadata(tensor))
@@ -127,7 +127,7 @@ class Frame:
         return self.recomputed.pop(holder)
 
     def repeat(self) -> None:
-        """Call the function again and put what it saves in the place of what was not kept."""
+        """Call the function again and put what it saves in the position of what was not kept."""
         found: list[Any] = []
 
         def keep(tensor: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ __all__ = ["CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_c
 
 
 class CheckpointPolicy(enum.Enum):
-    """What becomes of an operation's result; there is no difference here between "must" and "prefer".
+    """A policy's answer for an operation's result; there is no difference here between "must" and "prefer".
 
     Examples
     --------
@@ -36,7 +36,7 @@ SAVING = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
 
 class SelectiveCheckpointContext:
-    """What a policy function gets first.
+    """The first argument of a policy function.
 
     Attributes
     ----------

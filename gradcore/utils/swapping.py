@@ -1,4 +1,4 @@
-"""Two tensors that change places, for whoever refers to them: ``torch.utils.swap_tensors``."""
+"""Exchange of two tensors, for whoever refers to them: ``torch.utils.swap_tensors``."""
 
 from __future__ import annotations
 

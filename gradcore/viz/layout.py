@@ -43,7 +43,7 @@ def lay_out(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
     ranks = _ranks(len(sizes), [(a, b) for a, b in down if a != b])
     grid = _Grid(sizes, ranks, down)
     grid.order()
-    grid.place()
+    grid.position_vertices()
     return grid.result(edges)
 
 
@@ -175,7 +175,7 @@ class _Grid:
 
     # -- positions --------------------------------------------------------------------------------------------------
 
-    def place(self) -> None:
+    def position_vertices(self) -> None:
         """Positions from left to right: again and again as close as possible to the neighbours above or below."""
         self.x = [0.0] * len(self.sizes)
         for row in self.rows:

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class _Cache:
-    """What has been computed inside `cached`, by module and name."""
+    """The cache of parametrized tensors inside `cached`, by module and name."""
 
     depth = 0
     values: dict[tuple[int, str], Tensor] = {}  # noqa: RUF012  (one for the process)
@@ -58,7 +58,7 @@ def _register(module: Module, name: str, t: Tensor) -> None:
 
 
 def _check_alike(expected: Tensor, found: Tensor, attributes: tuple[str, ...], message: str) -> None:
-    """Refuse a tensor in which an attribute is another; the message has places for it and for both values."""
+    """Refuse a tensor in which an attribute is another; the message has fields for it and for both values."""
     for what in attributes:
         a, b = getattr(expected, what), getattr(found, what)
         if a != b:
@@ -230,7 +230,7 @@ def tensor_of(module: Module, name: str) -> Tensor:
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Make a parameter or buffer of a module a function of what is stored in its place.
+    """Make a parameter or buffer of a module a function of what is stored instead of it.
 
     Parameters
     ----------

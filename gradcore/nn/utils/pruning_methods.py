@@ -35,7 +35,7 @@ def _check_amount(amount: Amount) -> None:
 
 
 def _number(amount: Amount, size: int) -> int:
-    """How many of so many elements an amount is."""
+    """The number of elements to prune that an amount stands for."""
     if isinstance(amount, float):
         return round(amount * size)
     if amount > size:

@@ -34,7 +34,7 @@ def pad_sequence(
     batch_first : bool
         Whether the first dim of the result counts sequences, else steps.
     padding_value : float
-        What fills the places after (or before) a sequence.
+        The value of the padding after (or before) a sequence.
     padding_side : {"right", "left"}
 
     Returns

@@ -226,7 +226,7 @@ class DataLoader:
             workers.stop(PATIENCE)
 
     def _tasks(self) -> Iterator[Callable[[int], Any]]:
-        """What workers are to do, each called with the worker's number."""
+        """The workers' tasks, each called with the worker's number."""
         if not self._iterable:
             for keys in self._keys:
                 yield lambda number, keys=keys: self._fetched(keys)  # type: ignore[misc]

@@ -116,7 +116,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many are drawn."""
+        """The number of samples drawn."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -256,12 +256,12 @@ class DistributedSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many samples each process has."""
+        """The number of samples of each process."""
         return count_batches(len(self.dataset), self.num_replicas, self.drop_last)
 
     @property
     def total_size(self) -> int:
-        """How many samples all processes have together."""
+        """The number of samples of all processes together."""
         return self.num_samples * self.num_replicas
 
     def __iter__(self) -> Iterator[int]:
@@ -316,5 +316,5 @@ class BatchSampler(Sampler[list[int]]):
 
 
 def count_batches(samples: int, batch_size: int, drop_last: bool) -> int:
-    """How many batches there are of so many samples."""
+    """The number of batches of a number of samples."""
     return samples // batch_size if drop_last else -(-samples // batch_size)

@@ -25,7 +25,7 @@ _local = threading.local()
 
 
 class WorkerInfo(NamedTuple):
-    """What is known of a worker.
+    """Information about a worker.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class WorkerInfo(NamedTuple):
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """What is known of the worker thread that runs this; None outside of one.
+    """Information about the worker thread that runs this; None outside of one.
 
     With it, an iterable dataset can give each worker a part of its own.
 
@@ -77,7 +77,7 @@ class Worker:
         self.thread.start()
 
     def submit(self, task: Callable[[int], Any]) -> Future[Any]:
-        """What the task will have returned or raised."""
+        """The future of the task's result."""
         future: Future[Any] = Future()
         self.tasks.put((future, task))
         return future
@@ -160,7 +160,7 @@ class Workers:
 
 
 def _result(future: Future[Any], timeout: float) -> Any:
-    """What a worker returned or raised; this thread looks up now and then: Ctrl-C may come just before it waits."""
+    """A worker's result or error; this thread wakes up now and then: Ctrl-C may come just before it waits."""
     end = time.monotonic() + timeout
     while not future.done():
         left = end - time.monotonic() if timeout else LOOK
