@@ -25,7 +25,6 @@ OPERATORS = (
 )  # fmt: skip
 
 _UNARY = ("__neg__", "__pos__", "__abs__", "__invert__")
-_COMMUTATIVE = {"add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"}
 
 
 def operator_methods() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -56,11 +55,13 @@ def _operator(op: Op, name: str) -> Callable[..., Any]:
 
 
 def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    commutative = OPS[op_name].commutative
+
     def call(self: Any, other: Any) -> Any:
         value, other = other, as_operand(other)
         if other is None:
-            return _hand_over_or_decline(op_name if op_name in _COMMUTATIVE else name, (self, value))
-        if op_name in _COMMUTATIVE:
+            return _hand_over_or_decline(op_name if commutative else name, (self, value))
+        if commutative:
             return method(self, other)
         if not isinstance(other, Tensor):
             reverse = getattr(functional, f"r{op_name}", None)

@@ -48,7 +48,7 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
     if state.mode > GRAD:
         return dispatch.apply_inplace(op, (self, *args))
     dispatch.check_inplace(self, state)
-    if op.name not in dispatch.FILLS:
+    if not op.fills:
         dispatch.check_own_memory(self)
     tensors = [self, *(args[p - 1] for p in op.tensors[1:])]
     edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.is_differentiable else []

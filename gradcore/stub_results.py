@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 from typing import Any
 
@@ -15,38 +16,19 @@ __all__ = ["overloads", "result"]
 
 PAIR, TENSORS = "builtins.tuple[Tensor, Tensor]", "builtins.tuple[Tensor, ...]"
 
-#: Operations whose result depends on how they are called: parameters after the first, and what they return then. Every
-#: other call may return anything.
-_FORMS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
-    **{
-        name: (
-            ((), "Tensor"),
-            (("dim: builtins.int", "keepdim: builtins.bool = ..."), f"return_types.{name}"),
-            *(((("other: Tensor",), "Tensor"),) if name in ("max", "min") else ()),
-        )
-        for name in ("max", "min", "median", "nanmedian")
-    },
-    "nonzero": (
-        (("*", "as_tuple: Literal[False] = ..."), "Tensor"),
-        (("*", "as_tuple: Literal[True]"), TENSORS),
-    ),
-    "unique": ((("sorted: builtins.bool = ...", "*", "dim: builtins.int | None = ..."), "Tensor"),),
-    "unique_consecutive": ((("*", "dim: builtins.int | None = ..."), "Tensor"),),
-}  # fmt: skip
+_BUILTIN = re.compile(r"\b(bool|int|float|tuple)\b")
 
-#: Results that samples do not show in full.
-_RESULTS = {
-    "linalg_qr": "return_types.linalg_qr",
-    "lu": TENSORS,
-    "multi_head_attention_forward": "builtins.tuple[Tensor, Tensor | None]",
-}
+
+def _qualified(text: str) -> str:
+    """A type as it stands in stub files, where operations have the names of builtins."""
+    return _BUILTIN.sub(r"builtins.\1", text)
 
 
 @functools.cache
 def result(op: Op) -> str:
     """The type of an operation's result; Any where it depends on the call."""
-    if op.name in _RESULTS:
-        return _RESULTS[op.name]
+    if op.returns:
+        return _qualified(op.returns)
     if op.fields:
         return f"return_types.{op.output_name}"
     if op.kind != "composite":
@@ -72,11 +54,9 @@ def _kind(value: Any) -> str:
 def overloads(op: Op, signature: list[str], method: bool) -> list[tuple[list[str], str]]:
     """The forms of an operation's calls, the general one last: parameters and result; none where one says it all."""
     general = signature, result(op)
-    if op.name in _FORMS:
-        return [*(([signature[0], *given], returned) for given, returned in _FORMS[op.name]), general]
-    if op.name == "where" and not method:
-        return [(signature[:1], TENSORS), (["condition: Tensor", "input: Tensor | Number", "other: Tensor | Number"],
-                "Tensor"), general]  # fmt: skip
+    if op.overloads:
+        forms = [([each for each in given.split(", ") if each], returned) for given, returned in op.overloads]
+        return [*(([signature[0], *map(_qualified, given)], _qualified(to)) for given, to in forms), general]
     flag = next((i for i, each in enumerate(signature) if each.startswith("return_indices:")), None)
     if flag is None:
         return []

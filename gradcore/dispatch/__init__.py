@@ -1,7 +1,7 @@
 """From declarations to functions on tensors: what happens when an operation is called."""
 
 from gradcore.dispatch.general import apply, call_composite, elementwise
-from gradcore.dispatch.inplace import FILLS, apply_inplace, check_inplace, check_own_memory, out_of, write
+from gradcore.dispatch.inplace import apply_inplace, check_inplace, check_own_memory, out_of, write
 from gradcore.dispatch.operands import (
     NUMBERS,
     Number,
@@ -21,7 +21,6 @@ from gradcore.dispatch.signatures import (
 )
 
 __all__ = [
-    "FILLS",
     "NUMBERS",
     "NUMPY_NAMES",
     "REQUIRED",

@@ -21,10 +21,8 @@ from gradcore.dispatch.torch_function import overloaded, routed, takes_over, wat
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 
-__all__ = ["FILLS", "apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
+__all__ = ["apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
 
-#: Operations that write one number to all elements, which may be one place in memory.
-FILLS = frozenset(("fill_number_", "zero"))
 NO_DUALS = "Trying to use forward AD with {}_out that does not support it because it is an out= function"
 
 
@@ -131,7 +129,7 @@ def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
         return self
     general = call_composite if op.kind == "composite" else apply
     result = plain_call(op, general)(*args) if has_plain_call(op) else general(op, args)
-    return write(self, result, state, op.name in FILLS)
+    return write(self, result, state, op.fills)
 
 
 def _write_at_once(op: Op, args: tuple[Any, ...], state: State) -> bool:

@@ -49,9 +49,7 @@ def type_error(op: Op, position: int, value: Any) -> TypeError:
 
 def no_tensors(op: Op) -> Exception:
     """PyTorch's words for an empty list of tensors."""
-    if op.name == "cat":
-        return ValueError("torch.cat(): expected a non-empty list of Tensors")
-    return RuntimeError(f"{op.path} expects a non-empty TensorList")
+    return op.if_empty or RuntimeError(f"{op.path} expects a non-empty TensorList")
 
 
 def common_device(tensors: Sequence[Any]) -> Any:

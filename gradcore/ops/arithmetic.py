@@ -26,6 +26,7 @@ def _by_number(name, position):
     kernel="add_scaled",
     promotion="add",
     accepts_scalars=("self", "other"),
+    commutative=True,
 )
 def add(K, self, other, *, alpha: Number = 1):
     """``self + alpha * other``.
@@ -111,6 +112,7 @@ def positive(F, self):
     other=times("self"),
     aliases=("multiply",),
     accepts_scalars=("self", "other"),
+    commutative=True,
 )
 def mul(self, other):
     """``self * other``.

@@ -29,6 +29,7 @@ def _declare_fills(suffix, first_node):
         name=f"fill_number{suffix}",
         node=f"FillBackward{first_node}",
         saved={"value": None},
+        fills=bool(suffix),
         **private,
     )(_fill_number)
     by_number.jvp("self")(lambda F, t: F.zeros_like(t))
@@ -58,7 +59,12 @@ def fill(F, input, value):
 
 
 @linear(
-    lambda F, grad: F.zeros_like(grad), computes_half_in_float=False, function=False, method=False, inplace="function"
+    lambda F, grad: F.zeros_like(grad),
+    computes_half_in_float=False,
+    function=False,
+    method=False,
+    inplace="function",
+    fills=True,
 )
 def zero(K, self):
     """Zeros."""

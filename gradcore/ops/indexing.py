@@ -368,7 +368,11 @@ def nonzero_rows(K, self):
     return K.xp.argwhere(self)
 
 
-@composite(data_dependent=True, samples=lambda: [case(floats(2, 3)), case(floats(3), as_tuple=True), case(floats())])
+@composite(
+    data_dependent=True,
+    samples=lambda: [case(floats(2, 3)), case(floats(3), as_tuple=True), case(floats())],
+    overloads=(("*, as_tuple: Literal[False] = ...", "Tensor"), ("*, as_tuple: Literal[True]", "tuple[Tensor, ...]")),
+)
 def nonzero(F, input, *, as_tuple: bool = False):
     """The indices of the elements that are not zero, as rows; with `as_tuple` as one vector for each dim.
 

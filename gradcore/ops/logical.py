@@ -51,7 +51,7 @@ def logical_not(self):
     """
 
 
-@elementwise(promotion=_BITS, accepts_scalars=("self", "other"))
+@elementwise(promotion=_BITS, accepts_scalars=("self", "other"), commutative=True)
 def bitwise_and(self, other):
     """The bits that are set in both.
 
@@ -62,7 +62,7 @@ def bitwise_and(self, other):
     """
 
 
-@elementwise(promotion=_BITS, accepts_scalars=("self", "other"))
+@elementwise(promotion=_BITS, accepts_scalars=("self", "other"), commutative=True)
 def bitwise_or(self, other):
     """The bits that are set in either.
 
@@ -73,7 +73,7 @@ def bitwise_or(self, other):
     """
 
 
-@elementwise(promotion=_BITS, accepts_scalars=("self", "other"))
+@elementwise(promotion=_BITS, accepts_scalars=("self", "other"), commutative=True)
 def bitwise_xor(self, other):
     """The bits that are set in one of the two.
 

@@ -170,7 +170,7 @@ def linalg_lu_factor_ex(F, A, *, pivot: bool = True, check_errors: bool = False)
     return F.lu_factors(A, pivot, "torch.linalg.lu_factor_ex" if check_errors else "")
 
 
-@composite(samples=_cases, autocast="float32:cpu")
+@composite(samples=_cases, autocast="float32:cpu", returns="tuple[Tensor, ...]")
 def lu(F, self, pivot: bool = True, get_infos: bool = False):
     """LU factors and pivots, and what `gradcore.linalg.lu_factor_ex` calls info if `get_infos`.
 

@@ -219,7 +219,15 @@ def _overloaded(name, word):
     op = general(shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward1", **hidden)(of_all)
     op.jvp("self")(mean_of_equals)
     selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward0", **hidden)
-    composite(name=name, samples=lambda: [*_samples(), case(floats(3, 4), floats(4))])(overloads)
+    composite(
+        name=name,
+        samples=lambda: [*_samples(), case(floats(3, 4), floats(4))],
+        overloads=(
+            ("", "Tensor"),
+            ("dim: int, keepdim: bool = ...", f"return_types.{name}"),
+            ("other: Tensor", "Tensor"),
+        ),
+    )(overloads)
 
 
 _overloaded("max", "maximum")

@@ -93,7 +93,7 @@ def _samples():
     ]
 
 
-@composite(path="nn.functional.multi_head_attention_forward", samples=_samples)
+@composite(path="nn.functional.multi_head_attention_forward", samples=_samples, returns="tuple[Tensor, Tensor | None]")
 def multi_head_attention_forward(
     F,
     query,

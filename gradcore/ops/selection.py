@@ -37,7 +37,12 @@ def _choices() -> list[Case]:
     ]
 
 
-@composite(method=False, samples=_choices, also={"input": "self"})
+@composite(
+    method=False,
+    samples=_choices,
+    also={"input": "self"},
+    overloads=(("", "tuple[Tensor, ...]"), ("input: Tensor | Number, other: Tensor | Number", "Tensor")),
+)
 def where(F, condition, self=None, other=None):
     """The first where the condition holds, else `other`; the condition alone: the indices where it holds.
 

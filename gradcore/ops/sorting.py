@@ -158,7 +158,11 @@ def _asked_for(found, inverse, counts):
     return (values, *((where,) if inverse else ()), *((number,) if counts else ()))
 
 
-@composite(data_dependent=True, samples=_distinct_samples)
+@composite(
+    data_dependent=True,
+    samples=_distinct_samples,
+    overloads=(("sorted: bool = ..., *, dim: int | None = ...", "Tensor"),),
+)
 def unique(
     F, self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ):
@@ -181,7 +185,7 @@ def unique(
     return _asked_for(F._unique2(self, return_inverse, return_counts, dim), return_inverse, return_counts)
 
 
-@composite(data_dependent=True, samples=_distinct_samples)
+@composite(data_dependent=True, samples=_distinct_samples, overloads=(("*, dim: int | None = ...", "Tensor"),))
 def unique_consecutive(F, self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None):
     """The elements that differ from the one before: each run of equal elements once.
 

@@ -221,7 +221,8 @@ def _declare_median(name, text, ignore_nan):
     op = general(shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward0", **options)(of_all)
     op.jvp("self")(mean_of_equals)
     selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward1", **options)
-    composite(name=name, samples=_median_samples)(overloads)
+    forms = ("", "Tensor"), ("dim: int, keepdim: bool = ...", f"return_types.{name}")
+    composite(name=name, samples=_median_samples, overloads=forms)(overloads)
 
 
 _declare_median("median", "The median (NaN if any element is)", False)

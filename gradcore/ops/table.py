@@ -165,6 +165,8 @@ class Op:
     connected: tuple[str, ...] = ()
     #: The node's name where a view operation had to copy.
     copy_node: str | None = None
+    #: Whether the arguments of Python's operator may be swapped.
+    commutative: bool = False
     #: Of an operation without a body: how `vmap` runs its kernel on a batch (`gradcore.backends.kernel_rules`).
     batch: BatchRule | None = None
     #: Whether the shape of the result depends on the data.
@@ -172,7 +174,11 @@ class Op:
     domain: tuple[float, float] = (-2.0, 2.0)
     #: The fields of the named tuple that is returned, separated by spaces; "" for a tensor or a plain tuple.
     fields: str = ""
+    #: Whether it writes one value everywhere: in place, memory may then be written several times.
+    fills: bool = False
     function: bool = True
+    #: What is raised for an empty sequence of tensors, where it is not a RuntimeError of the usual words.
+    if_empty: Exception | None = None
     #: Whether the result depends on how the elements lie in memory.
     layout_dependent: bool = False
     #: Whether gradients of outputs that were not used come as zeros, or (False) as None.
@@ -182,8 +188,12 @@ class Op:
     mixed: Callable[..., Any] | None = None
     #: For views of a part: the key of that part, a function of the tensor's shape and the settings.
     view_key: Callable[..., Any] | None = None
+    #: For type checkers, where the result depends on the call: parameters after the first, and what is returned.
+    overloads: tuple[tuple[str, str], ...] = ()
     promotion: str = "default"
     random: bool = False
+    #: For type checkers: what is returned, where the samples do not show it.
+    returns: str = ""
     samples: Any = None
     #: Positions of tensors that keep their own dtype (a condition, say); declared by name.
     keeps_dtype: frozenset[int] = frozenset()
