@@ -65,13 +65,26 @@ NAMESPACES = ("F", "K")
 
 
 class Formula:
-    """A derivative formula: the function, and the names of the saved values that it reads."""
+    """A derivative formula.
+
+    Parameters
+    ----------
+    function : callable
+        ``(F, t, ...)``.
+    name : str
+        What tracebacks and profilers call it: ``"mul_vjp_other"``.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The saved values that it reads.
+    """
 
     __slots__ = ("function", "names")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
         code = function.__code__
+        self.function = _renamed(function, name) if code.co_name in _NAMELESS and function is not same else function
         factor = getattr(function, "factor", None)
         self.names = (factor,) if factor else code.co_varnames[2 : code.co_argcount]  # after F and the (co)tangent
 
@@ -84,6 +97,18 @@ class Formula:
     def is_product(self) -> bool:
         """Whether it is made by `times`."""
         return hasattr(self.function, "factor")
+
+
+#: What functions without a name of their own are called: lambdas, those under a decorator, what `times` makes.
+_NAMELESS = ("<lambda>", "_", "formula")
+
+
+def _renamed(function: Any, name: str) -> Callable[..., Any]:
+    """A copy of a function, under another name."""
+    code = function.__code__.replace(co_name=name, co_qualname=name)
+    copy = types.FunctionType(code, function.__globals__, name, function.__defaults__, function.__closure__)
+    copy.__dict__.update(function.__dict__)
+    return copy
 
 
 def same(F: Any, t: Any) -> Any:
@@ -403,8 +428,11 @@ class Op:
         if unknown:
             raise TypeError(f"{self.name} has no parameter {', '.join(unknown)}")
 
+        product = "vjp" if table is self.vjps else "jvp"
+
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            table[inputs[0] if len(inputs) == 1 else inputs] = Formula(function)
+            name = f"{self.name}_{product}_{'_'.join(inputs)}"
+            table[inputs[0] if len(inputs) == 1 else inputs] = Formula(function, name)
             return function
 
         return declare
@@ -465,7 +493,8 @@ def _declare(
         raise TypeError(f"the operation {op.name} is declared twice")
     OPS[op.name] = op
     for name, formula in given.items():
-        getattr(op, formulas or "")[name] = Formula(formula)
+        product = "vjp" if formulas == "vjps" else "jvp"
+        getattr(op, formulas or "")[name] = Formula(formula, f"{op.name}_{product}_{name}")
     if op.body is not None:
         Backend.bodies[op.kernel] = op.body
     if op.data_dependent:
