@@ -142,9 +142,9 @@ class Node:
 
     def _edge_of_output(self, number: int) -> Edge | None:
         """The history of an output: the node itself or, where it wrote in place to a view, that of the view."""
-        rebased = getattr(self, "_rebased", None)
-        outer = None if rebased is None else rebased[0]()
-        return (self, number) if outer is None else (outer, rebased[1])
+        reference, outer_number = getattr(self, "_rebased", None) or (None, 0)
+        outer = None if reference is None else reference()
+        return (self, number) if outer is None else (outer, outer_number)
 
     def _register_hook_dict(self, hooks: dict[int, Any]) -> None:
         self._own_hooks().tensor.setdefault(0, {}).update(hooks)

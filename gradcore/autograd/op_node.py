@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from gradcore.autograd.messages import FREED
 from gradcore.autograd.node import Hooks, Node
 from gradcore.autograd.saved import SavedTensor, check_version, current_hooks, with_edge
-from gradcore.autograd.variables import Edge, Inference, TensorMeta, Variable, new
+from gradcore.autograd.variables import Edge, Inference, TensorMeta, Variable
 from gradcore.ops.table import Op
 
 __all__ = ["OpNode", "Slot", "slots_of"]
@@ -88,6 +88,8 @@ class OpNode(Node):
     outline: Any
     #: Per edge the input's `TensorMeta`, where inputs differ from the result; None where all are alike.
     metas: Any
+    #: Of nodes with several outputs, the `TensorMeta` of each.
+    _outputs: Sequence[Any]
 
     @property
     def _seen_outputs(self) -> tuple[int, ...]:
@@ -100,10 +102,11 @@ class OpNode(Node):
 
     @property
     def _output_metas(self) -> Sequence[Any]:
-        node, number = self, 0
+        node: Any = self
+        number = 0
         while isinstance(node, OpNode) and not hasattr(node, "_shape") and not hasattr(node, "_outputs"):
             # Functions of the elements of one tensor note nothing: their output is like their input.
-            node, number = next(edge for edge in node._edges if edge is not None)  # type: ignore[assignment]
+            node, number = next(edge for edge in node._edges if edge is not None)
         if node is not self:
             return (node._output_metas[number],)
         return getattr(self, "_outputs", None) or (TensorMeta(self._shape, self._dtype, self._device),)
@@ -214,11 +217,10 @@ class OpNode(Node):
 
     def unpacked(self) -> OpNode:
         """A node like this one that keeps tensors, after each hook has been called once."""
-        other: OpNode = new(type(self))
-        other._device, other._edges, other._seq, other._hooks = self._device, self._edges, self._seq, None
-        other.metas = self.metas
+        other = self.make(self._device, self._edges)
+        other._seq, other.metas = self._seq, self.metas
         if self.op.variadic or len(self.op.outputs) > 1:
-            other._n_outputs, other._outputs = self._n_outputs, self._outputs  # type: ignore[misc]
+            other._n_outputs, other._outputs = self._n_outputs, self._outputs
         other.saved = self._map_tensors(lambda t, edge: t.open(self) if isinstance(t, SavedTensor) else t)
         return other
 

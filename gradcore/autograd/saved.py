@@ -274,7 +274,7 @@ def with_edge(t: Any, edge: Edge | None) -> Any:
     if edge is None:
         if not requires_grad(t):
             return t
-    elif t._edge == edge or (edge[0].is_accumulator and edge[0].variable is t and t._meta.requires_grad):  # type: ignore[attr-defined, union-attr]
+    elif t._edge == edge or (edge[0].is_accumulator and edge[0].variable is t and t._meta.requires_grad):  # type: ignore[attr-defined]
         return t
     elif t._edge is not None and t._edge[0]._edges == (edge,) and operation_of(t._edge[0]) == "ToCopy":
         return t  # a copy in the dtype of the computation: its own history goes on at that edge
