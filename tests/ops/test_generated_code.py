@@ -34,7 +34,7 @@ def frames(call: Any) -> list[traceback.FrameSummary]:
     before = gc.config.get_traceback()
     set_traceback("full")
     try:
-        with pytest.raises(Exception) as caught:  # noqa: PT011
+        with pytest.raises(Exception) as caught:
             call()
         return list(traceback.extract_tb(caught.value.__traceback__))
     finally:
