@@ -112,7 +112,7 @@ class Categorical(OfCategories):
         return drawn.reshape(self._extended_shape(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        value = self._checked(value).long().unsqueeze(-1)
+        value = self._check_sample(value).long().unsqueeze(-1)
         value, logs = functional.broadcast_tensors(value, self.logits)
         return logs.gather(-1, value[..., :1]).squeeze(-1)  # type: ignore[no-any-return]
 
@@ -166,7 +166,7 @@ class OneHotCategorical(OfCategories):
         return F.one_hot(self._categorical.sample(sample_shape), self._event_shape[0]).to(self.probs)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return self._categorical.log_prob(self._checked(value).argmax(-1))
+        return self._categorical.log_prob(self._check_sample(value).argmax(-1))
 
     def entropy(self) -> Tensor:
         return self._categorical.entropy()
@@ -254,7 +254,7 @@ class Multinomial(OfCategories):
         return counts.scatter_add_(-1, drawn, functional.ones_like(drawn, dtype=counts.dtype))  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, value = broadcast_all(self.logits, self._checked(value))
+        logits, value = broadcast_all(self.logits, self._check_sample(value))
         logits = logits.masked_fill((value == 0) & (logits == -math.inf), 0)
         arrangements = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)
         return arrangements + (logits * value).sum(-1)

@@ -58,7 +58,7 @@ class VonMises(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         k = self.concentration
-        aligned = k * ((self._checked(value) - self.loc).cos() - 1)
+        aligned = k * ((self._check_sample(value) - self.loc).cos() - 1)
         return aligned - math.log(2 * math.pi) - i0e(k).log()
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -163,11 +163,11 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         return self.icdf(open_uniform(self, sample_shape, self._param))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, value = broadcast_all(self.logits, self._checked(value))
+        logits, value = broadcast_all(self.logits, self._check_sample(value))
         return self._log_norm() - F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def cdf(self, value: Tensor) -> Tensor:
-        odds, x = self._log_odds, self._checked(value)
+        odds, x = self._log_odds, self._check_sample(value)
         found = self._choose((odds * x).expm1() / odds.expm1(), x + self._small_odds * x * (x - 1) / 2)
         return functional.where(x <= 0, 0.0, functional.where(x >= 1, 1.0, found))  # type: ignore[no-any-return]
 

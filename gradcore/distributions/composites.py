@@ -198,7 +198,7 @@ class MixtureSameFamily(Distribution):
         return (each * self._mixture_distribution.probs).sum(-1)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        each = self._component_distribution.log_prob(self._for_each(self._checked(value)))
+        each = self._component_distribution.log_prob(self._for_each(self._check_sample(value)))
         return (each + self._mixture_distribution.logits.log_softmax(-1)).logsumexp(-1)  # type: ignore[no-any-return]
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:

@@ -89,11 +89,11 @@ class Normal(_LocationScale, ExponentialFamily):
         return self.loc + random("randn", self, sample_shape, self.loc) * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = (self._checked(value) - self.loc) / self.scale
+        z = (self._check_sample(value) - self.loc) / self.scale
         return -0.5 * z * z - self.scale.log() - LOG_2PI / 2
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 0.5 * (1 + ((self._checked(value) - self.loc) / (self.scale * math.sqrt(2))).erf())
+        return 0.5 * (1 + ((self._check_sample(value) - self.loc) / (self.scale * math.sqrt(2))).erf())
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * (2 * value - 1).erfinv() * math.sqrt(2)
@@ -147,10 +147,10 @@ class Laplace(_LocationScale):
         return self.icdf(open_uniform(self, sample_shape, self.loc))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return -(2 * self.scale).log() - (self._checked(value) - self.loc).abs() / self.scale
+        return -(2 * self.scale).log() - (self._check_sample(value) - self.loc).abs() / self.scale
 
     def cdf(self, value: Tensor) -> Tensor:
-        t = self._checked(value) - self.loc
+        t = self._check_sample(value) - self.loc
         return 0.5 - 0.5 * t.sign() * (-t.abs() / self.scale).expm1()
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -195,11 +195,11 @@ class Cauchy(_LocationScale):
         return self.icdf(open_uniform(self, sample_shape, self.loc))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = (self._checked(value) - self.loc) / self.scale
+        z = (self._check_sample(value) - self.loc) / self.scale
         return -math.log(math.pi) - self.scale.log() - (z * z).log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return ((self._checked(value) - self.loc) / self.scale).atan() / math.pi + 0.5
+        return ((self._check_sample(value) - self.loc) / self.scale).atan() / math.pi + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:
         return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
@@ -254,10 +254,10 @@ class Exponential(ExponentialFamily):
         return functional.empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_() / self.rate  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return self.rate.log() - self.rate * self._checked(value)
+        return self.rate.log() - self.rate * self._check_sample(value)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 1 - (-self.rate * self._checked(value)).exp()
+        return 1 - (-self.rate * self._check_sample(value)).exp()
 
     def icdf(self, value: Tensor) -> Tensor:
         return -(-value).log1p() / self.rate
@@ -324,12 +324,12 @@ class Uniform(Distribution):
         return self.low + random("rand", self, sample_shape, self.low) * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._check_sample(value)
         inside = ((self.low <= value) & (value < self.high)).type_as(self.low)
         return inside.log() - (self.high - self.low).log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return ((self._checked(value) - self.low) / (self.high - self.low)).clamp(0, 1)
+        return ((self._check_sample(value) - self.low) / (self.high - self.low)).clamp(0, 1)
 
     def icdf(self, value: Tensor) -> Tensor:
         return value * (self.high - self.low) + self.low
@@ -393,12 +393,12 @@ class GeneralizedPareto(Distribution):
         return self.icdf(random("rand", self, sample_shape, self.loc))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = self._z(self._checked(value))
+        z = self._z(self._check_sample(value))
         return -self.scale.log() - self._of(z, z - z * z / 2, lambda k: (1 + 1 / k) * (k * z).log1p())
 
     def log_survival_function(self, value: Tensor) -> Tensor:
         """The logarithm of the probability of values above given ones."""
-        z = self._z(self._checked(value))
+        z = self._z(self._check_sample(value))
         return -self._of(z, -z * z / 2, lambda k: (k * z).log1p() / k)
 
     def log_cdf(self, value: Tensor) -> Tensor:

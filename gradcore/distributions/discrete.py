@@ -64,7 +64,7 @@ class Bernoulli(WithProbabilities, ExponentialFamily):
         return bernoulli(self.probs.detach().expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return -_cross_entropy(*broadcast_all(self.logits, self._checked(value)))
+        return -_cross_entropy(*broadcast_all(self.logits, self._check_sample(value)))
 
     def entropy(self) -> Tensor:
         return _cross_entropy(self.logits, self.probs)
@@ -127,7 +127,7 @@ class Geometric(WithProbabilities):
         return (u.clamp(min=finfo(probs.dtype).tiny).log() / (-probs).log1p()).floor()  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        value, probs = broadcast_all(self._checked(value), self.probs)
+        value, probs = broadcast_all(self._check_sample(value), self.probs)
         return functional.xlog1py(value, -probs.masked_fill((probs == 1) & (value == 0), 0)) + self.probs.log()  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
@@ -208,7 +208,7 @@ class Binomial(_OfTrials):
         return binomial(self.total_count.detach().expand(shape), self.probs.detach().expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._check_sample(value)
         n, logits = self.total_count, self.logits
         arrangements = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
         return arrangements + value * logits - n * F.softplus(logits)  # type: ignore[no-any-return]
@@ -281,7 +281,7 @@ class NegativeBinomial(_OfTrials):
         return poisson(rate.exp())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._check_sample(value)
         n = self.total_count
         plain = n * F.logsigmoid(-self.logits) + value * F.logsigmoid(self.logits)
         arrangements = (n + value).lgamma() - (1.0 + value).lgamma() - n.lgamma()
@@ -328,7 +328,7 @@ class Poisson(ExponentialFamily):
         return poisson(self.rate.detach().expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        rate, value = broadcast_all(self.rate, self._checked(value))
+        rate, value = broadcast_all(self.rate, self._check_sample(value))
         return functional.xlogy(value, rate) - rate - (value + 1).lgamma()  # type: ignore[no-any-return]
 
     @property

@@ -263,8 +263,8 @@ class Distribution(ShortErrors):
                 f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value!r}"
             )
 
-    def _checked(self, value: Tensor) -> Tensor:
-        """A value, after the check if there is to be one."""
+    def _check_sample(self, value: Tensor) -> Tensor:
+        """Return a value, after its check where samples are checked."""
         if self._validate_args:
             self._validate_sample(value)
         return value

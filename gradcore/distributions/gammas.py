@@ -75,11 +75,11 @@ class Gamma(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         a, rate = self.concentration, self.rate
-        self._checked(value)
+        self._check_sample(value)
         return functional.xlogy(a, rate) + functional.xlogy(a - 1, value) - rate * value - a.lgamma()  # type: ignore[no-any-return]
 
     def cdf(self, value: Tensor) -> Tensor:
-        return functional.igamma(self.concentration, self.rate * self._checked(value))  # type: ignore[no-any-return]
+        return functional.igamma(self.concentration, self.rate * self._check_sample(value))  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         a = self.concentration
@@ -167,7 +167,7 @@ class Beta(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         a, b = self.concentration1, self.concentration0
-        self._checked(value)
+        self._check_sample(value)
         return functional.xlogy(a - 1, value) + functional.xlog1py(b - 1, -value) - log_beta(a, b)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
@@ -238,7 +238,7 @@ class Dirichlet(ExponentialFamily):
         return logs.softmax(-1).clamp(min=finfo(logs.dtype).tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._check_sample(value)
         return functional.xlogy(self.concentration - 1.0, value).sum(-1) - self._log_normalizer(self.concentration)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
@@ -307,7 +307,7 @@ class StudentT(Distribution):
         return self.loc + self.scale * random("randn", self, sample_shape, self.df) * spread
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = (self._checked(value) - self.loc) / self.scale
+        z = (self._check_sample(value) - self.loc) / self.scale
         half = self.df / 2
         normalizer = self.scale.log() + 0.5 * (self.df * math.pi).log() + half.lgamma() - (half + 0.5).lgamma()
         return -(half + 0.5) * (z**2 / self.df).log1p() - normalizer
@@ -366,5 +366,5 @@ class FisherSnedecor(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         a, b = self.df1 / 2, self.df2 / 2
         ratio = self.df1 / self.df2
-        self._checked(value)
+        self._check_sample(value)
         return a * ratio.log() + (a - 1) * value.log() - (a + b) * (ratio * value).log1p() - log_beta(a, b)

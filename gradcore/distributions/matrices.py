@@ -67,7 +67,7 @@ class LKJCholesky(Distribution):
             return factor + diagonal.diag_embed()  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        diagonal = self._checked(value).diagonal(0, -2, -1)[..., 1:]
+        diagonal = self._check_sample(value).diagonal(0, -2, -1)[..., 1:]
         n, k = self.dim, self.concentration
         order = arange(2, n + 1, dtype=k.dtype, device=k.device)
         powers = 2 * (k - 1).unsqueeze(-1) + n - order
@@ -149,7 +149,7 @@ class Wishart(OfCovariance, ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         n, half = self._event_shape[-1], self.df / 2
-        self._checked(value)
+        self._check_sample(value)
         normalizer = self.df * (0.5 * n * math.log(2) + half_log_det(self._unbroadcasted_scale_tril)) + half.mvlgamma(n)
         trace = functional.cholesky_solve(value, self._unbroadcasted_scale_tril).diagonal(0, -2, -1).sum(-1)
         return (half - (n + 1) / 2) * slogdet(value).logabsdet - 0.5 * trace - normalizer  # type: ignore[no-any-return]

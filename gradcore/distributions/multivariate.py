@@ -162,7 +162,7 @@ class MultivariateNormal(OfCovariance):
         return self.loc + (self._unbroadcasted_scale_tril @ z.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        distance = mahalanobis(self._unbroadcasted_scale_tril, self._checked(value) - self.loc)
+        distance = mahalanobis(self._unbroadcasted_scale_tril, self._check_sample(value) - self.loc)
         return -0.5 * (self._event_shape[0] * LOG_2PI + distance) - half_log_det(self._unbroadcasted_scale_tril)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
@@ -218,10 +218,10 @@ class LowRankMultivariateNormal(Distribution):
         self.cov_factor = cov_factor.expand(*batch, -1, -1)
         super().__init__(batch, Size((n,)), validate_args=validate_args)
         one = eye(cov_factor.shape[-1], dtype=cov_factor.dtype, device=cov_factor.device)
-        self._capacitance_tril = cholesky(one + self._scaled @ self.cov_factor)
+        self._capacitance_tril = cholesky(one + self._scale_factor @ self.cov_factor)
 
     @property
-    def _scaled(self) -> Tensor:
+    def _scale_factor(self) -> Tensor:
         """The transposed factor with columns divided by the diagonal."""
         return self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
 
@@ -249,7 +249,7 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        part = solve_triangular(self._capacitance_tril, self._scaled, upper=False)
+        part = solve_triangular(self._capacitance_tril, self._scale_factor, upper=False)
         return self.cov_diag.reciprocal().diag_embed() - part.mT @ part
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -260,9 +260,9 @@ class LowRankMultivariateNormal(Distribution):
         return self.loc + (self.cov_factor @ shared).squeeze(-1) + self.cov_diag.sqrt() * own  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        difference = self._checked(value) - self.loc
+        difference = self._check_sample(value) - self.loc
         within = difference.pow(2) / self.cov_diag
-        projected = (self._scaled @ difference.unsqueeze(-1)).squeeze(-1)
+        projected = (self._scale_factor @ difference.unsqueeze(-1)).squeeze(-1)
         distance = within.sum(-1) - mahalanobis(self._capacitance_tril, projected)
         return -0.5 * (self._event_shape[0] * LOG_2PI + self._log_det + distance)  # type: ignore[no-any-return]
 

@@ -137,11 +137,11 @@ class _Half(_OfBase):
         return functional.zeros_like(self.scale)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logs = self.base_dist.log_prob(self._checked(value)) + math.log(2)
+        logs = self.base_dist.log_prob(self._check_sample(value)) + math.log(2)
         return functional.where(functional.as_tensor(value) >= 0, logs, -math.inf)  # type: ignore[no-any-return]
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 2 * self.base_dist.cdf(self._checked(value)) - 1  # type: ignore[no-any-return]
+        return 2 * self.base_dist.cdf(self._check_sample(value)) - 1  # type: ignore[no-any-return]
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.base_dist.icdf((value + 1) / 2)  # type: ignore[no-any-return]
@@ -240,7 +240,7 @@ class Gumbel(TransformedDistribution):
         super().__init__(base, steps, validate_args=validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        y = (self.loc - self._checked(value)) / self.scale
+        y = (self.loc - self._check_sample(value)) / self.scale
         return (y - y.exp()) - self.scale.log()
 
     @property

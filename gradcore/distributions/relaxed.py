@@ -89,7 +89,7 @@ class LogitRelaxedBernoulli(_WithTemperature):
         return (u.log() - (-u).log1p() + p.log() - (-p).log1p()) / self.temperature  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, value = broadcast_all(self.logits, self._checked(value))
+        logits, value = broadcast_all(self.logits, self._check_sample(value))
         distance = logits - value * self.temperature
         return self._log_temperature + distance - 2 * distance.exp().log1p()  # type: ignore[no-any-return]
 
@@ -160,7 +160,7 @@ class ExpRelaxedCategorical(_WithTemperature, OfCategories):
         return ((self.logits - (-u.log()).log()) / self.temperature).log_softmax(-1)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, value = broadcast_all(self.logits, self._checked(value))
+        logits, value = broadcast_all(self.logits, self._check_sample(value))
         n = self._event_shape[0]
         logs = (logits - value * self.temperature).log_softmax(-1).sum(-1)
         return logs + math.lgamma(n) + (n - 1) * self._log_temperature  # type: ignore[no-any-return]

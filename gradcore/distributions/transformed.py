@@ -47,7 +47,7 @@ class TransformedDistribution(Distribution):
         transforms: Transform | Sequence[Transform],
         validate_args: bool | None = None,
     ) -> None:
-        self.transforms = _listed(transforms)
+        self.transforms = _as_list(transforms)
         transform = ComposeTransform(self.transforms)
         base, inner = base_distribution, transform.domain.event_dim
         shape = (*base.batch_shape, *base.event_shape)
@@ -94,7 +94,7 @@ class TransformedDistribution(Distribution):
         return x  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        y = self._checked(value)
+        y = self._check_sample(value)
         dims = len(self._event_shape)
         total: Any = 0.0
         for transform in reversed(self.transforms):
@@ -110,7 +110,7 @@ class TransformedDistribution(Distribution):
         return probability if isinstance(sign, int) and sign == 1 else sign * (probability - 0.5) + 0.5
 
     def cdf(self, value: Tensor) -> Tensor:
-        value = self._checked(value)
+        value = self._check_sample(value)
         for transform in reversed(self.transforms):
             value = transform.inv(value)
         return self._in_order(self.base_dist.cdf(value))
@@ -122,7 +122,7 @@ class TransformedDistribution(Distribution):
         return value
 
 
-def _listed(transforms: Any) -> list[Transform]:
+def _as_list(transforms: Any) -> list[Transform]:
     if isinstance(transforms, Transform):
         return [transforms]
     if isinstance(transforms, (list, tuple)) and all(isinstance(t, Transform) for t in transforms):

@@ -59,12 +59,12 @@ class SoftmaxTransform(_Plain):
         return y.log()
 
     def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        return _checked(shape)
+        return _check_shape(shape)
 
     inverse_shape = forward_shape
 
 
-def _checked(shape: Sequence[int], dims: int = 1) -> Sequence[int]:
+def _check_shape(shape: Sequence[int], dims: int = 1) -> Sequence[int]:
     if len(shape) < dims:
         raise ValueError("Too few dimensions on input")
     return shape
@@ -104,10 +104,10 @@ class StickBreakingTransform(_Plain):
         return (-x + F.logsigmoid(x) + y[..., :-1].log()).sum(-1)
 
     def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        return (*_checked(shape)[:-1], shape[-1] + 1)
+        return (*_check_shape(shape)[:-1], shape[-1] + 1)
 
     def inverse_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        return (*_checked(shape)[:-1], shape[-1] - 1)
+        return (*_check_shape(shape)[:-1], shape[-1] - 1)
 
 
 # -- matrices ---------------------------------------------------------------------------------------------------------
@@ -208,11 +208,11 @@ class CorrCholeskyTransform(_Plain):
         return n  # type: ignore[no-any-return]
 
     def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        n = self._size(_checked(shape)[-1])
+        n = self._size(_check_shape(shape)[-1])
         return (*shape[:-1], n, n)
 
     def inverse_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        n = _checked(shape, 2)[-1]
+        n = _check_shape(shape, 2)[-1]
         if shape[-2] != n:
             raise ValueError("Input is not square")
         return (*shape[:-2], n * (n - 1) // 2)

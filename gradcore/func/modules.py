@@ -61,13 +61,13 @@ def functional_call(
     """
     given = parameter_and_buffer_dicts
     if not isinstance(given, dict):
-        given = _joined(given)
+        given = _join_dicts(given)
     from gradcore.nn.utils.stateless import call_with  # not before there is a module
 
     return call_with(module, given, args, kwargs, tie_weights, strict)
 
 
-def _joined(given: Any) -> dict[str, Tensor]:
+def _join_dicts(given: Any) -> dict[str, Tensor]:
     if not isinstance(given, Sequence):
         raise ValueError(
             f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(given)}"
@@ -117,10 +117,10 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
         raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
     if len({type(m) for m in models}) > 1:
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
-    return _stacked([dict(m.named_parameters()) for m in models]), _stacked([dict(m.named_buffers()) for m in models])
+    return _stack([dict(m.named_parameters()) for m in models]), _stack([dict(m.named_buffers()) for m in models])
 
 
-def _stacked(states: list[Any]) -> dict[str, Tensor]:
+def _stack(states: list[Any]) -> dict[str, Tensor]:
     stacked: dict[str, Tensor] = {}
     for name in states[0]:
         tensors = [state[name] for state in states]

@@ -215,7 +215,8 @@ def jacrev(
                 return tree_leaves(pull_back(tree_unflatten(rows, out_structure)))
 
             columns = [
-                _joined(column, out, t) for column, t in zip(_in_chunks(pull, out, ins, chunk_size), ins, strict=True)
+                _join_rows(column, out, t)
+                for column, t in zip(_in_chunks(pull, out, ins, chunk_size), ins, strict=True)
             ]
             blocks.append(tree_unflatten(columns, in_structure))
         jacobian = tree_unflatten(blocks, out_structure)
@@ -238,7 +239,7 @@ def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | 
     return [list(column) for column in zip(*chunks, strict=True)] if chunks else [[] for _ in ins]
 
 
-def _joined(rows: Sequence[Tensor], out: Tensor, t: Tensor) -> Tensor:
+def _join_rows(rows: Sequence[Tensor], out: Tensor, t: Tensor) -> Tensor:
     """The rows of one block of a Jacobian as a tensor of shape ``out.shape + t.shape``."""
     shape = (*out.shape, *t.shape)
     if not rows:

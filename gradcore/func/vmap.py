@@ -84,7 +84,7 @@ def vmap(
             if start is not None:
                 set_rng_state(start)
             results.append(run(part, dims, count))
-        return _rejoined(results, out_dims)
+        return _join_chunks(results, out_dims)
 
     return wrapped
 
@@ -229,7 +229,7 @@ def _chunks(
         )
 
 
-def _rejoined(results: Sequence[Any], out_dims: Any) -> Any:
+def _join_chunks(results: Sequence[Any], out_dims: Any) -> Any:
     """The results of chunks as those of all samples."""
     flat = [tree_flatten(result) for result in results]
     structure = flat[0][1]

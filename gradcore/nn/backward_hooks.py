@@ -32,7 +32,7 @@ class BackwardHookFunction(Function):
         return (None, None, *ctx.seen(grads))
 
 
-def _through(values: Any, seen: Callable[[Grads], Grads], materialize: bool) -> tuple[Any, bool]:
+def _pass_through_node(values: Any, seen: Callable[[Grads], Grads], materialize: bool) -> tuple[Any, bool]:
     """`values` with the tensors among them passed through one node, and whether that was done.
 
     It is if one of them requires grad. ``seen(grads)`` gets as many gradients as there are values. Where there is none,
@@ -89,7 +89,7 @@ class BackwardHooks:
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments that forward gets."""
         self.n_inputs = len(args)
-        args, self.any_input = _through(args, self.at_inputs, True)
+        args, self.any_input = _pass_through_node(args, self.at_inputs, True)
         return args
 
     def outputs(self, result: Any) -> Any:
@@ -101,7 +101,7 @@ class BackwardHooks:
                 stacklevel=4,
             )
         several = isinstance(result, tuple)
-        watched, _ = _through(result if several else (result,), self.at_outputs, False)
+        watched, _ = _pass_through_node(result if several else (result,), self.at_outputs, False)
         return watched if several else watched[0]
 
     def at_outputs(self, grads: Grads) -> Grads:
@@ -154,12 +154,12 @@ def watch_node(module: Any, hooks: Sequence[Callable[..., Any]], args: tuple[Any
     owner = weakref.ref(module)
     for hook in hooks:
         node.register_hook(lambda grad_in, grad_out, hook=hook: hook(owner(), grad_in, grad_out))
-    problem = _what_is_missed(node, args, (result,) if isinstance(result, Tensor) else result)
+    problem = _missed_gradients_warning(node, args, (result,) if isinstance(result, Tensor) else result)
     if problem is not None:
         warnings.warn(problem, FutureWarning, stacklevel=5)
 
 
-def _what_is_missed(node: Any, args: tuple[Any, ...], results: Any) -> str | None:
+def _missed_gradients_warning(node: Any, args: tuple[Any, ...], results: Any) -> str | None:
     """The warning, in PyTorch's words, where hooks of one node miss some of a module's gradients; else None."""
     advice = " Please use register_full_backward_hook to get the documented behavior."
     for values, does, missing in ((results, "return", "grad_output"), (args, "take as input", "grad_input")):

@@ -149,16 +149,16 @@ class Sequential(_Listed):
         self._insert(index, module)
         return self
 
-    def _check_added(self, other: Any) -> None:
+    def _check_addend(self, other: Any) -> None:
         if not isinstance(other, Sequential):
             raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
 
     def __add__(self, other: Any) -> Sequential:
-        self._check_added(other)
+        self._check_addend(other)
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Any) -> Self:
-        self._check_added(other)
+        self._check_addend(other)
         return self.extend(other)
 
     def _check_factor(self, times: Any) -> None:

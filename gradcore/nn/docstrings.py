@@ -38,14 +38,14 @@ class Docstring:
         if self.function:
             summary, *sections = _SECTION.split(inspect.getdoc(getattr(functional, self.function)) or "")
             parameters = dict(zip(sections[::2], sections[1::2], strict=True)).get("Parameters", "")
-            chosen = "".join(_described(parameters, self.settings))
+            chosen = "".join(_describe(parameters, self.settings))
             parts = [summary.strip(), *parts, f"Parameters\n----------\n{chosen}" if chosen else ""]
         if owner.__name__ in EXAMPLES:
             parts.append(f"Examples\n--------\n>>> import gradcore as gc\n{EXAMPLES[owner.__name__]}")
         return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def _described(parameters: str, names: frozenset[str]) -> Iterator[str]:
+def _describe(parameters: str, names: frozenset[str]) -> Iterator[str]:
     """The entries of a section of parameters that are about `names`."""
     for entry in re.split(r"^(?=\S)", parameters, flags=re.MULTILINE):
         if names.intersection(re.split(r",\s*", entry.partition(" :")[0])):

@@ -46,7 +46,7 @@ def _of_input(n: int) -> Callable[..., Tensor]:
         )
         return found
 
-    return _documented(
+    return _document(
         conv_input, n, "input", "input_size : sequence of int\n        The shape of the input.\n    weight"
     )
 
@@ -67,10 +67,10 @@ def _of_weight(n: int) -> Callable[..., Tensor]:
         )
         return found
 
-    return _documented(conv_weight, n, "weight", "input : Tensor\n    weight_size")
+    return _document(conv_weight, n, "weight", "input : Tensor\n    weight_size")
 
 
-def _documented(function: Callable[..., Tensor], n: int, of: str, first: str) -> Callable[..., Tensor]:
+def _document(function: Callable[..., Tensor], n: int, of: str, first: str) -> Callable[..., Tensor]:
     kind = "Tensor" if of == "input" else "sequence of int\n        The shape of the weight."
     function.__name__ = function.__qualname__ = f"conv{n}d_{of}"
     function.__doc__ = f"""Gradient of `nn.functional.conv{n}d` with respect to its {of}.

@@ -369,7 +369,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     return tensor
 
 
-def _deprecated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _deprecate(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function under its name without the underscore."""
     new, old = function.__name__, function.__name__.removesuffix("_")
 
@@ -382,7 +382,7 @@ def _deprecated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return call
 
 
-uniform, normal, constant, eye = (_deprecated(f) for f in (uniform_, normal_, constant_, eye_))
-dirac, orthogonal, sparse = _deprecated(dirac_), _deprecated(orthogonal_), _deprecated(sparse_)
-xavier_uniform, xavier_normal = _deprecated(xavier_uniform_), _deprecated(xavier_normal_)
-kaiming_uniform, kaiming_normal = _deprecated(kaiming_uniform_), _deprecated(kaiming_normal_)
+uniform, normal, constant, eye = (_deprecate(f) for f in (uniform_, normal_, constant_, eye_))
+dirac, orthogonal, sparse = _deprecate(dirac_), _deprecate(orthogonal_), _deprecate(sparse_)
+xavier_uniform, xavier_normal = _deprecate(xavier_uniform_), _deprecate(xavier_normal_)
+kaiming_uniform, kaiming_normal = _deprecate(kaiming_uniform_), _deprecate(kaiming_normal_)

@@ -55,7 +55,7 @@ class _WeightedLoss(_Loss):
         self.register_buffer("weight", weight)
 
 
-def _settled(chosen: dict[str, Any]) -> dict[str, Any]:
+def _resolve_reduction(chosen: dict[str, Any]) -> dict[str, Any]:
     """The reduction, by its name."""
     old = chosen.pop("size_average", None), chosen.pop("reduce", None)
     if old != (None, None):
@@ -65,7 +65,9 @@ def _settled(chosen: dict[str, Any]) -> dict[str, Any]:
 
 def _loss(function: str, **own: Any) -> Made:
     base = _WeightedLoss if "weight" in own else _Loss
-    return Made(function, settings(**own), (), _settled, keyword_only=function == "gaussian_nll_loss", base=base)
+    return Made(
+        function, settings(**own), (), _resolve_reduction, keyword_only=function == "gaussian_nll_loss", base=base
+    )
 
 
 #: Older arguments of losses, which override `reduction`.

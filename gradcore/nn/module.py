@@ -93,7 +93,7 @@ def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> Rem
     return RemovableHandle(_registrations["parameter"], hook)
 
 
-def _announced(kind: str, module: Any, name: str, value: Any) -> Any:
+def _run_registration_hooks(kind: str, module: Any, name: str, value: Any) -> Any:
     for hook in _registrations[kind].values():
         found = hook(module, name, value)
         value = value if found is None else found
@@ -174,11 +174,11 @@ class Module(Calls, State, Conversion, ShortErrors):
             self.register_parameter(name, None)
         elif isinstance(value, Module):
             self._make_room(name, "_modules", "module")
-            own["_modules"][name] = _announced("module", self, name, value)
+            own["_modules"][name] = _run_registration_hooks("module", self, name, value)
         elif name in own.get("_modules", ()):
             if value is not None:
                 self._refuse(name, value, "child module", "torch.nn.Module")
-            own["_modules"][name] = _announced("module", self, name, value)
+            own["_modules"][name] = _run_registration_hooks("module", self, name, value)
         elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
             if value is not None and not isinstance(value, Tensor):
                 self._refuse(name, value, "buffer", "torch.nn.Buffer, torch.Tensor")
@@ -234,7 +234,7 @@ class Module(Calls, State, Conversion, ShortErrors):
                     f"explicitly. To express '{name}' as a function of another Tensor, compute the value in the "
                     "forward() method."
                 )
-            param = _announced("parameter", self, name, param)
+            param = _run_registration_hooks("parameter", self, name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -254,7 +254,7 @@ class Module(Calls, State, Conversion, ShortErrors):
             raise TypeError(
                 f"cannot assign '{_kind(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
             )
-        self._buffers[name] = _announced("buffer", self, name, tensor)
+        self._buffers[name] = _run_registration_hooks("buffer", self, name, tensor)
         change = self._non_persistent_buffers_set
         (change.discard if persistent else change.add)(name)
 
@@ -263,7 +263,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{_kind(module)} is not a Module subclass")
         self._check_name(name, "module", self._modules)
-        self._modules[name] = _announced("module", self, name, module)
+        self._modules[name] = _run_registration_hooks("module", self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """Add a submodule under a name."""

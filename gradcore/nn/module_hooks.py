@@ -188,7 +188,7 @@ class Calls:
         always_call : bool
             Call it also if `forward` raises.
         """
-        return _registered(self._forward_hooks, Hook(hook, with_kwargs, always_call), prepend)
+        return _register(self._forward_hooks, Hook(hook, with_kwargs, always_call), prepend)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -203,7 +203,7 @@ class Calls:
         with_kwargs : bool
             Call ``hook(module, args, kwargs)`` instead, which may return a pair of both.
         """
-        return _registered(self._forward_pre_hooks, Hook(hook, with_kwargs), prepend)
+        return _register(self._forward_pre_hooks, Hook(hook, with_kwargs), prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are known.
@@ -220,14 +220,14 @@ class Calls:
         if self._is_full_backward_hook is (not full):
             raise RuntimeError(MIXED.format(where="on a single Module"))
         self._is_full_backward_hook = full
-        return _registered(self._backward_hooks, hook, prepend)
+        return _register(self._backward_hooks, hook, prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_output)`` when the gradients of the outputs are known; it may replace them."""
-        return _registered(self._backward_pre_hooks, hook, prepend)
+        return _register(self._backward_pre_hooks, hook, prepend)
 
 
-def _registered(table: Table, hook: Any, prepend: bool) -> RemovableHandle:
+def _register(table: Table, hook: Any, prepend: bool) -> RemovableHandle:
     handle = RemovableHandle(table, hook)
     if prepend:
         others = {key: value for key, value in table.items() if key != handle.id}

@@ -97,10 +97,10 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
     >>> gradcore.nn.parallel.gather([{"y": gradcore.ones(2)}, {"y": gradcore.zeros(1)}], "cpu")
     {'y': tensor([1., 1., 0.])}
     """
-    return _joined(outputs, _device_of(target_device), dim)
+    return _join(outputs, _device_of(target_device), dim)
 
 
-def _joined(outputs: Sequence[Any], device: Any, dim: int) -> Any:
+def _join(outputs: Sequence[Any], device: Any, dim: int) -> Any:
     first = outputs[0]
     if isinstance(first, Tensor):
         if dim == 0 and all(t.ndim == 0 for t in outputs):
@@ -116,8 +116,8 @@ def _joined(outputs: Sequence[Any], device: Any, dim: int) -> Any:
     if isinstance(first, dict):
         if any(len(first) != len(other) for other in outputs):
             raise ValueError("All dicts must have the same number of keys")
-        return type(first)((key, _joined([each[key] for each in outputs], device, dim)) for key in first)
-    parts = [_joined(column, device, dim) for column in zip(*outputs, strict=True)]
+        return type(first)((key, _join([each[key] for each in outputs], device, dim)) for key in first)
+    parts = [_join(column, device, dim) for column in zip(*outputs, strict=True)]
     return _like(first, parts)
 
 
@@ -221,7 +221,7 @@ class DataParallel(Module):
             args, named = parts[0]
             return self.module(*args, **named)
         results = [self._run(device, *part) for device, part in zip(devices, parts, strict=False)]
-        return _joined(results, _device_of(self.output_device), self.dim)
+        return _join(results, _device_of(self.output_device), self.dim)
 
     def _check(self, first: Any) -> None:
         for each in self.module.modules():

@@ -147,7 +147,7 @@ class _Kind(NamedTuple):
     load: Callable[[Any], Any] | None = None
 
 
-def _numbered(children: Any) -> list[Any]:
+def _number_children(children: Any) -> list[Any]:
     return [SequenceKey(i) for i in range(len(children))]
 
 
@@ -173,8 +173,12 @@ def _class(path: str) -> Any:
 
 
 _KINDS: dict[type, _Kind] = {
-    tuple: _Kind(lambda value: (list(value), None), lambda children, _: tuple(children), _numbered, "builtins.tuple"),
-    list: _Kind(lambda value: (list(value), None), lambda children, _: list(children), _numbered, "builtins.list"),
+    tuple: _Kind(
+        lambda value: (list(value), None), lambda children, _: tuple(children), _number_children, "builtins.tuple"
+    ),
+    list: _Kind(
+        lambda value: (list(value), None), lambda children, _: list(children), _number_children, "builtins.list"
+    ),
     dict: _Kind(_dict, lambda values, keys: dict(zip(keys, values, strict=True)), _mapped, "builtins.dict"),
     OrderedDict: _Kind(
         _dict, lambda values, keys: OrderedDict(zip(keys, values, strict=True)), _mapped, "collections.OrderedDict"
@@ -197,7 +201,7 @@ _KINDS: dict[type, _Kind] = {
     deque: _Kind(
         lambda value: (list(value), value.maxlen),
         lambda children, maxlen: deque(children, maxlen=maxlen),
-        _numbered,
+        _number_children,
         "collections.deque",
     ),
 }
@@ -630,7 +634,7 @@ def _written(spec: TreeSpec) -> dict[str, Any]:
     return {"type": kind.name, "context": context, "children_spec": list(map(_written, spec.children_specs))}
 
 
-def _restored(schema: dict[str, Any]) -> TreeSpec:
+def _restore(schema: dict[str, Any]) -> TreeSpec:
     if schema["type"] is None:
         return _LEAF
     cls = next((cls for cls, kind in _KINDS.items() if kind.name == schema["type"]), None)
@@ -638,7 +642,7 @@ def _restored(schema: dict[str, Any]) -> TreeSpec:
         raise NotImplementedError(f"Deserializing {schema['type']} in a pytree is not registered.")
     load = _KINDS[cls].load
     context = json.loads(schema["context"]) if load is None else load(schema["context"])
-    return TreeSpec(cls, context, list(map(_restored, schema["children_spec"])))
+    return TreeSpec(cls, context, list(map(_restore, schema["children_spec"])))
 
 
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
@@ -653,7 +657,7 @@ def treespec_loads(serialized: str) -> TreeSpec:
     protocol, schema = json.loads(serialized)
     if protocol != _PROTOCOL:
         raise ValueError(f"Unknown protocol {protocol}. Available protocols: [{_PROTOCOL}]")
-    return _restored(schema)
+    return _restore(schema)
 
 
 def treespec_pprint(treespec: TreeSpec) -> str:

@@ -175,7 +175,7 @@ class Timer:
         set_num_threads(self.num_threads)
         try:
             self._timer.timeit(max(number // 100, 2))
-            return self._measured(number, [self._timer.timeit(number)])
+            return self._measure(number, [self._timer.timeit(number)])
         finally:
             set_num_threads(before)
 
@@ -195,16 +195,16 @@ class Timer:
     ) -> Measurement:
         """As `blocked_autorange`, until the spread of the times is below that part of their median."""
 
-        def settled(times: list[float]) -> bool:
+        def is_settled(times: list[float]) -> bool:
             found = Measurement(1, times)
             return sum(times) > max_run_time or (len(times) > 3 and found.iqr / found.median < threshold)
 
-        return self._blocks(callback, min_run_time, settled)
+        return self._blocks(callback, min_run_time, is_settled)
 
     def autorange(self, callback: Callable[[int, float], None] | None = None) -> Measurement:
         """One measurement of as many runs as take a fifth of a second."""
         number, seconds = self._timer.autorange(callback)
-        return self._measured(number, [seconds])
+        return self._measure(number, [seconds])
 
     def collect_callgrind(self, number: int = 100, **settings: Any) -> Any:
         """An error: what is counted is time."""
@@ -222,7 +222,7 @@ class Timer:
                 times.append(self._timer.timeit(number))
                 if callback is not None:
                     callback(number, times[-1])
-            return self._measured(number, times)
+            return self._measure(number, times)
         finally:
             set_num_threads(before)
 
@@ -235,7 +235,7 @@ class Timer:
             number *= 10
         return number
 
-    def _measured(self, number: int, times: list[float]) -> Measurement:
+    def _measure(self, number: int, times: list[float]) -> Measurement:
         return Measurement(number, times, *self._names, self.num_threads, self.env)
 
 

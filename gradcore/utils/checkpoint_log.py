@@ -44,7 +44,7 @@ class Log(TorchFunctionMode):
         return result
 
 
-def _listed(log: Log) -> str:
+def _lines_of(log: Log) -> str:
     return "\n".join(
         f"  {i}. {line}   {source}" for i, (line, source) in enumerate(zip(log.lines, log.sources, strict=True))
     )
@@ -65,7 +65,7 @@ def explained(error: CheckpointError, first: Log, second: Log) -> CheckpointErro
     where = next((i for i, (a, b) in enumerate(pairs) if a != b), shorter)
     return CheckpointError(
         f"{error}\nERROR: Detected non-determinism while running activation checkpointing\n\n"
-        f"Operations executed during the original forward:\n\n{_listed(first)}\n\n"
-        f"Operations executed during recomputation (it may stop early):\n\n{_listed(second)}\n\n"
+        f"Operations executed during the original forward:\n\n{_lines_of(first)}\n\n"
+        f"Operations executed during recomputation (it may stop early):\n\n{_lines_of(second)}\n\n"
         f"They are the same up to number {where}."
     )

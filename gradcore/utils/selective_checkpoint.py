@@ -95,10 +95,10 @@ class _Kept:
             for kind, which in self.saved:
                 hooks[0](which if kind == "other" else (results if kind == "result" else inputs)[which])
         needs = iter(self.requires_grad)
-        return tree_map(lambda t: _recorded(t) if next(needs) else t, self.result)
+        return tree_map(lambda t: _as_recorded(t) if next(needs) else t, self.result)
 
 
-def _recorded(t: Tensor) -> Tensor:
+def _as_recorded(t: Tensor) -> Tensor:
     """A tensor of the same memory that requires grad and is no leaf: what follows is recorded as it was."""
     return _Recorded.apply(empty(0, requires_grad=True), t)
 

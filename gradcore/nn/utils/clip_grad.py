@@ -17,12 +17,12 @@ __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_
 Tensors = Tensor | Iterable[Tensor]
 
 
-def _listed(tensors: Tensors) -> list[Tensor]:
+def _as_list(tensors: Tensors) -> list[Tensor]:
     return [tensors] if isinstance(tensors, Tensor) else list(tensors)
 
 
 def _grads(parameters: Tensors) -> list[Tensor]:
-    return [p.grad for p in _listed(parameters) if p.grad is not None]
+    return [p.grad for p in _as_list(parameters) if p.grad is not None]
 
 
 @no_grad()
@@ -53,7 +53,7 @@ def get_total_norm(
     >>> gc.nn.utils.get_total_norm([gc.tensor([3.0]), gc.tensor([4.0])])
     tensor(5.)
     """
-    tensors, order = _listed(tensors), float(norm_type)
+    tensors, order = _as_list(tensors), float(norm_type)
     if not tensors:
         return tensor(0.0)
     total = _norm_of_norms(norms(tensors, order), order, tensors[0].device)
@@ -138,7 +138,7 @@ def clip_grad_norm_(
     tensor([0.6000, 0.8000])
     """
     empty = isinstance(parameters, Generator)
-    parameters = _listed(parameters)
+    parameters = _as_list(parameters)
     if empty and not parameters:
         warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
     total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)

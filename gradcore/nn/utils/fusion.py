@@ -15,7 +15,7 @@ __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "
 M = TypeVar("M", bound=Module)
 
 
-def _fused(
+def _fuse(
     dim: int, weight: Tensor, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float, *affine: Tensor | None
 ) -> tuple[Parameter, Parameter]:
     """Weight and bias of a map whose outputs, by that dim of its weight, are normalized."""
@@ -39,7 +39,7 @@ def _fused_copy(module: M, bn: Any, dim: int) -> M:
         raise AssertionError("bn.running_mean and bn.running_var must not be None")
     out: Any = copy.deepcopy(module)
     statistics = bn.running_mean, bn.running_var, bn.eps
-    out.weight, out.bias = _fused(dim, out.weight, out.bias, *statistics, bn.weight, bn.bias)
+    out.weight, out.bias = _fuse(dim, out.weight, out.bias, *statistics, bn.weight, bn.bias)
     return out  # type: ignore[no-any-return]
 
 
@@ -82,7 +82,7 @@ def fuse_conv_bn_weights(
     >>> w.flatten().tolist(), b.tolist()
     ([2.0], [1.0])
     """
-    return _fused(int(transpose), conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
+    return _fuse(int(transpose), conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
 
 
 def fuse_conv_bn_eval(conv: M, bn: Module, transpose: bool = False) -> M:
@@ -155,7 +155,7 @@ def fuse_linear_bn_weights(
     >>> w.tolist(), b.tolist()
     ([[2.0]], [1.0])
     """
-    return _fused(0, linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
+    return _fuse(0, linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
 
 
 def fuse_linear_bn_eval(linear: M, bn: Any) -> M:

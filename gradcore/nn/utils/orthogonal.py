@@ -101,7 +101,7 @@ class _Orthogonal(Module):
         wide = q.shape[-2] < q.shape[-1]
         q = q.mT if wide else q
         if self.trivialized:
-            self.base = self._completed(q)
+            self.base = self._complete(q)
             x = zeros_like(q)
             x.diagonal(0, -2, -1).fill_(-1.0)
         else:
@@ -109,7 +109,7 @@ class _Orthogonal(Module):
         return x.mT if wide else x
 
     @staticmethod
-    def _completed(q: Tensor) -> Tensor:
+    def _complete(q: Tensor) -> Tensor:
         """A square orthogonal matrix that begins with the columns of `q`."""
         n, k = q.shape[-2:]
         if n == k:

@@ -144,12 +144,12 @@ class ParametrizationList(ModuleList):
             _register(self, f"original{i}", t.requires_grad_(original.requires_grad))
 
     @property
-    def _stored(self) -> list[str]:
+    def _stored_names(self) -> list[str]:
         """The names of what is stored."""
         return ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
 
     def _originals(self) -> list[Tensor]:
-        return [getattr(self, name) for name in self._stored]
+        return [getattr(self, name) for name in self._stored_names]
 
     @no_grad()
     def right_inverse(self, value: Any) -> None:
@@ -421,6 +421,6 @@ def transfer_parametrizations_and_params(
         for function in source:
             register_parametrization(to_module, name, function)
         target = to_module.parametrizations[name]
-        for stored in source._stored:
+        for stored in source._stored_names:
             setattr(target, stored, getattr(source, stored))
     return to_module

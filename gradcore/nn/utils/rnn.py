@@ -52,11 +52,11 @@ def pad_sequence(
         raise RuntimeError(f"Expected padding_side to be one of 'left' or 'right', but got {padding_side}")
     longest = max(len(s) for s in sequences)
 
-    def padded(s: Tensor) -> Tensor:
+    def pad(s: Tensor) -> Tensor:
         gap = [0, longest - len(s)] if padding_side == "right" else [longest - len(s), 0]
         return F.pad(s, [0, 0] * (s.ndim - 1) + gap, value=padding_value)
 
-    return functional.stack([padded(s) for s in sequences], 0 if batch_first else 1)  # type: ignore[no-any-return]
+    return functional.stack([pad(s) for s in sequences], 0 if batch_first else 1)  # type: ignore[no-any-return]
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:

@@ -40,14 +40,14 @@ def call_with(
 ) -> Any:
     """Call a module with `values` in the place of the parameters and buffers of these names."""
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with replaced(module, values, tie_weights, strict):
+    with replace_tensors(module, values, tie_weights, strict):
         return module(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
-def replaced(module: Module, values: dict[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
+def replace_tensors(module: Module, values: dict[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
     """Inside, `module` has other parameters and buffers; afterwards `values` has what has become of them."""
-    wanted = _tied(module, values) if tie_weights else dict(values)
+    wanted = _with_tied(module, values) if tie_weights else dict(values)
     if strict:
         _check_names(module, wanted)
     own: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def replaced(module: Module, values: dict[str, Tensor], tie_weights: bool, stric
                 values[name] = after
 
 
-def _tied(module: Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
+def _with_tied(module: Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
     """`values` under all names of the tensors that they replace.
 
     Raises

@@ -30,10 +30,10 @@ def default_convert(data: Any) -> Any:
         return data
     if isinstance(data, (np.ndarray, np.generic)):
         return as_tensor(data)
-    return _mapped(data, default_convert)
+    return _map_leaves(data, default_convert)
 
 
-def _mapped(data: Any, function: Any) -> Any:
+def _map_leaves(data: Any, function: Any) -> Any:
     """A function of each element of a container; what is none stays as it is."""
     if isinstance(data, Mapping):
         return _like(data, {key: function(value) for key, value in data.items()})

@@ -175,20 +175,20 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         batches = self._with_workers() if self.num_workers else self._here()
-        return map(_pinned, batches) if self.pin_memory and cuda.is_available() else batches
+        return map(_pin, batches) if self.pin_memory and cuda.is_available() else batches
 
     # -- without workers -------------------------------------------------------------------------------------
 
     def _here(self) -> Iterator[Any]:
         if not self._iterable:
             for keys in self._keys:
-                yield self._fetched(keys)
+                yield self._fetch(keys)
             return
         samples = iter(self.dataset)
         while (batch := self._next_of(samples)) is not END:
             yield batch
 
-    def _fetched(self, keys: Any) -> Any:
+    def _fetch(self, keys: Any) -> Any:
         """The batch of some keys, or the sample of one."""
         if self.batch_sampler is None:
             return self.collate_fn(self.dataset[keys])
@@ -229,7 +229,7 @@ class DataLoader:
         """The workers' tasks, each called with the worker's number."""
         if not self._iterable:
             for keys in self._keys:
-                yield lambda number, keys=keys: self._fetched(keys)  # type: ignore[misc]
+                yield lambda number, keys=keys: self._fetch(keys)  # type: ignore[misc]
             return
         samples: dict[int, Iterator[Any]] = {}
 
@@ -242,5 +242,5 @@ class DataLoader:
             yield following
 
 
-def _pinned(batch: Any) -> Any:
+def _pin(batch: Any) -> Any:
     return tree_map(lambda value: value.pin_memory() if isinstance(value, Tensor) else value, batch)
