@@ -15,7 +15,7 @@ from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.variables import retyped, wrap
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU, resolve
-from gradcore.creation.placing import converted, finished, place
+from gradcore.creation.factory import converted, from_host, with_requires_grad
 from gradcore.device import DeviceLike
 from gradcore.dispatch.settings import converting
 from gradcore.dispatch.torch_function import created
@@ -177,9 +177,9 @@ def tensor(
         out = data.detach().to(
             device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True
         )
-        return finished(out, requires_grad)  # type: ignore[no-any-return]
+        return with_requires_grad(out, requires_grad)  # type: ignore[no-any-return]
     if hasattr(data, "__cuda_array_interface__"):
-        return finished(as_tensor(data, dtype, device).clone(), requires_grad)  # type: ignore[no-any-return]
+        return with_requires_grad(as_tensor(data, dtype, device).clone(), requires_grad)  # type: ignore[no-any-return]
     try:
         array, inferred = _read(data, wanted)
     except BaseException as error:
@@ -190,7 +190,7 @@ def tensor(
         raise RuntimeError(f"value cannot be converted to type {wanted.name} without losing the imaginary part")
     if wanted.category == 1 and not isinstance(data, np.ndarray):
         _check_range(array, wanted)
-    return place(converted(array, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
+    return from_host(converted(array, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
 
 
 def _check_range(array: np.ndarray[Any, Any], wanted: dtypes.dtype) -> None:
@@ -261,7 +261,7 @@ def asarray(
             raise ValueError("can't alias arbitrary sequence into a tensor: a copy would be needed, but copy=False")
     if isinstance(obj, Tensor) and out.requires_grad and requires_grad is not False:
         return out
-    return finished(out.detach() if out.requires_grad else out, bool(requires_grad))  # type: ignore[no-any-return]
+    return with_requires_grad(out.detach() if out.requires_grad else out, bool(requires_grad))  # type: ignore[no-any-return]
 
 
 _READ_ONLY = (
@@ -347,7 +347,7 @@ def frombuffer(
     if memoryview(buffer).readonly:
         warn_once(_READ_ONLY.format("buffer"))
     array = np.frombuffer(buffer, wanted.numpy, max(count, -1), offset) if size > offset else np.empty(0, wanted.numpy)
-    return finished(wrap(array, CPU, wanted), requires_grad)  # type: ignore[no-any-return]
+    return with_requires_grad(wrap(array, CPU, wanted), requires_grad)  # type: ignore[no-any-return]
 
 
 def from_dlpack(ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:

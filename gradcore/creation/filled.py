@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from gradcore import dtypes, functional
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.variables import Subclasses, wrap
 from gradcore.backends.registry import resolve
-from gradcore.creation.placing import finished, into
+from gradcore.creation.factory import LikeOptions, Options, OutOptions, copy_into, factory, with_requires_grad
 from gradcore.device import DeviceLike
-from gradcore.dispatch.settings import converting, setting
+from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import created, overloaded
 from gradcore.dtypes import DTypeLike
 from gradcore.errors import OutOfMemoryError
@@ -48,7 +48,7 @@ Factory: TypeAlias = Callable[..., Tensor]
 
 def sizes(size: tuple[Any, ...], function: str, name: str = "size") -> tuple[int, ...]:
     """Sizes given one by one or as one sequence, checked."""
-    result = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    result: tuple[int, ...] = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     for n in result:
         if n.__class__ is not int or not 0 <= n < 1 << 31:
             break
@@ -73,7 +73,8 @@ def given_sizes(function: str, size: tuple[Any, ...], named: dict[str, Any]) -> 
 def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
-    make, run = getattr(where.backend.xp, maker), operator.call
+    make = getattr(where.backend.xp, maker)
+    run: Callable[..., Any] = operator.call
     if value:
         run, value = local.state.run, (fitting(value[0], wanted),)
     try:
@@ -86,7 +87,7 @@ def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires
         raise OutOfMemoryError(f"{maker}(): not enough memory: {error}") from error
     except ValueError as error:  # NumPy's of a size that no memory has
         raise RuntimeError(f"{maker}(): invalid size {list(shape)}: {error}") from error
-    return finished(wrap(array, where, wanted), requires_grad)
+    return with_requires_grad(wrap(array, where, wanted), requires_grad)
 
 
 def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
@@ -152,7 +153,7 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
         if local.state.mode & FUNCTIONS:
             return created(make, *size, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
         made = filled(name, sizes(size, name), dtype, device, requires_grad)
-        return made if out is None else into(out, made)
+        return made if out is None else copy_into(out, made)
 
     def like(
         input: Tensor,
@@ -188,16 +189,11 @@ ones, ones_like, new_ones = _filled_functions("ones", "Ones")
 empty, empty_like, new_empty = _filled_functions("empty", "Uninitialised elements")
 
 
-@converting
+@factory
 def empty_strided(
     size: Sequence[int],
     stride: Sequence[int],
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
+    **options: Unpack[Options],
 ) -> Tensor:
     """An uninitialised tensor of given sizes and steps in memory.
 
@@ -232,22 +228,16 @@ def empty_strided(
             f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
         )
     reach = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
-    flat = empty(max(reach, 0), dtype=dtype, device=device)
+    flat = empty(max(reach, 0), dtype=options.get("dtype"), device=options.get("device"))
     placed = functional.as_strided(flat, size, stride)
-    return finished(wrap(placed._array, flat._device, flat._dtype), requires_grad)  # type: ignore[no-any-return]
+    return wrap(placed._array, flat._device, flat._dtype)  # type: ignore[no-any-return]
 
 
-@converting
+@factory
 def full(
     size: Sequence[int],
     fill_value: Number,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-    out: Tensor | None = None,
+    **options: Unpack[OutOptions],
 ) -> Tensor:
     """A tensor of shape `size` whose elements are all `fill_value` (its dtype is that of the value if not given).
 
@@ -258,24 +248,16 @@ def full(
     tensor([[7., 7.],
             [7., 7.]])
     """
-    if local.state.mode & FUNCTIONS:
-        return created(full, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
+    dtype = options.get("dtype")
     wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
-    made = filled("full", sizes((size,), "full"), wanted, device, requires_grad, fill_value)
-    return made if out is None else into(out, made)
+    return filled("full", sizes((size,), "full"), wanted, options.get("device"), False, fill_value)  # type: ignore[no-any-return]
 
 
-@converting
+@factory
 def full_like(
     input: Tensor,
     fill_value: Number,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    memory_format: Any = None,
-    pin_memory: bool = False,
+    **options: Unpack[LikeOptions],
 ) -> Tensor:
     """A tensor like another one, with all elements `fill_value`.
 
@@ -285,14 +267,11 @@ def full_like(
     >>> gc.full_like(gc.zeros(2), 7.0)
     tensor([7., 7.])
     """
-    return _full_like("full", input, dtype, device, requires_grad, fill_value)  # type: ignore[no-any-return]
+    return _full_like("full", input, options.get("dtype"), options.get("device"), False, fill_value)  # type: ignore[no-any-return]
 
 
-@converting
-def scalar_tensor(
-    s: Number, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
-    layout: Any = None, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+@factory
+def scalar_tensor(s: Number, **options: Unpack[Options]) -> Tensor:
     """A number as a 0-dim tensor of the default dtype.
 
     Examples
@@ -301,17 +280,15 @@ def scalar_tensor(
     >>> gc.scalar_tensor(3.5)
     tensor(3.5000)
     """
-    return filled("full", (), dtype, device, requires_grad, s)  # type: ignore[no-any-return]
+    return filled("full", (), options.get("dtype"), options.get("device"), False, s)  # type: ignore[no-any-return]
 
 
-@converting
-def new_full(
-    self: Tensor, size: Sequence[int], fill_value: Number, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
+@factory
+def new_full(self: Tensor, size: Sequence[int], fill_value: Number, **options: Unpack[Options]) -> Tensor:
     """A tensor of a given shape and value, by default with this tensor's dtype and device."""
+    dtype, device = options.get("dtype") or self._dtype, options.get("device")
     where = self._device if device is None else device
-    return filled("full", sizes((size,), "new_full"), dtype or self._dtype, where, requires_grad, fill_value)  # type: ignore[no-any-return]
+    return filled("full", sizes((size,), "new_full"), dtype, where, False, fill_value)  # type: ignore[no-any-return]
 
 
 def number_as_tensor(value: Any, like: Tensor) -> Tensor:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from gradcore import dtypes, functional
-from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.backends.registry import resolve
+from gradcore.creation.factory import OutOptions, computed, converted, factory, from_host
 from gradcore.creation.filled import filled
-from gradcore.creation.placing import computed, converted, into, place
-from gradcore.device import DeviceLike
 from gradcore.dispatch.settings import converting
-from gradcore.dispatch.torch_function import created
-from gradcore.dtypes import DTypeLike
 from gradcore.ops.annotations import Number
 from gradcore.ops.shapes import check_elements
 from gradcore.tensor import Tensor, is_differentiated
@@ -24,17 +20,11 @@ from gradcore.tensor import Tensor, is_differentiated
 __all__ = ["arange", "eye", "linspace", "logspace", "range", "tril_indices", "triu_indices"]
 
 
-@converting
+@factory
 def eye(
     n: int,
     m: int | None = None,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-    out: Tensor | None = None,
+    **options: Unpack[OutOptions],
 ) -> Tensor:
     """A matrix with ones on the diagonal and zeros elsewhere, `n` by `m` (`n` by `n` if `m` is None).
 
@@ -45,15 +35,16 @@ def eye(
     tensor([[1., 0., 0.],
             [0., 1., 0.]])
     """
-    if local.state.mode & FUNCTIONS:
-        given = (n,) if m is None else (n, m)
-        return created(eye, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
     for name, value in (("n", n), ("m", m)):
         if value is not None and value < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    made = computed(lambda xp: xp.eye(n, m, dtype=wanted.numpy), device, wanted, requires_grad)
-    return made if out is None else into(out, made)
+    wanted = _dtype(options)
+    return computed(lambda xp: xp.eye(n, m, dtype=wanted.numpy), options.get("device"), wanted)  # type: ignore[no-any-return]
+
+
+def _dtype(options: OutOptions) -> dtypes.dtype:
+    dtype = options.get("dtype")
+    return dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
 
 
 def _sequence_dtype(values: Sequence[Any], dtype: Any) -> dtypes.dtype:
@@ -86,26 +77,20 @@ def _check_bounds(*values: Any) -> None:
             raise RuntimeError(f"linspace only supports 0-dimensional start and end tensors, but got {v.ndim} dim(s)")
 
 
-def _moving(start: Any, end: Any, steps: int, dtype: Any, device: Any, out: Tensor | None) -> Tensor:
-    """Evenly spaced numbers that move with their bounds."""
+def _moving(start: Any, end: Any, steps: int, options: OutOptions) -> Tensor:
+    """Evenly spaced numbers that are differentiable by their bounds."""
     _check_bounds(start, end)
-    shares = linspace(0, 1, steps, dtype=dtype, device=device)
-    made = start * (1 - shares) + end * shares
-    return made if out is None else into(out, made)
+    shares = linspace(0, 1, steps, dtype=options.get("dtype"), device=options.get("device"))
+    made: Tensor = start * (1 - shares) + end * shares
+    return made
 
 
-@converting
+@factory
 def arange(
     start: Number | None = None,
     end: Number | None = None,
     step: Number = 1,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-    out: Tensor | None = None,
+    **options: Unpack[OutOptions],
 ) -> Tensor:
     """The numbers from `start` (0 if only one bound is given) to `end`, exclusive, in steps of `step`.
 
@@ -115,9 +100,6 @@ def arange(
     >>> gradcore.arange(1, 2.5, 0.5)
     tensor([1.0000, 1.5000, 2.0000])
     """
-    if local.state.mode & FUNCTIONS:
-        given = (start,) if end is None else (start or 0, end) if step == 1 else (start or 0, end, step)
-        return created(arange, *given, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
     first, last, by = _bounds("arange", start, end, step)
     if by == 0:
         raise RuntimeError("step must be nonzero")
@@ -125,7 +107,7 @@ def arange(
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if not all(math.isfinite(v) for v in (first, last)):
         raise RuntimeError(f"unsupported range: {first} -> {last}")
-    wanted = _sequence_dtype((first, last, by), dtype)
+    wanted = _sequence_dtype((first, last, by), options.get("dtype"))
     count = -(-(last - first) // by) if wanted.category == 1 else math.ceil((last - first) / by)
     check_elements((count,))
     kind = np.int64 if not wanted.is_differentiable and isinstance(by, int) else np.float64
@@ -133,29 +115,25 @@ def arange(
     def numbers(xp: Any) -> Any:
         return converted(first + xp.arange(count, dtype=kind) * by, wanted)
 
-    made = computed(numbers, device, wanted, requires_grad)
-    return made if out is None else into(out, made)
+    return computed(numbers, options.get("device"), wanted)  # type: ignore[no-any-return]
 
 
-@converting
+@factory
 def range(
     start: Number | None = None,
     end: Number | None = None,
     step: Number = 1,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
+    **options: Unpack[OutOptions],
 ) -> Tensor:
     """The numbers from `start` to `end`, inclusive; `arange` is what Python programmers expect."""
     first, last, by = _bounds("range", start, end, step)
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    wanted = _dtype(options)
     count = math.floor((last - first) / by) + 1
 
     def numbers(xp: Any) -> Any:
         return converted(first + xp.arange(count) * by, wanted)
 
-    return computed(numbers, device, wanted, requires_grad)  # type: ignore[no-any-return]
+    return computed(numbers, options.get("device"), wanted)  # type: ignore[no-any-return]
 
 
 def _spaced(xp: Any, start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> Any:
@@ -166,18 +144,12 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> 
     return xp.linspace(first, last, steps, dtype=exact)
 
 
-@converting
+@factory
 def linspace(
     start: Tensor | Number,
     end: Tensor | Number,
     steps: int,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-    out: Tensor | None = None,
+    **options: Unpack[OutOptions],
 ) -> Tensor:
     """`steps` numbers, evenly spaced from `start` to `end`, both included.
 
@@ -187,19 +159,16 @@ def linspace(
     >>> gc.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
-    if local.state.mode & FUNCTIONS:
-        return created(linspace, start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
     if _differentiated(start, end):
-        return _moving(start, end, steps, dtype, device, out)
+        return _moving(start, end, steps, options)
     start, end = _numbers(start, end)
-    wanted = _default_spaced(start, end, dtype)
+    wanted = _default_spaced(start, end, options.get("dtype"))
 
     def numbers(xp: Any) -> Any:
         values = _spaced(xp, start, end, steps, wanted)
         return converted(xp.trunc(values) if not wanted.is_differentiable else values, wanted)
 
-    made = computed(numbers, device, wanted, requires_grad, exact=True)
-    return made if out is None else into(out, made)
+    return computed(numbers, options.get("device"), wanted, exact=True)  # type: ignore[no-any-return]
 
 
 def _default_spaced(start: Any, end: Any, dtype: Any) -> dtypes.dtype:
@@ -209,19 +178,13 @@ def _default_spaced(start: Any, end: Any, dtype: Any) -> dtypes.dtype:
     return dtypes.default_complex() if any_complex else dtypes.get_default_dtype()
 
 
-@converting
+@factory
 def logspace(
     start: Tensor | Number,
     end: Tensor | Number,
     steps: int,
     base: float = 10.0,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-    out: Tensor | None = None,
+    **options: Unpack[OutOptions],
 ) -> Tensor:
     """`steps` numbers, evenly spaced on a logarithmic scale from ``base**start`` to ``base**end``.
 
@@ -232,16 +195,14 @@ def logspace(
     tensor([  1.,  10., 100.])
     """
     if _differentiated(start, end):
-        powers = functional.pow(base, _moving(start, end, steps, dtype, device, None))
-        return powers if out is None else into(out, powers)
+        return functional.pow(base, _moving(start, end, steps, options))  # type: ignore[no-any-return]
     start, end = _numbers(start, end)
-    wanted = _default_spaced(start, end, dtype)
+    wanted = _default_spaced(start, end, options.get("dtype"))
 
     def numbers(xp: Any) -> Any:
         return converted(xp.power(base, _spaced(xp, start, end, steps, wanted)), wanted)
 
-    made = computed(numbers, device, wanted, requires_grad, exact=True)
-    return made if out is None else into(out, made)
+    return computed(numbers, options.get("device"), wanted, exact=True)  # type: ignore[no-any-return]
 
 
 def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: Any) -> Any:
@@ -253,7 +214,7 @@ def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: 
         below = int(np.clip(np.arange(row) + offset + (1 if lower else 0), 0, col).sum())
         return filled("empty", (2, below if lower else row * col - below), wanted, device, False)
     rows = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
-    return place(np.stack(rows).astype(wanted.numpy), device, wanted)
+    return from_host(np.stack(rows).astype(wanted.numpy), device, wanted)
 
 
 @converting

@@ -17,8 +17,8 @@ from gradcore.backends.random import gammas, philox, sampling
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import resolve
 from gradcore.backends.vmap import all_samples, batched_device
+from gradcore.creation.factory import with_requires_grad
 from gradcore.creation.filled import given_sizes, sizes
-from gradcore.creation.placing import finished
 from gradcore.device import DeviceLike
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import overridable
@@ -62,7 +62,7 @@ def _floating(
         out = functional.view_as_complex(pairs if name == "rand" else pairs * 0.5**0.5)
     else:
         out = sample(distribution, shape, wanted, where, generator)
-    return finished(out, requires_grad)
+    return with_requires_grad(out, requires_grad)
 
 
 @overridable
@@ -178,7 +178,7 @@ def randint(
         low, high = 0, low if high is None else high
     low, high = (setting("randint", name, "int").take(value) for name, value in (("low", low), ("high", high)))
     shape = sizes((setting("randint", "size", "Sequence[int]").take(size),), "randint")
-    made = finished(integers(low, high, shape, dtype, resolve(device), generator), requires_grad)
+    made = with_requires_grad(integers(low, high, shape, dtype, resolve(device), generator), requires_grad)
     return made if out is None else out.copy_(made)
 
 
@@ -202,7 +202,9 @@ def randint_like(
     if high is None:
         raise TypeError("randint_like() missing required argument: 'high'")
     where = input._device if device is None else resolve(device)
-    return finished(integers(low, high, input._array.shape, dtype or input._dtype, where, generator), requires_grad)  # type: ignore[no-any-return]
+    return with_requires_grad(
+        integers(low, high, input._array.shape, dtype or input._dtype, where, generator), requires_grad
+    )  # type: ignore[no-any-return]
 
 
 @overridable
@@ -228,7 +230,7 @@ def randperm(
         return functional.empty((n,), dtype=wanted, device=where)  # type: ignore[no-any-return]
     with where.backend.use_index(where.index):
         order = sampling.permutation(where.backend.xp, all_words(draw(n, where, generator)))
-        made = finished(
+        made = with_requires_grad(
             wrap(order.astype(wanted.numpy), batched_device(different_levels(), where), wanted), requires_grad
         )
     return made if out is None else out.copy_(made)
@@ -272,7 +274,7 @@ def normal(
         made = mean + std * randn(
             sizes((() if size is None else size,), "normal"), generator=generator, dtype=dtype, device=device
         )
-        made = finished(made, requires_grad)
+        made = with_requires_grad(made, requires_grad)
     else:
         shape = broadcast_shape([t._array.shape for t in tensors])
         drawn = randn(shape, generator=generator, dtype=tensors[0]._dtype, device=tensors[0]._device)

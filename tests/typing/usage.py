@@ -12,6 +12,9 @@ x = gradcore.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=gradcore.float64, requires_g
 assert_type(x, Tensor)
 assert_type(gradcore.full((2, 2), 0.5), Tensor)
 assert_type(gradcore.zeros(2, 2), Tensor)
+assert_type(gradcore.eye(3, dtype=gradcore.float64, requires_grad=True), Tensor)
+gradcore.eye(3, shape=3)  # type: ignore[call-arg]
+gradcore.optim.Adam([gradcore.zeros(2)], lr="fast")  # type: ignore[arg-type]
 assert_type(gradcore.ones_like(x), Tensor)
 assert_type(gradcore.arange(4), Tensor)
 assert_type(gradcore.randn(2, 3, generator=gradcore.Generator().manual_seed(0)), Tensor)
