@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import MethodType
-from typing import Any, TypeAlias
+from typing import Any
 
-__all__ = ["Array", "kernel_for", "packed"]
-
-#: An array of a backend's library.
-Array: TypeAlias = Any
+__all__ = ["kernel_for", "packed"]
 
 
 def packed(settings: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

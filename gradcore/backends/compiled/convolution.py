@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.kernel_methods import Array, kernel_for
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.backends.portable.sliding import phases
+from gradcore.typing import Array
 
 __all__ = ["CompiledConvolution"]
 

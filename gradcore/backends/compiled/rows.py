@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.kernel_methods import Array, kernel_for
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.row_blocks import rows_of
 from gradcore.backends.portable.normalization import NormGradients, Triple
+from gradcore.typing import Array
 
 __all__ = ["CompiledRows"]
 

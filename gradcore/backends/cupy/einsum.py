@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import config
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.products import Labels, Products, plan_of
 
 __all__ = ["CudaContractions", "in_memory_order", "merges"]
@@ -34,9 +35,8 @@ class CudaContractions(Products):
         except ImportError:
             return None
 
+    @kernel_for(lambda self, *operands: self.cutensor is not None and self._is_for_cutensor(*operands))
     def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
-        if self.cutensor is None or not self._is_for_cutensor(a, b, of_a, of_b, out):
-            return super().contract(a, b, of_a, of_b, out)
         sizes = dict(zip((*of_a, *of_b), (*a.shape, *b.shape), strict=True))
         result = self.xp.empty([sizes[label] for label in out], a.dtype)
         (a, of_a), (b, of_b) = in_memory_order(a, of_a), in_memory_order(b, of_b)

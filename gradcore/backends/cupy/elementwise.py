@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.cupy.fusion import CudaFusion
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.elementwise import Elementwise
 
 __all__ = ["CudaElementwise"]
@@ -114,9 +115,8 @@ class CudaElementwise(CudaFusion, Elementwise):
     scaled_modified_bessel_k0 = _scaled_bessel("k0e", 0, False, math.pi / 2)
     scaled_modified_bessel_k1 = _scaled_bessel("k1e", 1, False, math.pi / 2)
 
+    @kernel_for(lambda self, n, x: n >= 1)
     def polygamma(self, n: int, x: Any) -> Any:
-        if n < 1:
-            return super().polygamma(n, x)
         factor = math.gamma(n + 1) if n < 171 else math.inf
         if n % 2 == 0:
             factor = -factor

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels
 from gradcore.backends.cupy.multi_tensor import launches
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.foreach import Arrays, Lists
 
 __all__ = ["CudaLists"]
@@ -16,6 +17,10 @@ __all__ = ["CudaLists"]
 _BLOCK = (256,)
 #: The number by which kernels know an order.
 _ORDERS = {float("inf"): 0, 1.0: 1, 2.0: 2}
+
+
+def _takes_order(backend: Any, arrays: Arrays, order: float) -> bool:
+    return order in _ORDERS and (order != float("inf") or all(a.size for a in arrays))
 
 
 class CudaLists(CudaKernels, Lists):
@@ -33,9 +38,8 @@ class CudaLists(CudaKernels, Lists):
             self.cuda_kernel("lists", "adapt_scale", type="float")((1,), (1,), (scale, steps, found, *numbers))
         return self.uses("lists")
 
+    @kernel_for(_takes_order)
     def norm_list(self, arrays: Arrays, order: float) -> tuple[list[Any], list[int]]:
-        if order not in _ORDERS or (order == float("inf") and not all(a.size for a in arrays)):
-            return super().norm_list(arrays, order)
         groups, left = self._by_dtype(arrays, complex_numbers=order == 2)
         return [self._norm(dtype, own, np.int32(_ORDERS[order])) for dtype, own in groups.items()], left
 

@@ -13,8 +13,10 @@ import numpy as np
 from gradcore import config, determinism
 from gradcore.backends import sync_debug
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
 from gradcore.errors import OutOfBoundsError
+from gradcore.typing import Array
 
 __all__ = ["CudaIndexing"]
 
@@ -47,6 +49,12 @@ if (place < low || place >= high) {
     if (atomicCAS(found, 0ull, static_cast<unsigned long long>(number)) == 0ull) first[1] = place;
 }
 """
+
+
+def _is_mask(backend: Any, grad: Array, shape: Sequence[int], indices: Indices) -> bool:
+    """Whether the only index is a mask of the first dims."""
+    first, *rest = indices
+    return first is not None and first.dtype.kind == "b" and all(index is None for index in rest)
 
 
 class CudaIndexing(CudaKernels, Indexing):
@@ -139,10 +147,9 @@ class CudaIndexing(CudaKernels, Indexing):
 
     # -- sums, extrema and writes at given places ------------------------------------------------------------
 
+    @kernel_for(lambda self, height, index, rows: self.takes("segments", rows))
     def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
         """Sums in an order that is always the same, without atomic additions: equal calls give equal bits."""
-        if not self.takes("segments", rows):
-            return super().sum_into_rows(height, index, rows)
         return self._reduced("sum", self.xp.zeros((height, rows.shape[1]), rows.dtype), index, rows)
 
     def _reduced(self, reduce: str, out: Any, index: Any, rows: Any) -> Any:
@@ -229,10 +236,9 @@ class CudaIndexing(CudaKernels, Indexing):
 
     # -- masks, without waiting for how many places they have ------------------------------------------------------
 
-    def index_backward(self, grad: Any, shape: Sequence[int], indices: Indices) -> Any:
+    @kernel_for(_is_mask)
+    def index_backward(self, grad: Array, shape: Sequence[int], indices: Indices) -> Array:
         mask = indices[0]
-        if mask is None or mask.dtype.kind != "b" or any(index is not None for index in indices[1:]):
-            return super().index_backward(grad, shape, indices)
         out = self.xp.zeros(shape, grad.dtype)
         if grad.size:
             chosen = grad.take(self._counted(mask, len(grad)), 0)

@@ -19,6 +19,7 @@ from gradcore import config
 from gradcore.backends.cupy import gemm
 from gradcore.backends.cupy.capture import Capture, captured_cublas
 from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.products import Products, mismatch
 from gradcore.determinism import alert_products
 
@@ -101,14 +102,12 @@ class CudaProducts(CudaKernels, Products):
             return self.xp.dot(a.astype("float32"), b.astype("float32")).astype(a.dtype)
         return self.xp.dot(a, b)
 
+    @kernel_for(lambda self, a, b: b.dtype.kind == "c" and a.dtype == b.dtype and b.ndim >= 2)
     def times_adjoint(self, a: Any, b: Any) -> Any:
-        if b.dtype.kind != "c" or a.dtype != b.dtype or b.ndim < 2:
-            return super().times_adjoint(a, b)
         return self._multiplied(a, b.swapaxes(-1, -2), conjugate=(False, True))
 
+    @kernel_for(lambda self, a, b: a.dtype.kind == "c" and a.dtype == b.dtype and a.ndim >= 2)
     def adjoint_times(self, a: Any, b: Any) -> Any:
-        if a.dtype.kind != "c" or a.dtype != b.dtype or a.ndim < 2:
-            return super().adjoint_times(a, b)
         return self._multiplied(a.swapaxes(-1, -2), b, conjugate=(True, False))
 
     def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
@@ -145,10 +144,9 @@ class CudaProducts(CudaKernels, Products):
         out = self.xp.empty((*batch, a.shape[-2], b.shape[-1]), dtype)
         return self._multiplied(a, b, out, (alpha, 0))
 
+    @kernel_for(lambda self, x: x.dtype.char in gemm.SUPPORTED and x.size > 0)
     def sum_rows(self, x: Any) -> Any:
         """A product with ones: sums are in float32 at least, and nothing is rounded to TensorFloat32."""
-        if x.dtype.char not in gemm.SUPPORTED or not x.size:
-            return super().sum_rows(x)
         rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
         return self._multiplied(self.xp.ones(rows.shape[0], x.dtype), rows, exact=True)
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels, dense, elements, rows_of
-from gradcore.backends.kernel_methods import Array, kernel_for
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
 from gradcore.backends.portable.reductions import Reductions
+from gradcore.typing import Array
 
 __all__ = ["CudaRows"]
 

@@ -11,12 +11,13 @@ import numpy as np
 
 from gradcore import determinism
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
-from gradcore.backends.kernel_methods import Array, kernel_for
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable import convolution
 from gradcore.backends.portable.convolution import Convolution, ConvSettings
 from gradcore.backends.portable.folding import Blocks, Folding
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
 from gradcore.backends.portable.sliding import pool_output_size
+from gradcore.typing import Array
 
 __all__ = ["CudaWindows"]
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy.products_in_threads import blas_alone, share_products
 from gradcore.backends.numpy.row_blocks import exponentials, ones, row_maxima
 from gradcore.backends.numpy.softmax import HIGH, LOW
@@ -53,9 +54,8 @@ class NumpyAttention(Normalization):
         _some_heads(work, weights)
         return out.reshape(*lead, queries, -1), weights.reshape(*lead, queries, keys)
 
+    @kernel_for(lambda self, x: x.dtype.char in "fd" and x.flags.c_contiguous and x.size > 0)
     def _softmax_in_place(self, x: Any) -> Any:
-        if x.dtype.char not in "fd" or not x.flags.c_contiguous or not x.size:
-            return super()._softmax_in_place(x)
         out = np.empty_like(x)
         _softmax_or_zero(x, out)
         return out

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy.openblas import SCIPY
 from gradcore.backends.portable.linear_algebra import LinearAlgebra
 
@@ -162,16 +163,14 @@ class Lapack(LinearAlgebra):
 
     # -- eigenvalues and singular values --------------------------------------------------------------------------
 
+    @kernel_for(lambda self, a, uplo="L": _is_slow_in_numpy(a))
     def factor_eigh(self, a: Any, uplo: str = "L") -> tuple[Any, Any]:
-        if not _is_slow_in_numpy(a):
-            return super().factor_eigh(a, uplo)
         values, vectors = np.empty(a.shape[:-1], a.real.dtype), np.empty_like(a)
         self._eigh(a, uplo, values, vectors)
         return values, vectors
 
+    @kernel_for(lambda self, a, uplo="L": _is_slow_in_numpy(a))
     def eigenvalues_hermitian(self, a: Any, uplo: str = "L") -> Any:
-        if not _is_slow_in_numpy(a):
-            return super().eigenvalues_hermitian(a, uplo)
         values = np.empty(a.shape[:-1], a.real.dtype)
         self._eigh(a, uplo, values, None)
         return values

@@ -15,12 +15,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.fused_reductions import sums_of_products
 from gradcore.backends.numpy.products_in_threads import blas_alone
 from gradcore.backends.numpy.row_blocks import IN_TURN, in_blocks, ones, row_maxima, row_sums, rows_of, transposed
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
+from gradcore.typing import Array
 
 __all__ = ["NumpyReductions"]
 
@@ -178,6 +180,14 @@ def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
     return np.ascontiguousarray(out.reshape(len(rows), -1)[:, :n]).reshape(x.shape)
 
 
+def _is_last_dim_of_floats(backend: Any, x: Array, y: Array, dim: int) -> bool:
+    return x.dtype == y.dtype and x.dtype.kind == "f" and dim % x.ndim == x.ndim - 1
+
+
+def _has_long_rows(backend: Any, factor: Array, term: Array, dim: int, reverse: bool = False) -> bool:
+    return term.size > 0 and term.size >= 128 * term.shape[dim] and factor.shape == term.shape
+
+
 class NumpyReductions(Reductions, Cumulative):
     """What NumPy reduces faster in another way."""
 
@@ -235,9 +245,8 @@ class NumpyReductions(Reductions, Cumulative):
         found = sums_of_products(x, y, tuple(shape))
         return super().product_to_size(x, y, shape) if found is None else found
 
+    @kernel_for(_is_last_dim_of_floats)
     def dot_over(self, x: Any, y: Any, dim: int) -> Any:
-        if x.dtype != y.dtype or x.dtype.kind != "f" or dim % x.ndim != x.ndim - 1:
-            return super().dot_over(x, y, dim)
         return np.vecdot(x, y)[..., None]
 
     def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
@@ -299,10 +308,9 @@ class NumpyReductions(Reductions, Cumulative):
             return super().cumsum_along(x, dim, reverse, dtype)
         return np.add.accumulate(x, dim)
 
+    @kernel_for(_has_long_rows)
     def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
         n = term.shape[dim]
-        if not term.size or term.size < 128 * n or factor.shape != term.shape:
-            return super().scan_along(factor, term, dim, reverse)
         dtype = np.result_type(factor, term)
         last = dim == term.ndim - 1
         if last:
@@ -331,11 +339,10 @@ class NumpyReductions(Reductions, Cumulative):
             return _row_by_row(np.multiply, x, dim)
         return super().cumprod_along(x, dim, dtype)
 
+    @kernel_for(lambda self, x, running, dim: x.size >= SMALL)
     def with_last_index(self, x: Any, running: Any, dim: int) -> tuple[Any, Any]:
         """In the smallest integers that hold the positions."""
         n = x.shape[dim]
-        if x.size < SMALL:
-            return super().with_last_index(x, running, dim)
         dtype = np.int16 if n < 1 << 15 else np.int32 if n < 1 << 31 else np.int64
         position = np.arange(n, dtype=dtype).reshape((-1,) + (1,) * (x.ndim - dim - 1))
         places = np.multiply(self.equal_or_nan(x, running), position, dtype=dtype)

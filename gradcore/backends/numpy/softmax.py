@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
 from gradcore.backends.portable.reductions import Reductions
 
@@ -33,9 +34,8 @@ class NumpySoftmax(Reductions):
         shifted = np.asarray(x - top)
         return exponentials(shifted, shifted)
 
+    @kernel_for(lambda self, x, dim: _by_rows(x, dim))
     def softmax_along(self, x: Any, dim: int) -> Any:
-        if not _by_rows(x, dim):
-            return super().softmax_along(x, dim)
         rows = rows_of(x)
         out = np.empty(rows.shape, x.dtype)
         in_blocks(lambda part, _: _softmax(rows[part], out[part]), rows)
@@ -58,9 +58,8 @@ class NumpySoftmax(Reductions):
         in_blocks(work, rows)
         return out.reshape(y.shape)
 
+    @kernel_for(lambda self, x, dim: x.size >= _SEVERAL)
     def log_softmax_along(self, x: Any, dim: int) -> Any:
-        if x.size < _SEVERAL:
-            return super().log_softmax_along(x, dim)
         if not _by_rows(x, dim):
             out = np.asarray(x - self.max_over(x, (dim,), True))
             out -= np.log(self.sum_over(exponentials(out, np.empty_like(out)), (dim,), True))
@@ -76,9 +75,8 @@ class NumpySoftmax(Reductions):
         in_blocks(work, rows)
         return out.reshape(x.shape)
 
+    @kernel_for(lambda self, t, y, dim: y.size >= _SEVERAL)
     def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
-        if y.size < _SEVERAL:
-            return super().log_softmax_transposed(t, y, dim)
         if not _by_rows(y, dim) or t.dtype != y.dtype or t.shape != y.shape:
             out = exponentials(y, np.empty_like(y))
             out *= self.sum_over(t, (dim,), True)

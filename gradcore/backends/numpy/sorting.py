@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.portable.sorting import Sorting
 
@@ -68,10 +69,9 @@ class NumpySorting(Sorting):
     def partitioned(self, x: Any, k: int, dim: int) -> Any:
         return np.partition(x, k, axis=dim)
 
+    @kernel_for(lambda self, x, inverse, counts, dim: dim is None and x.size >= SMALL and x.dtype.kind in "biuf")
     def unique_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
         """Integers of a moderate range by counting, other numbers by sorting."""
-        if dim is not None or x.size < SMALL or x.dtype.kind not in "biuf":
-            return super().unique_of(x, inverse, counts, dim)
         flat, nothing = x.reshape(-1), np.zeros(0, np.int64)
         if x.dtype.kind in "iu" and x.dtype != np.uint64:
             low = int(flat.min())

@@ -17,8 +17,9 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from gradcore.backends.kernel_methods import Array, packed
+from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
+from gradcore.typing import Array
 
 __all__ = ["ConvSettings", "Convolution", "conv_output_size", "correlate", "weight_gradient"]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
-from gradcore.backends.kernel_methods import Array, packed
+from gradcore.backends.kernel_methods import packed
+from gradcore.typing import Array
 
 __all__ = ["LossGradients", "Targets"]
 

@@ -7,8 +7,9 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from gradcore.backends.kernel_methods import Array, packed
+from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.sliding import conv_output_size, overlap
+from gradcore.typing import Array
 
 __all__ = ["Blocks", "Folding"]
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.kernel_methods import Array, packed
+from gradcore.backends.kernel_methods import packed
+from gradcore.typing import Array
 
 __all__ = ["NormGradients", "Normalization", "Triple"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.kernel_methods import Array
 from gradcore.backends.portable.separable import Taps, fold, spread
+from gradcore.typing import Array
 
 __all__ = ["Padding"]
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.kernel_methods import Array, packed
+from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.separable import Step, Taps, along, fold, on_device, select, spread
 from gradcore.backends.portable.sliding import pool_output_size
+from gradcore.typing import Array
 
 __all__ = ["AvgPool", "MaxPool", "Pooling", "pool_output_size"]
 
