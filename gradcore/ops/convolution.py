@@ -118,12 +118,13 @@ def convolution(
     tensor([[[2., 2., 2.]]])
     """
     check_implemented(_kernel_name(self.ndim - 2, transposed), self, "b")
+    settings: Any = (stride, padding, dilation, groups)
     if transposed:
-        parts = zip(self.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True)
+        parts = zip(self.shape[2:], weight.shape[2:], *settings[:3], output_padding, strict=True)
         size = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in parts]
-        out = K.conv_input(self, weight, size, stride, padding, dilation, groups)
+        out = K.conv_input(self, weight, size, *settings)
     else:
-        out = K.conv(self, weight, stride, padding, dilation, groups)
+        out = K.conv(self, weight, *settings)
     if bias is not None:
         out += bias.reshape(-1, *(1,) * (out.ndim - 2))
     return out
@@ -178,16 +179,19 @@ def _conv(
     dilation: Steps,
     groups: int,
 ) -> Any:
-    batched = _check_input("conv", n, input)
-    input = input if batched else F.unsqueeze(input, 0)
+    sizes, kernel = tuple(input.shape), tuple(weight.shape)
+    batched = _check_input("conv", n, sizes)
+    if not batched:
+        input, sizes = F.unsqueeze(input, 0), (1, *sizes)
     stride = for_convolution("stride", stride, n, 1)
     dilation = for_convolution("dilation", dilation, n, 1)
     if isinstance(padding, str):
         input, padding = _resolve_padding(F, n, input, weight, stride, padding, dilation)
+        sizes = tuple(input.shape)
     padding = for_convolution("padding", padding, n, 0)
-    _check_operands(n, input, weight, bias, groups, False)
-    reach = [d * (k - 1) + 1 for k, d in zip(weight.shape[2:], dilation, strict=True)]
-    padded = [size + 2 * p for size, p in zip(input.shape[2:], padding, strict=True)]
+    _check_operands(n, input, weight, bias, sizes, kernel, groups, False)
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel[2:], dilation, strict=True)]
+    padded = [size + 2 * p for size, p in zip(sizes[2:], padding, strict=True)]
     if any(k > size for k, size in zip(reach, padded, strict=True)):
         raise RuntimeError(
             f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). "
@@ -209,13 +213,13 @@ def _conv_transpose(
     groups: int,
     dilation: Steps,
 ) -> Any:
-    batched = _check_input("conv_transpose", n, input)
+    batched = _check_input("conv_transpose", n, tuple(input.shape))
     input = input if batched else F.unsqueeze(input, 0)
     stride = for_convolution("stride", stride, n, 1)
     dilation = for_convolution("dilation", dilation, n, 1)
     padding = for_convolution("padding", padding, n, 0)
     output_padding = for_convolution("output_padding", output_padding, n, 0)
-    _check_operands(n, input, weight, bias, groups, True)
+    _check_operands(n, input, weight, bias, tuple(input.shape), tuple(weight.shape), groups, True)
     if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
         raise RuntimeError(
             "output padding must be smaller than either stride or dilation, but got "
@@ -241,22 +245,24 @@ def _resolve_padding(
     return input, tuple(amount // 2 for amount in total)
 
 
-def _check_input(name: str, n: int, input: Any) -> bool:
+def _check_input(name: str, n: int, sizes: Sizes) -> bool:
     """Whether the input is batched."""
-    if input.ndim not in (n + 1, n + 2):
+    if len(sizes) not in (n + 1, n + 2):
         raise RuntimeError(
             f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}{n}d, but got input of size: "
-            f"{list(input.shape)}"
+            f"{list(sizes)}"
         )
-    return bool(input.ndim == n + 2)
+    return len(sizes) == n + 2
 
 
-def _check_operands(n: int, input: Any, weight: Any, bias: Any, groups: int, transposed: bool) -> None:
+def _check_operands(
+    n: int, input: Any, weight: Any, bias: Any, input_sizes: Sizes, weight_sizes: Sizes, groups: int, transposed: bool
+) -> None:
     """Raise PyTorch's errors for weights and biases that do not fit the input."""
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
-    sizes = list(weight.shape)
-    if weight.ndim != n + 2:
+    sizes = list(weight_sizes)
+    if len(sizes) != n + 2:
         raise RuntimeError(
             f"Expected {n + 2}-dimensional weight for a convolution with {n} spatial dimensions, but got weight of "
             f"size {sizes} instead"
@@ -273,13 +279,13 @@ def _check_operands(n: int, input: Any, weight: Any, bias: Any, groups: int, tra
             f"size [{sizes}] instead"
         )
     channels = sizes[0] if transposed else sizes[1] * groups
-    if input.shape[1] != channels:
+    if input_sizes[1] != channels:
         raise RuntimeError(
-            f"{given}, weight of size {sizes}, expected input{list(input.shape)} to have {channels} channels, but got "
-            f"{input.shape[1]} channels instead"
+            f"{given}, weight of size {sizes}, expected input{list(input_sizes)} to have {channels} channels, but got "
+            f"{input_sizes[1]} channels instead"
         )
     outputs = sizes[1] * groups if transposed else sizes[0]
-    if bias is not None and (bias.ndim != 1 or bias.shape[0] != outputs):
+    if bias is not None and tuple(bias.shape) != (outputs,):
         raise RuntimeError(
             f"Given {'transposed=1, ' if transposed else ''}weight of size {sizes}, expected bias to be 1-dimensional "
             f"with {outputs} elements, but got bias of size {list(bias.shape)} instead"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gradcore import get_num_threads, set_num_threads
+from gradcore.backends.numpy.matmul import spread_products
 from gradcore.backends.numpy.openblas import NUMPY
-from gradcore.backends.numpy.products_in_threads import spread_products
 from gradcore.backends.registry import CPU
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.numpy.products_in_threads import blas_alone, share_products
+from gradcore.backends.numpy.matmul import blas_alone, share_products
 from gradcore.backends.numpy.row_blocks import exponentials, ones, row_maxima
 from gradcore.backends.numpy.softmax import HIGH, LOW
 from gradcore.backends.portable.normalization import Normalization

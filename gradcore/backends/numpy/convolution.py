@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.numpy import small_gemm_convolution
-from gradcore.backends.numpy.products_in_threads import blas_alone, share_products, spread_products
+from gradcore.backends.numpy.matmul import blas_alone, share_products, spread_products
 from gradcore.backends.portable import convolution
 from gradcore.backends.portable.convolution import Convolution, ConvSettings
 from gradcore.typing import Array

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradcore.backends.numpy.attention import add_gradients, add_product, hidden, powers
-from gradcore.backends.numpy.products_in_threads import share_products
+from gradcore.backends.numpy.matmul import share_products
 from gradcore.backends.numpy.row_blocks import exponentials
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization

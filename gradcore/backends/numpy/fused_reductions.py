@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.products_in_threads import blas_alone
+from gradcore.backends.numpy.matmul import blas_alone
 from gradcore.backends.numpy.row_blocks import IN_TURN, LONG
 
 __all__ = ["sums_of_products"]

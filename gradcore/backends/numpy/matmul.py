@@ -7,21 +7,53 @@ large batches are shared among gradcore's, in each of which BLAS works alone: `n
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.products_in_threads import blas_alone, spread_products
+from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.backends.portable.products import Products
 
-__all__ = ["NumpyProducts"]
+__all__ = ["NumpyProducts", "blas_alone", "share_products", "spread_products"]
 
 #: Multiplications from which gradcore's threads share a batch; of one of its matrices from which OpenBLAS's are left to
 #: do so; and from which they would.
 _SHARED, _LARGE, _LITTLE = 1 << 24, 1 << 23, 1 << 18
 #: Elements of which BLAS adds the products; so many sums of single precision keep their digits.
 _BLOCK = 1 << 12
+
+#: Elements of a matrix above which OpenBLAS uses threads for its products with vectors.
+_VECTORS = 9216
+_AS_IT_IS = nullcontext()
+
+
+def blas_alone(size: int, most: int = _VECTORS) -> AbstractContextManager[None]:
+    """A context for work of that size, in which BLAS uses one thread where for `most` and more it would use several.
+
+    What it computes there is too short for threads, and these are in the way of gradcore's for long afterwards.
+    """
+    return NUMPY.alone() if size >= most and threads.get_num_threads() > 1 else _AS_IT_IS
+
+
+def share_products(work: Callable[[Iterator[int]], None], count: int) -> None:
+    """As `threads.share`, for work that multiplies matrices."""
+    if threads.get_num_threads() < 2:
+        work(iter(range(count)))
+        return
+    with NUMPY.alone():
+        threads.share(work, count)
+
+
+def spread_products(work: Callable[[int, int], None], count: int) -> None:
+    """As `threads.spread`, for work that multiplies matrices."""
+    if threads.get_num_threads() < 2:
+        work(0, count)
+        return
+    with NUMPY.alone():
+        threads.spread(work, count)
 
 
 class NumpyProducts(Products):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for, packed
-from gradcore.backends.numpy.products_in_threads import blas_alone
+from gradcore.backends.numpy.matmul import blas_alone
 from gradcore.backends.numpy.row_blocks import in_blocks, number_of_blocks, ones, row_sums
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
 from gradcore.typing import Array

@@ -18,7 +18,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.fused_reductions import sums_of_products
-from gradcore.backends.numpy.products_in_threads import blas_alone
+from gradcore.backends.numpy.matmul import blas_alone
 from gradcore.backends.numpy.row_blocks import IN_TURN, in_blocks, ones, row_maxima, row_sums, rows_of, transposed
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions

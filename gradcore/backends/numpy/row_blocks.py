@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.numpy.matmul import blas_alone, share_products
 from gradcore.backends.numpy.openblas import has_avx512
-from gradcore.backends.numpy.products_in_threads import blas_alone, share_products
 
 __all__ = [
     "IN_TURN", "LONG", "exponentials", "in_blocks", "number_of_blocks", "ones",

@@ -11,7 +11,7 @@ shifted and added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -75,7 +75,7 @@ class Convolution:
                 row = -((each.residue - p) // s)  # the first of the phase that is not padding
                 rows.append(slice(row * s + each.residue - p, None, s))
                 pads.append(each.reach - row)
-            taps = swapped[(..., *(each.taps for each in phase))]
+            taps = swapped[(..., *[each.taps for each in phase])]
             reverse = taps[(..., *[slice(None, None, -1)] * len(phase))]
             of_phase = ConvSettings([1] * len(phase), pads, [each.step for each in phase], groups)
             self.correlate(grad, reverse, of_phase, out[(slice(None), slice(None), *rows)])
@@ -127,9 +127,7 @@ def correlate(
         return
     windows = Windows(xp, x, kernel, settings, spatial, outputs)
     multiply_first = prod(kernel) > 1 and _MULTIPLY_FIRST * outputs < channels
-    blocks = (_multiply_first if multiply_first else _gather_first)(windows, weight, groups)
-    for images, rows, products in blocks:
-        out[images, :, rows] = products.swapaxes(0, 1)
+    (_multiply_first if multiply_first else _gather_first)(windows, weight, groups, out)
 
 
 def _swap_channels(weight: Any, groups: int) -> Any:
@@ -139,29 +137,30 @@ def _swap_channels(weight: Any, groups: int) -> Any:
     return weight.reshape(groups * channels, outputs // groups, *kernel)
 
 
-def _gather_first(windows: Windows, weight: Any, groups: int) -> Iterator[tuple[slice, slice, Any]]:
-    """Multiply columns of windows: images, rows and `(O, n, ...)` of each block of the output."""
+def _gather_first(windows: Windows, weight: Array, groups: int, out: Array) -> None:
+    """Write products of columns of windows with the weight to `out`, block by block."""
     xp, outputs = windows.xp, weight.shape[0]
     # Reversed taps must be copied: reshape may keep negative strides, which BLAS does not take.
     matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1)
     for images, rows in windows.blocks(matrix.shape[2] * groups):
         columns = windows.columns(images, rows).reshape(groups, matrix.shape[2], -1)
         products = xp.matmul(matrix, columns).reshape(outputs, -1, *windows.sizes(rows))
-        yield images, rows, windows.separate(products)
+        out[images, :, rows] = windows.separate(products).swapaxes(0, 1)
 
 
-def _multiply_first(windows: Windows, weight: Any, groups: int) -> Iterator[tuple[slice, slice, Any]]:
-    """Multiply the input with every tap, then add the products, each shifted: as `_gather_first`."""
+def _multiply_first(windows: Windows, weight: Array, groups: int, out: Array) -> None:
+    """As `_gather_first`: multiply the input with every tap, then add the products, each shifted."""
     xp, outputs, channels, kernel = windows.xp, weight.shape[0], weight.shape[1], weight.shape[2:]
     weight = weight.reshape(groups, outputs // groups, channels, *kernel)
     weight = xp.ascontiguousarray(xp.moveaxis(weight, (1, 2), (-2, -1)))
     for images, rows in windows.blocks(channels * groups + outputs * prod(kernel)):
+        windows.pad(images)
         # In the flattened positions of the padded input a tap is a shift.
         below = slice(rows.start, rows.stop + windows.extent[0] - windows.spatial[0])
         sizes = (images.stop - images.start, below.stop - below.start, *windows.extent[1:])
         total: Any = None
         for source, phase in zip(windows.padded, windows.phases, strict=True):
-            taps = weight[(slice(None), *(each.taps for each in phase))]
+            taps = weight[(slice(None), *[each.taps for each in phase])]
             flat = source[:, : sizes[0], below].reshape(groups, channels, -1)
             products = xp.matmul(taps.reshape(groups, -1, channels), flat)
             products = products.reshape(groups, -1, outputs // groups, products.shape[-1])
@@ -172,7 +171,7 @@ def _multiply_first(windows: Windows, weight: Any, groups: int) -> Iterator[tupl
                 else:
                     total[..., : part.shape[-1] - shift] += part[..., shift:]
         places = (..., slice(rows.stop - rows.start), *map(slice, windows.spatial[1:]))
-        yield images, rows, total.reshape(outputs, *sizes)[places]
+        out[images, :, rows] = total.reshape(outputs, *sizes)[places].swapaxes(0, 1)
 
 
 @lru_cache(maxsize=256)

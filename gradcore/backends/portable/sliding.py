@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from math import gcd, prod
@@ -65,33 +65,25 @@ class Phase(NamedTuple):
     number: int
     shift: int
     step: int
+    #: How far from the window's own position the last tap reads.
+    reach: int
 
     @property
     def taps(self) -> slice:
         """The taps, as an index of the kernel."""
         return slice(self.first, None, self.period)
 
-    @property
-    def reach(self) -> int:
-        """How far from the window's own position the last tap reads."""
-        return self.shift + (self.number - 1) * self.step
-
 
 @lru_cache(maxsize=1024)
 def phases(kernel: int, stride: int, dilation: int) -> tuple[Phase, ...]:
     """Group the taps of a kernel by phase; a stride of one gives one phase with every tap."""
     period = stride // gcd(stride, dilation)
-    return tuple(
-        Phase(
-            residue=first * dilation % stride,
-            first=first,
-            period=period,
-            number=len(range(first, kernel, period)),
-            shift=first * dilation // stride,
-            step=dilation * period // stride,
-        )
-        for first in range(min(period, kernel))
-    )
+    step, found = dilation * period // stride, []
+    for first in range(min(period, kernel)):
+        number, shift = len(range(first, kernel, period)), first * dilation // stride
+        reach = shift + (number - 1) * step
+        found.append(Phase(first * dilation % stride, first, period, number, shift, step, reach))
+    return tuple(found)
 
 
 class Windows:
@@ -146,27 +138,26 @@ class Windows:
         self.trivial = prod(kernel) == prod(stride) == 1 and not any(padding) and self.spatial == x.shape[2:]
         between = reach[-1] if len(self.spatial) > 1 else 0
         self.joined = xp is np and 0 < between * outputs * x.dtype.itemsize <= _JOINED
-        # The phases of a block's images, space for its columns, and the copies from the one to the other.
+        # A block's images, their phases, space for its columns, and the copies from the one to the other.
+        self.images: slice | None = None
         self.padded: Any = None
         self.scratch: Any = None
         self.copies: dict[tuple[int, int, int], tuple[Any, list[tuple[Any, Any]]]] = {}
 
     def disjoin(self) -> None:
         """Keep rows apart from now on, with no values between them."""
-        self.joined, self.padded, self.scratch = False, None, None
+        self.joined, self.images, self.padded, self.scratch = False, None, None, None
         self.copies.clear()
 
-    def blocks(self, values: int) -> Iterator[tuple[slice, slice]]:
+    def blocks(self, values: int) -> list[tuple[slice, slice]]:
         """Images and rows of each block, if a position takes `values` values of scratch memory."""
         height = self.spatial[0]
         positions = prod(self.sizes(slice(0, height)))
         size = values * self.x.dtype.itemsize
         fit = min(max(_COLUMNS, _LEAST // size), _MOST // size) if self.xp is np else _GPU_BLOCK // size
         rows_fit = min(height, max(1, fit * height // positions))
-        for images in slices(self.x.shape[0], max(1, fit // positions)):
-            self._pad(images)
-            for rows in slices(height, rows_fit):
-                yield images, rows
+        parts = slices(height, rows_fit)
+        return [(images, rows) for images in slices(self.x.shape[0], max(1, fit // positions)) for rows in parts]
 
     def sizes(self, rows: slice) -> tuple[int, ...]:
         """Sizes of the positions in the arrays of a block with these rows."""
@@ -177,6 +168,7 @@ class Windows:
         """Return the windows of a block as `(C, *kernel, n, *sizes)`, valid until the next block."""
         if self.trivial:
             return self.xp.ascontiguousarray(self.x[images, :, rows].swapaxes(0, 1))
+        self.pad(images)
         key = (images.stop - images.start, rows.start, rows.stop)
         if key not in self.copies:
             self.copies[key] = self._plan(*key)
@@ -197,10 +189,11 @@ class Windows:
         self.separate(result)[...] = array
         return result
 
-    def _pad(self, images: slice) -> None:
+    def pad(self, images: slice) -> None:
         """Copy the phases of some images to `padded`: arrays `(C, n, *extent)`, zero around the images."""
-        if self.trivial:
+        if images == self.images:
             return
+        self.images = images
         channels, count = self.x.shape[1], images.stop - images.start
         if self.padded is None:  # the first block has most images
             shape = (len(self.phases), channels, count, *self.extent)
@@ -228,7 +221,7 @@ class Windows:
             per_channel, per_image, *per_dim = start.strides
             view = xp.lib.stride_tricks.as_strided(
                 start,
-                (channels, *(each.number for each in phase), count, *sizes),
+                (channels, *[each.number for each in phase], count, *sizes),
                 (
                     per_channel,
                     *(each.step * n for each, n in zip(phase, per_dim, strict=True)),
@@ -236,10 +229,10 @@ class Windows:
                     *per_dim,
                 ),
             )
-            copies.append((result[(slice(None), *(each.taps for each in phase))], view))
+            copies.append((result[(slice(None), *[each.taps for each in phase])], view))
         return result, copies
 
 
-def slices(size: int, length: int) -> Iterator[slice]:
+def slices(size: int, length: int) -> list[slice]:
     """Cut `range(size)` into slices of `length`, the last one possibly shorter."""
-    return (slice(start, min(start + length, size)) for start in range(0, size, length))
+    return [slice(start, min(start + length, size)) for start in range(0, size, length)]
