@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 __all__ = ["kernel_for", "packed"]
+
+K = TypeVar("K", bound=Callable[..., Any])
 
 
 def packed(settings: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -44,7 +46,15 @@ def packed(settings: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., 
     return decorate
 
 
-def kernel_for(supports: Callable[..., Any], settings: type[Any] | None = None) -> Callable[[Callable[..., Any]], Any]:
+@overload
+def kernel_for(supports: Callable[..., Any]) -> Callable[[K], K]: ...
+
+
+@overload
+def kernel_for(supports: Callable[..., Any], settings: type[Any]) -> Callable[[Callable[..., Any]], Any]: ...
+
+
+def kernel_for(supports: Callable[..., Any], settings: type[Any] | None = None) -> Any:
     """Override a kernel for the arguments that `supports` accepts; for others the kernel of the next class runs.
 
     Parameters

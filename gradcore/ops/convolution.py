@@ -120,7 +120,7 @@ def convolution(
     check_implemented(_kernel_name(self.ndim - 2, transposed), self, "b")
     settings: Any = (stride, padding, dilation, groups)
     if transposed:
-        parts = zip(self.shape[2:], weight.shape[2:], *settings[:3], output_padding, strict=True)
+        parts = zip(self.shape[2:], weight.shape[2:], *settings[:3], output_padding, strict=True)  # type: ignore[arg-type]
         size = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in parts]
         out = K.conv_input(self, weight, size, *settings)
     else:

@@ -181,11 +181,11 @@ def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
 
 
 def _is_last_dim_of_floats(backend: Any, x: Array, y: Array, dim: int) -> bool:
-    return x.dtype == y.dtype and x.dtype.kind == "f" and dim % x.ndim == x.ndim - 1
+    return bool(x.dtype == y.dtype and x.dtype.kind == "f" and dim % x.ndim == x.ndim - 1)
 
 
 def _has_long_rows(backend: Any, factor: Array, term: Array, dim: int, reverse: bool = False) -> bool:
-    return term.size > 0 and term.size >= 128 * term.shape[dim] and factor.shape == term.shape
+    return bool(term.size > 0 and term.size >= 128 * term.shape[dim] and factor.shape == term.shape)
 
 
 class NumpyReductions(Reductions, Cumulative):
