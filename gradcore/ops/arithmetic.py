@@ -108,6 +108,19 @@ def positive(F, self):
 
 
 @elementwise(
+    lambda F, t, factor: F.scale(t, factor),
+    node="MulBackward0",
+    promotion="settings",
+    function=False,
+    method=False,
+    inplace=False,
+)
+def scale(K, self, factor: Number):
+    """``factor * self``, with the number as a setting: nothing is saved, and backward can run again."""
+    return K.mul(self, factor)
+
+
+@elementwise(
     self=times("other"),
     other=times("self"),
     aliases=("multiply",),

@@ -216,7 +216,7 @@ def _areas(F, name, y, x, dx, dim):
     """The areas of the trapezoids between neighbours along a dim, as a numerator that wants halving."""
     if x is None:
         after, before = _between(F, y, dim)
-        return (after + before) * (1 if dx is None else dx)
+        return after + before if dx is None else F.scale(after + before, dx)
     if dx is not None:
         raise TypeError(f"{name}(): give either 'x' or 'dx', not both")
     if x.ndim == 1 and y.ndim != 1:
@@ -258,14 +258,14 @@ def trapezoid(F, y, x=None, *, dx: float | None = None, dim: int = -1):
     dim = wrap_dim(dim, y.ndim)
     if not y.ndim or y.shape[dim] == 0:
         return F.new_zeros(y, tuple(y.shape[:dim]) + tuple(y.shape[dim + 1 :]))
-    return F.sum(_areas(F, "trapezoid", y, x, dx, dim), dim) / 2
+    return F.scale(F.sum(_areas(F, "trapezoid", y, x, dx, dim), dim), 0.5)
 
 
 def cumulative_trapezoid(F, y, x=None, *, dx: float | None = None, dim: int = -1):
     dim = wrap_dim(dim, y.ndim)
     if not y.ndim or y.shape[dim] == 0:
         return F.new_zeros(y, y.shape)
-    return F.cumsum(_areas(F, "cumulative_trapezoid", y, x, dx, dim), dim) / 2
+    return F.scale(F.cumsum(_areas(F, "cumulative_trapezoid", y, x, dx, dim), dim), 0.5)
 
 
 trapezoid.__doc__ = f"Integral of `y` along a dim by the trapezoid rule.{_INTEGRAL}"

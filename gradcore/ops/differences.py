@@ -100,27 +100,30 @@ def _along(F: Any, f: Any, d: int, h: Any, edge_order: int) -> Any:
         left, right = F.narrow(h, 0, 0, n - 2), F.narrow(h, 0, 1, n - 2)
     else:
         first = last = lambda i: h
-        left = right = h
 
     def at(start: int, length: int = 1) -> Any:
         return F.narrow(f, d, start, length)
 
-    inside = (
-        at(2, n - 2) * (left / (right * (left + right)))
-        + at(1, n - 2) * ((right - left) / (left * right))
-        - at(0, n - 2) * (right / (left * (left + right)))
-    )
-    ends = [_end(at, first, (0, 1, 2), edge_order), -_end(at, last, (n - 1, n - 2, n - 3), edge_order)]
+    if not F.is_tensor(h):
+        inside = F.scale(at(2, n - 2) - at(0, n - 2), 1 / (2 * h))
+    else:
+        inside = (
+            at(2, n - 2) * (left / (right * (left + right)))
+            + at(1, n - 2) * ((right - left) / (left * right))
+            - at(0, n - 2) * (right / (left * (left + right)))
+        )
+    ends = [_end(F, at, first, (0, 1, 2), edge_order), -_end(F, at, last, (n - 1, n - 2, n - 3), edge_order)]
     return F.cat([ends[0], inside, ends[1]], d)
 
 
-def _end(at: Any, step: Any, places: tuple[int, ...], edge_order: int) -> Any:
+def _end(F: Any, at: Any, step: Any, places: tuple[int, ...], edge_order: int) -> Any:
     """The one-sided difference at an end; the samples at `places` begin there."""
     h, k = step(0), step(min(1, edge_order - 1))
+    times = F.mul if F.is_tensor(h) else F.scale
     if edge_order == 1:
-        return (at(places[1]) - at(places[0])) / h
+        return times(at(places[1]) - at(places[0]), 1 / h)
     return (
-        at(places[1]) * ((h + k) / (h * k))
-        - at(places[0]) * ((2 * h + k) / (h * (h + k)))
-        - at(places[2]) * (h / (k * (h + k)))
+        times(at(places[1]), (h + k) / (h * k))
+        - times(at(places[0]), (2 * h + k) / (h * (h + k)))
+        - times(at(places[2]), h / (k * (h + k)))
     )

@@ -20,6 +20,7 @@ class Memory:
 
     def __init__(self, numbers, ordered=True):
         self.numbers = numbers
+        self.writes = 0
         #: Whether they lie in the order of the tensor's indices, and not in that of what they were computed from.
         self.ordered = ordered
 
@@ -34,6 +35,8 @@ class Slot:
     values: Memory
     slopes: Memory
     where: np.ndarray
+    #: After how many writes to the memory it was made.
+    made: int = 0
 
     @property
     def value(self):
@@ -68,13 +71,14 @@ class Slot:
 
     def view(self, change):
         """A view of the places that `change` chooses."""
-        return Slot(self.values, self.slopes, np.asarray(change(self.where)))
+        return Slot(self.values, self.slopes, np.asarray(change(self.where)), self.values.writes)
 
     def detached(self):
-        return Slot(self.values, Memory(np.zeros_like(self.slopes.numbers)), self.where)
+        return Slot(self.values, Memory(np.zeros_like(self.slopes.numbers)), self.where, self.values.writes)
 
     def write(self, value, slope, recorded=True):
         """Write to the places; without recording, derivatives stay those of what was there before."""
+        self.values.writes += 1
         for memory, numbers in ((self.values, value), (self.slopes, slope)):
             if memory is self.values or recorded:
                 memory.numbers = memory.numbers.copy()
@@ -95,7 +99,8 @@ def fresh(value, slope, dtype="float64"):
     parts = "float32" if dtype == "complex64" else "float64"
     pairs = [np.stack([x.real, x.imag], -1).reshape(-1) for x in (value.astype(complex), slope.astype(complex))]
     where = 2 * np.arange(value.size).reshape(value.shape)
-    return Slot(Memory(pairs[0].astype(parts)), Memory(pairs[1].astype("float64")), where + 1j * (where + 1))
+    where = np.asarray(where + 1j * (where + 1))
+    return Slot(Memory(pairs[0].astype(parts)), Memory(pairs[1].astype("float64")), where)
 
 
 def elementwise(function, derivative):

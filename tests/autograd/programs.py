@@ -17,7 +17,7 @@ import numpy as np
 import gradcore as gc
 from tests.autograd.interpreter import BINARY, UNARY, Memory, Slot, along_difference, fresh, linear
 
-SHAPES = [(2, 3), (3, 2), (4,), (2, 2), (1, 3), (2, 1, 2), (), (3, 8), (1,), (3, 4)]
+SHAPES = [(2, 3), (3, 2), (4,), (2, 2), (1, 3), (2, 1, 2), (), (3, 8), (1,), (3, 4), (2,), (3, 8)]
 DTYPES = ["float64", "float64", "float64", "float64", "float32"]
 
 
@@ -84,6 +84,24 @@ def tensor_cross_entropy(T, a, b):
     weights = b.reshape(-1)[: a.shape[1]].to(a.dtype) ** 2 + 0.5
     target = T.arange(a.shape[0]) % a.shape[1]
     return T.nn.functional.cross_entropy(a, target, weights, label_smoothing=0.1)
+
+
+def weights_for(a, b):
+    return b.reshape(-1)[: a.shape[1]].to(a.dtype) ** 2 + 0.5
+
+
+def weighted_bce(x, w):
+    return (w**2 * (0.7 * x + (1 + 0.3 * (w + 1)) * np.log1p(np.exp(-x)))).mean()
+
+
+def margins(x, w):
+    weight, excess = w.reshape(-1)[0] ** 2 + 0.5, np.maximum(0, 9 - x[:, :1] + x)[:, 1:]
+    return weight * excess.sum() / x.size
+
+
+def normalized_by(x, w):
+    mean, variance = w.reshape(-1)[: x.shape[1]], w.reshape(-1)[: x.shape[1]] ** 2 + 0.5
+    return (x - mean) / np.sqrt(variance + 1e-5)
 
 
 def attention_without_keys(T, a, b):
@@ -215,6 +233,45 @@ SHAPED = {
         of_matrices(along_difference(lambda x, y: normalized(x, 0)), lambda p, q: p.shape[0] > 1),
     ),
     "cross_entropy": (tensor_cross_entropy, of_matrices(along_difference(cross_entropy), enough_weights)),
+    "bce": (
+        lambda T, a, b: T.nn.functional.binary_cross_entropy_with_logits(
+            a, T.full_like(a, 0.3), b.to(a.dtype) ** 2, pos_weight=b.to(a.dtype) + 2
+        ),
+        same_shape(along_difference(weighted_bce)),
+    ),
+    "nll": (
+        lambda T, a, b: T.nn.functional.nll_loss(a, T.zeros(a.shape[0], dtype=T.int64), weights_for(a, b)),
+        of_matrices(along_difference(lambda x, w: -x[:, 0].mean()), enough_weights),
+    ),
+    "margins": (
+        lambda T, a, b: T.nn.functional.multi_margin_loss(
+            a, T.zeros(a.shape[0], dtype=T.int64), margin=9.0, weight=weights_for(a, b)
+        ),
+        of_matrices(along_difference(margins), enough_weights),
+    ),
+    "batch_norm given": (
+        lambda T, a, b: T.nn.functional.batch_norm(a, b.reshape(-1)[: a.shape[1]].to(a.dtype), weights_for(a, b)),
+        of_matrices(along_difference(normalized_by), enough_weights),
+    ),
+    "bilinear": (
+        lambda T, a, b: T.nn.functional.bilinear(a, a, T.stack([b.to(a.dtype)] * 2)),
+        of_matrices(
+            along_difference(lambda x, y: np.repeat(np.einsum("ij,jk,ik->i", x, y, x)[:, None], 2, 1)),
+            lambda p, q: q.shape == (p.shape[1], p.shape[1]),
+        ),
+    ),
+    "solve": (
+        lambda T, a, b: T.linalg.solve_triangular(2 * T.eye(a.shape[0], dtype=a.dtype), a, upper=False),
+        of_matrices(linear(lambda x, y: x / 2)),
+    ),
+    "gradient": (
+        lambda T, a, b: T.gradient(a, spacing=2.0, dim=0)[0],
+        of_matrices(linear(lambda x, y: np.gradient(x, 2.0, axis=0)), lambda p, q: p.shape[0] > 1),
+    ),
+    "trapezoid": (
+        lambda T, a, b: T.trapezoid(a, dx=0.5, dim=0),
+        of_matrices(linear(lambda x, y: (x[1:] + x[:-1]).sum(0) / 4)),
+    ),
     "no keys": (
         attention_without_keys,
         of_matrices(lambda p, q: (0 * p.value, 0 * p.slope), lambda p, q: p.shape == q.shape),
@@ -222,6 +279,10 @@ SHAPED = {
 }
 #: Operations whose nodes see one upstream gradient.
 ONE_OUTPUT = ("layer_norm", "batch_norm", "no keys", "cross_entropy")
+#: Operations that may be formulas of elementwise ones, whose results lie in memory as their operands do.
+FORMULAS = ("batch_norm given",)
+#: Operations called with one dim more, or that reshape their result: what is kept is a view of it.
+VIEWED = ("max_pool1d", "avg_pool1d", "pad", "no keys", "bilinear")
 
 #: Views: of a tensor, and of the places of a slot.
 VIEWS = {
@@ -257,6 +318,7 @@ PARTS = {
     "as real": (lambda T, a: T.view_as_real(a), lambda where: np.stack([real(where), where.imag.astype(int)], -1)),
     "real": (lambda T, a: a.real, lambda where: real(where)),
     "imag": (lambda T, a: a.imag, lambda where: real(where) * 0 + where.imag.astype(int)),
+    "complex": (lambda T, a: T.complex(a, a * 0.5), None),
 }
 
 
@@ -277,22 +339,10 @@ WRITES = [
     "number", "own part", "strided", "fill", "unrecorded part", "lerp",
 ]  # fmt: skip
 KINDS = [
-    "compute",
-    "compute",
-    "shaped",
-    "view",
-    "view",
-    "view",
-    "part",
-    "write",
-    "write",
-    "write",
-    "write",
-    "turn",
-    "other",
-    "other",
-]
-OTHER = ["detach", "detach_", "clone", "cat", "rows", "cube", "sum", "where", "grad", "hook", "module"]
+    *["compute"] * 4, *["shaped"] * 3, *["view"] * 6, *["part"] * 2, *["write"] * 8, *["turn"] * 2, *["other"] * 4,
+    "cast", "detach",
+]  # fmt: skip
+OTHER = ["detached", "clone", "cat", "rows", "cube", "sum", "where", "grad", "hook", "module"]
 
 #: What may be refused, in the words of either library.
 REFUSED = re.compile(
@@ -340,6 +390,8 @@ def draw(seed):
     ]
     if chance.random() < 0.5:  # half of the programs are about few tensors, which then meet often
         shapes = shapes[:1]
+    if chance.random() < 0.3:  # and some about two of one shape and different dtypes
+        shapes.append((shapes[0][0], len(DTYPES) - 1 - shapes[0][1], True))
     steps = [
         (chance.choice(KINDS), *(chance.randrange(100) for _ in range(3)), chance.random() < 0.15)
         for _ in range(chance.randint(1, 14))
@@ -391,12 +443,19 @@ class Run:
             if on:
                 self.leaves.append(leaf)
                 self.starts.append(start)
-            self.tensors += [leaf, leaf * 1]
-            self.slots += [fresh(start, direction if on else 0.0, dtype) for _ in range(2)]
+            self.tensors.append(leaf)
+            self.slots.append(fresh(start, direction if on else 0.0, dtype))
+        #: What an earlier iteration keeps alive: with it the leaves' nodes, which are older than those of the program.
+        self.earlier = [leaf.sum() for leaf in self.leaves]
+        for leaf, slot in list(zip(self.tensors, self.slots, strict=True)):
+            self.tensors.append(leaf * 1)
+            self.slots.append(fresh(slot.value, slot.slope, str(leaf.dtype).rpartition(".")[2]))
         self.rough = any(DTYPES[dtype] == "float32" for _, dtype, _ in kinds)
         self.compares = True
         #: Whether anything may be refused, as in batches what depends on values.
-        self.lenient = False
+        self.lenient = self.fills = False
+        #: The memory that the last step was about.
+        self.memory = self.slots[-1].values
         #: Whether custom functions may be in the program, which have only a backward.
         self.plain = T is gc and leaves is None
 
@@ -406,7 +465,15 @@ class Run:
                 self.skipped.add(number)
             if self.compares:
                 self.compare()
+        self.read_gradients()
         return self
+
+    def read_gradients(self):
+        """Reading `.grad` is no use of a tensor: also that of a view without a history gives None."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for t in self.tensors:
+                assert t.grad is None
 
     def attempt(self, step):
         """Make a step; whether it was made."""
@@ -421,6 +488,8 @@ class Run:
 
     def check_refusal(self, kind, error):
         """What must never be refused, and in which words."""
+        if "single memory location" in str(error) and self.fills:
+            raise AssertionError("a number may be written to one place repeatedly") from error
         if self.lenient:
             return
         if not REFUSED.search(str(error)):
@@ -431,10 +500,17 @@ class Run:
 
     def step(self, kind, i, j, k, off):
         off = off and self.everything
-        n = len(self.tensors)
-        a, b = self.tensors[i % n], self.tensors[j % n]
-        p, q = self.slots[i % n], self.slots[j % n]
-        getattr(self, kind)(a, b, p, q, k, off)
+        self.fills = False
+        i, j = self.operand(i), self.operand(j)
+        memory = self.slots[i].values
+        other = getattr(self, kind)(self.tensors[i], self.tensors[j], self.slots[i], self.slots[j], k, off)
+        self.memory = other or memory
+
+    def operand(self, number):
+        """The number of a tensor: of any, of a new one, or of one that shares the memory that the last step was about."""
+        related = [n for n, slot in enumerate(self.slots) if slot.values is self.memory]
+        among = (range(len(self.slots)), related, related, range(len(self.slots))[-2:])[number % 4]
+        return among[number // 4 % len(among)]
 
     def keep(self, t, slot):
         need(all(t is not other for other in self.tensors))
@@ -472,7 +548,11 @@ class Run:
             t = call(self.T, a, b)
         if names[k % len(names)] in ONE_OUTPUT and t.grad_fn is not None and self.compares:
             t.grad_fn.register_prehook(lambda grads: self.sees_one(grads))
-        self.keep_fresh(t, value, slope * (not off), True)
+        ordered = names[k % len(names)] not in FORMULAS
+        assert t.is_contiguous() or not ordered or self.T is not gc
+        self.keep_fresh(t, value, slope * (not off), ordered)
+        if names[k % len(names)] in VIEWED:
+            self.results.discard(len(self.tensors) - 1)
 
     def sees_one(self, grads):
         assert len(grads) == 1, f"{len(grads)} upstream gradients"
@@ -497,11 +577,16 @@ class Run:
 
     def part(self, a, b, p, q, k, off):
         change, places = list(PARTS.values())[k % len(PARTS)]
-        slot = p.view(places)
-        self.keep(change(self.T, a), slot)
+        if places is not None:
+            slot = p.view(places)
+            self.keep(change(self.T, a), slot)
+            return
+        need(not p.is_complex)
+        self.keep_fresh(change(self.T, a), p.value * (1 + 0.5j), p.slope * (1 + 0.5j))
 
     def turn(self, a, b, p, q, k, off):
         name = list(TURNS)[k % len(TURNS)]
+        need(not (off and a.is_leaf))  # gradients of two shapes may broadcast where they are summed
         after = TURNS[name](p.where)
         with self.T.set_grad_enabled(not off):
             getattr(a, name)(*{"transpose_": (0, -1), "unsqueeze_": (0,)}.get(name, ()))
@@ -512,6 +597,8 @@ class Run:
 
     def write(self, a, b, p, q, k, off):
         name = WRITES[k % len(WRITES)]
+        self.fills = name in ("zero", "fill")
+        protected = a.is_leaf and a.requires_grad and not off
         need(not p.is_complex or name in ("mul", "add", "sub", "neg", "square", "copy", "zero", "own part"))
         pending = any(slot.values is p.values and slot.slopes.later is not None for slot in self.slots)
         need(not pending or name not in ("own part", "unrecorded part"))  # what is written already is no write
@@ -525,6 +612,7 @@ class Run:
         except BaseException:
             p.slopes = old
             raise
+        assert not protected, f"{name} writes to a leaf"
         self.settle(p.values)
         written.write(value, slope, recorded=not off)
 
@@ -589,13 +677,11 @@ class Run:
         return p, *BINARY[name](p, q)
 
     def other(self, a, b, p, q, k, off):
-        names = OTHER if self.everything else [name for name in OTHER if not name.startswith("detach")]
+        names = OTHER if self.everything else [name for name in OTHER if name != "detached"]
         name = names[k % len(names)]
-        need(not p.is_complex or name in ("detach", "clone", "grad"))
-        if name == "detach":
+        need(not p.is_complex or name in ("detached", "clone", "grad"))
+        if name == "detached":
             self.keep(a.detach(), p.detached())
-        elif name == "detach_":
-            self.detach_in_place(a, p)
         elif name == "clone":
             self.keep_fresh(a.clone(), p.value, p.slope)
         elif name == "cat":
@@ -612,9 +698,7 @@ class Run:
         elif name == "sum":
             self.keep_fresh(a.sum(), p.value.sum(), p.slope.sum())
         elif name == "grad":
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                assert a.grad is None
+            self.read_gradients()
         elif name == "hook":
             need(self.T is gc and a.requires_grad and self.compares)
             a.register_hook(lambda g: g.mul_(1) * 1)
@@ -625,13 +709,29 @@ class Run:
             t = self.T.where(a > 1, a, 3 * a)
             self.keep_fresh(t, *(np.where(mask, x, 3 * x) for x in (p.value, p.slope)))
 
-    def detach_in_place(self, a, p):
-        number = next(n for n, slot in enumerate(self.slots) if slot is p)
+    def cast(self, a, b, p, q, k, off):
+        """The same numbers in the other precision."""
+        need(not p.is_complex)
+        with self.T.set_grad_enabled(not off):
+            t = a.double() if a.dtype == self.T.float32 else a.float()
+        self.rough = True
+        self.keep_fresh(t, p.value, p.slope * (not off))
+
+    def detach(self, a, b, p, q, k, off):
+        """Detach a result in place: one that has views if there is one."""
+        shared = [slot.slopes for slot in self.slots]
+        bases = sorted(self.results, key=lambda n: (shared.count(self.slots[n].slopes), n))
+        need(bases)
+        number = bases[-1]
+        a, p = self.tensors[number], self.slots[number]
         before = p.slopes
         need(
             self.plain
+            and self.everything
             and not any(a is leaf for leaf in self.leaves)
             and not any(s.slopes is before and s is not p and s.slopes.later for s in self.slots)
+            # a view that had not noticed a write loses its history at once
+            and all(s is p or s.made == p.values.writes for s in self.slots if s.values is p.values)
         )
         try:
             a.detach_()
@@ -641,6 +741,7 @@ class Run:
             raise
         before.later = Memory(np.zeros_like(before.numbers))
         p.slopes = before.later
+        return p.values
 
     def normalize(self):
         """A layer that keeps statistics for some batches and not for others."""
@@ -706,8 +807,8 @@ def gradients_of(program, everything=True):
         if run.reshaped:  # a leaf that got gradients of two shapes, say
             return None
         return excused(error)
-    for g, start in zip(found, run.starts, strict=True):
-        assert g is None or tuple(g.shape) == start.shape or run.reshaped
+    for g, start, leaf in zip(found, run.starts, run.leaves, strict=True):  # a leaf itself may have got another shape
+        assert g is None or tuple(g.shape) in (start.shape, tuple(leaf.shape))
     return (run, slope, found) if run.expected() else None
 
 
@@ -861,6 +962,43 @@ def check_captured(program):
     return True
 
 
+def check_order(program):
+    """A leaf gets its gradient right after the last node that leads to it, however old its own node is."""
+    run, log = Run(program).run(), []
+    try:
+        total, _ = run.loss()
+    except RuntimeError as error:
+        excused(error)
+        return False
+    if total.grad_fn is None:
+        return False
+    nodes, before = [total.grad_fn], {}
+    for node in nodes:  # it grows
+        for following, _ in node.next_functions:
+            if following is not None:
+                before.setdefault(following, []).append(node)
+                if len(before[following]) == 1:
+                    nodes.append(following)
+    leaves = {node: node.variable for node in nodes if hasattr(node, "variable")}
+    for node in nodes:
+        if node in leaves:
+            leaves[node].register_post_accumulate_grad_hook(lambda t, node=node: log.append(node))
+        else:
+            node.register_hook(lambda grads, outputs, node=node: log.append(node))
+    try:
+        total.backward()
+    except RuntimeError as error:
+        if not run.reshaped:
+            excused(error)
+        return False
+    for node in leaves:
+        if node in log:
+            last = max(log.index(earlier) for earlier in before[node] if earlier in log)
+            between = log[last + 1 : log.index(node)]
+            assert all(other in leaves for other in between), f"{len(between)} nodes ran before a leaf"
+    return True
+
+
 def check_peer(program):
     """PyTorch's results, errors, gradients and what they require, for the same program."""
     import torch
@@ -950,6 +1088,7 @@ MODES = {
     "last": check_last,
     "batches": check_batches,
     "captured": check_captured,
+    "order": check_order,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable
@@ -233,3 +234,26 @@ def test_numbers_keep_their_digits(number: float, dtype: str) -> None:
         assert gc.isin(gc.tensor([number], dtype=gc.float64), number).item()
         assert gc.isin(number, gc.tensor([number], dtype=gc.float64)).item()
         assert gc.maximum(gc.tensor([-1e9], dtype=gc.float64), number).item() == number
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("position", range(6))
+def test_differences_with_one_spacing_read_two_neighbours(bad: float, position: int) -> None:
+    """The element itself does not enter its central difference, so it cannot spoil it."""
+    x = gc.arange(6.0)
+    x[position] = bad
+    (found,) = gc.gradient(x, spacing=0.5)
+    pairs = zip([x[0], *x[:-1]], [*x[1:], x[-1]], strict=True)
+    expected = gc.stack([(b - a) * (1 if 0 < i < 5 else 2) for i, (a, b) in enumerate(pairs)])
+    assert gc.equal(found.isfinite(), expected.isfinite())
+    assert gc.equal(found[found.isfinite()], expected[found.isfinite()])
+
+
+@pytest.mark.parametrize("call", ["gradient(x, spacing=2.0)[0]", "gradient(x, spacing=2.0, edge_order=2)[0]",
+                                  "trapezoid(x, dx=0.5)", "cumulative_trapezoid(x, dx=0.5)", "trapz(x)"])  # fmt: skip
+def test_numbers_as_spacing_are_not_saved(call: str) -> None:
+    """So backward can run a second time."""
+    x = gc.arange(5.0, requires_grad=True)
+    out = eval(f"gc.{call}", {"gc": gc, "x": x}).sum()
+    first = gc.autograd.grad(out, x, allow_unused=True)[0]
+    assert gc.equal(gc.autograd.grad(out, x)[0], first)
