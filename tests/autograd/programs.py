@@ -507,7 +507,7 @@ class Run:
         self.memory = other or memory
 
     def operand(self, number):
-        """The number of a tensor: of any, of a new one, or of one that shares the memory that the last step was about."""
+        """The number of a tensor: of any, a new one, or one in the memory that the last step was about."""
         related = [n for n, slot in enumerate(self.slots) if slot.values is self.memory]
         among = (range(len(self.slots)), related, related, range(len(self.slots))[-2:])[number % 4]
         return among[number // 4 % len(among)]
