@@ -290,6 +290,7 @@ VIEWS = {
     "slice": lambda a, k: a[k % 2 :],
     "steps": lambda a, k: a[::2],
     "column": lambda a, k: a[..., k % a.shape[-1]],
+    "last column": lambda a, k: a[..., -1],
     "all": lambda a, k: a[...],
     "flat": lambda a, k: a.reshape(-1) if isinstance(a, np.ndarray) else a.view(-1),
     "flattened": lambda a, k: a.reshape(-1) if isinstance(a, np.ndarray) else a.flatten(),
@@ -385,7 +386,7 @@ def draw(seed):
     """The program of that number."""
     chance = random.Random(seed)
     shapes = [
-        (chance.randrange(len(SHAPES)), chance.randrange(len(DTYPES)), chance.random() < 0.8)
+        (chance.randrange(len(SHAPES)), chance.randrange(len(DTYPES)), chance.random() < 0.7)
         for _ in range(chance.randint(1, 3))
     ]
     if chance.random() < 0.5:  # half of the programs are about few tensors, which then meet often
@@ -576,7 +577,8 @@ class Run:
         self.keep(t, slot)
 
     def part(self, a, b, p, q, k, off):
-        change, places = list(PARTS.values())[k % len(PARTS)]
+        names = ("as real", "real", "imag") if p.is_complex else ("as complex", "complex")
+        change, places = PARTS[names[k % len(names)]]
         if places is not None:
             slot = p.view(places)
             self.keep(change(self.T, a), slot)
