@@ -16,7 +16,7 @@ import gradcore
 ROOT = Path(gradcore.__file__).parent
 
 #: What collects the names of its package for users may import all of its modules.
-FACADES = {"", "autograd", "autograd.function", "autograd.gradcheck", "cuda", "func"}
+FACADES = {"", "autograd", "autograd.function", "cuda", "func"}
 
 PATHS = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip("."): path

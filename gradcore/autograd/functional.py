@@ -9,7 +9,7 @@ from gradcore import functional
 from gradcore.autograd.batch_dims import BatchBackward0, basis, mapped
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.grad_mode import enable_grad
-from gradcore.autograd.gradcheck.jacobians import unit
+from gradcore.autograd.jacobians import unit
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import local
 from gradcore.autograd.node import AccumulateGrad

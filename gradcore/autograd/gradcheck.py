@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcore import dtypes, functional
 from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.gradcheck.jacobians import (
+from gradcore.autograd.jacobians import (
     Matrix,
     as_tuple,
     count_of,
