@@ -21,7 +21,7 @@ __all__ = ["detect_anomaly", "explain", "is_anomaly_check_nan_enabled", "is_anom
 
 
 class Origin(Sequence[str]):
-    """What is known of the call that recorded a node; as a sequence, the lines of the traceback of that call.
+    """The call that recorded a node; as a sequence, the lines of the traceback of that call.
 
     Attributes
     ----------
@@ -35,14 +35,15 @@ class Origin(Sequence[str]):
         If they had: which of the inputs had, too.
     """
 
-    __slots__ = ("finite", "inputs", "outputs", "parent", "places", "suspects")
+    __slots__ = ("finite", "frames", "inputs", "outputs", "parent", "suspects")
 
     def __init__(self, frame: FrameType | None, parent: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        places: list[Any] = []
+        frames: list[Any] = []
         while frame is not None:
-            places += frame.f_code, frame.f_lasti
+            frames += frame.f_code, frame.f_lasti
             frame = frame.f_back
-        self.places = places
+        #: The code and the offset of each frame, the innermost first.
+        self.frames = frames
         self.parent = parent
         self.inputs, self.outputs = _kinds(inputs), _kinds(outputs)
         self.finite: Any = True
@@ -57,7 +58,7 @@ class Origin(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         """Lines as those of a traceback, the outermost call first."""
-        for i in range(len(self.places) - 2, -1, -2):
+        for i in range(len(self.frames) - 2, -1, -2):
             code, line, text = self.line(i)
             yield f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' + (f"    {text}\n" if text else "")
 
@@ -65,7 +66,7 @@ class Origin(Sequence[str]):
         return list(self)[index]
 
     def __len__(self) -> int:
-        return len(self.places) // 2
+        return len(self.frames) // 2
 
     def __eq__(self, other: object) -> bool:
         return list(self) == list(other) if isinstance(other, (Origin, list)) else NotImplemented
@@ -78,8 +79,8 @@ class Origin(Sequence[str]):
 
     def line(self, i: int = 0) -> tuple[CodeType, int, str]:
         """The code, the number and the text of a line: by default the user's line that recorded the node."""
-        code, place = self.places[i], self.places[i + 1]
-        line = next((n for start, end, n in code.co_lines() if start <= place < end and n), code.co_firstlineno)
+        code, offset = self.frames[i], self.frames[i + 1]
+        line = next((n for start, end, n in code.co_lines() if start <= offset < end and n), code.co_firstlineno)
         return code, line, linecache.getline(code.co_filename, line).strip()
 
     @property
@@ -131,7 +132,7 @@ def _exactly_finite(array: Any) -> Any:
 
 
 def origin_of(node: Any) -> Origin | None:
-    """What was noted when a node was recorded, or None."""
+    """The `Origin` of a node; None if anomaly mode was off when it was recorded."""
     found = node.metadata.get("traceback_")
     return found if isinstance(found, Origin) else None
 
@@ -140,7 +141,7 @@ def origin_of(node: Any) -> Origin | None:
 
 
 def note(node: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = ()) -> None:
-    """Keep on a node, which has just been made, where in the user's code that happened, and what went in and out."""
+    """Keep the `Origin` of a node that has just been recorded: the user's line, its inputs and outputs."""
     node._metadata = {"traceback_": Origin(users_frame(), local.state.evaluated, inputs, outputs)}
 
 
@@ -169,7 +170,7 @@ def noted(op: Any, args: tuple[Any, ...], state: State) -> Any:
 
 
 def watched(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
-    """The gradients that `compute` finds for the edges of `node`; an error or a nan is traced to where it was recorded.
+    """Compute the gradients for the edges of `node`; an error or a nan is traced to the line that recorded it.
 
     Raises
     ------
@@ -216,7 +217,7 @@ def _has_nan(array: Any, backend: Any) -> bool:
 
 
 def _report(node: Any) -> None:
-    """Warn where a node whose backward failed was recorded, and where the nodes were that this happened in."""
+    """Warn with the forward traceback of a node whose backward failed, and of those in whose backward it was made."""
     what = f"Error detected in {type(node).__name__}."
     of = "that caused the error"
     while node is not None:
@@ -259,7 +260,7 @@ def describe(node: Any) -> list[str]:
     origin = origin_of(node)
     if origin is None:
         return [f"{type(node).__name__}, recorded where anomaly detection was off"]
-    code, line, text = origin.line() if origin.places else (None, 0, "")
+    code, line, text = origin.line() if origin.frames else (None, 0, "")
     where = "" if code is None else f", recorded at {code.co_filename}:{line} in {code.co_name}"
     shapes = [
         ", ".join(f"{dtype.name}{list(shape)}" for shape, dtype in each) for each in (origin.inputs, origin.outputs)
@@ -271,14 +272,14 @@ def describe(node: Any) -> list[str]:
 
 
 def _what(array: Any) -> str:
-    """How many elements of an array are not finite, and where the first of them is."""
+    """The first element of an array that is not finite, its index, and the count of such elements."""
     array = getattr(array, "_array", array)
     host = np.asarray(array.get() if hasattr(array, "get") else array)
     bad = ~local.state.run(lambda: host - host == 0)
-    place = tuple(int(i) for i in np.argwhere(bad)[0]) if host.ndim else ()
-    value = host[place]
+    index = tuple(int(i) for i in np.argwhere(bad)[0]) if host.ndim else ()
+    value = host[index]
     count = int(bad.sum())
-    return f"{value} at index {place}" + (f", and {count - 1} more elements are not finite" if count > 1 else "")
+    return f"{value} at index {index}" + (f", and {count - 1} more elements are not finite" if count > 1 else "")
 
 
 def explain_forward(node: Any) -> list[str]:
@@ -294,7 +295,7 @@ def explain_forward(node: Any) -> list[str]:
 
 
 def explain_failure(node: Any, i: int, grad: Any, piece: Any, first_infinite: Any) -> str:
-    """Why backward of `node` gave nan for its edge `i`: what arrived, and what was not finite before."""
+    """Explain a nan for edge `i` of `node`: the gradient that arrived, and the first value that was not finite."""
     lines = [*describe(node), f"  The gradient for input {i} is {_what(piece)}."]
     arrived = [g for g in (grad if type(grad) is list else [grad]) if g is not None]
     bad = [g for g in arrived if not is_finite(getattr(g, "_array", g))]
@@ -314,7 +315,7 @@ def explain_failure(node: Any, i: int, grad: Any, piece: Any, first_infinite: An
 
 
 def explain(t: Any) -> str:
-    """Which operation made a value infinite or nan first: the one behind `t` whose result was not finite.
+    """Name the operation that made a value infinite or nan first: the oldest behind `t` whose result was not finite.
 
     Parameters
     ----------
@@ -415,7 +416,7 @@ class set_detect_anomaly:
 
 
 class detect_anomaly:
-    """Inside, an error or nan in backward is reported with the place where its operation was recorded.
+    """Inside, an error or nan in backward is reported with the line that recorded its operation.
 
     For debugging: operations and backward take longer. What is known of a nan (the line, shapes and dtypes, which value
     and which gradient were not finite first) is in the error's notes, which Python prints below its message.

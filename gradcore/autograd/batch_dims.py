@@ -116,7 +116,7 @@ def repeated(t: Any, device: Any) -> Any:
 
 
 def has_batches_of(t: Any, other: Any) -> bool:
-    """Whether the memory of `t` has a place for every sample of `other`."""
+    """Whether `t` is batched over every level of `other`."""
     return set(other._device.levels) <= set(t._device.levels)
 
 

@@ -140,9 +140,9 @@ class GraphTask:
         self.captures: Captures = captures or {}
         #: The gradients that were asked for, by their keys.
         self.captured: dict[int, Any] = {}
-        #: What hooks and anomaly detection remember during this call.
+        #: State of hooks and of anomaly mode during this call, by their keys.
         self.local_data: dict[Any, Any] = {}
-        #: Which of anomaly detection and a profiler are on: bits of the mode.
+        #: The bits of the mode for anomaly mode and a profiler.
         self.watch = mode & (ANOMALY | PROFILE)
 
     # -- the loop -------------------------------------------------------------------------------------------------
@@ -159,6 +159,7 @@ class GraphTask:
         - A gradient is changed in place only if its node is in `owned`: the engine made that array, and nobody else
           has it. The gradient that a node is given may be held by others.
         - `array_type` is the class of gradients that may be changed in place; None for tensors.
+        - `vjp` is the gradient for one edge, None for none.
         """
         self.prepare()
         buffer, needed, retain = self.buffer, self.needed, self.retain
@@ -199,32 +200,32 @@ class GraphTask:
                     successor, number = edge
                     if view_key is not None and successor in owned and buffer.add_part(node, grad):
                         break
-                    call, piece = calls[i], None  # (the last one goes before memory is asked for)
+                    call, vjp = calls[i], None  # (the last one goes before memory is asked for)
                     if call is UNCHANGED:
-                        piece = grad
+                        vjp = grad
                     elif call is not None:
-                        piece = run(call, F, grad, node)
-                    if metas is not None and piece is not None:
+                        vjp = run(call, F, grad, node)
+                    if metas is not None and vjp is not None:
                         meta = metas[i]
-                        if type(piece) is not array_type or piece.shape != meta[0] or piece.dtype is not meta[1].numpy:
-                            piece = arithmetic.validate_grad(piece, meta)
+                        if type(vjp) is not array_type or vjp.shape != meta[0] or vjp.dtype is not meta[1].numpy:
+                            vjp = arithmetic.validate_grad(vjp, meta)
                     plan = plans.get(type(successor))
                     if plan is None or successor._device is not device or (expected is not None and plan is LEAF):
-                        buffer.add(successor, number, piece, device, piece is not grad)
+                        buffer.add(successor, number, vjp, device, vjp is not grad)
                     elif successor in pending:
-                        pending[successor] = buffer.plus(pending[successor], piece, device, successor)
+                        pending[successor] = buffer.plus(pending[successor], vjp, device, successor)
                     elif successor is following:
-                        following_grad = buffer.plus(following_grad, piece, device, successor)
+                        following_grad = buffer.plus(following_grad, vjp, device, successor)
                     else:
-                        if plan is LEAF and type(piece) is array_type and piece is not grad and piece.base is None:
+                        if plan is LEAF and type(vjp) is array_type and vjp is not grad and vjp.base is None:
                             owned.add(successor)
                         if following is None:
-                            following, following_grad, following_plan = successor, piece, plan
+                            following, following_grad, following_plan = successor, vjp, plan
                             continue
                         if successor._seq > following._seq:  # the younger one is kept
                             successor, following, following_plan = following, successor, plan
-                            piece, following_grad = following_grad, piece
-                        pending[successor] = piece
+                            vjp, following_grad = following_grad, vjp
+                        pending[successor] = vjp
                         heappush(heap, (-successor._seq, successor))
                 if not retain:
                     if keeps_settings:
@@ -356,13 +357,13 @@ class GraphTask:
             node.release()
         device, devices = node._device, node._input_devices
         given = grad if type(grad) is list else (grad,)
-        for i, (edge, piece) in enumerate(zip(node._edges, grads, strict=True)):
+        for i, (edge, grad_input) in enumerate(zip(node._edges, grads, strict=True)):
             if edge is None or (needed is not None and not needed[i]):
                 continue
             if devices is not None:
                 device = devices[i]
-            own = fresh and not any(piece is g for g in given) and sum(piece is g for g in grads) == 1
-            buffer.add(*edge, buffer.arithmetic(device).as_array(piece), device, own)
+            own = fresh and not any(grad_input is g for g in given) and sum(grad_input is g for g in grads) == 1
+            buffer.add(*edge, buffer.arithmetic(device).as_array(grad_input), device, own)
 
     def grad_inputs(self, node: Node, grad: Any, needed: Sequence[bool] | None) -> Any:
         """The gradients for the edges of a node, under anomaly detection or a profiler where these are on."""

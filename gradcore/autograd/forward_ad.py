@@ -138,7 +138,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 
 
 def _with_tangent(tensor: Any, level: Level, tangent: Any) -> Any:
-    """A view of `tensor`, in the same place of the graph, with that tangent at a level, or with None."""
+    """A view of `tensor`, with the same history, with that tangent at a level, or with None."""
     view = same_as(tensor, gradient_edge(tensor))
     if tensor._meta is not None and tensor._meta.tangents:
         for other, outer in tensor._meta.tangents.items():

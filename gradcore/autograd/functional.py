@@ -9,8 +9,8 @@ from gradcore import functional
 from gradcore.autograd.batch_dims import BatchBackward0, basis, mapped
 from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.grad_mode import enable_grad
-from gradcore.autograd.jacobians import unit
 from gradcore.autograd.gradients import grad
+from gradcore.autograd.jacobians import unit
 from gradcore.autograd.modes import local
 from gradcore.autograd.node import AccumulateGrad
 from gradcore.autograd.op_node import OpNode
@@ -30,9 +30,9 @@ def _tensors(value: Any, what: str, where: str) -> tuple[bool, Tensors]:
     tensors = value if several else (value,)
     for i, t in enumerate(tensors):
         if not isinstance(t, Variable):
-            place = f"value at index {i}" if several else f"given {what}"
+            which = f"value at index {i}" if several else f"given {what}"
             raise TypeError(
-                f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the {place} has type "
+                f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the {which} has type "
                 f"{type(t)}."
             )
     return several, tensors
@@ -107,7 +107,7 @@ def _pulled(
 def _filled(
     found: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str, derivative: str = ""
 ) -> list[Any]:
-    """Zeros in the place of None; in strict mode an error, as is a result that is constant where it is recorded."""
+    """The gradients, with zeros for None; in strict mode None is an error, as is a constant that should be recorded."""
     for i, t in enumerate(found):
         if strict and t is None:
             missing = (
@@ -381,7 +381,7 @@ def jacobian(
     return blocks if many else blocks[0]
 
 
-#: How many rows of a Jacobian are computed at a time: more of them cost memory, and save little time.
+#: Rows of a Jacobian that are computed at a time: more of them cost memory, and save little time.
 _ROWS = 64
 
 

@@ -288,7 +288,7 @@ class _Threads:
 
 
 def is_multithreading_enabled() -> bool:
-    """What `set_multithreading_enabled` was given last; by default True.
+    """Return the last setting of `set_multithreading_enabled`; by default True.
 
     Examples
     --------

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradcore import dtypes, functional
 from gradcore.autograd.edges import gradient_edge, requires_grad
+from gradcore.autograd.gradients import grad
 from gradcore.autograd.jacobians import (
     Matrix,
     as_tuple,
@@ -22,7 +23,6 @@ from gradcore.autograd.jacobians import (
     reverse_jacobian,
     tensor_of,
 )
-from gradcore.autograd.gradients import grad
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable, alias
 
@@ -249,7 +249,7 @@ def _random_upstream(outputs: Sequence[Any], apart: bool) -> tuple[Any, ...]:
 
 
 class Options(NamedTuple):
-    """The arguments of `gradcheck` that say what to compare, and how closely."""
+    """The options and tolerances of `gradcheck`."""
 
     eps: float
     atol: float
@@ -270,7 +270,7 @@ class Check:
     def __init__(self, func: Callable[..., Any], inputs: tuple[Any, ...], options: Options) -> None:
         self.func, self.inputs, self.options = func, inputs, options
         #: Positions of the inputs that are checked.
-        self.places = [i for i, t in enumerate(inputs) if isinstance(t, Variable) and requires_grad(t)]
+        self.checked_positions = [i for i, t in enumerate(inputs) if isinstance(t, Variable) and requires_grad(t)]
         self.check_inputs()
         self.results = as_tuple(func(*inputs))
         if self.results and not any(isinstance(t, Variable) for t in self.results):
@@ -281,12 +281,12 @@ class Check:
         self.random = np.random.default_rng(0)
 
     def check_inputs(self) -> None:
-        if not self.places:
+        if not self.checked_positions:
             raise ValueError(
                 "gradcheck expects at least one input tensor to require gradient, but none of them have "
                 "requires_grad=True."
             )
-        for i in self.places:
+        for i in self.checked_positions:
             t = self.inputs[i]
             if t._dtype not in (dtypes.float64, dtypes.complex128):
                 warnings.warn(
@@ -303,7 +303,7 @@ class Check:
 
     @property
     def checked(self) -> list[Any]:
-        return [self.inputs[i] for i in self.places]
+        return [self.inputs[i] for i in self.checked_positions]
 
     def run(self) -> None:
         if not self.chosen:
@@ -327,7 +327,7 @@ class Check:
     def check_constant(self) -> None:
         """Outputs without history must not depend on the inputs."""
         floating = [i for i, t in enumerate(self.results) if isinstance(t, Variable) and t._dtype.is_differentiable]
-        for k in self.places:
+        for k in self.checked_positions:
             if any(np.any(m != 0) for m in numerical_jacobian(self.func, self.inputs, k, self.options.eps, floating)):
                 raise GradcheckError("Numerical gradient for function expected to be zero")
 
@@ -336,7 +336,7 @@ class Check:
     def check_jacobians(self) -> None:
         options = self.options
         reverse = [self.reverse(out) for out in self.outputs] if options.check_backward_ad else []
-        for n, k in enumerate(self.places):
+        for n, k in enumerate(self.checked_positions):
             numerical = numerical_jacobian(self.func, self.inputs, k, options.eps, self.chosen)
             if options.check_backward_ad:
                 for j in range(len(self.outputs)):
@@ -382,16 +382,16 @@ class Check:
 
     def mismatch(self, a: Matrix, n: Matrix, wrong: Matrix, j: int, k: int, part: int | None, forward: bool) -> str:
         error = np.where(wrong, np.nan_to_num(np.abs(a - n), nan=np.inf), -1)
-        place = np.unravel_index(np.argmax(error), error.shape)
+        entry = np.unravel_index(np.argmax(error), error.shape)
         entries = [
             tuple(map(int, np.unravel_index(i, t._array.shape)))
             for i, t in zip(
-                place, (self.outputs[j], self.inputs[k]) if forward else (self.inputs[k], self.outputs[j]), strict=True
+                entry, (self.outputs[j], self.inputs[k]) if forward else (self.inputs[k], self.outputs[j]), strict=True
             )
         ]
         if forward:
             entries.reverse()
-            a, n, place = a.T, n.T, place[::-1]
+            a, n, entry = a.T, n.T, entry[::-1]
         prefix = ""
         if part is not None:
             element = "inputs" if forward else "outputs"
@@ -401,7 +401,7 @@ class Check:
             f"{prefix}Jacobian {mode}mismatch for output {j} with respect to input {k},\n"
             f"numerical:{functional.as_tensor(n)}\nanalytical:{functional.as_tensor(a)}\n"
             f"The largest difference is at entry {entries[0]} of the input and entry {entries[1]} of the output: "
-            f"numerical {n[place]:.8g}, analytical {a[place]:.8g}"
+            f"numerical {n[entry]:.8g}, analytical {a[entry]:.8g}"
         )
 
     # -- projections ----------------------------------------------------------------------------------------------
@@ -415,7 +415,7 @@ class Check:
         options = self.options
         along = [self.direction(t) for t in self.checked]
         across = [self.direction(t) for t in self.outputs]
-        for n, (k, u) in enumerate(zip(self.places, along, strict=True)):
+        for n, (k, u) in enumerate(zip(self.checked_positions, along, strict=True)):
             direction = tensor_of(u, self.inputs[k])
             numerical = directional(self.func, self.inputs, k, direction, options.eps, self.chosen)
             tangents = pushed(self.func, self.inputs, {k: direction}, self.chosen) if options.check_forward_ad else None
@@ -479,14 +479,14 @@ class Check:
             pair = [tensor_of(self.random.standard_normal(count_of(out)), out) for _ in range(2)]
             expected = [grad(out, self.checked, v, retain_graph=True, materialize_grads=True) for v in pair]
             found = self.batched(out, functional.stack(pair))
-            for k, batch, single in zip(self.places, found, zip(*expected, strict=True), strict=True):
+            for k, batch, single in zip(self.checked_positions, found, zip(*expected, strict=True), strict=True):
                 if not np.allclose(batch.host(), [g.host() for g in single], equal_nan=True):
                     raise GradcheckError(
                         f"Batched gradients differ for output {j} and input {k}.\nGot:\n{batch}\nExpected:\n{single}"
                     )
 
     def check_sum_of_tangents(self) -> None:
-        for k in self.places:
+        for k in self.checked_positions:
             a, b = (self.random.standard_normal(count_of(self.inputs[k])) for _ in range(2))
             first, second, both = (
                 pushed(self.func, self.inputs, {k: tensor_of(v, self.inputs[k])}, self.chosen) for v in (a, b, a + b)
@@ -497,8 +497,8 @@ class Check:
 
     def check_missing_tangents(self) -> None:
         """An input without tangent is one with a tangent of zeros."""
-        full = {k: tensor_of(self.direction(self.inputs[k]), self.inputs[k]) for k in self.places}
-        for k in self.places:
+        full = {k: tensor_of(self.direction(self.inputs[k]), self.inputs[k]) for k in self.checked_positions}
+        for k in self.checked_positions:
             rest = {i: t for i, t in full.items() if i != k}
             missing = pushed(self.func, self.inputs, rest, self.chosen)
             zero = pushed(self.func, self.inputs, {**rest, k: functional.zeros_like(full[k])}, self.chosen)

@@ -1,4 +1,4 @@
-"""`backward` and `grad`: the doors to the engine."""
+"""`backward` and `grad`, the interface of the engine, and the roots at which it starts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _takers(*args: Any) -> list[Any] | None:
 
 
 class ExecutionEngine:
-    """What ``Variable._execution_engine`` is."""
+    """The type of ``Variable._execution_engine``: PyTorch's handle of the engine."""
 
     def queue_callback(self, callback: Callable[[], Any]) -> None:
         """Call a function without arguments at the end of the backward that is running.
@@ -61,7 +61,7 @@ class ExecutionEngine:
 Variable._execution_engine = ExecutionEngine()
 
 
-#: What is said of ``create_graph=True``.
+#: The warning about ``create_graph=True``.
 _CYCLES = (
     "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
     "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
@@ -315,7 +315,7 @@ def grad(
 
 
 def _with_zeros(results: list[Any], inputs: Iterable[Any], recording: bool) -> list[Any]:
-    """The gradients, with zeros in the places of those that are None."""
+    """The gradients, with zeros for those that are None."""
     pairs = list(zip(inputs, results, strict=True))
     if any(g is None and not isinstance(t, Variable) for t, g in pairs):
         raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")

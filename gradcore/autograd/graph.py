@@ -1,4 +1,4 @@
-"""What users look up and change in the graph: nodes and edges, hooks on several tensors, hooks on what is saved."""
+"""The graph as users see and change it: nodes and edges, hooks of tensors and of several, hooks of saved tensors."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class _NodeAndNumber(NamedTuple):
 
 
 class GradientEdge(_NodeAndNumber):
-    """A place in the graph: what `backward` and `grad` accept in the place of a tensor, without its data."""
+    """An edge of the graph, which `backward` and `grad` accept instead of a tensor: it keeps no data."""
 
-    #: What the gradient must be like; not known of an edge that is made by hand.
+    #: Shape, dtype and device of the gradient; None for an edge that is made by hand.
     kind: TensorMeta | None = None
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
-    """The place in the graph where the gradient of a tensor arrives.
+    """The edge along which the gradient of a tensor arrives.
 
     Parameters
     ----------

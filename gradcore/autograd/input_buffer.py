@@ -90,7 +90,7 @@ class RawGrads:
             return self.F.xp.zeros(grad.shape, grad.dtype)
 
     def widening(self, node: Any, grads: Any) -> Any:
-        """How to convert what a node's formulas read where halves are to be computed in float32, or None."""
+        """The conversion of what a node's formulas read to float32, where halves are computed so; else None."""
         op, F = node.op, self.F
         if node.metas is None or not op.computes_half_in_float or not F.upcasts:
             return None
@@ -153,8 +153,8 @@ class TensorGrads:
 
     def evaluate(self, op: Any, function: Any, grads: Any, values: list[Any]) -> Any:
         if op.kind == "elementwise" and not op.vjps and (grads._dtype.is_complex or _any_complex(values)):
-            piece = function(functional, functional.conj(grads), *values)
-            return functional.conj(piece) if piece._dtype.is_complex else piece
+            grad_input = function(functional, functional.conj(grads), *values)
+            return functional.conj(grad_input) if grad_input._dtype.is_complex else grad_input
         if Subclasses.used:
             return _unseen(function, grads, values)
         return function(functional, grads, *values)
@@ -249,7 +249,7 @@ class InputBuffer:
         self.special: set[Node] = set()
         #: The nodes that wait, by creation number, negative: the youngest first.
         self.heap: list[tuple[int, Node]] = []
-        #: How many gradients each leaf has yet to receive, where that is counted, and how many leaves have all.
+        #: Gradients that each leaf has yet to receive, where they are counted, and the number of leaves that have all.
         self.expected: dict[Node, int] | None = None
         self.complete = 0
 
@@ -389,7 +389,7 @@ def _plus_apart(total: Any, grad: Any, device: Any, node: Node) -> PerDevice:
 
 
 def count_leaves(nodes: Iterable[Node], needed: set[Node] | None = None) -> dict[Node, int]:
-    """How many edges lead to each leaf from `nodes` and what they reach, within the nodes `needed` if given."""
+    """Count the edges that lead to each leaf from `nodes` and the nodes behind them, within `needed` if given."""
     counts: dict[Node, int] = {}
     seen = set(nodes)
     stack = [node._edges for node in seen]

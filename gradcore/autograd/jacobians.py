@@ -1,4 +1,4 @@
-"""Whole Jacobians as NumPy matrices, by finite differences and in both modes: what `gradcheck` compares.
+"""Jacobians as NumPy matrices, by finite differences, in reverse and in forward mode, for `gradcheck` to compare.
 
 A complex tensor counts as twice as many real numbers, real and imaginary parts in turn, so that every Jacobian is real:
 its rows are the numbers of an input, its columns those of an output.
@@ -45,7 +45,7 @@ def numbers_of(t: Any) -> Matrix:
 
 
 def count_of(t: Any) -> int:
-    """How many real numbers a tensor holds."""
+    """The number of real numbers in a tensor: two for a complex element."""
     return int(t._array.size) * (2 if t._dtype.is_complex else 1)
 
 

@@ -34,7 +34,7 @@ __all__ = [
 GRAD, DUAL, PACK, INFERENCE, ANOMALY = 1, 2, 4, 8, 16
 #: In inference mode nothing is recorded: this stands for GRAD until it ends.
 WISHED = 32
-#: What intercepts operations: modes that see every call, autocasting, a profiler. PLAINLY switches off what subclasses
+#: Interception of operations: modes that see every call, autocasting, a profiler. PLAINLY switches off what subclasses
 #: of tensors do with operations: they are computed with as plain tensors.
 FUNCTIONS, AUTOCAST, PROFILE, PLAINLY = 64, 128, 256, 512
 
@@ -164,7 +164,7 @@ def is_stack_deep() -> bool:
 
 
 def run_in_new_thread(call: Callable[[], Any]) -> Any:
-    """What `call` returns or raises in a new thread, which has an empty stack and the modes of this one.
+    """Run `call` in a new thread, which has an empty stack and the modes of this one; return or raise its outcome.
 
     What interrupts this thread, as Ctrl-C does, is raised in the new one and ends it. Interrupted once more, this
     thread waits no longer: the other one does not come back from something that is not Python.

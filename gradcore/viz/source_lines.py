@@ -48,6 +48,6 @@ def of_node(node: Any) -> SourceLine | None:
         return None
     line: SourceLine | None = notes.get("line")
     origin = notes.get("traceback_")
-    if line is None and isinstance(origin, Origin) and origin.places:
+    if line is None and isinstance(origin, Origin) and origin.frames:
         line = _source_line(*origin.line()[:2])
     return line
