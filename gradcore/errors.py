@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 
-from gradcore import flags
+from gradcore import config, flags
 
 __all__ = [
     "DeviceFallbackWarning",
@@ -14,6 +14,7 @@ __all__ = [
     "OutOfMemoryError",
     "Unavailable",
     "caller_depth",
+    "history_lost",
     "warn",
     "warn_once",
 ]
@@ -81,3 +82,48 @@ def warn_once(message: str) -> None:
     if message not in SAID or flags.is_warn_always_enabled():
         warn(message)
         SAID.add(message)  # not where a filter makes an error of it, which is raised each time
+
+
+#: Conversions that drop a tensor's history: what to do instead, and whether they are an error by default.
+_LOSSES = {
+    "number": (
+        "Converting a tensor with requires_grad=True to a scalar loses its history. Use tensor.item() for the number, "
+        "or functions of gradcore, which are differentiated (gradcore.sin, not math.sin).",
+        False,
+    ),
+    "element": (
+        "Writing a tensor with requires_grad=True into an element of an array loses its history. Write into a tensor "
+        "or collect tensors in a list for gradcore.stack, or write tensor.item() for the number.",
+        True,
+    ),
+    "copy": (
+        "A new tensor of a tensor with requires_grad=True has none of its history. Use tensor.clone() to be "
+        "differentiated, or tensor.detach().clone(), rather than gradcore.tensor(tensor).",
+        False,
+    ),
+    "container": (
+        "A Function got a tensor with requires_grad=True inside a list, tuple or dict, to which no gradient will flow. "
+        "Pass tensors one by one to Function.apply, or tensor.detach().",
+        False,
+    ),
+    "sequence": (
+        "A tensor of a sequence of tensors with requires_grad=True has none of their histories. Use gradcore.stack to "
+        "be differentiated, or tensor.item() for numbers.",
+        True,
+    ),
+}
+
+
+def history_lost(how: str) -> None:
+    """Raise, or warn, of a conversion that drops the history of a tensor that requires grad.
+
+    Parameters
+    ----------
+    how : str
+        A key of `_LOSSES`.
+    """
+    text, raises = _LOSSES[how]
+    policy = config.history_loss()
+    if policy == "error" or (policy == "default" and raises):
+        raise RuntimeError(f"{text} gradcore.set_history_loss('warn') makes this error a warning.")
+    warnings.warn(f"{text} gradcore.set_history_loss('error') makes this warning an error.", stacklevel=caller_depth())

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import GradientEdge
 from gradcore.autograd.node import Node
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import tick
+from gradcore.autograd.views import gradient_edge
 from gradcore.ops.table import Op
 from gradcore.tensor import Tensor
 from gradcore.typing import Device

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import dtypes, printing
-from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.variables import Subclasses, wrap
+from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.backends.vmap import BatchedArray, unbatched_device
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from gradcore import dispatch, functional
 from gradcore.autograd import views
-from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.record import record
 from gradcore.autograd.variables import Subclasses, Variable, bump
+from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import hand_over, overloaded
 from gradcore.indexing import as_view_key, getitem, resolve

@@ -13,11 +13,11 @@ import numpy as np
 
 from gradcore import dtypes, functional
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.autograd.messages import history_lost
 from gradcore.autograd.variables import version_counter, wrap
 from gradcore.creation import empty, from_numpy, tensor
 from gradcore.device import DeviceLike
 from gradcore.dtypes import DTypeLike
+from gradcore.errors import history_lost
 from gradcore.ops.geometry import contiguous_strides, each
 from gradcore.tensor import Tensor, is_differentiated
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import opcode
 import sys
+import warnings
 from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
@@ -11,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from gradcore import dtypes, functional, pickling, to
-from gradcore.autograd import attributes, edges, gradients, tensor_hooks
-from gradcore.autograd.edges import chain_of, gradient_edge, replay
+from gradcore.autograd import gradients, graph
 from gradcore.autograd.forward import innermost_of
-from gradcore.autograd.hooks import RemovableHandle
-from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import GRAD, INFERENCE, local
+from gradcore.autograd.node import RemovableHandle
 from gradcore.autograd.variables import OWN, Meta, Subclasses, Variable, alias, tensor_type
+from gradcore.autograd.views import chain_of, gradient_edge, replay, requires_grad
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.settings import setting
+from gradcore.errors import history_lost
 from gradcore.methods import Methods
 from gradcore.ops.shapes import wrap_dim
 from gradcore.representation import text_of
@@ -31,6 +32,116 @@ if TYPE_CHECKING:
     from gradcore.device import device
 
 __all__ = ["Tensor"]
+
+
+# -- attributes that may be assigned ----------------------------------------------------------------------------------
+
+
+def _set_requires_grad(t: Any, on: bool) -> None:
+    """Start or stop recording operations on a leaf."""
+    if not isinstance(on, bool):
+        raise RuntimeError("requires_grad must be a bool")
+    if not t.is_leaf:
+        hint = (
+            "" if on else " If you want to use a computed variable in a subgraph that doesn't require "
+            "differentiation use var_no_grad = var.detach()."
+        )  # fmt: skip
+        raise RuntimeError(f"you can only change requires_grad flags of leaf variables.{hint}")
+    if on and not t._dtype.is_differentiable:
+        raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+    if t._meta is None:
+        if not on:
+            return
+        t._meta = Meta()
+    if on and t._meta.inference and not local.state.mode & INFERENCE:
+        raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+    t._meta.requires_grad = on
+
+
+def _set_grad_dtype(t: Any, dtype: dtypes.dtype | None) -> None:
+    """Say which dtype the gradient of a leaf has; None allows any."""
+    if not t.is_leaf:
+        raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+    if dtype is not None and not isinstance(dtype, dtypes.dtype):
+        raise RuntimeError(f"grad_dtype must be a torch.dtype or None, but got {type(dtype).__name__}")
+    grad = t._grad
+    if grad is not None and dtype is not None and grad._dtype is not dtype:
+        raise RuntimeError(
+            f"Cannot set grad_dtype to '{dtype.name}' because there is already a gradient with dtype "
+            f"'{grad._dtype.name}'. Please clear the gradient (.grad = None) before changing grad_dtype, or "
+            "ensure the new grad_dtype matches the existing gradient's dtype."
+        )
+    if t._meta is None:
+        t._meta = Meta()
+    t._meta.grad_dtype = dtype
+    edge = gradient_edge(t)
+    if edge is not None:
+        edge[0]._own_hooks()  # leaves without hooks take a shorter path
+
+
+def _check_data(t: Any, value: Any) -> None:
+    """Refuse memory for a tensor that has none, and none for a tensor that has it."""
+    if isinstance(value, Variable) and (t._device.type == "meta") != (value._device.type == "meta"):
+        raise RuntimeError(
+            "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
+            f"type: they are on {t._device.type!r} and {value._device.type!r}. Call module.to_empty(device=...), or "
+            "make a new tensor."
+        )
+
+
+def _set_data(t: Any, value: Any) -> None:
+    """Give a tensor the memory of another one, without history."""
+    if not isinstance(value, Variable):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+    if t.requires_grad and not value._dtype.is_differentiable:
+        raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+    t._array, t._device, t._dtype = value._array, value._device, value._dtype
+
+
+def _check_grad(t: Any, grad: Any) -> None:
+    """Refuse what cannot be the gradient of a tensor."""
+    if not isinstance(grad, Variable):
+        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
+    if grad is t:
+        raise RuntimeError("can't assign Variable as its own grad")
+    wanted = t._dtype if t._meta is None or t._meta.grad_dtype is OWN else t._meta.grad_dtype
+    if wanted is not None and grad._dtype is not wanted:
+        raise RuntimeError(
+            f"attempting to assign a gradient with dtype '{grad._dtype.name}' to a tensor with grad_dtype "
+            f"'{wanted.name}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You "
+            "can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set "
+            "grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems "
+            "that assume they match."
+        )
+    if grad._device is not t._device:
+        if grad._device.type != t._device.type:
+            raise RuntimeError(
+                f"attempting to assign a gradient with device type '{grad._device.type}' to a tensor with device type "
+                f"'{t._device.type}'. Please ensure that the gradient and the tensor are on the same device"
+            )
+        raise RuntimeError(
+            f"attempting to assign a gradient located on device '{grad._device}' to a tensor located on device "
+            f"'{t._device}'. Please ensure that the gradient and the tensor are on the same device"
+        )
+    if grad._array.shape != t._array.shape:
+        raise RuntimeError(
+            f"attempting to assign a gradient of size '{list(grad._array.shape)}' to a tensor of size "
+            f"'{list(t._array.shape)}'. Please ensure that the gradient and the tensor are the same size"
+        )
+
+
+def _warn_of_no_leaf() -> None:
+    """Warn that `.grad` was read of a tensor whose gradient is not kept."""
+    warnings.warn(
+        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+        "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+        "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure "
+        "you access the leaf Tensor instead.",
+        stacklevel=3,
+    )
+
+
+# -- the tensor --------------------------------------------------------------------------------------------------------
 
 
 class Tensor(Variable, Methods):
@@ -160,11 +271,11 @@ class Tensor(Variable, Methods):
     @property
     def requires_grad(self) -> bool:
         """Whether operations on this tensor are recorded."""
-        return edges.requires_grad(self)
+        return requires_grad(self)
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
-        attributes.set_requires_grad(self, on)
+        _set_requires_grad(self, on)
 
     @requires_grad.deleter
     def requires_grad(self) -> None:
@@ -209,14 +320,14 @@ class Tensor(Variable, Methods):
                 and not self._edge[0].is_graph_input
                 and not (meta is not None and meta.retains_grad)
             ):
-                attributes.warn_of_no_leaf()
+                _warn_of_no_leaf()
             return None
         return meta.grad  # type: ignore[no-any-return]
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
-            attributes.check_grad(self, value)
+            _check_grad(self, value)
         elif self._meta is None:
             return
         if self._meta is None:
@@ -240,7 +351,7 @@ class Tensor(Variable, Methods):
 
     @grad_dtype.setter
     def grad_dtype(self, dtype: dtypes.dtype | None) -> None:
-        attributes.set_grad_dtype(self, dtype)
+        _set_grad_dtype(self, dtype)
 
     @property
     def data(self) -> Tensor:
@@ -251,7 +362,7 @@ class Tensor(Variable, Methods):
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        attributes.check_data(self, value)
+        _check_data(self, value)
         self._set_data(value)
 
     @data.deleter
@@ -259,7 +370,7 @@ class Tensor(Variable, Methods):
         raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
 
     #: Take the memory of another tensor, also across `meta`.
-    _set_data = attributes.set_data
+    _set_data = _set_data
 
     @property
     def retains_grad(self) -> bool:
@@ -268,7 +379,7 @@ class Tensor(Variable, Methods):
 
     def retain_grad(self) -> None:
         """Keep ``.grad`` of this non-leaf tensor in backward."""
-        tensor_hooks.retain_grad(self)
+        graph.retain_grad(self)
 
     def register_hook(self, hook: Any) -> RemovableHandle:
         """Call ``hook(grad)`` whenever the gradient of this tensor is computed.
@@ -287,15 +398,15 @@ class Tensor(Variable, Methods):
         RuntimeError
             If the tensor does not require grad.
         """
-        return tensor_hooks.register(self, hook)
+        return graph.register_hook(self, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle:
         """Call ``hook(tensor)`` after ``tensor.grad`` of this leaf has been updated."""
-        return tensor_hooks.register_post_accumulate(self, hook)
+        return graph.register_post_accumulate_hook(self, hook)
 
     @property
     def _backward_hooks(self) -> Any:
-        return tensor_hooks.registered(self)
+        return graph.tensor_hooks(self)
 
     @_backward_hooks.deleter
     def _backward_hooks(self) -> None:
@@ -588,7 +699,7 @@ def _place(t: Any, function: str, dim: Any) -> int:
 def is_differentiated(t: Any) -> bool:
     """Whether anything is differentiated with respect to a tensor: it requires grad, or has a tangent."""
     state = local.state
-    return bool(state.mode & GRAD and edges.requires_grad(t)) or bool(state.levels and innermost_of((t,)) is not None)
+    return bool(state.mode & GRAD and requires_grad(t)) or bool(state.levels and innermost_of((t,)) is not None)
 
 
 def _stores(frame: FrameType) -> bool:

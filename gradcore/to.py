@@ -7,10 +7,10 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.batch_dims import broadcast_to_batch
-from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.graph import Node
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PROFILE, State, local
 from gradcore.autograd.variables import Variable, wrap
+from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import resolve
 from gradcore.backends.vmap import BatchedArray, batched_device
 from gradcore.device import device as Device

@@ -16,13 +16,13 @@ from gradcore.autograd import forward
 from gradcore.autograd.batch_dims import add_batch_dim, basis, broadcast_to_batch, remove_batch_dim
 from gradcore.autograd.batch_dims import mapped as vectorize
 from gradcore.autograd.batch_dims import running as batch_scope
-from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.forward import Level as ForwardLevel
 from gradcore.autograd.forward import primal, tangent_of
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Meta, alias, tick
+from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.backends.vmap import VmapLevel, batched_device
 from gradcore.creation import tensor, zeros_like
 from gradcore.tensor import Tensor

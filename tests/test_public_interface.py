@@ -28,8 +28,7 @@ HELPERS = {
 #: Public modules whose packages are not.
 PUBLIC = {
     "gradcore.autograd", "gradcore.autograd.anomaly_mode", "gradcore.autograd.forward_ad", "gradcore.autograd.function",
-    "gradcore.autograd.functional", "gradcore.autograd.grad_mode", "gradcore.autograd.graph", "gradcore.autograd.hooks",
-    "gradcore.backends.cuda",
+    "gradcore.autograd.functional", "gradcore.autograd.grad_mode", "gradcore.autograd.graph", "gradcore.backends.cuda",
 }  # fmt: skip
 #: Slots of tensors and of nodes.
 SLOTS = {
@@ -89,13 +88,13 @@ def test_the_reader_finds_what_is_private() -> None:
     source = """
 from gradcore import dtypes, functional, to
 from gradcore.autograd import grad
-from gradcore.autograd.edges import gradient_edge
+from gradcore.autograd.views import gradient_edge
 from gradcore.creation.filled import zeros, number_as_tensor
 import gradcore.dispatch.general
 t._array, self._array
 """
     assert [*private_imports(ast.parse(source)), *private_attributes(ast.parse(source))] == [
-        "gradcore.autograd.edges.gradient_edge",
+        "gradcore.autograd.views.gradient_edge",
         "gradcore.creation.filled.number_as_tensor",
         "gradcore.dispatch.general",
         "t._array in line 7",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradcore import dtypes, functional
-from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.modes import AUTOCAST, GRAD, State, local
 from gradcore.autograd.variables import Variable
+from gradcore.autograd.views import requires_grad
 from gradcore.dispatch.interception import Run
 from gradcore.ops.table import Op
 

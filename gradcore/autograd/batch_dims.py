@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradcore.autograd import anomaly_mode, forward
-from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import version_counter, wrap
+from gradcore.autograd.views import gradient_edge
 from gradcore.backends.vmap import VmapLevel, batched_device, unbatched_device, unwrap_batch, wrap_batch
 from gradcore.backends.vmap.array import BatchedArray, levels_of
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import dtypes
-from gradcore.autograd.connected import connected
 from gradcore.autograd.input_buffer import TENSOR_GRADS
-from gradcore.autograd.modes import local
-from gradcore.autograd.node import AccumulateGrad
-from gradcore.autograd.op_node import HOLDING, SEVERAL, OpNode, slots_of
-from gradcore.autograd.saved_names import show
-from gradcore.autograd.variables import Clock, TensorMeta, Variable
+from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.node import AccumulateGrad, Node
+from gradcore.autograd.op_node import HOLDING, SEVERAL, OpNode, show_saved, slots_of
+from gradcore.autograd.variables import Clock, Meta, TensorMeta, Variable, alias
+from gradcore.autograd.views import gradient_edge
 from gradcore.ops.table import Formula, Op
 from gradcore.tracebacks import generated_file
 
@@ -22,6 +22,7 @@ __all__ = [
     "UNCHANGED",
     "are_real",
     "node_class",
+    "not_differentiable",
 ]
 
 
@@ -160,7 +161,7 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "__doc__": f"Backward of `{op.path}`.",
     }
     cls: type[OpNode] = type(name, (OpNode,), body)
-    show(cls, names - {"needs"})
+    show_saved(cls, names - {"needs"})
     cls.keeps_settings = cls.keeps_settings or any("_sym_" in name for name in vars(cls))
     if simple:
         _plan(cls, op, {keys[0]: formula for keys, formula, _ in rows})
@@ -314,3 +315,58 @@ def _materialised(node: Any, grads: list[Any], arithmetic: Any) -> Any:
         if picked[k] is None and op.materialize:
             picked[k] = arithmetic.zeros(node._outputs[i])
     return picked if op.variadic or len(op.differentiable) > 1 else picked[0]
+
+
+# -- gradients that do not vary with an input -------------------------------------------------------------------------
+#
+# The slope of `relu` is constant between its corners. So nothing in the formula of its gradient leads back to the
+# input, and differentiating once more would find that the input was not used. PyTorch gives zeros there, and so
+# programs such as gradient penalties and Laplacians count on them.
+
+
+class ConnectedGradient(Node):
+    """Passes a gradient on to its first edge, and zeros to its second."""
+
+    __slots__ = ()
+
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+        return [grads, None if grads is None else arithmetic.zeros_like(grads)]
+
+
+@functools.cache
+def _class_of(name: str) -> type[ConnectedGradient]:
+    """The class of these nodes for the nodes of an operation: ``LeakyReluBackwardBackward0``."""
+    stem, _, number = name.rpartition("Backward")
+    body = {"__slots__": (), "__module__": "builtins", "__doc__": ConnectedGradient.__doc__}
+    return type(f"{stem}BackwardBackward{number}", (ConnectedGradient,), body)
+
+
+def connected(grad: Any, node: Any, number: int, through_result: bool) -> Any:
+    """The gradient, a tensor, that `node` has found for its edge `number`, connected to that input.
+
+    Parameters
+    ----------
+    grad : Tensor or None
+    node : OpNode
+    number : int
+    through_result : bool
+        Whether to connect it to the node's own result instead, as formulas do that read it.
+    """
+    edge = node._edges[number]
+    if grad is None or edge is None or not local.state.mode & GRAD:
+        return grad
+    edges = gradient_edge(grad), node._edge_of_output(0) if through_result else edge
+    made = _class_of(type(node).__name__).make(grad._device, edges, grad)
+    out = alias(grad, (made, 0))
+    if grad._meta is not None and grad._meta.tangents is not None:
+        out._meta = Meta()
+        out._meta.tangents = grad._meta.tangents
+    return out
+
+
+def not_differentiable(op: Any, position: int) -> RuntimeError:
+    """The error for a tensor that requires grad, or has a tangent, where the operation has no derivative by it."""
+    return RuntimeError(
+        f"The function '{op.name}' is not differentiable with respect to argument '{op.names[position]}'. This input "
+        "cannot have requires_grad True."
+    )

@@ -18,11 +18,9 @@ from typing import Any
 
 from gradcore.autograd import anomaly_mode
 from gradcore.autograd.derivatives import LEAF, PLANS, UNCHANGED, are_real
-from gradcore.autograd.hooks import call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.input_buffer import TENSOR_GRADS, InputBuffer, PerDevice, count_leaves, in_own_memory
-from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, is_stack_deep, local, run_in_new_thread
-from gradcore.autograd.node import Hooks, Node
+from gradcore.autograd.node import FREED, Hooks, Node, call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import OWN, Clock, Order, Subclasses, accumulate_grad, add_to_grad
 from gradcore.backends.streams import STREAMS

@@ -13,13 +13,13 @@ from numbers import Number
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd.edges import chain_of, gradient_edge, replay, requires_grad
+from gradcore.autograd.derivatives import not_differentiable
+from gradcore.autograd.engine import run_backward
 from gradcore.autograd.input_buffer import widened
-from gradcore.autograd.messages import not_differentiable
 from gradcore.autograd.modes import DUAL, GRAD, local
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Meta, Variable, alias, repeats
-from gradcore.autograd.views import link
+from gradcore.autograd.views import chain_of, gradient_edge, link, replay, requires_grad
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
 from gradcore.ops.table import Formula, Op
@@ -363,8 +363,6 @@ def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any])
 
 def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any], level: Level) -> list[Any]:
     """Forward mode from reverse mode: J t is the derivative of the inner product of J' g and t with respect to g."""
-    from gradcore.autograd.engine import run_backward
-
     chosen = list(range(len(outs)) if op.variadic else op.differentiable)
     state = local.state
     before, state.mode = state.mode, state.mode | GRAD

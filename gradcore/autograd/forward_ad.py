@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.forward import Level, attach, check_tangent, laid_out_as, tangent_of
 from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
-from gradcore.autograd.views import same_as
+from gradcore.autograd.views import gradient_edge, same_as
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 

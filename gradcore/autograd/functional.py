@@ -7,7 +7,6 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.batch_dims import BatchBackward0, basis, mapped
-from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.jacobians import unit
@@ -15,6 +14,7 @@ from gradcore.autograd.modes import local
 from gradcore.autograd.node import AccumulateGrad
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import Variable
+from gradcore.autograd.views import gradient_edge, requires_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -427,7 +427,7 @@ def _runs_unseen(outs: Tensors) -> bool:
 
 
 def _forward_jacobian(func: Callable[..., Any], inputs: Any) -> Any:
-    from gradcore.func import jacfwd
+    from gradcore.func import jacfwd  # which is made of this package
 
     several, ins = _tensors(inputs, "inputs", "jacobian")
     with enable_grad():

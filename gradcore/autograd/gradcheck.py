@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore import dtypes, functional
-from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.jacobians import (
     Matrix,
@@ -25,6 +24,7 @@ from gradcore.autograd.jacobians import (
 )
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable, alias
+from gradcore.autograd.views import gradient_edge, requires_grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

@@ -6,10 +6,8 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from gradcore.autograd.edges import gradient_edge
-from gradcore.autograd.hooks import RemovableHandle
 from gradcore.autograd.modes import local
-from gradcore.autograd.node import Node
+from gradcore.autograd.node import Node, RemovableHandle, of_transformation
 from gradcore.autograd.saved import (
     allow_mutation_on_saved_tensors,
     current_hooks,
@@ -17,7 +15,8 @@ from gradcore.autograd.saved import (
     save_on_cpu,
     saved_tensors_hooks,
 )
-from gradcore.autograd.variables import Inference, TensorMeta, Variable, bump
+from gradcore.autograd.variables import Inference, Meta, TensorMeta, Variable, bump
+from gradcore.autograd.views import gradient_edge
 
 __all__ = [
     "GradientEdge",
@@ -91,6 +90,62 @@ def increment_version(tensor: Any) -> None:
             raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
         if t._vc is not Inference.counter:  # writes to these are not counted
             bump(t)
+
+
+# -- hooks of tensors --------------------------------------------------------------------------------------------------
+
+
+def register_hook(t: Any, hook: Any) -> RemovableHandle:
+    """Call ``hook(grad)`` whenever the gradient of a tensor is computed."""
+    edge = gradient_edge(t)
+    if edge is None:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if edge[0].is_accumulator:
+        meta = t._meta
+        if meta.hooks is None:
+            meta.hooks = {}
+        edge[0]._own_hooks()  # leaves without hooks take a shorter path
+        return RemovableHandle(meta.hooks, hook)
+    if local.state.transforms:
+        hook = of_transformation(hook, edge[0])
+    return RemovableHandle(edge[0]._own_hooks().tensor.setdefault(edge[1], {}), hook)
+
+
+def register_post_accumulate_hook(t: Any, hook: Any) -> RemovableHandle:
+    """Call ``hook(tensor)`` after the gradient of a leaf has been updated."""
+    edge = gradient_edge(t)
+    if edge is None:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if not edge[0].is_accumulator:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    meta = t._meta
+    if meta.post_accumulate_hooks is None:
+        meta.post_accumulate_hooks = {}
+    edge[0]._own_hooks()
+    return RemovableHandle(meta.post_accumulate_hooks, hook)
+
+
+def tensor_hooks(t: Any) -> dict[int, Any] | None:
+    """The hooks of a tensor, None if it never had any."""
+    edge = gradient_edge(t)
+    if edge is None:
+        return None
+    if edge[0].is_accumulator:
+        return None if t._meta is None else t._meta.hooks
+    return None if edge[0]._hooks is None else edge[0]._hooks.tensor.get(edge[1])
+
+
+def retain_grad(t: Any) -> None:
+    """Keep the gradient of a tensor that is no leaf."""
+    edge = gradient_edge(t)
+    if edge is None:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if edge[0].is_accumulator or t.retains_grad:
+        return
+    if t._meta is None:
+        t._meta = Meta()
+    t._meta.retains_grad = True
+    edge[0]._own_hooks().retain[edge[1]] = weakref.ref(t)
 
 
 class MultiHandle(RemovableHandle):

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional
-from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.forward import Level, tangent_of
 from gradcore.autograd.forward_ad import make_dual
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.variables import Variable, wrap
+from gradcore.autograd.views import requires_grad
 
 __all__ = [
     "as_tuple",

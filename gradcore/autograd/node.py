@@ -1,16 +1,73 @@
-"""Nodes: what backward runs. Those at leaves are here, those of operations in `op_node`."""
+"""Nodes, which backward runs, and their hooks. Those of leaves are here, those of operations in `op_node`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 from gradcore import dtypes
 from gradcore.autograd.input_buffer import TENSOR_GRADS
-from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.variables import Edge, Order, TensorMeta, Variable, accumulate_grad, tick
+from gradcore.autograd.modes import ANOMALY, GRAD, local
+from gradcore.autograd.variables import (
+    Edge,
+    Order,
+    TensorMeta,
+    Variable,
+    accumulate_grad,
+    tick,
+    type_name,
+    version_counter,
+)
 
-__all__ = ["AccumulateGrad", "Hooks", "Node"]
+__all__ = [
+    "FREED",
+    "INFERENCE_SAVED",
+    "AccumulateGrad",
+    "Hooks",
+    "Node",
+    "RemovableHandle",
+    "call_posthooks",
+    "call_prehooks",
+    "call_tensor_hooks",
+    "modified_in_place",
+    "of_transformation",
+    "operation_of",
+]
+
+
+_ids = itertools.count()
+
+
+class RemovableHandle:
+    """Returned when a hook is registered; ``remove()`` takes the hook away, also when used as a context manager.
+
+    Parameters
+    ----------
+    table : dict
+        The hooks, in order of registration; the handle adds `fn` to it.
+    fn : callable, optional
+        The hook. Without it, ``table[handle.id]`` is where the caller puts it.
+    """
+
+    def __init__(self, table: dict[int, Any], fn: Any = None) -> None:
+        self._table: dict[int, Any] | None = table
+        self.id = next(_ids)
+        if fn is not None:
+            table[self.id] = fn
+
+    def remove(self) -> None:
+        """Remove the hook; removing it twice does nothing."""
+        if self._table is not None:
+            self._table.pop(self.id, None)
+            self._table = None
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
 
 
 class Hooks:
@@ -167,14 +224,10 @@ class Node:
 
         `fn` may return gradients that replace `grad_inputs`. Returns a handle with ``remove()``.
         """
-        from gradcore.autograd.hooks import RemovableHandle
-
         return RemovableHandle(self._own_hooks().post, fn)
 
     def register_prehook(self, fn: Any) -> Any:
         """Call ``fn(grad_outputs)`` before each backward of this node; it may return replacements."""
-        from gradcore.autograd.hooks import RemovableHandle
-
         return RemovableHandle(self._own_hooks().pre, fn)
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
@@ -240,3 +293,162 @@ class AccumulateGrad(Node):
 
 
 AccumulateGrad.__module__ = "builtins"
+
+
+# -- calling hooks -----------------------------------------------------------------------------------------------------
+
+Table = dict[int, Any]
+
+
+def of_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]:
+    """`hook` for the backward of the transformation of `func` that a tensor belongs to, and for no outer one.
+
+    The tensor belongs to the innermost transformation whose inputs its history reaches. Outer ones differentiate the
+    gradient that the hook has seen, and so go through the same nodes.
+    """
+    running = [level for level in local.state.transforms if level.reverse]
+    reached = -1
+    stack, seen = [node], {node}
+    while stack and reached + 1 < len(running):
+        node = stack.pop()
+        if node.is_graph_input and not node.is_accumulator and node.level in running:
+            reached = max(reached, running.index(node.level))
+        found = {edge[0] for edge in node._edges if edge is not None} - seen
+        seen |= found
+        stack += found
+    if reached < 0:
+        return hook
+    owner = running[reached]
+
+    @functools.wraps(hook)
+    def own(grad: Any) -> Any:
+        level = next((level for level in reversed(local.state.transforms) if level.reverse), None)
+        return hook(grad) if level is owner else None
+
+    return own
+
+
+def call_tensor_hooks(table: Table, grad: Any) -> Any:
+    """The gradient (or None) after the hooks of a tensor, each of which may replace it."""
+    for hook in list(table.values()):
+        result = hook(grad)
+        if result is not None:
+            grad = _checked(grad, result, hook)
+    return grad
+
+
+def call_prehooks(table: Table, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients on their way into a node after its prehooks."""
+    for hook in list(table.values()):
+        result = hook(grads)
+        if result is not None:
+            grads = _all_checked(grads, result, hook)
+    return grads
+
+
+def call_posthooks(table: Table, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients `inputs` that a node has found, after its hooks."""
+    for hook in list(table.values()):
+        result = hook(inputs, outputs)
+        if result is not None:
+            inputs = _all_checked(inputs, result, hook)
+    return inputs
+
+
+def _all_checked(before: tuple[Any, ...], result: Any, hook: Any) -> tuple[Any, ...]:
+    if not isinstance(result, tuple):
+        raise TypeError(f"expected tuple, but hook returned '{type(result).__name__}'")
+    after = result
+    if len(after) != len(before):
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(after)}, but expected "
+            f"{len(before)})"
+        )
+    return tuple(_checked(a, b, hook) for a, b in zip(before, after, strict=True))
+
+
+def _checked(before: Any, after: Any, hook: Any) -> Any:
+    """What a hook has returned in the place of a gradient.
+
+    Raises
+    ------
+    TypeError
+        If it is neither a tensor nor None.
+    RuntimeError
+        If it has another shape, dtype or device, or stands where there was no gradient.
+    """
+    if after is None:
+        return None
+    if not isinstance(after, Variable):
+        raise TypeError(f"expected Variable, but hook returned '{type(after).__name__}'")
+    if before is None:
+        raise RuntimeError("can't replace a None gradient with a non-None value")
+    if after._dtype is not before._dtype:
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has changed the type of value (was {type_name(before)} got {type_name(after)})"
+        )
+    if after._device is not before._device:
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has changed the device of value (was {before._device} got {after._device})"
+        )
+    if after._array.shape != before._array.shape:
+        raise RuntimeError(f"hook '{_name(hook)}' has changed the size of value")
+    return after
+
+
+def _name(hook: Any) -> str:
+    return getattr(hook, "__name__", type(hook).__name__)
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+    "saved tensors after calling backward."
+)
+
+INFERENCE_SAVED = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+    "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in "
+    "autograd, or use `gradcore.no_grad()` instead of `gradcore.inference_mode()`."
+)
+
+
+def operation_of(node: Any) -> str:
+    """A node's name without ``Backward0``, as error messages have it: ``Exp``, ``Sum1``."""
+    name, _, number = type(node).__name__.rpartition("Backward")
+    return f"{name}{number}".removesuffix("0") if name else number
+
+
+#: Dtypes that are younger than the classes of tensors, ``torch.FloatTensor`` and so on, that messages name.
+_WITHOUT_CLASS = ("bfloat16", "bool", "complex64", "complex128")
+
+
+def _type_of(t: Any) -> str:
+    if t._dtype.name in _WITHOUT_CLASS:
+        return f"{t._device.type.upper()}{t._dtype.scalar_name}Type"
+    return type_name(t)
+
+
+def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
+    """The error for a saved tensor (with its history `edge`) that is no longer at version `expected`."""
+    source = ""
+    if edge is not None and not edge[0].is_accumulator:
+        source = f", which is output {edge[1]} of {operation_of(edge[0])},"
+    if local.state.mode & ANOMALY:
+        hint = (
+            "the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+            "question was changed in there or anywhere later. Good luck!"
+        )
+    else:
+        hint = (
+            "enable anomaly detection to find the operation that failed to compute its gradient, with "
+            "gradcore.autograd.set_detect_anomaly(True, check_nan=False)."
+        )
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{_type_of(t)} {list(t._array.shape)}]{source} is at version {version_counter(t).version}; "
+        f"expected version {expected} instead. Hint: {hint}"
+    )

@@ -180,7 +180,7 @@ class emit_nvtx:
         if self.enabled:
             if self.entered:
                 raise RuntimeError("NVTX annotation context manager is not reentrant")
-            from gradcore.profiler.ranges import Ranges
+            from gradcore.profiler.ranges import Ranges  # which needs CUDA
 
             _wait()
             _enable(Ranges(shapes=self.record_shapes))

@@ -14,14 +14,12 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.autograd import anomaly_mode, batch_dims
-from gradcore.autograd.derivatives import node_class
-from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.messages import not_differentiable
+from gradcore.autograd.derivatives import node_class, not_differentiable
 from gradcore.autograd.modes import ANOMALY, PACK, State
 from gradcore.autograd.op_node import slots_of
 from gradcore.autograd.saved import NewSavedTensor, SavedTensor, refuse_inference
 from gradcore.autograd.variables import Inference, Variable, VersionCounter, new, on_device, tensor_type, tick, wrap
-from gradcore.autograd.views import link
+from gradcore.autograd.views import gradient_edge, link, requires_grad
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file

@@ -7,9 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.messages import FREED, INFERENCE_SAVED, modified_in_place, operation_of
 from gradcore.autograd.modes import GRAD, PACK, local
+from gradcore.autograd.node import FREED, INFERENCE_SAVED, modified_in_place, operation_of
 from gradcore.autograd.variables import (
     Edge,
     Inference,
@@ -20,6 +19,7 @@ from gradcore.autograd.variables import (
     version_counter,
     wrap,
 )
+from gradcore.autograd.views import gradient_edge, requires_grad
 
 __all__ = [
     "NewSavedTensor",

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import FUNCTIONS, local
 from gradcore.autograd.variables import retyped, wrap
 from gradcore.backends.numpy.headers import own_header
@@ -20,7 +19,7 @@ from gradcore.device import DeviceLike
 from gradcore.dispatch.settings import converting
 from gradcore.dispatch.torch_function import created
 from gradcore.dtypes import DTypeLike
-from gradcore.errors import warn_once
+from gradcore.errors import history_lost, warn_once
 from gradcore.interop import device_of, from_dlpack_on_host
 from gradcore.ops.checks import fitting
 from gradcore.tensor import Tensor, is_differentiated

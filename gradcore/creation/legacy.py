@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes, functional
-from gradcore.autograd.messages import history_lost
 from gradcore.autograd.variables import new
 from gradcore.creation.data import tensor
 from gradcore.creation.filled import empty
 from gradcore.dispatch.settings import setting
+from gradcore.errors import history_lost
 from gradcore.size import Size
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tracebacks import shortened

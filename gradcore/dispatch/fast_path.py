@@ -66,8 +66,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradcore import dtypes, functional
-from gradcore.autograd.edges import gradient_edge
-from gradcore.autograd.messages import not_differentiable
+from gradcore.autograd.derivatives import not_differentiable
 from gradcore.autograd.modes import local
 from gradcore.autograd.record import (
     in_order,
@@ -79,7 +78,7 @@ from gradcore.autograd.record import (
     tuple_of,
 )
 from gradcore.autograd.variables import Subclasses, new, tensor_type, wrap
-from gradcore.autograd.views import link
+from gradcore.autograd.views import gradient_edge, link
 from gradcore.dispatch.operands import KERNEL_ERRORS, NUMBERS, constant, kernel_error, shape_error
 from gradcore.dispatch.settings import SCOPE, settings_of
 from gradcore.ops.promotion import keeps_floats

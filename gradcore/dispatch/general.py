@@ -7,10 +7,10 @@ from typing import Any
 
 from gradcore import dtypes, functional
 from gradcore.autograd import anomaly_mode, forward
-from gradcore.autograd.edges import gradient_edge
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PLAINLY, State, local
 from gradcore.autograd.record import check_differentiable, make_outputs, record
 from gradcore.autograd.variables import Subclasses, Variable, on_device, wrap
+from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.interception import intercepted
 from gradcore.dispatch.operands import (

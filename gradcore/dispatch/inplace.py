@@ -10,10 +10,10 @@ from typing import Any
 
 from gradcore import dtypes, functional
 from gradcore.autograd import forward, views
-from gradcore.autograd.edges import gradient_edge, requires_grad
 from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, PROFILE, State, local
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, repeats
+from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.dispatch.fast_path import has_plain_call, plain_call
 from gradcore.dispatch.general import PLAIN, apply, call_composite
 from gradcore.dispatch.operands import NUMBERS, constant, type_error

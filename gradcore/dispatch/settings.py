@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.variables import Variable
+from gradcore.autograd.views import requires_grad
 from gradcore.ops.parameters import Parameter
 from gradcore.ops.table import Op
 

@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from gradcore.autograd.hooks import RemovableHandle
 from gradcore.errors import caller_depth
 from gradcore.optim import state_dicts
 from gradcore.profiler.recording import is_profiling, record_function
 from gradcore.tensor import Tensor
 from gradcore.tracebacks import ShortErrors
+from gradcore.utils.hooks import RemovableHandle
 
 __all__ = [
     "Optimizer",

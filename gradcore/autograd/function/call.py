@@ -10,11 +10,11 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd import anomaly_mode, forward, views
-from gradcore.autograd.edges import gradient_edge, requires_grad
-from gradcore.autograd.messages import history_lost
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
 from gradcore.autograd.saved import SavedTensor, current_hooks, refuse_inference
 from gradcore.autograd.variables import Variable, bump, tick, version_counter
+from gradcore.autograd.views import gradient_edge, requires_grad
+from gradcore.errors import history_lost
 
 __all__ = ["bind", "call"]
 

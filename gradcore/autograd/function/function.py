@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from gradcore import functional
-from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.function.call import bind, call
 from gradcore.autograd.function.vmap import batched_call, lifted
-from gradcore.autograd.messages import FREED
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.node import Node
+from gradcore.autograd.node import FREED, Node
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable, alias
+from gradcore.autograd.views import requires_grad
 
 __all__ = ["BackwardCFunction", "BackwardFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gradcore.autograd.batch_dims import add_batch_dim, broadcast_to_batch, remove_batch_dim
-from gradcore.autograd.edges import requires_grad
 from gradcore.autograd.variables import Variable, wrap
+from gradcore.autograd.views import requires_grad
 from gradcore.backends.vmap import BatchedArray, batched_device, unbatched_device
 
 __all__ = ["VmapInfo", "batched_call", "lifted"]
