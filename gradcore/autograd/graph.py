@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gradcore.autograd.modes import local
-from gradcore.autograd.node import Node, RemovableHandle, of_transformation
+from gradcore.autograd.node import Node, of_transformation
+from gradcore.autograd.node import RemovableHandle as RemovableHandle
 from gradcore.autograd.saved import (
     allow_mutation_on_saved_tensors,
     current_hooks,

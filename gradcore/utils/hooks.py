@@ -1,5 +1,5 @@
 """PyTorch's name for where the handles of hooks are found."""
 
-from gradcore.autograd.node import RemovableHandle
+from gradcore.autograd.graph import RemovableHandle
 
 __all__ = ["RemovableHandle"]
