@@ -20,13 +20,14 @@ from gradcore.ops.slicing import getitem as GETITEM
 from gradcore.ops.slicing import select as SELECT
 from gradcore.ops.slicing import slice_of as SLICE
 from gradcore.tracebacks import shorten
+from gradcore.typing import AnyTensor
 
 __all__ = ["getitem", "resolve", "viewed"]
 
 WHOLE = slice(None)
 
 
-def getitem(self: Any, key: Any) -> Any:
+def getitem(self: AnyTensor, key: Any) -> Any:
     """Elements of the tensor: a view where `key` has only ints, slices, None and Ellipsis, else a copy.
 
     The rules are PyTorch's, which are NumPy's but for these: ints are taken before index tensors, so they do not
@@ -92,7 +93,7 @@ def getitem(self: Any, key: Any) -> Any:
     return base if indices is None else functional.index(base, indices)
 
 
-def viewed(self: Any, key: tuple[Any, ...], name: str) -> Any:
+def viewed(self: AnyTensor, key: tuple[Any, ...], name: str) -> Any:
     """The view at a key of ints, slices, None and Ellipsis, as one operation with the name of the last node."""
     state = local.state
     if state.mode > GRAD:
@@ -184,7 +185,7 @@ def too_many(ndim: int) -> IndexError:
 # -- keys with tensors --------------------------------------------------------------------------------------------
 
 
-def resolve(self: Any, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
+def resolve(self: AnyTensor, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
     """Split a key into a view and the index tensors that are applied to it.
 
     Returns

@@ -11,6 +11,7 @@ from gradcore.autograd.derivatives import node_class
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Meta, bump
 from gradcore.errors import warn_once
+from gradcore.typing import AnyTensor
 
 if TYPE_CHECKING:
     from gradcore.tensor import Tensor
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 
-def _matrix(self: Any, name: str, batches: bool) -> None:
+def _matrix(self: AnyTensor, name: str, batches: bool) -> None:
     ndim = self._array.ndim
     if ndim and (ndim < 2 or (ndim > 2 and not batches)):
         what = "matrices or batches of matrices" if batches else "matrices (2-D tensors)"
@@ -36,7 +37,7 @@ def _matrix(self: Any, name: str, batches: bool) -> None:
         raise RuntimeError(f"tensor.{name} is only supported on {what}. Got {ndim}-D tensor.{hint}")
 
 
-def _scalar(self: Any, name: str, advice: str) -> None:
+def _scalar(self: AnyTensor, name: str, advice: str) -> None:
     if not self._array.ndim:
         warn_once(f"Tensor.{name} is deprecated on 0-D tensors. {advice}")
 
@@ -44,7 +45,7 @@ def _scalar(self: Any, name: str, advice: str) -> None:
 _IDENTITY, _CONJUGATE = "This function is the identity in these cases.", "Consider using x.conj()."
 
 
-def transpose_all(self: Any) -> Tensor:
+def transpose_all(self: AnyTensor) -> Tensor:
     """A view with the dims in reversed order."""
     if self._array.ndim not in (0, 2):
         warn_once(
@@ -56,7 +57,7 @@ def transpose_all(self: Any) -> Tensor:
     return functional.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))  # type: ignore[no-any-return]
 
 
-def transpose_matrix(self: Any) -> Tensor:
+def transpose_matrix(self: AnyTensor) -> Tensor:
     """A view with the last two dims exchanged."""
     _matrix(self, "mT", True)
     _scalar(self, "mT", _IDENTITY)
@@ -65,14 +66,14 @@ def transpose_matrix(self: Any) -> Tensor:
     return functional.transpose(self, -2, -1)  # type: ignore[no-any-return]
 
 
-def adjoint_matrix(self: Any) -> Tensor:
+def adjoint_matrix(self: AnyTensor) -> Tensor:
     """The conjugate transpose of a matrix."""
     _matrix(self, "H", False)
     _scalar(self, "H", _CONJUGATE)
     return functional.adjoint(self)  # type: ignore[no-any-return]
 
 
-def adjoint_matrices(self: Any) -> Tensor:
+def adjoint_matrices(self: AnyTensor) -> Tensor:
     """The conjugate transposes of a batch of matrices."""
     _matrix(self, "mH", True)
     _scalar(self, "mH", _CONJUGATE)
@@ -85,7 +86,7 @@ def adjoint_matrices(self: Any) -> Tensor:
 def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., Any]:
     """The method that gives a tensor the shape that a view operation gives to a view of it."""
 
-    def method(self: Any, *args: Any, **named: Any) -> Any:
+    def method(self: AnyTensor, *args: Any, **named: Any) -> Any:
         dispatch.check_inplace(self, local.state)
         out = getattr(type(self), name)(self, *args, **named)
         meta = self._meta

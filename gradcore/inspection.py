@@ -17,7 +17,7 @@ from gradcore.autograd.variables import tick
 from gradcore.autograd.views import gradient_edge
 from gradcore.ops.table import Op
 from gradcore.tensor import Tensor
-from gradcore.typing import Device
+from gradcore.typing import AnyTensor, Array, Device
 from gradcore.utils._pytree import tree_leaves
 from gradcore.utils.recomputation import Frame
 
@@ -114,11 +114,11 @@ class Saved(NamedTuple):
     leaf: Any
 
 
-def _is_leaf(t: Any) -> bool:
+def _is_leaf(t: AnyTensor) -> bool:
     return t._edge is None and t._meta is not None and bool(t._meta.requires_grad)
 
 
-def _of_tensor(name: str, t: Any, node: Any) -> Iterator[Saved]:
+def _of_tensor(name: str, t: AnyTensor, node: Any) -> Iterator[Saved]:
     """The saved values of one tensor."""
     if isinstance(t, SavedTensor) and t.unpack_hook is not None:
         # What hooks put in the place of a tensor: count the tensors that are found in it.
@@ -165,7 +165,7 @@ def freed(node: Any) -> bool:
     return bool(node.is_freed())
 
 
-def storage(array: Any) -> tuple[int, int]:
+def storage(array: Array) -> tuple[int, int]:
     """The memory that an array keeps alive, which views share: a key and the number of bytes."""
     base = getattr(array, "base", None)
     while base is not None and hasattr(base, "nbytes") and hasattr(base, "shape"):

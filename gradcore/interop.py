@@ -9,11 +9,12 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore.tensor import is_differentiated
+from gradcore.typing import AnyTensor, Array
 
 __all__ = ["cuda_array_interface", "device_of", "dlpack", "exported", "from_dlpack_on_host"]
 
 
-def cuda_array_interface(t: Any) -> dict[str, Any]:
+def cuda_array_interface(t: AnyTensor) -> dict[str, Any]:
     """The ``__cuda_array_interface__`` dict."""
     if t._device.type != "cuda":
         raise AttributeError(
@@ -28,7 +29,7 @@ def cuda_array_interface(t: Any) -> dict[str, Any]:
     return t._array.__cuda_array_interface__  # type: ignore[no-any-return]
 
 
-def exported(t: Any) -> Any:
+def exported(t: AnyTensor) -> Any:
     """The array of a tensor, for a library that shares its memory through DLPack."""
     if t.requires_grad or is_differentiated(t):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
@@ -37,7 +38,7 @@ def exported(t: Any) -> Any:
     return t._array
 
 
-def dlpack(t: Any, named: dict[str, Any]) -> Any:
+def dlpack(t: AnyTensor, named: dict[str, Any]) -> Any:
     """The DLPack capsule of a tensor."""
     array = exported(t)
     if named.get("copy"):
@@ -109,7 +110,7 @@ def _is_capsule(source: Any) -> bool:
 class _Writable:
     """The memory of an array, for another one that can be written to."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Array) -> None:
         self.lender = array
         self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
 

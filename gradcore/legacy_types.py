@@ -22,6 +22,7 @@ from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace
 from gradcore.storage import TypedStorage, UntypedStorage, located
 from gradcore.tensor import Tensor, is_differentiated
+from gradcore.typing import AnyTensor, Array
 
 __all__: list[str] = []
 
@@ -79,7 +80,7 @@ def legacy_classes(device_type: str = "cpu") -> dict[str, Any]:
     }
 
 
-def set_default_tensor_type(t: Any, /) -> None:
+def set_default_tensor_type(t: AnyTensor, /) -> None:
     """Set the default dtype and device by an old class of tensors.
 
     Parameters
@@ -331,7 +332,7 @@ def reduce_ex(self: Tensor, protocol: Any) -> Any:
     return self.__reduce_ex__(protocol)
 
 
-def array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:
+def array_wrap(self: Tensor, array: Array, context: Any = None, return_scalar: bool = False) -> Tensor:
     """The result of a NumPy function that goes through `__array__`, as a tensor."""
     return tensor(array)
 

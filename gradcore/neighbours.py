@@ -14,6 +14,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.creation import arange, from_numpy
 from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
 
 __all__ = ["install"]
 
@@ -24,7 +25,7 @@ def _einops(backends: Any) -> None:
     class Backend(backends.AbstractBackend):  # type: ignore[misc]
         framework_name = "gradcore"
 
-        def is_appropriate_type(self, tensor: Any) -> bool:
+        def is_appropriate_type(self, tensor: AnyTensor) -> bool:
             return isinstance(tensor, Tensor)
 
         def from_numpy(self, x: Any) -> Tensor:

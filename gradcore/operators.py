@@ -9,6 +9,7 @@ from gradcore import dispatch, functional
 from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
 from gradcore.ops.table import OPS, Op
 from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
 
 __all__ = ["OPERATORS", "as_operand", "operator_methods"]
 
@@ -57,7 +58,7 @@ def _operator(op: Op, name: str) -> Callable[..., Any]:
 def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> Callable[..., Any]:
     commutative = OPS[op_name].commutative
 
-    def call(self: Any, other: Any) -> Any:
+    def call(self: AnyTensor, other: Any) -> Any:
         value, other = other, as_operand(other)
         if other is None:
             return _hand_over_or_decline(op_name if commutative else name, (self, value))

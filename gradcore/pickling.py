@@ -10,11 +10,12 @@ import numpy as np
 from gradcore import functional
 from gradcore.autograd.variables import Meta, new, tensor_type, version_counter, wrap
 from gradcore.backends.registry import resolve
+from gradcore.typing import AnyTensor, Array
 
 __all__ = ["deep_copy", "reduced", "shallow_copy"]
 
 
-def shallow_copy(t: Any) -> Any:
+def shallow_copy(t: AnyTensor) -> Any:
     """A leaf with the same memory and attributes."""
     out = new(type(t))
     out._array, out._device, out._dtype = t._array, t._device, t._dtype
@@ -26,7 +27,7 @@ def shallow_copy(t: Any) -> Any:
     return out
 
 
-def deep_copy(t: Any, memo: dict[int, Any]) -> Any:
+def deep_copy(t: AnyTensor, memo: dict[int, Any]) -> Any:
     """A leaf with memory of its own, which copies of its views share, and copies of its gradient and attributes."""
     if not t.is_leaf:
         raise RuntimeError(
@@ -51,7 +52,7 @@ def deep_copy(t: Any, memo: dict[int, Any]) -> Any:
     return out
 
 
-def _copied_memory(t: Any, memo: dict[int, Any]) -> Any:
+def _copied_memory(t: AnyTensor, memo: dict[int, Any]) -> Any:
     """The tensor's view of a copy of all memory that it is part of, which is copied once for each `memo`."""
     backend, array = t._device.backend, t._array
     if t.is_meta or t._device.levels or not array.size or any(s % array.itemsize for s in array.strides):
@@ -68,14 +69,14 @@ def _copied_memory(t: Any, memo: dict[int, Any]) -> Any:
     return backend.strided(copied, array.shape, strides, offset)
 
 
-def reduced(t: Any) -> tuple[Any, ...]:
+def reduced(t: AnyTensor) -> tuple[Any, ...]:
     """State of a tensor for pickling."""
     array = None if t.is_meta else np.asarray(t.host(), order="C")
     state = {"requires_grad": t.requires_grad, "dict": dict(t.__dict__)}
     return _rebuild, (type(t), array, tuple(t.shape), t._dtype, t._device, state)
 
 
-def _rebuild(cls: type, array: Any, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
+def _rebuild(cls: type, array: Array, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
     """A tensor from its pickle, on the device it was on (or where the fall-back leads)."""
     device = resolve(where)
     if array is None:

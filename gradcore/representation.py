@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gradcore import dtypes, printing
 from gradcore.autograd.variables import Subclasses, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.backends.vmap import BatchedArray, unbatched_device
+from gradcore.typing import AnyTensor
 
 __all__ = ["text_of"]
 
 
-def text_of(t: Any) -> str:
+def text_of(t: AnyTensor) -> str:
     """Return ``repr`` of a tensor."""
     suffixes = []
     try:
@@ -42,7 +41,7 @@ def text_of(t: Any) -> str:
     )
 
 
-def _batched_text(t: Any) -> str:
+def _batched_text(t: AnyTensor) -> str:
     """A tensor inside `vmap`, with all samples."""
     level = t._device.levels[-1]
     if t._array.__class__ is not BatchedArray:

@@ -25,11 +25,12 @@ from gradcore.ops.indexing import as_indices
 from gradcore.ops.table import OPS, Op
 from gradcore.to import warn_of_real_parts
 from gradcore.tracebacks import shorten
+from gradcore.typing import AnyTensor
 
 __all__ = ["copy_", "fill_", "fill_diagonal_", "index_put_", "setitem", "zero_"]
 
 
-def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+def overwrite(op: Op, self: AnyTensor, kernel: str, arrays: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
     """Write over `self` with a kernel, and record the operation that this amounts to.
 
     Parameters
@@ -63,7 +64,7 @@ def overwrite(op: Op, self: Any, kernel: str, arrays: tuple[Any, ...], args: tup
     return self
 
 
-def fill_(self: Any, value: Any) -> Any:
+def fill_(self: AnyTensor, value: Any) -> Any:
     """Write a value, a number or a 0-dim tensor, to every element of the tensor."""
     if not isinstance(value, Variable):
         value = setting("fill_", "value", "Number", 0).take(value)
@@ -76,12 +77,12 @@ def fill_(self: Any, value: Any) -> Any:
     return overwrite(OPS["fill_tensor_"], self, "copy_into", (_cast(value, self),), (value,))
 
 
-def zero_(self: Any) -> Any:
+def zero_(self: AnyTensor) -> Any:
     """Write zeros to every element of the tensor."""
     return overwrite(OPS["zero"], self, "copy_into", (0,), ())
 
 
-def _cast(value: Any, self: Any) -> Any:
+def _cast(value: Any, self: AnyTensor) -> Any:
     """The array of a tensor in the dtype of `self`."""
     if value._dtype is self._dtype:
         return value._array
@@ -90,7 +91,7 @@ def _cast(value: Any, self: Any) -> Any:
     return local.state.run(self._device.kernels["astype"], value._array, self._dtype.numpy)
 
 
-def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+def copy_(self: AnyTensor, src: Any, non_blocking: bool = False) -> Any:
     """Write the elements of `src`, broadcast and in this tensor's dtype, to this tensor.
 
     Parameters
@@ -118,7 +119,7 @@ def _python_type(number: Any) -> type | None:
     return next((kind for kind in (bool, int, float, complex) if isinstance(number, kind)), None)
 
 
-def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def index_put_(self: AnyTensor, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """Write `values` (broadcast) to the elements given by a tuple of integer or bool tensors, or add them there."""
     if not isinstance(values, Variable):
         raise TypeError(f"index_put_(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
@@ -141,7 +142,7 @@ def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -
     )
 
 
-def setitem(self: Any, key: Any, value: Any) -> None:
+def setitem(self: AnyTensor, key: Any, value: Any) -> None:
     """Write `value`, a number or a tensor that is broadcast, to the elements at `key`.
 
     Parameters
@@ -179,7 +180,7 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         raise
 
 
-def _written_at_once(self: Any, key: Any, value: Any) -> bool:
+def _written_at_once(self: AnyTensor, key: Any, value: Any) -> bool:
     """Write where nothing is recorded and neither device nor dtype differs; whether that was so."""
     if self._meta is not None or self._edge is not None or local.state.mode > GRAD or self._device.guarded:
         return False
@@ -200,7 +201,7 @@ def _written_at_once(self: Any, key: Any, value: Any) -> bool:
     return True
 
 
-def _is_whole(part: Any, self: Any) -> bool:
+def _is_whole(part: Any, self: AnyTensor) -> bool:
     """Whether a view of one step is the tensor itself."""
     if part._meta is None or not part._meta.chain:
         return False
@@ -243,7 +244,7 @@ def _without_leading_ones(value: Any, ndim: int) -> Any:
     return value
 
 
-def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+def fill_diagonal_(self: AnyTensor, fill_value: Any, wrap: bool = False) -> Any:
     """Write a number to the diagonal of a matrix, or of a tensor whose dims have one size.
 
     Parameters

@@ -10,11 +10,12 @@ import numpy as np
 from gradcore.autograd.variables import bump, wrap
 from gradcore.backends.registry import CPU
 from gradcore.tensor import Tensor
+from gradcore.typing import Array
 
 __all__ = ["is_shared", "share_memory_", "shared_with_processes"]
 
 
-def _block(array: Any) -> Any:
+def _block(array: Array) -> Any:
     """The shared block that an array lies in; None if it lies elsewhere."""
     owner = array
     while isinstance(owner, (np.ndarray, memoryview)):

@@ -25,6 +25,7 @@ from gradcore.dispatch.torch_function import (
 from gradcore.namespaces import LazyMethod
 from gradcore.operators import OPERATORS, as_operand
 from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
 
 __all__ = ["NOT_CONVERTED", "OWN", "as_subclass", "enlist", "make_subclass", "torch_function"]
 
@@ -147,7 +148,7 @@ def _method_of(name: str) -> Callable[..., Any]:
 
 def _method(func: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(func)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: AnyTensor, *args: Any, **kwargs: Any) -> Any:
         found = overloaded((self, *args, *kwargs.values()))
         return hand_over(func, found, (self, *args), kwargs) if found else func(self, *args, **kwargs)
 
@@ -156,7 +157,7 @@ def _method(func: Callable[..., Any]) -> Callable[..., Any]:
 
 def _attribute(attribute: property) -> property:
     def accessor(access: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Any, *value: Any) -> Any:
+        def call(self: AnyTensor, *value: Any) -> Any:
             found = overloaded((self, *value))
             return hand_over(access, found, (self, *value), {}) if found else access(self, *value)
 
@@ -174,7 +175,7 @@ def _operator(func: Callable[..., Any]) -> Callable[..., Any]:
     call = _method(func)
 
     @functools.wraps(call)
-    def method(self: Any, other: Any) -> Any:
+    def method(self: AnyTensor, other: Any) -> Any:
         if not takes_over(type(other)):
             other = as_operand(other)
         return NotImplemented if other is None else call(self, other)
@@ -186,7 +187,7 @@ def _reflected(func: Callable[..., Any], forward: Callable[..., Any]) -> Callabl
     """The method for ``other op self``; where `other` is a tensor, Python has asked the subclass first."""
     call, turned = _operator(func), _operator(forward)
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: AnyTensor, other: Any) -> Any:
         return turned(other, self) if isinstance(other, Tensor) else call(self, other)
 
     return method

@@ -27,6 +27,7 @@ from gradcore.ops.shapes import wrap_dim
 from gradcore.representation import text_of
 from gradcore.size import Size, size_of
 from gradcore.tracebacks import shorten
+from gradcore.typing import AnyTensor
 
 if TYPE_CHECKING:
     from gradcore.device import device
@@ -689,14 +690,14 @@ class Tensor(Variable, Methods):
         return exported(self).__dlpack_device__()  # type: ignore[no-any-return]
 
 
-def _place(t: Any, function: str, dim: Any) -> int:
+def _place(t: AnyTensor, function: str, dim: Any) -> int:
     """Index of a dim, counted from the front."""
     if not t._array.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     return wrap_dim(setting(function, "dim", "int", 0).take(dim), t._array.ndim)
 
 
-def is_differentiated(t: Any) -> bool:
+def is_differentiated(t: AnyTensor) -> bool:
     """Whether anything is differentiated with respect to a tensor: it requires grad, or has a tangent."""
     state = local.state
     return bool(state.mode & GRAD and requires_grad(t)) or bool(state.levels and innermost_of((t,)) is not None)
@@ -710,7 +711,7 @@ def _stores(frame: FrameType) -> bool:
 _STORE = opcode.opmap["STORE_SUBSCR"]
 
 
-def _detach(t: Any) -> Any:
+def _detach(t: AnyTensor) -> Any:
     out = alias(t, None)
     meta = t._meta
     if meta is not None and (meta.base is not None or meta.inference):

@@ -16,11 +16,12 @@ from gradcore.backends.vmap import BatchedArray, batched_device
 from gradcore.device import device as Device
 from gradcore.errors import warn_once
 from gradcore.ops.reductions import REAL_PARTS
+from gradcore.typing import AnyTensor, Array
 
 __all__ = ["moved", "parse_to", "to", "to_copy"]
 
 
-def moved(array: Any, source: Any, target: Any, non_blocking: bool = False) -> Any:
+def moved(array: Array, source: Any, target: Any, non_blocking: bool = False) -> Any:
     """A raw array that lies on device `source`, on device `target`.
 
     With `non_blocking`, the host does not wait for a copy out of page-locked memory.
@@ -61,7 +62,7 @@ def warn_of_real_parts(dtype: dtypes.dtype) -> None:
         warn_once(REAL_PARTS)
 
 
-def to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool = False) -> Any:
+def to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool = False) -> Any:
     """A copy of `t` on another device or in another dtype, recorded; see `moved`."""
     state = local.state
     if state.mode & PROFILE:
@@ -69,7 +70,7 @@ def to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool = False
     return _to_copy(t, device, dtype, non_blocking, state)
 
 
-def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state: State) -> Any:
+def _to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool, state: State) -> Any:
     if state.mode & DUAL:
         level = next((lv for lv in reversed(state.levels) if forward.tangent_of(t, lv) is not None), None)
         if level is not None:
@@ -97,7 +98,7 @@ def _to_copy(t: Any, device: Any, dtype: dtypes.dtype, non_blocking: bool, state
     return out
 
 
-def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dtypes.dtype, bool, bool]:
+def parse_to(t: AnyTensor, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dtypes.dtype, bool, bool]:
     """The device, dtype, `copy` and `non_blocking` of a call ``t.to(...)`` in any of its forms."""
     rest = list(args)
     device, dtype = named.pop("device", None), named.pop("dtype", None)
@@ -127,7 +128,7 @@ def parse_to(t: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any,
     return target, wanted, flags[1], flags[0]
 
 
-def to(t: Any, *args: Any, **named: Any) -> Any:
+def to(t: AnyTensor, *args: Any, **named: Any) -> Any:
     """The tensor on another device or in another dtype; itself where nothing changes."""
     device, dtype, copy, non_blocking = parse_to(t, args, named)
     if device is t._device and dtype is t._dtype and not copy:

@@ -12,6 +12,7 @@ from gradcore.func.arguments import check_randomness
 from gradcore.random import get_rng_state, set_rng_state
 from gradcore.tensor import Tensor
 from gradcore.transforms import VmapLevel, add_batch_dim, batch_scope, in_batch, remove_batch_dim
+from gradcore.typing import AnyTensor
 from gradcore.utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
@@ -111,7 +112,7 @@ def _run(
         )
 
 
-def _output(func: Callable[..., Any], t: Any, level: VmapLevel, dim: int | None) -> Any:
+def _output(func: Callable[..., Any], t: AnyTensor, level: VmapLevel, dim: int | None) -> Any:
     if not isinstance(t, Tensor):
         if dim is None:
             return t
@@ -182,7 +183,7 @@ def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tu
     return flat, dims, structure, sizes[0]
 
 
-def _checked_dim(where: str, t: Any, dim: Any) -> int:
+def _checked_dim(where: str, t: AnyTensor, dim: Any) -> int:
     if not isinstance(dim, int):
         raise ValueError(
             f"{where}Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."

@@ -11,6 +11,7 @@ from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParamet
 from gradcore.nn.linear import Linear
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
 
 __all__ = ["LazyLinear", "LazyModuleMixin"]
 
@@ -28,7 +29,7 @@ class LazyModuleMixin:
 
     cls_to_become: ClassVar[type[Module] | None] = None
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: AnyTensor, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
         self._register_load_state_dict_pre_hook(self._lazy_load_hook)
@@ -37,11 +38,11 @@ class LazyModuleMixin:
         """Give shapes and first values to the parameters, by the inputs of the first call."""
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
-    def has_uninitialized_params(self: Any) -> bool:
+    def has_uninitialized_params(self: AnyTensor) -> bool:
         """Whether the shape of a parameter or a buffer is not known yet."""
         return any(map(is_lazy, (*self._parameters.values(), *self._buffers.values())))
 
-    def _infer_parameters(self: Any, module: Any, args: Any, kwargs: Any = None) -> None:
+    def _infer_parameters(self: AnyTensor, module: Any, args: Any, kwargs: Any = None) -> None:
         """The hook before the first forward."""
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
@@ -53,7 +54,7 @@ class LazyModuleMixin:
         if module.cls_to_become is not None:
             module.__class__ = module.cls_to_become
 
-    def _lazy_load_hook(self: Any, state_dict: Any, prefix: str, *others: Any) -> None:
+    def _lazy_load_hook(self: AnyTensor, state_dict: Any, prefix: str, *others: Any) -> None:
         """The hook before a state is loaded: what has no shape yet gets that of the state."""
         for name, tensor in (*self._parameters.items(), *self._buffers.items()):
             saved = state_dict.get(prefix + name)
@@ -74,7 +75,7 @@ class _Lazy(LazyModuleMixin):
     #: The attribute with that number.
     _size: ClassVar[str]
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: AnyTensor, *args: Any, **kwargs: Any) -> None:
         super().__init__(0, *args, **kwargs)
         for name, p in self._parameters.items():
             if p is not None:
@@ -83,7 +84,7 @@ class _Lazy(LazyModuleMixin):
             if b is not None and b.ndim:
                 setattr(self, name, UninitializedBuffer(device=b.device, dtype=b.dtype))
 
-    def reset_parameters(self: Any) -> None:
+    def reset_parameters(self: AnyTensor) -> None:
         """Draw new parameters, if shapes are known."""
         if not self.has_uninitialized_params() and getattr(self, self._size):
             super().reset_parameters()  # type: ignore[misc]
@@ -92,10 +93,10 @@ class _Lazy(LazyModuleMixin):
         size: int = input.shape[1]
         return size
 
-    def _shape_of(self: Any, name: str) -> tuple[int, ...]:
+    def _shape_of(self: AnyTensor, name: str) -> tuple[int, ...]:
         raise NotImplementedError
 
-    def initialize_parameters(self: Any, input: Tensor, *others: Any, **settings: Any) -> None:
+    def initialize_parameters(self: AnyTensor, input: Tensor, *others: Any, **settings: Any) -> None:
         """Give shapes and first values to the parameters, by the inputs of the first call."""
         fresh = self.has_uninitialized_params()
         if fresh or not getattr(self, self._size):
@@ -154,7 +155,7 @@ class LazyLinear(_Lazy, Linear):
 class _LazyOfChannels(_Lazy):
     _size = "in_channels"
 
-    def _size_of(self: Any, input: Tensor) -> int:
+    def _size_of(self: AnyTensor, input: Tensor) -> int:
         if input.ndim not in (self.n + 1, self.n + 2):
             raise RuntimeError(
                 f"Expected {self.n + 1}D (unbatched) or {self.n + 2}D (batched) input to {type(self).__name__}, but "
@@ -165,7 +166,7 @@ class _LazyOfChannels(_Lazy):
             raise ValueError("in_channels must be divisible by groups")
         return channels
 
-    def _shape_of(self: Any, name: str) -> tuple[int, ...]:
+    def _shape_of(self: AnyTensor, name: str) -> tuple[int, ...]:
         return self._weight_shape() if name == "weight" else (self.out_channels,)
 
 
@@ -223,11 +224,11 @@ class _LazyNorm(_Lazy):
     ) -> None:
         super().__init__(eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
-    def _size_of(self: Any, input: Tensor) -> int:
+    def _size_of(self: AnyTensor, input: Tensor) -> int:
         self._check_input_dim(input)
         return super()._size_of(input)
 
-    def _shape_of(self: Any, name: str) -> tuple[int, ...]:
+    def _shape_of(self: AnyTensor, name: str) -> tuple[int, ...]:
         return (self.num_features,)
 
 

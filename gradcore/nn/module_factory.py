@@ -10,6 +10,7 @@ from gradcore.nn import functional
 from gradcore.nn.docstrings import Docstring
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
 
 __all__ = ["Made", "make", "ntuple", "settings"]
 
@@ -83,13 +84,13 @@ def make(name: str, made: Made, where: str) -> type[Module]:
             else:
                 setattr(self, key, value)
 
-    def forward(self: Any, *inputs: Any, **named: Any) -> Any:
+    def forward(self: AnyTensor, *inputs: Any, **named: Any) -> Any:
         kept = {key: getattr(self, key) for key in self._settings}
         if made.training:
             kept["training"] = self.training
         return getattr(functional, made.function)(*inputs, **kept, **named)
 
-    def extra_repr(self: Any) -> str:
+    def extra_repr(self: AnyTensor) -> str:
         return _shown(self, names)
 
     forward.__doc__ = f"Call `gradcore.nn.functional.{made.function}` with this module's settings."

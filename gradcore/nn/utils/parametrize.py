@@ -12,6 +12,7 @@ from gradcore.nn.containers import ModuleDict, ModuleList
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "ParametrizationList",
@@ -183,14 +184,14 @@ class ParametrizationList(ModuleList):
         return out  # type: ignore[no-any-return]
 
 
-def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
+def _deepcopy(self: AnyTensor, memo: dict[int, Any]) -> Any:
     if id(self) not in memo:
         memo[id(self)] = twin = self.__new__(type(self))
         twin.__dict__ = copy.deepcopy(self.__dict__, memo)
     return memo[id(self)]
 
 
-def _getstate(self: Any) -> Any:
+def _getstate(self: AnyTensor) -> Any:
     raise RuntimeError("Serialization of parametrized modules is only supported through state_dict().")
 
 
@@ -204,7 +205,7 @@ def _give_properties(module: Module) -> None:
 
 
 def _property(name: str) -> property:
-    def get(self: Any) -> Tensor:
+    def get(self: AnyTensor) -> Tensor:
         made = self.parametrizations[name]
         if not _Cache.depth:
             return made()  # type: ignore[no-any-return]
@@ -213,7 +214,7 @@ def _property(name: str) -> property:
             _Cache.values[key] = made()
         return _Cache.values[key]
 
-    def put(self: Any, value: Tensor) -> None:
+    def put(self: AnyTensor, value: Tensor) -> None:
         self.parametrizations[name].right_inverse(value)
 
     return property(get, put)
