@@ -16,8 +16,12 @@ __all__ = ["formulas"]
 
 def formulas(op: Op) -> Iterator[tuple[str, str]]:
     """The derivatives that are written as one expression: the input's name, and the expression."""
+    along = "t" if op.differentials else "grad"
     for key, formula in (op.differentials or op.vjps).items():
-        text = _expression(formula)
+        if formula.is_identity or formula.is_product:
+            text: str | None = " * ".join((along, *formula.names))
+        else:
+            text = _expression(formula)
         if text is not None:
             yield (key if isinstance(key, str) else ", ".join(key)), text
 
