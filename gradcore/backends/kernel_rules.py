@@ -8,9 +8,11 @@ without a shape rule runs on arrays without data. Formulas and bodies need neith
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 __all__ = ["BatchRule", "Result", "all_samples", "along", "batch_rules", "images", "leading", "shape_rules", "shaped"]
+
+_Kernel = TypeVar("_Kernel")
 
 
 class BatchRule(NamedTuple):
@@ -19,9 +21,9 @@ class BatchRule(NamedTuple):
     kind: str
     numbers: tuple[int, ...] = ()
 
-    def __call__(self, kernel: Any) -> Any:
+    def __call__(self, kernel: _Kernel) -> _Kernel:
         """Declare that a kernel has this rule."""
-        kernel.batch = self
+        vars(kernel)["batch"] = self
         return kernel
 
 
@@ -54,15 +56,15 @@ class Result(NamedTuple):
     dtype: Any
 
 
-def shaped(rule: Callable[..., Any]) -> Callable[[Any], Any]:
+def shaped(rule: Callable[..., Any]) -> Callable[[_Kernel], _Kernel]:
     """Declare the shape rule of a kernel: a function of its arguments.
 
     It gives for each result a `Result`, or an array that the result is like (in a tuple where there are several), or
     what is no array as it is.
     """
 
-    def declare(kernel: Any) -> Any:
-        kernel.shaped = rule
+    def declare(kernel: _Kernel) -> _Kernel:
+        vars(kernel)["shaped"] = rule
         return kernel
 
     return declare

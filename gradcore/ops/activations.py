@@ -337,7 +337,7 @@ def selu(F, self):
 
 
 def _is_soft(beta, threshold):
-    """Whether both pieces of `softplus` are the same to the last places where they meet."""
+    """Whether both pieces of `softplus` agree to the last digits where they meet."""
     return beta == 1 and threshold >= 20
 
 

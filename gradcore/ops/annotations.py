@@ -1,4 +1,4 @@
-"""What the settings of operations may be: the names that declarations use as annotations."""
+"""Annotations of settings in declarations."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ Sizes: TypeAlias = Sequence[int]
 Spacing: TypeAlias = Any
 #: One number for all spatial dims, or one for each.
 Steps: TypeAlias = int | Sequence[int]
-#: A tensor, in the place of another setting.
+#: A tensor as a setting.
 Tensor: TypeAlias = Any

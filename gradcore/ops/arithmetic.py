@@ -261,7 +261,7 @@ def true_divide(F, self, other):
 
 
 def _rounded_quotient(F, self, other, mode):
-    """The quotient, rounded; on tensors with its place in the graph."""
+    """The quotient, rounded; on tensors with its history."""
     if hasattr(F, "xp"):
         return F.floor_divide(self, other) if mode == "floor" else F.trunc_divide(self, other)
     return F.div(self, other, rounding_mode=mode)

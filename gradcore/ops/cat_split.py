@@ -86,7 +86,7 @@ def cat(K, tensors: Arrays, dim: int = 0):
 
 
 def _joined_with_care(K, tensors, dim):
-    """What the library refused to join: without empty vectors, or not at all."""
+    """Join what the library refused to: without empty vectors, else an error."""
     kept = [x for x in K.alike(tensors) if not _is_skipped(x.shape)] or tensors
     dim = wrap_dim(dim, kept[0].ndim)
     _check_joinable([x.shape for x in tensors], dim)
@@ -308,7 +308,7 @@ def split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
 
 
 def _chunk_sizes(x, chunks, dim):
-    """How `split` gives so many pieces of a dim."""
+    """The sizes for `split` of a number of pieces of a dim."""
     if not x.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -395,7 +395,7 @@ def unbind(K, self, dim: int = 0):
 
 
 def _bounds(size, split):
-    """Where the pieces of a dim begin and end."""
+    """Start and end of each piece of a dim."""
     if hasattr(split, "__index__"):
         sections = each(split)[0]
         if sections <= 0:
@@ -445,7 +445,7 @@ def _split_points(points):
 
 
 def _split_along(F, self, name, split, dim, least):
-    """What `hsplit`, `vsplit` and `dsplit` share."""
+    """Implementation of `hsplit`, `vsplit` and `dsplit`."""
     if self.ndim < least:
         raise RuntimeError(
             f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} "

@@ -1,4 +1,4 @@
-"""What operations refuse, in PyTorch's words."""
+"""Argument checks of operations, with PyTorch's error messages."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def cpp_type(dtype: dtypes.dtype) -> str:
 
 
 def overflow(dtype: dtypes.dtype) -> RuntimeError:
-    """What PyTorch says of a number that is outside of a dtype's range."""
+    """PyTorch's error for a number that is outside of a dtype's range."""
     kind = _CPP_TYPES.get(dtype.name, f"{dtype.name}_t")
     return RuntimeError(f"value cannot be converted to type {kind} without overflow")
 

@@ -45,7 +45,7 @@ def conv_output(self, weight, size: Ints, stride: Ints, padding: Ints, dilation:
     method=False,
 )
 def conv_input(self, weight, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int):
-    """What an output (`self`) and a weight say about an input of that spatial size: transposed convolution."""
+    """Gradient of a convolution with respect to its input of that spatial size: a transposed convolution."""
 
 
 @bilinear(
@@ -60,7 +60,7 @@ def conv_input(self, weight, size: Ints, stride: Ints, padding: Ints, dilation: 
     method=False,
 )
 def conv_weight(self, other, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int):
-    """What an input (`self`) and an output say about a weight of that spatial size."""
+    """Gradient of a convolution with respect to its weight of that spatial size."""
 
 
 # -- the operation -------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def class_pick(self, target, ignore_index: int):
     method=False,
 )
 def class_spread(self, target, classes: int, ignore_index: int):
-    """Zeros, with numbers in the places of their targets' classes; nothing where targets are ignored."""
+    """Zeros, with numbers in the positions of their targets' classes; nothing where targets are ignored."""
 
 
 @linear(
@@ -152,7 +152,7 @@ def softmax_nll_backward(
     reduction: str,
     ignore_index: int,
 ):
-    """The gradient of `softmax_nll`: the softmax, scaled, less the scale in the places of the targets' classes."""
+    """The gradient of `softmax_nll`: the softmax, scaled, less the scale in the positions of the targets' classes."""
     scale = grad_powers
     if grad_total is not None:
         scale = grad_total if scale is None else scale + grad_total

@@ -64,7 +64,7 @@ def _(F, t, dim, by):
 
 
 def _carried(F, grad, factor, dim, reverse):
-    """What the later (in the order of the scan) elements' gradients amount to at each element."""
+    """The gradient of a scan: at each element, the contributions of all later elements (in the order of the scan)."""
     return F.scan(F.conj(F.shift(factor, dim, 1 if reverse else -1)), grad, dim, not reverse)
 
 

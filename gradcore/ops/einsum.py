@@ -30,7 +30,7 @@ def _label(letter: str) -> int:
 # -- equations --------------------------------------------------------------------------------------------------------
 
 
-def _subscripts(text: str, start: int, place: str) -> list[int]:
+def _subscripts(text: str, start: int, operand: str) -> list[int]:
     """The labels of one operand (or the output): numbers of letters, and -1 for an ellipsis."""
     labels: list[int] = []
     i = 0
@@ -38,10 +38,10 @@ def _subscripts(text: str, start: int, place: str) -> list[int]:
         letter = text[i]
         if letter == ".":
             if text[i : i + 3] != "...":
-                rest = "that is not part of any ellipsis" + (" (...)" if place == "output" else "")
-                raise RuntimeError(f"einsum(): found '.' for {place} {rest}")
+                rest = "that is not part of any ellipsis" + (" (...)" if operand == "output" else "")
+                raise RuntimeError(f"einsum(): found '.' for {operand} {rest}")
             if -1 in labels:
-                raise RuntimeError(f"einsum(): found '.' for {place} for which an ellipsis was already found")
+                raise RuntimeError(f"einsum(): found '.' for {operand} for which an ellipsis was already found")
             labels.append(-1)
             i += 3
             continue
@@ -132,7 +132,7 @@ def _sizes(inputs: Sequence[Labels], shapes: Sequence[Sequence[int]]) -> dict[in
     sizes: dict[int, int] = {}
     for number, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
         own: dict[int, int] = {}
-        for place, (label, n) in enumerate(zip(labels, shape, strict=True)):
+        for dim, (label, n) in enumerate(zip(labels, shape, strict=True)):
             if own.setdefault(label, n) != n:
                 raise RuntimeError(
                     f"einsum(): subscript {_letter(label)} is repeated for operand {number} but the sizes don't match, "
@@ -142,7 +142,7 @@ def _sizes(inputs: Sequence[Labels], shapes: Sequence[Sequence[int]]) -> dict[in
             if n != known and 1 not in (n, known):
                 if label >= _ELLIPSIS:
                     raise RuntimeError(
-                        f"einsum(): dimension {place} covered by ellipsis in operand {number} has size {n} which does "
+                        f"einsum(): dimension {dim} covered by ellipsis in operand {number} has size {n} which does "
                         f"not broadcast with previously seen ellipsis with size {known} for the respective dimension"
                     )
                 raise RuntimeError(

@@ -47,7 +47,7 @@ def embedding_sum(self, indices, height: int, padding_idx: int = -1):
 
 @constant(constant="results are counts", function=False, method=False)
 def index_counts(self, height: int):
-    """How often each index occurs among all of them."""
+    """Counts of each index."""
 
 
 def _checked(input: Any, weight: Any, padding_idx: int | None) -> int:
@@ -135,7 +135,7 @@ def embedding(
 
 
 def _offsets(input: Any, offsets: Any, include_last_offset: bool) -> list[int]:
-    """Where each bag starts in the flattened indices, and where the last one ends."""
+    """Offsets of the bags in the flattened indices, and the end of the last."""
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(
@@ -269,13 +269,13 @@ def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
     """The maxima of bags, filled up with a row of minus infinity; the first of equal rows has the gradient."""
     spans = [range(start, stop) for start, stop in pairwise(bounds)]
     longest = max([*map(len, spans), 1])
-    places = [[*span, *[bounds[-1]] * (longest - len(span))] for span in spans]
+    positions = [[*span, *[bounds[-1]] * (longest - len(span))] for span in spans]
     lowest = rows.new_full((1, rows.shape[1]), float("-inf"))
     kept = F.where(F.unsqueeze(counted, -1) > 0, rows, float("-inf"))
-    places = F.index_tensor(places, rows)
-    best = F.max(F.embedding_rows(F.cat([kept, lowest]), places), 1)[0]
+    positions = F.index_tensor(positions, rows)
+    best = F.max(F.embedding_rows(F.cat([kept, lowest]), positions), 1)[0]
     counted = F.unsqueeze(F.cat([counted, counted.new_zeros(1)]), -1)
-    return F.where(F.amax(F.embedding_rows(counted, places), 1) > 0, best, 0)
+    return F.where(F.amax(F.embedding_rows(counted, positions), 1) > 0, best, 0)
 
 
 # -- one hot -------------------------------------------------------------------------------------------------

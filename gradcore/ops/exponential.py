@@ -193,7 +193,7 @@ def _powers() -> list[Case]:
 def _power_rule(F, t, self, exponent):
     if exponent == 0:
         return F.zeros_like(t)
-    if exponent == 2 and hasattr(F, "xp"):  # on arrays; on tensors the power keeps its place in the graph
+    if exponent == 2 and hasattr(F, "xp"):  # on arrays; on tensors the power keeps its history
         return t * (2 * self)
     return t * (exponent * F.pow(self, exponent - 1))
 
@@ -243,7 +243,7 @@ def pow_tensor(self, exponent):
 
 
 def _zero_to_positive(F, self, exponent):
-    """Where the derivative by the exponent is zero because the base is, though log(0) is infinite."""
+    """Mask of elements whose derivative by the exponent is zero because the base is, though log(0) is infinite."""
     if F.is_complex(exponent):
         return F.logical_and(self == 0, (F.imag(exponent) == 0) & (F.real(exponent) >= 0))
     return F.logical_and(self == 0, exponent >= 0)

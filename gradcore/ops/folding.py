@@ -66,7 +66,7 @@ def _settings(kernel_size: Steps, dilation: Steps, padding: Steps, stride: Steps
 
 
 def _counts(size: Sizes, kernel: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> list[int]:
-    """How many windows there are along each dim, at least one."""
+    """Number of windows along each dim, at least one."""
     counts = [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
@@ -137,7 +137,7 @@ def fold(
     padding: Steps = 0,
     stride: Steps = 1,
 ):
-    """Images of `output_size` with the columns of `unfold` added in the places that they came from.
+    """Images of `output_size` with the columns of `unfold` added in the positions that they came from.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Fractional max pooling: windows at random places, so that an image shrinks by any ratio."""
+"""Fractional max pooling: windows at random positions, so that an image shrinks by any ratio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradcore.ops.table import composite
 
 
 def _starts(F: Any, sample: Any, size: int, outputs: int, kernel: int) -> Any:
-    """Where the windows of one dim begin, ``(batch, channels, outputs)``: at steps that vary by one."""
+    """Starts of the windows of one dim, ``(batch, channels, outputs)``, at steps that vary by one."""
     if outputs == 1:
         return F.zeros_like(F.unsqueeze(sample, -1)) + (size - kernel)
     step = (size - kernel) / (outputs - 1)
@@ -23,20 +23,20 @@ def _starts(F: Any, sample: Any, size: int, outputs: int, kernel: int) -> Any:
     return F.cat([starts, F.zeros_like(sample) + (size - kernel)], -1)
 
 
-def _places(F: Any, starts: Sequence[Any], sizes: Sequence[int], kernel: Sequence[int]) -> Any:
+def _positions(F: Any, starts: Sequence[Any], sizes: Sequence[int], kernel: Sequence[int]) -> Any:
     """Flat indices of all elements of all windows, ``(batch, channels, windows, elements)``."""
-    places: Any = None
+    positions: Any = None
     lead = tuple(starts[0].shape[:2])
     for start, size, k in zip(starts, sizes, kernel, strict=True):
         taps = F.index_tensor(list(range(k)), start)
         here = F.unsqueeze(start.to(taps.dtype), -1) + taps
-        if places is None:
-            places = here
+        if positions is None:
+            positions = here
             continue
-        windows, elements = places.shape[2] * here.shape[2], places.shape[3] * k
-        joined = places[:, :, :, None, :, None] * size + here[:, :, None, :, None, :]
-        places = F.reshape(joined, (*lead, windows, elements))
-    return places
+        windows, elements = positions.shape[2] * here.shape[2], positions.shape[3] * k
+        joined = positions[:, :, :, None, :, None] * size + here[:, :, None, :, None, :]
+        positions = F.reshape(joined, (*lead, windows, elements))
+    return positions
 
 
 def _resolved_size(name: str, input: Any, n: int, output_size: Any, output_ratio: Any) -> tuple[int, ...]:
@@ -74,10 +74,12 @@ def _pool(
     starts = [
         _starts(F, samples[..., i], size, out, k) for i, size, out, k in zip(order, sizes, outputs, kernel, strict=True)
     ]
-    places = _places(F, starts, sizes, kernel)
+    positions = _positions(F, starts, sizes, kernel)
     flat = F.reshape(input.detach(), (*lead, prod(sizes)))
-    values = F.reshape(F.gather(flat, 2, F.reshape(places, (*lead, prod(places.shape[2:])))), tuple(places.shape))
-    indices = F.gather(places, 3, F.unsqueeze(F.max(values, 3)[1], 3))
+    values = F.reshape(
+        F.gather(flat, 2, F.reshape(positions, (*lead, prod(positions.shape[2:])))), tuple(positions.shape)
+    )
+    indices = F.gather(positions, 3, F.unsqueeze(F.max(values, 3)[1], 3))
     indices = F.unsafe_view(indices, (*(lead if batched else lead[1:]), *outputs))
     return F.max_pool_chosen(input, indices, n), indices
 
@@ -97,7 +99,7 @@ def _declare(n: int) -> None:
         out, indices = _pool(F, n, input, kernel_size, output_size, output_ratio, _random_samples)
         return (out, indices) if return_indices else out
 
-    fractional_max_pool.__doc__ = f"""The maxima of windows at random places of {DIMS[n]}.
+    fractional_max_pool.__doc__ = f"""The maxima of windows at random positions of {DIMS[n]}.
 
     Parameters
     ----------

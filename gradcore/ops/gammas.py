@@ -58,13 +58,13 @@ def _integral(F, a, log_x):
 
 
 def _left_end(F, a, x):
-    """How far the integrand reaches to the left, from ``expm1(-s) + s >= s**2 / (2 + s)``."""
+    """Left end of the integrand's support, from ``expm1(-s) + s >= s**2 / (2 + s)``."""
     half = a - x - _LIMIT / 2
     return (F.sqrt(half * half + 2 * _LIMIT * a) - half) / a
 
 
 def _right_end(F, a, x):
-    """How far it reaches to the right: first from ``expm1(s) - s >= s**2 / 2``, then closer."""
+    """Right end of the integrand's support: first from ``expm1(s) - s >= s**2 / 2``, then closer."""
     far = (a - x + F.sqrt((a - x) * (a - x) + 2 * _LIMIT * x)) / x
     return F.minimum(far, F.log1p((_LIMIT + a * far) / x))
 

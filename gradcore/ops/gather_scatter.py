@@ -108,7 +108,7 @@ def gather_backward(K, self, shape: tuple[int, ...], dim: int, index):
     saved={"src_sym_sizes": None},
 )
 def scatter_src(K, self, src, dim: int, index):
-    """A copy with the elements of `src` at the places that `index` names along a dim."""
+    """A copy with the elements of `src` at the positions that `index` names along a dim."""
     dim = _checked("scatter", self, dim, index, src)
     return K.scattered(self, dim, index, src)
 
@@ -122,7 +122,7 @@ def scatter_src(K, self, src, dim: int, index):
     saved={"value": None},
 )
 def scatter_value(K, self, dim: int, index, value: Number):
-    """A copy with a number at the places that `index` names along a dim."""
+    """A copy with a number at the positions that `index` names along a dim."""
     dim = _checked("scatter", self, dim, index)
     return K.scattered(self, dim, index, number_for(K, value, self))
 
@@ -146,7 +146,7 @@ def number_for(K, value, x):
     ],
 )
 def scatter(F, self, dim: int, index, src=None, *, reduce: str | None = None, value: Number | None = None):
-    """A copy with the elements of `src` at the places that `index` names along a dim.
+    """A copy with the elements of `src` at the positions that `index` names along a dim.
 
     For dim 0 this is ``out[index[i, j], j] = src[i, j]``.
 
@@ -196,7 +196,7 @@ def _distinct(size, *shape):
     saved={"src_sym_sizes": None},
 )
 def scatter_add(K, self, dim: int, index, src):
-    """A copy with `src` added at the places that `index` names: for dim 0 ``out[index[i, j], j] += src[i, j]``.
+    """A copy with `src` added at the positions that `index` names: for dim 0 ``out[index[i, j], j] += src[i, j]``.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def scatter_add(K, self, dim: int, index, src):
 
 
 def samples_of(cases, reductions):
-    """`cases` of a reduction at given places, with each reduction, with and without the elements that are there."""
+    """`cases` of a reduction at given positions, with each reduction, with and without the elements that are there."""
     return [
         case(*each.args, reduce, include_self=include)
         for reduce in reductions
@@ -230,7 +230,7 @@ def samples_of(cases, reductions):
     ),
 )
 def scatter_reduce(K, self, dim: int, index, src, reduce: str, *, include_self: bool = True):
-    """A copy in which the elements of `src` are combined at the places that `index` names along a dim.
+    """A copy in which the elements of `src` are combined at the positions that `index` names along a dim.
 
     `reduce` is ``'sum'``, ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the elements
     that are there do not take part.
@@ -252,7 +252,7 @@ def _(F, grad, self, src, result, dim, index, reduce, include_self):
 
 
 def reduced_gradients(F, grad, self, dim, index, src, result, reduce, include_self):
-    """The gradients of `self` and `src` where they were reduced at given places; ties share."""
+    """The gradients of `self` and `src` where they were reduced at given positions; ties share."""
     shape, src = src.shape, _cut(F, src, index.shape)
     of_self, of_src = _REDUCTIONS[reduce](F, grad, self, dim, index, src, result, include_self)
     if not include_self:
@@ -309,7 +309,7 @@ _REDUCTIONS = {
     "prod": _product_gradients,
 }
 
-# -- places in the flattened tensor -----------------------------------------------------------------------------------
+# -- positions in the flattened tensor -----------------------------------------------------------------------------
 
 
 def _check_flat(K, name, x, index):
@@ -357,7 +357,7 @@ def take(K, self, index):
     ],
 )
 def put(K, self, index, source, accumulate: bool = False):
-    """A copy with `source` at the places that `index` names in the flattened tensor, or with it added there.
+    """A copy with `source` at the positions that `index` names in the flattened tensor, or with it added there.
 
     Examples
     --------

@@ -130,7 +130,7 @@ def inverse(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 def moved(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:
-    """The permutation that moves the dims `source` to the places `destination` and keeps the order of the others."""
+    """The permutation that moves the dims `source` to the positions `destination` and keeps the order of the others."""
     source, destination = each(source), each(destination)
     if len(source) != len(destination):
         raise RuntimeError(
@@ -138,12 +138,12 @@ def moved(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:
             f"of dims as destination ({list(destination)} dims)"
         )
     sources = distinct(source, ndim, f"movedim: repeated dim in `source` ({list(source)})")
-    places = distinct(destination, ndim, f"movedim: repeated dim in `destination` ({list(destination)})")
+    positions = distinct(destination, ndim, f"movedim: repeated dim in `destination` ({list(destination)})")
     if not ndim:
         return ()
     order = [d for d in range(ndim) if d not in sources]
-    for place, d in sorted(zip(places, sources, strict=True)):
-        order.insert(place, d)
+    for position, d in sorted(zip(positions, sources, strict=True)):
+        order.insert(position, d)
     return tuple(order)
 
 

@@ -63,10 +63,10 @@ def _taps(F: Any, coordinate: Any, size: int, mode: str, padding_mode: str, alig
     if mode == "bicubic":
         before = F.floor(position)
         t = position - before
-        places = [_inside(F, before + k, size, padding_mode, align_corners)[0] for k in (-1, 0, 1, 2)]
+        positions = [_inside(F, before + k, size, padding_mode, align_corners)[0] for k in (-1, 0, 1, 2)]
         weights = [_far(t + 1), _near(t), _near(1 - t), _far(2 - t)]
         slopes = [_far_slope(t + 1), _near_slope(t), -_near_slope(1 - t), -_far_slope(2 - t)]
-        return _Taps(places, weights, [s * scale for s in slopes])
+        return _Taps(positions, weights, [s * scale for s in slopes])
     position, slope = _inside(F, position, size, padding_mode, align_corners)
     if mode == "nearest":
         return _Taps([F.round(position)], [F.ones_like(position)], [])
@@ -99,7 +99,7 @@ class _Tap(NamedTuple):
 
     Attributes
     ----------
-    place : Tensor
+    pixel : Tensor
         Its index in the flattened image, ``(batch, points)``; a valid one also for elements outside.
     known : Tensor
         Whether it is inside.
@@ -109,7 +109,7 @@ class _Tap(NamedTuple):
         The derivatives of the weight by each coordinate; none where weights are constant.
     """
 
-    place: Any
+    pixel: Any
     known: Any
     weight: Any
     slopes: list[Any]
@@ -120,20 +120,20 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
     points = F.reshape(grid, (grid.shape[0], prod(grid.shape[1:-1]), n))
     lines = [_taps(F, F.select(points, 2, n - 1 - d), size, mode, padding_mode, align) for d, size in enumerate(sizes)]
     for chosen in product(*(range(len(line.weights)) for line in lines)):
-        place: Any = 0
+        pixel: Any = 0
         known: Any = None
         for line, k, size in zip(lines, chosen, sizes, strict=True):
             index = line.indices[k]
             here = (index >= 0) & (index <= size - 1)
             known = here if known is None else known & here
-            place = place * size + F.to(F.where(here, index, F.zeros_like(index)), dtypes.int64)
+            pixel = pixel * size + F.to(F.where(here, index, F.zeros_like(index)), dtypes.int64)
         weights = [line.weights[k] for line, k in zip(lines, chosen, strict=True)]
         slopes = [
             reduce(mul, [*weights[:d], line.slopes[k], *weights[d + 1 :]])
             for d, (line, k) in enumerate(zip(lines, chosen, strict=True))
             if line.slopes
         ]
-        yield _Tap(place, known, reduce(mul, weights), slopes)
+        yield _Tap(pixel, known, reduce(mul, weights), slopes)
 
 
 @general(
@@ -151,7 +151,7 @@ def grid_sampler(K, self, grid, mode: str, padding_mode: str, align_corners: boo
     total: Any = None
     for tap in _each_tap(K, grid, sizes, mode, padding_mode, align_corners):
         weight = K.unsqueeze(K.where(tap.known, tap.weight, K.zeros_like(tap.weight)), 1)
-        part = K.gather(image, 2, _for_channels(K, tap.place, lead)) * weight
+        part = K.gather(image, 2, _for_channels(K, tap.pixel, lead)) * weight
         total = part if total is None else total + part
     return K.reshape(total, (*lead, *grid.shape[1:-1]))
 
@@ -171,12 +171,12 @@ def grid_sampler_backward(
     grad = F.reshape(grad, (*lead, prod(grid.shape[1:-1])))
     to_image, to_points = F.zeros_like(image), None
     for tap in _each_tap(F, grid, sizes, mode, padding_mode, align_corners):
-        place, zero = _for_channels(F, tap.place, lead), F.zeros_like(tap.weight)
+        pixel, zero = _for_channels(F, tap.pixel, lead), F.zeros_like(tap.weight)
         if needs[0]:
             weight = F.unsqueeze(F.where(tap.known, tap.weight, zero), 1)
-            to_image = F.scatter_add(to_image, 2, place, grad * weight)
+            to_image = F.scatter_add(to_image, 2, pixel, grad * weight)
         if needs[1] and tap.slopes:
-            value = F.sum(F.gather(image, 2, place) * grad, (1,))
+            value = F.sum(F.gather(image, 2, pixel) * grad, (1,))
             parts = F.stack([F.where(tap.known, value * slope, zero) for slope in tap.slopes[::-1]], -1)
             to_points = parts if to_points is None else to_points + parts
     to_grid = None
@@ -185,8 +185,8 @@ def grid_sampler_backward(
     return F.reshape(to_image, tuple(input.shape)) if needs[0] else None, to_grid
 
 
-def _for_channels(F: Any, place: Any, lead: tuple[int, ...]) -> Any:
-    return F.expand(F.unsqueeze(place, 1), (*lead, place.shape[-1]))
+def _for_channels(F: Any, pixel: Any, lead: tuple[int, ...]) -> Any:
+    return F.expand(F.unsqueeze(pixel, 1), (*lead, pixel.shape[-1]))
 
 
 def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:

@@ -19,7 +19,7 @@ from gradcore.ops.table import composite, constant, linear
     samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))],
 )
 def bincount(K, self, weights=None, minlength: int = 0):
-    """How often each of the numbers 0, 1, 2, ... occurs, or the sum of the weights at its places.
+    """Counts of the numbers 0, 1, 2, ..., or the sums of the weights of each.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def bincount(K, self, weights=None, minlength: int = 0):
     samples=lambda: [case(floats(20)), case(floats(4, 5), 7, -1, 1), case(floats(3, low=1, high=1), 4)],
 )
 def histc(K, self, bins: int = 100, min: float = 0, max: float = 0):
-    """How many elements lie in each of equally wide bins between `min` and `max` (the data's own if both are equal).
+    """Counts of the elements in equally wide bins between `min` and `max` (the data's own if both are equal).
 
     Returns
     -------
@@ -126,16 +126,16 @@ def _edges(F, x, dim: int, bins: Any, low: Any, high: Any):
 def _counts(F, x, edges, weight, density: bool):
     """The sum of the weights of the rows of `x` in each cell between edges; the last edge of a dim belongs to it."""
     sizes = [edge.shape[0] - 1 for edge in edges]
-    cells, place = math.prod(sizes), 0
+    cells, cell = math.prod(sizes), 0
     inside: Any = True
     for column, edge, size in zip(F.unbind(x, 1), edges, sizes, strict=True):
         at = F.searchsorted(edge, F.contiguous(column), right=True) - 1
         at = F.where((at == size) & (column == edge[-1]), size - 1, at)
         inside = (at >= 0) & (at < size) & inside
-        place = place * size + at
-    place = F.where(inside, place, cells)
+        cell = cell * size + at
+    cell = F.where(inside, cell, cells)
     weight = F.ones_like(x[:, 0]) if weight is None else weight
-    counts = F.index_add(F.new_zeros(x, (cells + 1,)), 0, place, weight)[:cells].reshape(sizes)
+    counts = F.index_add(F.new_zeros(x, (cells + 1,)), 0, cell, weight)[:cells].reshape(sizes)
     if density:
         counts = counts / F.sum(counts)
         for dim, edge in enumerate(edges):
@@ -172,7 +172,7 @@ def _check_histogram(input, weight):
 def histogramdd(
     F, input, bins, range: Sequence[float] | None = None, weight=None, density: bool = False
 ):  # fmt: skip
-    """How many points lie in each cell of a grid, as a named tuple ``(hist, bin_edges)``.
+    """Counts of the points in each cell of a grid, as a named tuple ``(hist, bin_edges)``.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def histogramdd(
 def histogram(
     F, input, bins=100, *, range: Sequence[float] | None = None, weight=None, density: bool = False
 ):  # fmt: skip
-    """How many elements lie in each interval, as a named tuple ``(hist, bin_edges)``.
+    """Counts of the elements in each interval, as a named tuple ``(hist, bin_edges)``.
 
     Parameters
     ----------

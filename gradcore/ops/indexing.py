@@ -247,7 +247,7 @@ def _scaled(x, alpha):
     autocast="widest:cpu",
 )
 def index_copy(K, self, dim: int, index, source):
-    """A copy with `source` in the place of the slices of a dim that a vector of indices names.
+    """A copy with `source` instead of the slices of a dim that a vector of indices names.
 
     Examples
     --------

@@ -28,7 +28,7 @@ def scaled(t, number):
 
 
 def _linear_node(input, weight, bias):
-    """What PyTorch's last step is called."""
+    """Name of the node of PyTorch's last step."""
     if bias is not None:
         return "AddmmBackward0" if input.ndim == 2 else "ViewBackward0"
     return {1: "SqueezeBackward4", 2: "MmBackward0"}.get(input.ndim, "UnsafeViewBackward0")

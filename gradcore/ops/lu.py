@@ -208,7 +208,7 @@ def _solve_cases():
     saved={"unpack_data": None, "unpack_pivots": None},
 )  # fmt: skip
 def lu_unpack(K, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
-    """What `gradcore.linalg.lu_factor` returns as a permutation and two factors; empty ones where not asked for.
+    """The result of `gradcore.linalg.lu_factor` as a permutation and two factors; empty ones where not asked for.
 
     Examples
     --------

@@ -49,7 +49,7 @@ def _cast(F, result, dtype):
 
 
 def _count(F, self, dim, keepdim, mask):
-    """How many elements are selected: a number if there is no mask."""
+    """Number of selected elements: a Python number if there is no mask."""
     if mask is None:
         return reduced_size(self.shape, dim)
     return F.sum(_mask(F, self, mask), dim, keepdim)
@@ -210,7 +210,7 @@ def masked_amin(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
 
 @composite(path="masked.argmax", samples=_samples(1))
 def masked_argmax(F, self, dim: int | None = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Where over `dim` the largest of the elements lies that `mask` selects, in the input's dtype.
+    """Index along `dim` of the largest element that `mask` selects, in the input's dtype.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def masked_argmax(F, self, dim: int | None = None, *, keepdim: bool = False, dty
 
 @composite(path="masked.argmin", samples=_samples(1))
 def masked_argmin(F, self, dim: int | None = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Where over `dim` the smallest of the elements lies that `mask` selects, in the input's dtype.
+    """Index along `dim` of the smallest element that `mask` selects, in the input's dtype.
 
     Examples
     --------

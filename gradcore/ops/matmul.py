@@ -524,7 +524,7 @@ def cross(F, self, other, dim: int | None = None):
 
 
 def _cheapest_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Where to split each chain of matrices of ``sizes[i] x sizes[i + 1]``, so that multiplications are fewest."""
+    """Optimal split of each chain of matrices of ``sizes[i] x sizes[i + 1]``: the fewest multiplications."""
     n = len(sizes) - 1
     cost: dict[tuple[int, int], int] = {(i, i): 0 for i in range(n)}
     split = {}

@@ -1,4 +1,4 @@
-"""What linear algebra refuses, in PyTorch's words. Arrays and tensors are checked alike: by shape and dtype."""
+"""Argument checks of linear algebra, with PyTorch's error messages: of arrays and tensors, by shape and dtype."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _tolerances(F, A, atol, rtol):
 
 @constant(constant="results are bools", **_PRIVATE)
 def is_large(K, self, atol, rtol):
-    """Where singular values along the last dim are larger than ``max(atol, rtol * the largest)``."""
+    """Mask of the singular values along the last dim that are larger than ``max(atol, rtol * the largest)``."""
     return (self > rtol[..., None] * _largest(self)) & (self > atol[..., None])
 
 

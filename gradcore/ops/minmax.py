@@ -144,7 +144,7 @@ def taken(F, t, dim, indices):
 
 
 def placed(F, grad, self_shape, dim, indices):
-    """The gradient at the places from which elements were selected along a dim."""
+    """The gradient at the positions from which elements were selected along a dim."""
     return F.place(grad, self_shape, dim, indices) if self_shape else grad
 
 

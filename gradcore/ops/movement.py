@@ -405,7 +405,7 @@ def _permute_error(ndim, dims):
 
 @composite(aliases=("moveaxis",), samples=lambda: [case(floats(2, 3, 4), 0, 2), case(floats(2, 3, 4), (0, 1), (-1, 0))])
 def movedim(F, self, source: Ints, destination: Ints):
-    """A view with the dims `source` moved to the places `destination`.
+    """A view with the dims `source` moved to the positions `destination`.
 
     Examples
     --------

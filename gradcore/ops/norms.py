@@ -63,7 +63,7 @@ def _check_dtype(x, dtype):
 
 
 def _direction(F, x, norm, ord):
-    """How a norm changes with each element, by PyTorch's conventions where it is not smooth."""
+    """Derivative of a norm by each element, by PyTorch's conventions where it is not smooth."""
     if ord == 0:
         return F.zeros_like(x)
     if ord == 1:

@@ -40,7 +40,7 @@ def trunc(self):
 
 @elementwise(same, promotion="default -bool -integer -complex")
 def frac(K, self):
-    """What `trunc` takes away: the part behind the point, with the sign of the number.
+    """Fractional part, with the sign of the number: ``self - trunc(self)``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What an operation is tested with: descriptions of arguments, from which the tests draw arrays."""
+"""Sample inputs of operations: descriptions of arguments, from which the tests draw arrays."""
 
 from __future__ import annotations
 

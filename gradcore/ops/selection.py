@@ -142,7 +142,7 @@ def fmin(self, other):
 
 
 def _within(F, self, min, max):
-    """Where `self` keeps to the bounds, which belong to the interval."""
+    """Mask of the elements of `self` within the bounds, inclusive."""
     if max is None:
         return self >= min
     if min is None:
@@ -151,12 +151,12 @@ def _within(F, self, min, max):
 
 
 def _below(F, self, min, max):
-    """Where `min` is the result of a clamp."""
+    """Mask of the elements that a clamp sets to `min`."""
     return self < min if max is None else (self < min) & (min < max)
 
 
 def _above(F, self, min, max):
-    """Where `max` is the result of a clamp."""
+    """Mask of the elements that a clamp sets to `max`."""
     return self > max if min is None else (self > max) | (max < min)
 
 

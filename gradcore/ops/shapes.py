@@ -77,7 +77,7 @@ def removed(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int,
 
 
 def reduced_size(shape: Sequence[int], dim: int | Sequence[int] | None) -> int:
-    """How many elements a reduction over `dim` makes one of."""
+    """Number of elements that a reduction over `dim` reduces to one."""
     return math.prod(shape[i] for i in all_dims(dim, len(shape)))
 
 

@@ -1,4 +1,4 @@
-"""Order: sorting, the largest elements, distinct elements, and places in sorted sequences."""
+"""Order: sorting, the largest elements, distinct elements, and positions in sorted sequences."""
 
 from __future__ import annotations
 
@@ -199,12 +199,12 @@ def unique_consecutive(F, self, return_inverse: bool = False, return_counts: boo
     return _asked_for(F.unique_consecutive_(self, return_inverse, return_counts, dim), return_inverse, return_counts)
 
 
-# -- places in sorted sequences ---------------------------------------------------------------------------------------
+# -- positions in sorted sequences --------------------------------------------------------------------------------
 
 
 @constant(constant="results are indices", function=False, method=False)
 def search(K, sequence, values, right: bool, sorter=None):
-    """Where to insert values into a sequence (or into the one of their row) so that it stays sorted."""
+    """Insertion indices of values into a sorted sequence (or into the one of their row)."""
     if sorter is not None:
         sequence = K.xp.take_along_axis(sequence, sorter, -1)
     return K.search_in(sequence, values, right)
@@ -231,7 +231,7 @@ def _inserted(F, name, sequence, values, out_int32, right, sorter):
 def searchsorted(
     F, sorted_sequence, input, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter=None
 ):
-    """Where to insert numbers into a sorted sequence so that it stays sorted.
+    """Insertion indices of numbers into a sorted sequence.
 
     Parameters
     ----------

@@ -227,7 +227,7 @@ def _summed(function, x, p):
 
 
 def _by_order(F, order, x):
-    """How `igamma` moves with its order: as gamma numbers, at which it stays what it is, do not."""
+    """Derivative of `igamma` by its order, from that of gamma-distributed numbers, at which it is constant."""
     end = (x == 0) | (x == math.inf)  # where it is 0 or 1, whatever the order
     x = F.where(end, 1, x)
     log_x = F.log(x)
@@ -279,7 +279,7 @@ _BERNOULLI = (
 
 
 def _zeta_slope(F, s, q):
-    """How the sum of ``(q + k) ** -s`` moves with `s`: the first terms, and the others by Euler and Maclaurin."""
+    """Derivative of the sum of ``(q + k) ** -s`` by `s`: the first terms, and the others by Euler and Maclaurin."""
     total = 0
     for k in range(12):
         log = F.log(q + k)

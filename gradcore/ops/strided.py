@@ -73,8 +73,8 @@ def _(F, t, self_shape, size, stride, offset, own):
     return F.strided_copy(t, self_shape, own, size, stride, offset)
 
 
-def _places(K, shape, own, size, stride, offset):
-    """Where the elements of a tensor and of a strided view of it lie in memory, and how long that memory must be."""
+def _positions(K, shape, own, size, stride, offset):
+    """Memory offsets of the elements of a tensor and of a strided view, and the size that the memory must have."""
     start = max(0, -offset)
     here, there = K.locations(shape, own, start), K.locations(size, stride, start + offset)
     ends = [
@@ -91,7 +91,7 @@ def _places(K, shape, own, size, stride, offset):
 )
 def strided_back(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
     """The elements of a strided view, added up where the tensor that it is a view of has its own."""
-    here, there, length = _places(K, shape, own, size, stride, offset)
+    here, there, length = _positions(K, shape, own, size, stride, offset)
     memory = K.sum_into_rows(length, there, self.reshape(-1, 1))
     counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
     return (memory[here] / counts[here]).reshape(shape)
@@ -103,8 +103,8 @@ def strided_back(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
     method=False,
 )
 def strided_copy(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
-    """What `strided_view` reads, whatever memory the tensor itself has; zeros where it has no element."""
-    here, there, length = _places(K, shape, own, size, stride, offset)
+    """The elements that `strided_view` reads, whatever memory the tensor itself has; zeros where it has no element."""
+    here, there, length = _positions(K, shape, own, size, stride, offset)
     memory = K.sum_into_rows(length, here, self.reshape(-1, 1))
     counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
     return (memory / K.xp.maximum(counts.real, 1))[there].reshape(size)

@@ -303,7 +303,7 @@ class Op:
 
     @_Option
     def path(self) -> str:
-        """Where users find it, for example ``"nn.functional.relu"``."""
+        """Public path, for example ``"nn.functional.relu"``."""
         return self.name
 
     @_Option
