@@ -51,10 +51,7 @@ class Composition(LRScheduler):
             scheduler.load_state_dict(state)
 
 
-@documented(
-    schedulers="Schedulers in their order.",
-    milestones="Steps at which the next scheduler takes over.",
-)
+@documented(schedulers="Schedulers in their order.", milestones="Steps at which the next scheduler takes over.")
 class SequentialLR(Composition):
     """Schedulers one after another.
 
@@ -115,10 +112,7 @@ def _step_back(scheduler: Any) -> None:
             _step_back(s)
 
 
-@documented(
-    schedulers="Schedulers that all step, in this order.",
-    optimizer="Optimizer of the schedulers.",
-)
+@documented(schedulers="Schedulers that all step, in this order.", optimizer="Optimizer of the schedulers.")
 class ChainedScheduler(Composition):
     """Several schedulers at once.
 

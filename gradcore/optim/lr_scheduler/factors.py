@@ -146,10 +146,7 @@ class LinearLR(Factors):
         return self.start_factor + rise * min(self.total_iters, epoch) / self.total_iters
 
 
-@documented(
-    "ExponentialLR(optimizer, gamma=0.5) -> [1.0, 0.5, 0.25, 0.125]",
-    gamma="Factor of the decay.",
-)
+@documented("ExponentialLR(optimizer, gamma=0.5) -> [1.0, 0.5, 0.25, 0.125]", gamma="Factor of the decay.")
 class ExponentialLR(Factors):
     """Decays the learning rate by `gamma` every step."""
 
