@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from gradcore import dtypes
 from gradcore.autograd import anomaly_mode, batch_dims
 from gradcore.autograd.derivatives import node_class, not_differentiable
 from gradcore.autograd.modes import ANOMALY, PACK, State
@@ -150,14 +149,17 @@ def _broadcast(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: lis
 
 
 def view_of(t: Any, array: Any, op: Op, settings: tuple[Any, ...], state: State) -> Any:
-    """The result of a view operation of one tensor, linked to its base and recorded; its kernel gave `array`."""
+    """The result of an operation that views a part of a tensor, linked to its base and recorded.
+
+    Its kernel gave `array`.
+    """
     device = t._device
     out = new(tensor_type.cls)
-    out._array, out._device, out._edge, out._meta, out._vc = array, device, None, None, None
-    dtype = out._dtype = t._dtype if array.dtype is t._array.dtype else dtypes.from_numpy(array.dtype)
+    out._array, out._device, out._dtype = array, device, t._dtype
+    out._edge = out._meta = out._vc = None
     edge = t._edge if t._meta is None else gradient_edge(t)
     link(out, t, op, settings, None, state)
-    if edge is not None and state.mode and dtype.is_differentiable and op.vjps:
+    if edge is not None and state.mode:
         out._edge = recorder(op)(device, out, (edge,), None, t, *settings), 0
     return out
 

@@ -82,26 +82,34 @@ class SavedTensor:
     tensor([2.7183, 2.7183])
     """
 
-    # (Defaults are those of the only output of an operation, so that recording it sets no more than two attributes.)
+    __slots__ = (
+        "_array", "_node", "_vc", "device", "dtype", "edge", "output_nr", "packed", "tangents", "tensor", "unpack_hook",
+        "version",
+    )  # fmt: skip
 
     #: Of an output: which one, its array and, where it is not the node's, its device.
-    output_nr: int | None = 0
-    _array: Any = None
-    device: Any = None
+    output_nr: int | None
+    _array: Any
+    device: Any
     #: The tangents, by level, that an output has, and what hooks do not see.
-    tangents: Any = None
+    tangents: Any
     #: Of an input: the tensor itself, and where its gradient goes.
-    tensor: Any = None
-    edge: Edge | None = None
+    tensor: Any
+    edge: Edge | None
     #: The version that has been saved. Nobody can write in place to what hooks have packed: they answer for that.
-    _vc: VersionCounter | None = None
-    version = 0
+    _vc: VersionCounter | None
+    version: int
     #: What a hook has made of the tensor, the other one of the pair, and the tensor's dtype.
-    packed: Any = None
-    unpack_hook: Callable[[Any], Any] | None = None
-    dtype: Any = None
+    packed: Any
+    unpack_hook: Callable[[Any], Any] | None
+    dtype: Any
     #: The node, as a weak reference, where the object is shown.
-    _node: Any = None
+    _node: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _UNSET:
+            return _UNSET[name]
+        raise AttributeError(f"a SavedTensor has no attribute {name!r}")
 
     def __init__(self, *args: Any, **named: Any) -> None:
         raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
@@ -254,8 +262,13 @@ class SavedTensor:
         self.pack((pack_hook, unpack_hook), node)
 
 
+#: What has not been set is as in the only output of an operation, so that recording that sets two attributes.
+_UNSET = {**dict.fromkeys(SavedTensor.__slots__), "output_nr": 0, "version": 0}
+
 #: `SavedTensor` as nodes make it.
-NewSavedTensor: Callable[[], SavedTensor] = type("SavedTensor", (SavedTensor,), {"__init__": object.__init__})
+NewSavedTensor: Callable[[], SavedTensor] = type(
+    "SavedTensor", (SavedTensor,), {"__init__": object.__init__, "__slots__": ()}
+)
 
 
 def check_version(t: Any, time: int) -> None:
