@@ -1,9 +1,9 @@
-"""The plain call of an operation, as a function written for that operation alone.
+"""The fast path of an operation: a function generated for it alone.
 
-Most calls are plain: tensors on one device, of one dtype where they are computed with together, and nothing on but
-recording. What such a call does is known as soon as the operation is declared: which arguments are tensors, which
-kernel runs, what the node keeps. `source_of` writes it down as a function without loops and look-ups. Whatever is not
-plain it hands to the general call in `gradcore.dispatch.general`, which does the same for any operation and arguments.
+It is for tensors on one device, of one dtype where they are computed with together, and nothing on but recording. What
+such a call does is known as soon as the operation is declared: which arguments are tensors, which kernel runs, what
+the node saves. `source_of` writes it down as a function without loops and look-ups. All other calls it hands to
+`gradcore.dispatch.general`, which does the same for any operation and arguments.
 
 The lines for ``mul(self, other)`` are in short these, with ``a0`` for `self`; others differ in what they check and
 keep::
@@ -85,19 +85,19 @@ from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file
 
-__all__ = ["globals_of", "has_plain_call", "plain_call", "source_of"]
+__all__ = ["globals_of", "has_fast_path", "fast_path", "source_of"]
 
 
-def has_plain_call(op: Op) -> bool:
-    """Whether calls of an operation may be plain."""
+def has_fast_path(op: Op) -> bool:
+    """Whether calls of an operation may take a fast path."""
     if op.kind == "composite":
         return not op.sequences
     return op.kind != "elementwise" or (op.same_dtype_ok and bool(_together(op)))
 
 
 @functools.cache
-def plain_call(op: Op, general: Callable[..., Any]) -> Any:
-    """The function of an operation for positional arguments, without names and defaults."""
+def fast_path(op: Op, general: Callable[..., Any]) -> Any:
+    """The fast path of an operation as a function of positional arguments; other calls go to ``general(op, args)``."""
     scope = globals_of(op, general)
     head = f"def call({', '.join(f'a{i}' for i in range(len(op.names)))}):"
     text = "\n    ".join([head, *source_of(op)])
@@ -140,7 +140,7 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
 
 
 def _together(op: Op) -> list[int]:
-    """Positions of the tensors that are computed with together; the first of them is one in a plain call."""
+    """Positions of the tensors that are computed with together; on the fast path the first is a tensor."""
     return [p for p in op.tensors if p not in op.keeps_dtype]
 
 

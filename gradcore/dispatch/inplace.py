@@ -14,7 +14,7 @@ from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, 
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, repeats
 from gradcore.autograd.views import gradient_edge, requires_grad
-from gradcore.dispatch.fast_path import has_plain_call, plain_call
+from gradcore.dispatch.fast_path import has_fast_path, fast_path
 from gradcore.dispatch.general import PLAIN, apply, call_composite
 from gradcore.dispatch.operands import NUMBERS, constant, type_error
 from gradcore.dispatch.torch_function import overloaded, routed, takes_over, watched
@@ -128,7 +128,7 @@ def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
     elif _write_at_once(op, args, state):
         return self
     general = call_composite if op.kind == "composite" else apply
-    result = plain_call(op, general)(*args) if has_plain_call(op) else general(op, args)
+    result = fast_path(op, general)(*args) if has_fast_path(op) else general(op, args)
     return write(self, result, state, op.fills)
 
 

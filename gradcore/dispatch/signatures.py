@@ -11,7 +11,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable
-from gradcore.dispatch.fast_path import globals_of, has_plain_call, source_of
+from gradcore.dispatch.fast_path import globals_of, has_fast_path, source_of
 from gradcore.dispatch.general import apply, call_composite
 from gradcore.dispatch.inplace import apply_inplace, out_of
 from gradcore.dispatch.interception import intercepted
@@ -71,13 +71,13 @@ def make_function(
     function = signature.function()
     scope = function.__globals__
     scope["run"] = run or general
-    if run is None and has_plain_call(op):
+    if run is None and has_fast_path(op):
         scope["run"] = _first_call(function, signature, general)
     return named(function, op, name, method)
 
 
 def _first_call(function: Any, signature: _Signature, general: Callable[..., Any]) -> Callable[..., Any]:
-    """What makes the first call of a function, after which the function makes plain calls itself."""
+    """What makes the first call of a function, after which the function is the fast path itself."""
 
     def run(op: Op, args: tuple[Any, ...]) -> Any:
         function.__globals__.update(globals_of(op, general))

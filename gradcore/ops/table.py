@@ -278,7 +278,7 @@ class Op:
 
     @_Option
     def kernel(self) -> str:
-        """The kernel of the general call, where settings make it another one than that of the plain call."""
+        """The kernel of the general call, where settings make it another one than that of the fast path."""
         return self.name
 
     @_Option

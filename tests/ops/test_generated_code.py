@@ -13,7 +13,7 @@ import gradcore as gc
 from gradcore.autograd.derivatives import PLANS, UNCHANGED
 from gradcore.autograd.record import recorder
 from gradcore.config import set_traceback
-from gradcore.dispatch.fast_path import has_plain_call, plain_call
+from gradcore.dispatch.fast_path import has_fast_path, fast_path
 from gradcore.dispatch.general import apply
 from gradcore.ops.table import OPS
 
@@ -58,8 +58,8 @@ def test_generated_functions_have_their_source(name: str) -> None:
     text = inspect.getsource(recorder(op))
     assert text.startswith(f"def record_{name}(")
     assert "node.saved = " in text
-    if has_plain_call(op):
-        assert "node.saved = " in inspect.getsource(plain_call(op, apply))
+    if has_fast_path(op):
+        assert "node.saved = " in inspect.getsource(fast_path(op, apply))
 
 
 def test_methods_have_their_source() -> None:

@@ -23,7 +23,7 @@ def history(out: gc.Tensor) -> object:
 
 
 @by_label([case for case in ALL if not case.op.random])
-def test_plain_calls_are_general_calls(case: Drawn) -> None:
+def test_the_fast_path_does_what_the_general_call_does(case: Drawn) -> None:
     case.outputs(tensors(case, grad=False))  # a function's first call is general
     ins, general_ins = tensors(case), tensors(case)
     outs = case.outputs(ins)
