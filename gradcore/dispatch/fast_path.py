@@ -85,7 +85,7 @@ from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file
 
-__all__ = ["globals_of", "has_fast_path", "fast_path", "source_of"]
+__all__ = ["fast_path", "globals_of", "has_fast_path", "source_of"]
 
 
 def has_fast_path(op: Op) -> bool:

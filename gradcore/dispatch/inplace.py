@@ -14,7 +14,7 @@ from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, 
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, repeats
 from gradcore.autograd.views import gradient_edge, requires_grad
-from gradcore.dispatch.fast_path import has_fast_path, fast_path
+from gradcore.dispatch.fast_path import fast_path, has_fast_path
 from gradcore.dispatch.general import PLAIN, apply, call_composite
 from gradcore.dispatch.operands import NUMBERS, constant, type_error
 from gradcore.dispatch.torch_function import overloaded, routed, takes_over, watched

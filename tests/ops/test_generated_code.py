@@ -13,7 +13,7 @@ import gradcore as gc
 from gradcore.autograd.derivatives import PLANS, UNCHANGED
 from gradcore.autograd.record import recorder
 from gradcore.config import set_traceback
-from gradcore.dispatch.fast_path import has_fast_path, fast_path
+from gradcore.dispatch.fast_path import fast_path, has_fast_path
 from gradcore.dispatch.general import apply
 from gradcore.ops.table import OPS
 
