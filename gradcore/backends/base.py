@@ -1,4 +1,4 @@
-"""What every backend is: an array library, its devices, and a kernel for every operation of the table.
+"""The base class of backends: an array library, its devices, and a kernel for every operation of the table.
 
 It is the ``K`` of bodies in `gradcore.ops`, and the ``F`` of derivative formulas that run on arrays: ``K.exp(x)``
 is the kernel `exp` on raw arrays. Kernels come from three places, in this order: methods of the backend's class (the

@@ -1,4 +1,4 @@
-"""Which CUDA stream was chosen when, on the clock by which nodes are numbered.
+"""The CUDA streams that threads have chosen, by the sequence numbers of nodes.
 
 So a node need not remember its stream: its number says in which one its forward ran.
 """
@@ -18,7 +18,7 @@ _MOST_CHOICES = 1 << 16
 
 
 class _Choices:
-    """What a thread has chosen on a device."""
+    """The streams that a thread has chosen on a device."""
 
     def __init__(self) -> None:
         self.times: list[int] = []

@@ -1,4 +1,4 @@
-"""Where the host waits for a device, or data crosses between them: counted, and reported if asked for.
+"""Synchronisations of the host with a device and copies between them: counted, and reported if asked for.
 
 Work on CUDA is queued, and fast as long as the host never waits. What makes it wait (reading a number, a mask as an
 index, a copy to the host) calls `note`.
@@ -28,7 +28,7 @@ _mode: Mode = "default"
 
 
 def mode() -> Mode:
-    """What happens at a synchronisation or a copy."""
+    """The reaction to a synchronisation or a copy."""
     return _mode
 
 

@@ -82,7 +82,7 @@ class CompiledConvolution(NumpyBackend):
 
 
 class Geometry(NamedTuple):
-    """What `Geometry` of `convolution.cpp` has, and the part of the lanes of tiles that have a position, by dtype."""
+    """`Geometry` of `convolution.cpp`, and the part of the lanes of tiles that have a position, by dtype."""
 
     numbers: Any
     used: dict[str, float]

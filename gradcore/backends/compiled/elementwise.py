@@ -30,7 +30,7 @@ _ALIKE = 2, 3, 4, 5
 
 
 class Launch(NamedTuple):
-    """What does not change between calls with operands that lie in memory in the same way.
+    """Strides and loops of operands of one memory layout, which do not change between calls.
 
     `order` has the dims of the result from the slowest to the fastest, if these are not as they are numbered; `call` is
     what `gradcore_run_rows` reads.
@@ -43,7 +43,7 @@ class Launch(NamedTuple):
 
 
 class _Call(ctypes.Structure):
-    """What `gradcore_run_2` and its like read."""
+    """The structure that `gradcore_run_2` and its like read."""
 
     _fields_ = (
         ("loop", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("grain", ctypes.c_int64),

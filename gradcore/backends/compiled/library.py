@@ -64,7 +64,7 @@ FUNCTIONS = (
 
 
 def _processor() -> str:
-    """What the CPU can do, as far as it is known: code for this CPU need not run on another."""
+    """The instructions of the CPU, as far as they are known: code for this CPU need not run on another."""
     umath: Any = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})
     found = [platform.machine(), *sorted(name for name, there in features.items() if there)]

@@ -33,7 +33,7 @@ _WIDTHS = {
 
 
 class _Work(ctypes.Structure):
-    """What the kernels of `rows.cpp` are called for."""
+    """The work of a call of the kernels of `rows.cpp`."""
 
     _fields_ = (
         ("parts", ctypes.c_int64), ("height", ctypes.c_int64), ("width", ctypes.c_int64), ("inner", ctypes.c_int64),

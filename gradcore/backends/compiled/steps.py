@@ -22,7 +22,7 @@ _MOST_ARRAYS = 16
 
 
 class _Batch(ctypes.Structure):
-    """What `gradcore_step` reads of a batch."""
+    """The batch that `gradcore_step` reads."""
 
     _fields_ = (
         ("params", ctypes.c_int64), ("states", ctypes.c_int64), ("offsets", ctypes.c_void_p),
@@ -31,7 +31,7 @@ class _Batch(ctypes.Structure):
 
 
 class _Step(ctypes.Structure):
-    """What `gradcore_step` reads of a loop."""
+    """The loop that `gradcore_step` reads."""
 
     _fields_ = (
         ("loop", ctypes.c_void_p), ("grain", ctypes.c_int64), ("item", ctypes.c_int64), ("arrays", ctypes.c_int64),
@@ -93,7 +93,7 @@ class StepFunction:
 
 
 class CompiledSteps(NumpyBackend):
-    """How the formula of a step runs."""
+    """Steps of optimisers by compiled loops."""
 
     library: ctypes.CDLL
 
@@ -132,5 +132,5 @@ class CompiledSteps(NumpyBackend):
 
 
 def _position(name: str) -> int:
-    """Which of a step's arrays has that name: the parameter, the gradient or a state."""
+    """The array of a step of that name: the parameter, the gradient or a state."""
     return {"p": 0, "g": 1}[name] if name in "pg" else int(name[1:]) + 2

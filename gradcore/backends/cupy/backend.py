@@ -111,7 +111,7 @@ class CupyBackend(
 
     @functools.cached_property
     def lifetimes(self) -> Lifetimes:
-        """What keeps memory that other streams use."""
+        """The guard of memory that other streams use (`record_stream`)."""
         return Lifetimes(self)
 
     @functools.cached_property
@@ -292,7 +292,7 @@ class CupyBackend(
         return self.xp.RawModule(code=(INCLUDE / "philox.cu").read_text(), options=compile_options())
 
     def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
-        """Where a graph is recorded, the memory to count from in the place of the key, and the place in the graph."""
+        """While a graph is captured: device memory of a key instead of the key, and the position in the graph."""
         recording = present()
         if recording is not None and self.xp.cuda.get_current_stream().is_capturing():
             if self.current_index() != recording.device:

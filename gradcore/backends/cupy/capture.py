@@ -14,7 +14,7 @@ _HOPPER, _OTHERS = 32 << 20, 4 << 20
 
 
 class Capture(threading.local):
-    """What this thread captures a graph with.
+    """The capture of a graph by this thread.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class CapturedCublas:
 
 
 def captured_cublas(backend: Any) -> CapturedCublas | None:
-    """What calls cuBLAS on the current device; None without an nvmath-python that works."""
+    """cuBLAS for graphs that are captured on the current device; None without an nvmath-python that works."""
     try:
         return CapturedCublas(backend, importlib.import_module("nvmath.bindings.cublas"))
     except ImportError:

@@ -196,7 +196,7 @@ class CudaEpilogues(CudaProducts):
 
     @functools.cached_property
     def _planning_errors(self) -> tuple[type[Exception], ...]:
-        """What says that cuBLAS, or its version, has nothing for a product."""
+        """Errors of planning a product that cuBLAS, or its version, does not support."""
         errors = ValueError, RuntimeError, NotImplementedError
         try:
             return *errors, importlib.import_module("nvmath.bindings.cublasLt").cuBLASLtError

@@ -99,14 +99,14 @@ class CudaIndexing(CudaKernels, Indexing):
         return watch.total, watch.first
 
     def _next_check(self, message: str, dim: int, size: int) -> _Watch:
-        """What is watched on the current device, with a further check."""
+        """The checks of the current device, with a further one."""
         watch = self._watch()
         watch.total += 1
         (watch.recorded if self.is_capturing() else watch.latest).append((watch.total, (message, dim, size)))
         return watch
 
     def _watch(self) -> _Watch:
-        """What is watched on the current device."""
+        """The checks of the current device."""
         device = self.current_index()
         if device not in self._watches:
             first = self.xp.zeros(2, "int64")

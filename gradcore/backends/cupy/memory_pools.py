@@ -147,7 +147,7 @@ class Pools:
         return None if share is None else int(share * self._capacity())
 
     def within_limit(self, allocate: Callable[[], Any]) -> Any:
-        """What `allocate` takes from a private pool, while all pools keep to the limit."""
+        """Memory that `allocate` takes from a private pool, while all pools keep to the limit."""
         if not self._shares:
             return allocate()
         with self._lock:

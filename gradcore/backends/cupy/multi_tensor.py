@@ -25,7 +25,7 @@ _PARTS = np.dtype(
 
 
 class Launch(NamedTuple):
-    """What a kernel is launched with for some of the arrays.
+    """The arguments of a launch for some of the arrays.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ class CudaProducts(CudaKernels, Products):
 
     @functools.cached_property
     def capture(self) -> Capture:
-        """What a graph is captured with."""
+        """The captures of graphs, of each thread."""
         return Capture()
 
     @contextlib.contextmanager

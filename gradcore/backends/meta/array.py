@@ -330,7 +330,7 @@ def make_array(shape: tuple[int, ...], dtype: Any, operands: Sequence[Any]) -> M
 
 
 def reduce_shape(shape: tuple[int, ...], axis: Any = None, keepdims: bool = False) -> tuple[int, ...]:
-    """What a reduction leaves of a shape."""
+    """The shape that a reduction leaves."""
     axes = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
     if keepdims:
         return tuple(1 if i in axes else n for i, n in enumerate(shape))
@@ -349,7 +349,7 @@ def _shrink(value: Any) -> Any:
 
 
 def probe(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """What a function gives for arrays of a single element: the dtypes, whatever the shapes."""
+    """The result of a function on arrays of a single element, for its dtypes."""
     with np.errstate(all="ignore"):
         return function(*map(_shrink, args), **{name: _shrink(value) for name, value in named.items()})
 

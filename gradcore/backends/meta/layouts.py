@@ -1,4 +1,4 @@
-"""Where elements lie in memory, as arithmetic on shapes and strides: what views need to know.
+"""Strides and offsets of views, as arithmetic on shapes and strides.
 
 Shapes are tuples of ints; strides, also tuples, are in bytes.
 """

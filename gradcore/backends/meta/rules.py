@@ -1,4 +1,4 @@
-"""What NumPy's functions give for arrays without data: how rules are made; those of elements and reductions.
+"""Shape rules of NumPy's functions for arrays without data: how they are made; elementwise functions and reductions.
 
 A rule of shape is called as the function itself and returns a shape, or a list of them for several results.
 The dtypes, and the kind of tuple that holds several results, are found by running the function on arrays of a

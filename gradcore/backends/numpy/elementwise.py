@@ -27,7 +27,7 @@ ONE = {char: np.ones((), char) for char in "fd"}
 
 
 class NumpyElementwise(Elementwise):
-    """What replaces NumPy's own functions on the CPU."""
+    """Elementwise kernels that replace NumPy's own functions."""
 
     bodies: ClassVar[dict[str, Callable[..., Any]]]
 

@@ -1,4 +1,4 @@
-"""What becomes of the memory of large arrays once they are freed, on the CPU.
+"""The memory of large arrays on the CPU: what the allocator keeps of it once they are freed.
 
 The C library gives large arrays back to the operating system as soon as they are freed, and the next ones are made of
 fresh pages, which have to be filled with zeros before anything is written into them. A training step frees and
@@ -24,7 +24,7 @@ _MOST_KEPT = 2**31 - 1
 
 
 class _Statistics(ctypes.Structure):
-    """What mallinfo2 returns."""
+    """The result of mallinfo2."""
 
     _fields_ = tuple((name, ctypes.c_size_t) for name in (
         "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"

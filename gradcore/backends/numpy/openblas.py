@@ -1,4 +1,4 @@
-"""How many threads the OpenBLAS libraries in the packages of NumPy and SciPy use.
+"""The number of threads of the OpenBLAS libraries in the packages of NumPy and SciPy.
 
 Each of the two has threads of its own, which keep their cores busy for some 30 ms after their last work. So they are in
 the way of each other, and of threads that call them: heads of attention took ten times as long, and a factorisation of

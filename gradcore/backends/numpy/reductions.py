@@ -69,7 +69,7 @@ def _sum_flat(x: Any) -> Any:
 
 
 def _flat_index(shape: tuple[int, ...], index: Any, dim: int) -> Any:
-    """Where the elements at an index along a dim lie in the flattened array of that shape."""
+    """Flat positions in an array of that shape of the elements at an index along a dim."""
     n, inner, outer = shape[dim], math.prod(shape[dim + 1 :]), math.prod(shape[:dim])
     flat = index.reshape(outer, index.shape[dim], inner)
     if outer > 1:
@@ -189,7 +189,7 @@ def _has_long_rows(backend: Any, factor: Array, term: Array, dim: int, reverse: 
 
 
 class NumpyReductions(Reductions, Cumulative):
-    """What NumPy reduces faster in another way."""
+    """Reductions of NumPy arrays."""
 
     bodies: ClassVar[dict[str, Callable[..., Any]]]
 

@@ -53,7 +53,7 @@ def rows_of(x: Any) -> Any:
 
 
 def number_of_blocks(x: Any) -> int:
-    """How many blocks `in_blocks` makes of a matrix."""
+    """The number of blocks into which `in_blocks` cuts a matrix."""
     size: int = x.size
     return max(1, min(-(-size // _BLOCK), len(x) // _ROWS))
 

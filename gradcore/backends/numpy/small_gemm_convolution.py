@@ -118,7 +118,7 @@ def _gather(images: Any, first: int, taps: Any, out: Any) -> None:
 
 
 def _overlap(first: int, size: int, count: int) -> tuple[slice, slice]:
-    """Which of `count` numbers from `first` on are in ``range(size)``, and where they are there."""
+    """The part of `count` numbers from `first` on that is in ``range(size)``, and its slice there."""
     return overlap(first, 1, size, count)
 
 

@@ -42,7 +42,7 @@ def _order_keys(x: Any, descending: bool) -> Any:
 
 
 class NumpySorting(Sorting):
-    """What NumPy sorts faster in another way."""
+    """Sorting of NumPy arrays."""
 
     def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
         """Stable: element and index are sorted together in one int64 where both fit; else ties are sorted out after."""

@@ -84,7 +84,7 @@ class NumpyTargets(Targets):
         return result
 
     def _places_in(self, x: Any, target: Any, ignore_index: int) -> Any:
-        """Where the targets' classes are in the flattened scores; None where this is not the usual case."""
+        """Flat positions of the targets' classes in a matrix of scores; None if a target may be ignored."""
         if x.ndim != 2 or not x.size or x.dtype.kind != "f" or x.itemsize < 4:
             return None
         classes = x.shape[1]

@@ -26,7 +26,7 @@ Work = Callable[[], None]
 
 
 class _Here(threading.local):
-    """What is so in a thread."""
+    """Thread-local state."""
 
     part = False
 

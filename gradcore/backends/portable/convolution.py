@@ -176,7 +176,7 @@ def _multiply_first(windows: Windows, weight: Array, groups: int, out: Array) ->
 
 @lru_cache(maxsize=256)
 def _shifts(phase: tuple[Phase, ...], sizes: tuple[int, ...]) -> list[int]:
-    """How far each tap of a phase is from the window's own position, in an array of these sizes."""
+    """The distance of each tap of a phase from the window's own position, in an array of these sizes."""
     shifts = [0]
     for each, size in zip(phase, sizes, strict=True):
         steps = [each.shift + i * each.step for i in range(each.number)]

@@ -30,7 +30,7 @@ class Embedding:
         return result.reshape(height, *width)
 
     def index_counts(self, indices: Any, height: int) -> Any:
-        """How often each index occurs among all of them."""
+        """The number of occurrences of each index among all of them."""
         return self.xp.bincount(indices.reshape(-1), minlength=height).take(indices)
 
     def one_hot(self, x: Any, num_classes: int = -1) -> Any:

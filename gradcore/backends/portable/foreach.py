@@ -1,4 +1,4 @@
-"""What can be done to many arrays at once, by backends for which every call is a launch.
+"""Multi-tensor kernels (``foreach``), for backends on which every call is a launch.
 
 Each method changes, in place, the arrays it can, and returns the places of the others in the list, which the caller
 treats one by one. A backend without launches leaves all of them.

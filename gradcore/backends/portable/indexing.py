@@ -100,7 +100,7 @@ class Indexing:
         return out
 
     def _alone(self, x: Any, indices: Indices) -> tuple[Any, int, Any] | None:
-        """Where there is a single index: `x`, the indexed dim, and integers along it.
+        """Of a single index: `x`, the indexed dim, and integers along it.
 
         Of a mask these are the places where it holds, in the dims it covers taken as one: to read and write by them is
         several times faster than by the mask.
@@ -273,7 +273,7 @@ class Indexing:
         return self.xp.arange(0, n * step, step).reshape((1,) * dim + (n,) + (1,) * (ndim - dim - 1))
 
     def _places(self, shape: Sequence[int], dim: int, index: Any) -> Any:
-        """Where, in the flattened array of `shape`, the elements lie that `index` names along a dim."""
+        """Flat positions in an array of `shape` of the elements that `index` selects along a dim."""
         step, rest = 1, None
         for d in range(len(shape) - 1, -1, -1):
             if d == dim:
@@ -312,7 +312,7 @@ class Indexing:
         return x / count.astype(x.real.dtype)
 
     def _identity(self, reduce: str, dtype: Any) -> Any:
-        """What changes nothing in that reduction."""
+        """The neutral element of a reduction."""
         if reduce in ("sum", "mean", "prod"):
             return reduce == "prod"
         if dtype.kind == "b":

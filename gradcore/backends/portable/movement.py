@@ -121,11 +121,11 @@ class Movement:
         return tuple(s // x.itemsize for s in x.strides), start // x.itemsize
 
     def address(self, x: Any) -> int:
-        """Where the first element lies."""
+        """The address of the first element."""
         return int(x.__array_interface__["data"][0])
 
     def locations(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
-        """Where in memory the elements of such a view lie, in a row."""
+        """Flat positions in memory of the elements of such a view."""
         found = self.xp.full((), offset, "int64")
         for n, s in zip(shape, strides, strict=True):
             found = found[..., None] + self.xp.arange(n) * s

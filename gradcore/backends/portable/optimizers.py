@@ -245,7 +245,7 @@ class Cut:
 
 
 def _computed(dtype: Any) -> Any:
-    """What steps of parameters of a dtype are computed in."""
+    """The dtype in which steps of parameters are computed."""
     return np.dtype({2: "float32"}.get(dtype.itemsize, np.empty(0, dtype).real.dtype))
 
 

@@ -176,7 +176,7 @@ class Products:
 
 
 class Plan(NamedTuple):
-    """How a contraction becomes a batched product of matrices (left x inner) and (inner x right)."""
+    """The plan of a contraction as a batched product of matrices (left x inner) and (inner x right)."""
 
     batch: Labels
     left: Labels
@@ -191,7 +191,7 @@ class Plan(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def plan_of(of_a: Labels, of_b: Labels, out: Labels) -> Plan:
-    """How a contraction becomes a product of matrices."""
+    """The plan of a contraction as a product of matrices."""
     batch = tuple(label for label in out if label in of_a and label in of_b)
     left = tuple(label for label in of_a if label in out and label not in of_b)
     right = tuple(label for label in of_b if label in out and label not in of_a)
@@ -217,7 +217,7 @@ def _first(labels: Labels, group: Labels) -> int:
 
 
 def mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
-    """What is wrong with the shapes of a product."""
+    """The error of a product whose shapes do not match."""
     if len(a) == 1 == len(b):
         return RuntimeError(
             f"inconsistent tensor size, expected tensor [{a[0]}] and src [{b[0]}] to have the same number of elements, "
@@ -261,7 +261,7 @@ def _expands(shape: Sequence[int], target: Sequence[int]) -> bool:
 
 
 def expansion_error(target: Sequence[int], shape: Sequence[int]) -> RuntimeError:
-    """What is wrong with a summand that does not expand to the shape of a product."""
+    """The error of a summand that does not expand to the shape of a product."""
     for back in range(1, len(shape) + 1):
         if back > len(target) or (shape[-back] != target[-back] and shape[-back] != 1):
             break

@@ -241,5 +241,5 @@ def _sum_dtype(x: Any, dtype: Any) -> Any:
 
 
 def _count(shape: tuple[int, ...], dims: Dims) -> int:
-    """How many elements a reduction over dims makes one of."""
+    """The number of elements that a reduction over dims combines."""
     return math.prod(shape if dims is None else [shape[d] for d in dims])

@@ -107,7 +107,7 @@ def _nearest(size: int, outputs: int, step: Any, exact: bool, real: Any) -> Tabl
 
 
 def _positions(outputs: int, step: Any, align_corners: bool, real: Any) -> Table:
-    """Where each output lies among the inputs."""
+    """The position of each output among the inputs."""
     numbers = np.arange(outputs).astype(real)
     positions: Table = numbers * step if align_corners else (numbers + real(0.5)) * step - real(0.5)
     return positions

@@ -117,7 +117,7 @@ class Sorting:
     # -- search ---------------------------------------------------------------------------------------------------
 
     def search_in(self, sequence: Any, values: Any, right: bool = False) -> Any:
-        """Where values would have to be inserted; rows of `values` into rows of `sequence` if that has several."""
+        """Positions at which to insert values; rows of `values` into rows of `sequence` if that has several."""
         xp = self.xp
         n = sequence.shape[-1]
         if sequence.ndim == 1:
@@ -146,7 +146,7 @@ class Sorting:
     # -- counts ---------------------------------------------------------------------------------------------------
 
     def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
-        """How often each number occurs, or the sum of the weights at its places."""
+        """The number of occurrences of each number, or the sum of their weights."""
         xp = self.xp
         if not x.size:
             return xp.zeros(minlength, "int64" if weights is None else _sum_type(weights))
@@ -156,7 +156,7 @@ class Sorting:
         return counts if weights is None else counts.astype(_sum_type(weights))
 
     def histogram_of(self, x: Any, bins: int, low: float, high: float) -> Any:
-        """How many elements lie in each bin between two bounds, or those of the data if both are equal."""
+        """The number of elements in each bin between two bounds, or those of the data if both are equal."""
         xp = self.xp
         flat = x.reshape(-1)
         if low == high and flat.size:

@@ -23,7 +23,7 @@ _lock = process_lock()
 
 
 class PhiloxState:
-    """Where a generator stands in its stream of words.
+    """The position of a generator in its stream of words.
 
     Several threads may draw from one state: each gets words of its own.
 

@@ -106,7 +106,7 @@ class WordStream:
 
 
 def word_count(n: int, dtype: Any) -> int:
-    """How many words `n` floating-point numbers of `dtype` take."""
+    """The number of words for `n` floating-point numbers of `dtype`."""
     return -(-n // _per_word(dtype))
 
 
@@ -363,7 +363,7 @@ def geometric(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
 
 
 def integer_words(low: int, high: int) -> int:
-    """How many words a random integer in [low, high) takes: 1, or 2 for more than 2**32 values."""
+    """The number of words for a random integer in [low, high): 1, or 2 for more than 2**32 values."""
     if not low < high <= low + 2**64:
         raise ValueError(f"expected from 1 to 2**64 integers in [low, high), but got low={low} and high={high}")
     return 1 if high - low <= 2**32 else 2

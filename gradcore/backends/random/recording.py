@@ -82,7 +82,7 @@ class Recording:
         self._others: dict[int, Any] = {}
 
     def of(self, state: PhiloxState) -> PhiloxState:
-        """What a generator's state is inside the graph; the first time it is registered."""
+        """The state of a generator inside the graph, registered the first time."""
         if isinstance(state, RepeatedState):
             return state
         if isinstance(state, RecordedState):

@@ -1,4 +1,4 @@
-"""How a kernel is called with batched arrays: ranks made to match, or every array given the batch dim."""
+"""Calls of kernels with batched arrays: ranks made to match, or every array given the batch dim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NumPy's functions do on batched arrays: the same for each sample, with axes arange_like past the batch dim."""
+"""Batching rules of NumPy's functions: the same for each sample, with axes counted past the batch dim."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class BatchedKernels:
         return self.inner.geometry_of(x.array[0] if calls.is_batched(self.level, x) else x)  # type: ignore[no-any-return]
 
     def address(self, x: Any) -> int:
-        """Where the first element lies."""
+        """The address of the first element."""
         return int(self.inner.address(x.array if calls.is_batched(self.level, x) else x))
 
     def strided(self, x: Any, shape: Ints, strides: Ints, offset: int) -> Any:
@@ -245,7 +245,7 @@ class BatchedKernels:
         return self.solve_lu(lu, pivots, b), lu, pivots, info
 
     def search_in(self, sequence: Any, values: Any, right: bool = False) -> Any:
-        """Where values would have to be inserted; a sequence for each sample is one for each row of values."""
+        """Positions at which to insert values; a sequence for each sample is one for each row of values."""
         if sequence.ndim == 1 and calls.is_batched(self.level, sequence):
             shape = values.shape
             rows = values.reshape(1, prod(shape))
@@ -341,7 +341,7 @@ class BatchedKernels:
         raise RuntimeError(DYNAMIC.format(name="bincount"))
 
     def histogram_of(self, x: Any, bins: int, low: float, high: float) -> Any:
-        """How many elements lie in each bin between two bounds, or those of each sample if both are equal."""
+        """The number of elements in each bin between two bounds, or those of each sample if both are equal."""
         flat = x.reshape(-1)
         first, last = (flat.min(), flat.max()) if low == high and flat.size else (low, high)
         if low == high:

@@ -1,4 +1,4 @@
-"""What PyTorch says of programs that cannot run on a batch at once."""
+"""PyTorch's messages for programs that cannot run on a batch at once."""
 
 __all__ = ["BATCH_NORM", "CONTROL_FLOW", "DYNAMIC", "INPLACE", "ITEM", "RANDOM", "RANDOM_INPLACE"]
 
