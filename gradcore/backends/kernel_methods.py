@@ -99,7 +99,10 @@ class _Override:
 
     def _bind(self, backend: Any) -> Callable[..., Any]:
         kernel, supports = MethodType(self.method, backend), MethodType(self.supports, backend)
-        fallback = getattr(super(self.owner, backend), self.name)
+        try:
+            fallback = getattr(super(self.owner, backend), self.name)
+        except AttributeError:  # no method: a function of the array library, or the body of an operation
+            fallback = backend.__getattr__(self.name)
 
         def run(*args: Any) -> Any:
             return kernel(*args) if supports(*args) else fallback(*args)
@@ -119,16 +122,19 @@ def _packer(method: Callable[..., Any], settings: Any) -> Callable[..., tuple[An
     """A function of a kernel's arguments that returns them with the last ones as one object."""
     lead = method.__code__.co_argcount - 2  # arguments in front of the settings
     defaults = tuple(settings._field_defaults.values())
-    least = len(settings._fields) - len(defaults)
+    total = len(settings._fields)
+    least = total - len(defaults)  # two at the least: a single value is the object itself
     new = tuple.__new__  # the class itself is called through a function of Python
 
+    def pack(values: tuple[Any, ...]) -> Any:
+        if least <= len(values) <= total:
+            return new(settings, values + defaults[len(values) - least :])
+        return settings(*values)  # which says what is wrong
+
     def pack_all(*values: Any) -> tuple[Any, ...]:
-        return values if len(values) == 1 else (new(settings, values + defaults[len(values) - least :]),)
+        return values if len(values) == 1 else (pack(values),)
 
     def pack_rest(*args: Any) -> tuple[Any, ...]:
-        if len(args) == lead + 1:
-            return args
-        values = args[lead:]
-        return *args[:lead], new(settings, values + defaults[len(values) - least :])
+        return args if len(args) == lead + 1 else (*args[:lead], pack(args[lead:]))
 
     return pack_rest if lead else pack_all

@@ -76,7 +76,7 @@ class CapturedCublas:
 
 
 def captured_cublas(backend: Any) -> CapturedCublas | None:
-    """cuBLAS for graphs that are captured on the current device; None without an nvmath-python that works."""
+    """Return cuBLAS for graphs that are captured on the current device; None without an nvmath-python that works."""
     try:
         return CapturedCublas(backend, importlib.import_module("nvmath.bindings.cublas"))
     except ImportError:
