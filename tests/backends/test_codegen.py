@@ -124,7 +124,7 @@ class TestSchedule:
 
     def test_inputs_and_parameters_that_are_not_read_are_left_out(self) -> None:
         kernel = kernel_of(lambda F, x, y, z, a, b: x * b + z, F4, F4, F4, 0.5, 0.25)
-        assert [(i.name, i.index) for i in kernel.inputs] == [("x0", 0), ("x2", 2)]
+        assert [(i.name, i.position) for i in kernel.inputs] == [("x0", 0), ("x2", 2)]
         assert [p.scalar for p in kernel.parameters] == [0.25]
 
     def test_results_that_are_inputs_are_not_written(self) -> None:
@@ -157,7 +157,7 @@ class TestSchedule:
         number = {id(expr): buffer for expr, buffer in zip(computed, buffers, strict=True)}
         for expr, buffer in zip(computed, buffers, strict=True):
             for operand in expr.operands:
-                if not operand.is_leaf:
+                if operand.operands:
                     assert owner[number[id(operand)]] is operand
             if buffer is not None:
                 assert dtypes[buffer] == expr.dtype

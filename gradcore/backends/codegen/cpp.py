@@ -33,6 +33,8 @@ _TEMPLATES = {
     "logical_xor": "truth({0}) != truth({1})", "logical_not": "!truth({0})", "cast": "cast<{T}>({0})",
 }  # fmt: skip
 
+_SYNTAX = frozenset({*_INFIX, *_TEMPLATES, "where", "invert"})
+
 
 class Dialect(NamedTuple):
     """What a target's C++ has.
@@ -51,9 +53,9 @@ class Dialect(NamedTuple):
 
     def supports(self, expr: Expr) -> bool:
         """Whether there is a C++ expression for it."""
-        is_complex = any(e.dtype.kind == "c" for e in (expr, *expr.operands))
-        known = expr.function in _INFIX or expr.function in _TEMPLATES or expr.function in ("where", "invert")
-        return not (is_complex and self.complex is None) and (known or self.function(expr) is not None)
+        if self.complex is None and any(e.dtype.kind == "c" for e in (expr, *expr.operands)):
+            return False
+        return expr.function in _SYNTAX or self.function(expr) is not None
 
     def function(self, expr: Expr) -> str | None:
         """The C++ function of an expression; None if there is none."""
@@ -82,8 +84,8 @@ def statements(kernel: Kernel, dialect: Dialect) -> tuple[list[str], list[str]]:
 
     Inputs are read by their names, parameters as ``p0``, ``p1``, ...
     """
-    inputs = {i.index: i.name for i in kernel.inputs}
-    parameters = {p.index: f"p{n}" for n, p in enumerate(kernel.parameters)}
+    inputs = {i.position: i.name for i in kernel.inputs}
+    parameters = {p.position: f"p{n}" for n, p in enumerate(kernel.parameters)}
     names: dict[int, str] = {}
     lines: list[str] = []
     for expr in kernel.nodes:
@@ -93,7 +95,7 @@ def statements(kernel: Kernel, dialect: Dialect) -> tuple[list[str], list[str]]:
             name = parameters[expr.value]
         else:
             name = to_cpp(expr, [names[id(o)] for o in expr.operands], dialect)
-            if not expr.is_leaf:
+            if expr.operands:
                 lines.append(f"const {C_TYPES[expr.dtype.name]} v{len(lines) + 1} = {name};")
                 name = f"v{len(lines)}"
             elif name[0] == "-":

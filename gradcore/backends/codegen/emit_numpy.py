@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,9 +22,7 @@ class NumpyTracer(CpuTracer):
     """The namespace for NumPy's functions: kernels as the CPU's backend has them for large arrays."""
 
     def supports(self, expr: Expr) -> bool:
-        if expr.function == "where":
-            return expr.dtype in _FLOATS
-        return expr.function in ("clip", "cast") or isinstance(getattr(np, expr.function, None), np.ufunc)
+        return expr.dtype in _FLOATS if expr.function == "where" else _function(expr.function) is not None
 
     def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
         if isinstance(low, Expr) or isinstance(high, Expr):
@@ -88,28 +87,25 @@ def emit(kernel: Kernel, select: Callable[..., None]) -> NumpyFunction:
     """
     if not kernel.computed or kernel.outputs[0][1] not in _FLOATS:
         raise NotFusible("there is nothing to compute")
-    buffers, scratch = assign_buffers(kernel)
-    functions = {"where": select, "clip": _clip, "cast": _cast}
-    scalars = {p.index: p.scalar for p in kernel.parameters}
     names: dict[int, str] = {}
     known: dict[str, Any] = {}
     for expr in kernel.nodes:
         if expr.function == "input":
             names[id(expr)] = f"x{expr.value}"
-        elif expr.is_leaf:
-            value = scalars[expr.value] if expr.function == "parameter" else expr.value
+        elif not expr.operands:
             name = names[id(expr)] = f"c{len(known)}"
-            known[name] = np.asarray(value, expr.dtype)
+            known[name] = np.asarray(kernel.scalar(expr), expr.dtype)
+    buffers, scratch = assign_buffers(kernel)
     lines = []
     for number, (expr, buffer) in enumerate(zip(kernel.computed, buffers, strict=True)):
         out = names[id(expr)] = "out" if buffer is None else f"s{buffer}"
         function = f"{expr.function}_{number}"
-        known[function] = functions[expr.function] if expr.function in functions else getattr(np, expr.function)
-        lines.append(f"    {function}({', '.join(names[id(o)] for o in expr.operands)}, out={out})")
-    arguments = [*(f"x{i.index}" for i in kernel.inputs), *(f"s{n}" for n in range(len(scratch))), "out"]
+        known[function] = select if expr.function == "where" else _function(expr.function)
+        lines.append(f"    {function}({', '.join([names[id(o)] for o in expr.operands])}, out={out})")
+    arguments = [*(f"x{i.position}" for i in kernel.inputs), *(f"s{n}" for n in range(len(scratch))), "out"]
     text = "\n".join([f"def {kernel.name}({', '.join(arguments)}):", *lines])
     exec(compile(text, generated_file(__name__, text), "exec"), known)
-    inputs = tuple(i.index for i in kernel.inputs)
+    inputs = tuple(i.position for i in kernel.inputs)
     return NumpyFunction(known[kernel.name], tuple(scratch), kernel.outputs[0][1], len(lines), inputs)
 
 
@@ -119,3 +115,10 @@ def _clip(x: Any, low: Any, high: Any, out: Any) -> None:
 
 def _cast(x: Any, out: Any) -> None:
     np.copyto(out, x, casting="unsafe")
+
+
+@functools.cache
+def _function(name: str) -> Callable[..., Any] | None:
+    """What computes a function into ``out``; None if there is nothing."""
+    function = {"clip": _clip, "cast": _cast}.get(name) or getattr(np, name, None)
+    return function if isinstance(function, np.ufunc) or function in (_clip, _cast) else None

@@ -16,7 +16,7 @@ from gradcore.backends.codegen.scalars import ScalarParameter
 
 __all__ = ["Expr", "ExprGraph", "MutableExpr", "NotFusible", "as_output", "unwrap"]
 
-BOOL, FLOAT = np.dtype(bool), np.dtype("float32")
+BOOL, HALF, FLOAT = np.dtype(bool), np.dtype("float16"), np.dtype("float32")
 
 
 class NotFusible(Exception):
@@ -52,7 +52,7 @@ class Expr:
     dtype : numpy.dtype
         The dtype it is computed in.
     value : object
-        Of a constant its number, of an input or a parameter its index.
+        Of a constant its number, of an input or a parameter its position.
     """
 
     __slots__ = ("dtype", "function", "graph", "operands", "value")
@@ -68,11 +68,6 @@ class Expr:
     def __repr__(self) -> str:
         inside = ", ".join(o.function for o in self.operands) if self.operands else str(self.value)
         return f"{self.function}({inside}): {self.dtype}"
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether nothing is computed for it."""
-        return not self.operands
 
     def __getattr__(self, name: str) -> Any:
         raise NotFusible(f"the formula reads {name!r} of an array")
@@ -151,9 +146,9 @@ class ExprGraph:
             known = self._known[key] = Expr(self, function, (), dtype, value)
         return known
 
-    def input(self, index: int, dtype: np.dtype[Any]) -> Expr:
+    def input(self, position: int, dtype: np.dtype[Any]) -> Expr:
         """The element of an input of the kernel, in the dtype it is computed in."""
-        return self._leaf("input", index, dtype)
+        return self._leaf("input", position, dtype)
 
     def constant(self, value: Any, dtype: np.dtype[Any]) -> Expr:
         """A Python or NumPy scalar in that dtype: a constant, or a parameter of the kernel."""
@@ -165,9 +160,9 @@ class ExprGraph:
             raise NotFusible(str(error)) from None
 
     def _parameter(self, scalar: ScalarParameter, dtype: np.dtype[Any]) -> Expr:
-        for index, (known, its_dtype) in enumerate(self.parameters):
+        for position, (known, its_dtype) in enumerate(self.parameters):
             if its_dtype == dtype and known.identity == scalar.identity:
-                return self._leaf("parameter", index, dtype)
+                return self._leaf("parameter", position, dtype)
         self.parameters.append((scalar, dtype))
         return self._leaf("parameter", len(self.parameters) - 1, dtype)
 
@@ -187,7 +182,7 @@ class ExprGraph:
 
     def call(self, name: str, *operands: Any) -> Expr:
         """The NumPy function of that name, in the dtypes that NumPy computes it in."""
-        operands = tuple(map(unwrap, operands))
+        operands = tuple([unwrap(o) for o in operands])
         if name in ("real", "imag"):
             return self.node(name, operands, np.dtype("float32" if operands[0].dtype.itemsize == 8 else "float64"))
         function = getattr(np, name, None)
@@ -195,10 +190,10 @@ class ExprGraph:
             raise NotFusible(f"{name} is not a function of elements")
         kinds = [o.dtype if isinstance(o, Expr) else _promoted_as(o) for o in operands]
         try:
-            *inputs, output = (FLOAT if d == "float16" else d for d in function.resolve_dtypes((*kinds, None)))
+            *inputs, output = [FLOAT if d == HALF else d for d in function.resolve_dtypes((*kinds, None))]
         except TypeError as error:
             raise NotFusible(str(error)) from None
-        return self.node(name, tuple(map(self.operand, operands, inputs)), output)
+        return self.node(name, tuple([self._in(o, dtype) for o, dtype in zip(operands, inputs, strict=True)]), output)
 
     def call_in(self, name: str, dtype: np.dtype[Any], result: np.dtype[Any], *operands: Any) -> Expr:
         """A function whose operands all have one dtype."""
@@ -212,7 +207,9 @@ class ExprGraph:
 
     def operand(self, operand: Any, dtype: np.dtype[Any]) -> Expr:
         """An expression, or a scalar, in that dtype."""
-        operand = unwrap(operand)
+        return self._in(unwrap(operand), dtype)
+
+    def _in(self, operand: Any, dtype: np.dtype[Any]) -> Expr:
         return self.cast(operand, dtype) if isinstance(operand, Expr) else self.constant(operand, dtype)
 
 

@@ -158,7 +158,7 @@ class Fusion:
                 function: Any = launch.function
                 function(launch.grid, _BLOCK, (launch.size, *read, *outputs, *scalars, *launch.rest))
                 self.counts["launched"] += 1
-        return [outputs[index] if is_output else values[index] for is_output, index in kernel.results]
+        return [outputs[i] if is_output else values[i] for is_output, i in kernel.results]
 
     def _empty(self, layout: Layout, dtype: np.dtype[Any]) -> Array:
         """An array for an output, dense and in the memory order of the layout."""
@@ -171,7 +171,7 @@ class Fusion:
         kernel, layout = compiled.kernel, layout_of(arrays)
         dims, size = len(layout.extents), prod(layout.shape)
         is_array = [isinstance(v, self.array_type) for v in values]
-        read = [i.index for i in kernel.arrays]
+        read = [i.position for i in kernel.arrays]
         strides = [n for i in read for n in (layout.strides[sum(is_array[:i])] if dims else ())]
         too_far = max(size, _reach(layout)) > MOST_OF_32_BITS
         width = 0 if too_far else 1 if dims else emit_cuda.vector_width(kernel)
@@ -184,7 +184,7 @@ class Fusion:
             grid=_grid(size, width),
             size=index(size),
             arrays=read,
-            scalars=[i.index for i in kernel.inputs if not i.is_array],
+            scalars=[i.position for i in kernel.inputs if not i.is_array],
             rest=rest,
             alignments=[i.dtype.itemsize * width for i in kernel.arrays] if width > 1 else [],
         )

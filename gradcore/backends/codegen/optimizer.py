@@ -70,5 +70,5 @@ def trace_optimizer(
     name = name or f"fused_{formula.__name__}_steps"
     kernel = trace(name, functional, [*inputs, *hyperparameters.items()], F, [dtype] * len(names))
     written = tuple(label for label, result in zip(names, kernel.results, strict=True) if result.is_output)
-    vectors = tuple(i.index - len(inputs) for i in kernel.inputs if i.index >= len(inputs))
+    vectors = tuple(i.position - len(inputs) for i in kernel.inputs if i.position >= len(inputs))
     return OptimizerKernel(kernel, states, written, vectors)

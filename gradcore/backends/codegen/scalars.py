@@ -131,7 +131,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(SymbolicScalar, f"__{_name}__", _comparison(getattr(operator, _name)))
 
 
-def _truth(self: SymbolicScalar) -> bool:
+def _truth(self: Any) -> bool:
     return bool(self != 0)
 
 

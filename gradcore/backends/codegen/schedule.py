@@ -25,7 +25,7 @@ class Input(NamedTuple):
         A dtype that elements are converted to first.
     name : str
         The operand's name in the formula.
-    index : int
+    position : int
         The position among the arrays and scalars of the call.
     """
 
@@ -33,22 +33,22 @@ class Input(NamedTuple):
     is_array: bool = True
     compute: np.dtype[Any] | None = None
     name: str = ""
-    index: int = 0
+    position: int = 0
 
 
 class Parameter(NamedTuple):
-    """A scalar parameter of a kernel: its index in the graph, the dtype it is passed in, and its value."""
+    """A scalar parameter of a kernel: its position in the graph, the dtype it is passed in, and its value."""
 
-    index: int
+    position: int
     dtype: np.dtype[Any]
     scalar: ScalarParameter
 
 
 class Result(NamedTuple):
-    """A result of a formula: an output of the kernel with that index, or else the input as it is."""
+    """A result of a formula: the output of the kernel at that position, or else the input as it is."""
 
     is_output: bool
-    index: int
+    position: int
 
 
 class Kernel(NamedTuple):
@@ -63,6 +63,8 @@ class Kernel(NamedTuple):
         The parameters that are read.
     nodes : tuple of Expr
         The expressions, leaves included, each after its operands.
+    computed : tuple of Expr
+        Those that are no leaves: array operations of the plain formula.
     outputs : tuple of (Expr, dtype)
         What is written, and the dtypes in memory.
     results : tuple of Result
@@ -73,13 +75,13 @@ class Kernel(NamedTuple):
     inputs: tuple[Input, ...]
     parameters: tuple[Parameter, ...]
     nodes: tuple[Expr, ...]
+    computed: tuple[Expr, ...]
     outputs: tuple[tuple[Expr, np.dtype[Any]], ...]
     results: tuple[Result, ...]
 
-    @property
-    def computed(self) -> list[Expr]:
-        """The expressions that are no leaves: array operations of the plain formula."""
-        return [expr for expr in self.nodes if not expr.is_leaf]
+    def scalar(self, leaf: Expr) -> Any:
+        """The number of a constant or of a parameter."""
+        return leaf.graph.parameters[leaf.value][0] if leaf.function == "parameter" else leaf.value
 
     @property
     def arrays(self) -> list[Input]:
@@ -93,8 +95,8 @@ class Kernel(NamedTuple):
 
     def __str__(self) -> str:
         """The nodes, numbered in order."""
-        leaves = {("input", i.index): i.name for i in self.inputs}
-        leaves |= {("parameter", p.index): repr(p.scalar) for p in self.parameters}
+        leaves = {("input", i.position): i.name for i in self.inputs}
+        leaves |= {("parameter", p.position): repr(p.scalar) for p in self.parameters}
         numbers = {id(expr): f"%{n}" for n, expr in enumerate(self.nodes)}
         lines = [f"{self.name}({', '.join(f'{i.name}: {i.dtype}' for i in self.inputs)}):"]
         for expr in self.nodes:
@@ -114,25 +116,35 @@ def schedule(
 ) -> Kernel:
     """The kernel that computes these outputs: dead expressions, inputs and parameters are left out."""
     nodes = topological_order([expr for expr, _ in outputs])
-    read = sorted({expr.value for expr in nodes if expr.function == "input"})
-    used = sorted({expr.value for expr in nodes if expr.function == "parameter"})
-    parameters = [Parameter(i, graph.parameters[i][1], graph.parameters[i][0]) for i in used]
-    return Kernel(name, tuple(inputs[i] for i in read), tuple(parameters), tuple(nodes), tuple(outputs), tuple(results))
+    read = sorted([expr.value for expr in nodes if expr.function == "input"])
+    used = sorted([expr.value for expr in nodes if expr.function == "parameter"])
+    return Kernel(
+        name=name,
+        inputs=tuple([inputs[i] for i in read]),
+        parameters=tuple([Parameter(i, graph.parameters[i][1], graph.parameters[i][0]) for i in used]),
+        nodes=tuple(nodes),
+        computed=tuple([expr for expr in nodes if expr.operands]),
+        outputs=tuple(outputs),
+        results=tuple(results),
+    )
 
 
 def topological_order(roots: Sequence[Expr]) -> list[Expr]:
     """The expressions that the roots are made of, each after its operands."""
     order: list[Expr] = []
     seen: set[int] = set()
-    stack = [(root, False) for root in reversed(roots)]
+    stack: list[Any] = [*reversed(roots)]
     while stack:
-        expr, is_ready = stack.pop()
-        if is_ready:
-            order.append(expr)
+        expr = stack.pop()
+        if expr.__class__ is tuple:  # whose operands are in order
+            order.append(expr[0])
         elif id(expr) not in seen:
             seen.add(id(expr))
-            stack.append((expr, True))
-            stack += [(o, False) for o in reversed(expr.operands)]
+            if expr.operands:
+                stack.append((expr,))
+                stack += reversed(expr.operands)
+            else:
+                order.append(expr)
     return order
 
 

@@ -180,7 +180,7 @@ def trace(
         if isinstance(operand, Input):
             expr = F.graph.input(len(inputs), compute_dtype(operand.dtype))
             F.widens |= expr.dtype != operand.dtype
-            inputs.append(operand._replace(name=label, index=len(inputs)))
+            inputs.append(operand._replace(name=label, position=len(inputs)))
             arguments.append(expr if operand.compute is None else F.graph.cast(expr, compute_dtype(operand.compute)))
         else:
             arguments.append(ScalarParameter(operand) if operand.__class__ is float else operand)
@@ -197,7 +197,7 @@ def trace(
             dtype = expr.dtype if wanted is None else wanted
             outputs.append((F.graph.cast(expr, compute_dtype(dtype)), dtype))
     kernel = schedule(name, inputs, F.graph, outputs, results)
-    for expr in kernel.nodes:
-        if not (expr.is_leaf or F.supports(expr)):
+    for expr in kernel.computed:
+        if not F.supports(expr):
             raise NotFusible(f"there is no {expr.function} on {F.target}")
     return kernel

@@ -68,7 +68,7 @@ class Loop:
 
     def __init__(self, library: ctypes.CDLL, function: int, kernel: Kernel, is_array: list[bool]) -> None:
         arrays = [i for i, each in enumerate(is_array) if each]
-        self.function, self.used = function, tuple(arrays[i.index] for i in kernel.inputs)
+        self.function, self.used = function, tuple(arrays[i.position] for i in kernel.inputs)
         self.dtype = kernel.outputs[0][1]
         self.grain = max(_LEAST, _WORTH_A_THREAD // max(len(kernel.computed), 2))
         sizes = [dtype.itemsize for dtype in kernel.dtypes]

@@ -88,7 +88,8 @@ def _made_of(variant: Variant | None = None) -> str:
     """The digest of gradcore's version, the sources, and the options: of a variant, or for this machine's CPU."""
     digest = hashlib.sha256(repr((FLAGS, variant or (NATIVE, _processor()))).encode())
     package = HERE.parents[1] / "__init__.py"  # with the version
-    for path in sorted([*HERE.glob("*.py"), *HERE.glob("*.cpp"), *HERE.glob("*.h"), package]):
+    generator = HERE.parent / "codegen"
+    for path in sorted([*HERE.glob("*.py"), *generator.glob("*.py"), *HERE.glob("*.cpp"), *HERE.glob("*.h"), package]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -11,14 +11,13 @@ import numpy as np
 from gradcore.backends.codegen.emit_cuda import CudaTracer, emit_optimizer
 from gradcore.backends.codegen.expr import NotFusible
 from gradcore.backends.codegen.hyperparameters import HyperparameterKernel
-from gradcore.backends.codegen.launch import Fusion
 from gradcore.backends.codegen.optimizer import OptimizerKernel, trace_optimizer
 from gradcore.backends.codegen.schedule import Input
 from gradcore.backends.codegen.trace import compute_dtype
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels
+from gradcore.backends.cupy.fusion import CudaFusion
+from gradcore.backends.cupy.kernels import C_NAMES, NULL
 from gradcore.backends.cupy.multi_tensor import launches
 from gradcore.backends.portable.optimizers import Batch, Formula, Optimizers
-from gradcore.typing import Array
 
 __all__ = ["CudaOptimizers"]
 
@@ -26,14 +25,10 @@ __all__ = ["CudaOptimizers"]
 _MOST_FORMULAS = 1000
 
 
-class CudaOptimizers(CudaKernels, Optimizers):
-    """Steps of optimisers; what cannot be fused runs as on every backend."""
+class CudaOptimizers(CudaFusion, Optimizers):
+    """Steps of optimisers; formulas that cannot be fused run as on every backend."""
 
-    supports_fusion: bool
-    fusion: Fusion
-    address: Callable[[Array], int]
     is_tensor: Callable[[Any], bool]
-    bodies: dict[str, Callable[..., Any]]
 
     @cached_property
     def _optimizer_kernels(self) -> dict[Any, tuple[OptimizerKernel, Callable[..., None]] | None]:
@@ -55,11 +50,7 @@ class CudaOptimizers(CudaKernels, Optimizers):
         arrays = [*batch.params, *batch.grads]
         dtype = arrays[0].dtype
         fits = dtype.name in C_NAMES and all(a.dtype == dtype and a.flags.c_contiguous for a in arrays)
-        found = (
-            self._optimizer_kernel(formula, dtype, len(batch.states), settings)
-            if fits and self.supports_fusion
-            else None
-        )
+        found = self._optimizer_kernel(formula, dtype, len(batch.states), settings) if fits and self.supports_fusion else None
         if found is None:
             super().optimizer_step(formula, batch, settings, found_inf)
             return
