@@ -64,7 +64,7 @@ def build_variants(jobs: int | None = None) -> list[Path]:
 
 
 def _loops() -> list[str]:
-    from gradcore.compiled.programs import sources
+    from gradcore.compiled.loops import sources
 
     found = sources()
     return [found[name] for name in sorted(found)]

@@ -12,7 +12,7 @@ import pytest
 from gradcore.backends.base import Backend
 from gradcore.backends.codegen import emit_cpp, emit_cuda, emit_numpy
 from gradcore.backends.codegen.expr import Expr, ExprGraph, MutableExpr, NotFusible, as_output, unwrap
-from gradcore.backends.codegen.optimizer import trace_optimizer
+from gradcore.backends.codegen.optimizer import OptimizerKernel, OptimizerKernels, trace_optimizer
 from gradcore.backends.codegen.scalars import ScalarParameter, symbolic
 from gradcore.backends.codegen.schedule import Input, Kernel, assign_buffers, topological_order
 from gradcore.backends.codegen.trace import Tracer, trace
@@ -236,3 +236,40 @@ class TestOptimizers:
         assert optimizer.written == ("p", "s0")
         assert optimizer.arrays == ("g", "p", "s0", "lr", "p", "s0")
         assert optimizer.vectors == (0,)
+
+    @staticmethod
+    def decayed(F: Any, p: Any, g: Any, lr: float, decay: float, maximize: bool) -> None:
+        if decay != 0:
+            g = g + decay * p
+        p += lr * g if maximize else -lr * g
+
+    def test_kernels_are_traced_once_for_all_values_with_the_same_outcome(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        built: list[OptimizerKernel] = []
+        kernels = OptimizerKernels(lambda: Tracer(Backend.bodies), lambda kernel, dtype: built.append(kernel) or kernel)
+        monkeypatch.setattr(self.decayed, "__module__", "gradcore.optim.of_a_test")
+
+        def find(lr: float, decay: float, maximize: bool = False) -> OptimizerKernel | None:
+            return kernels.find(self.decayed, F4, 0, {"lr": lr, "decay": decay, "maximize": maximize})
+
+        first = find(0.1, 0)
+        assert find(0.25, 0.0) is first
+        assert find(0.1, 0.5) is not first
+        assert find(0.3, 0.7) is built[1]
+        assert find(0.1, 0, maximize=True) is built[2]
+        assert len(built) == 3
+        (lr,) = built[0].kernel.parameters
+        assert lr.scalar.evaluate({"lr": 0.25, "decay": 0, "maximize": False}) == -0.25
+
+    def test_formulas_of_users_are_traced_for_each_value(self) -> None:
+        """Nobody knows what they do with a float."""
+
+        def step(F: Any, p: Any, g: Any, lr: float) -> None:
+            p -= math.sqrt(lr) * g
+
+        kernels = OptimizerKernels(lambda: Tracer(Backend.bodies), lambda kernel, dtype: kernel)
+        found = [kernels.find(step, F4, 0, {"lr": lr}) for lr in (4.0, 9.0, 4.0)]
+        assert found[0] is found[2] is not found[1]
+        constants = [[e.value for e in each.kernel.nodes if e.function == "constant"] for each in found if each]
+        assert constants == [[2.0], [3.0], [2.0]]

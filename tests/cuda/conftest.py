@@ -105,8 +105,8 @@ def fused(strict: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fused]:
     batch = Batch()
     monkeypatch.setattr(type(backend), "supports_fusion", True)
     monkeypatch.setattr(backend, "compile_kernel", batch.compile, raising=False)
-    monkeypatch.setitem(backend.__dict__, "fusion", type(backend).fusion.func(backend))  # without kernels of before
-    monkeypatch.setitem(backend.__dict__, "_steps", {})
+    for cache in ("fusion", "_optimizer_kernels"):  # without kernels of before
+        monkeypatch.setitem(backend.__dict__, cache, getattr(type(backend), cache).func(backend))
     backend.kernels.clear()
     yield Fused(backend, batch)
     backend.kernels.clear()

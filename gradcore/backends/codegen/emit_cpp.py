@@ -14,12 +14,10 @@ import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES, Dialect, statements
 from gradcore.backends.codegen.expr import Expr, NotFusible
-from gradcore.backends.codegen.optimizer import OptimizerKernel, trace_optimizer
-from gradcore.backends.codegen.scalars import symbolic
 from gradcore.backends.codegen.schedule import Input, Kernel
 from gradcore.backends.codegen.trace import CpuTracer, trace
 
-__all__ = ["emit", "is_exact", "is_single_function", "loop_name", "trace_loop", "trace_optimizer_loop"]
+__all__ = ["CppTracer", "emit", "is_exact", "is_single_function", "loop_name", "trace_loop"]
 
 #: Dtypes of inputs and outputs.
 DTYPES = frozenset(map(np.dtype, ("f4", "f8", "?")))
@@ -91,24 +89,6 @@ def is_single_function(kernel: Kernel) -> bool:
 def is_exact(kernel: Kernel) -> bool:
     """Whether the result is that of NumPy bit for bit."""
     return not any(expr.function in _APPROXIMATE for expr in kernel.computed)
-
-
-def trace_optimizer_loop(
-    formula: Callable[..., None],
-    dtype: np.dtype[Any],
-    states: int,
-    hyperparameters: dict[str, Any],
-    bodies: dict[str, Callable[..., Any]],
-) -> OptimizerKernel | None:
-    """The kernel of an optimiser's formula; None if it has to be computed by NumPy.
-
-    Its parameters are symbolic scalars.
-    """
-    scalars, guards = symbolic(hyperparameters)
-    try:
-        return trace_optimizer(formula, dtype, states, scalars, CppTracer(bodies), "loop")._replace(guards=guards)
-    except NotFusible:
-        return None
 
 
 # -- source ----------------------------------------------------------------------------------------------------------

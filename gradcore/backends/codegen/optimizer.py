@@ -1,18 +1,24 @@
-"""Kernels of optimisers: the formula of a step, with the parameter and its states as variables."""
+"""Kernels of optimisers: the formula of a step, in which the parameter and its states are variables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from gradcore.backends.codegen.expr import MutableExpr, as_output
-from gradcore.backends.codegen.scalars import Guard
+from gradcore.backends.codegen.expr import MutableExpr, NotFusible, as_output
+from gradcore.backends.codegen.scalars import Guard, is_number, symbolic
 from gradcore.backends.codegen.schedule import Input, Kernel
 from gradcore.backends.codegen.trace import Tracer, trace
 
-__all__ = ["OptimizerKernel", "trace_optimizer"]
+__all__ = ["OptimizerKernel", "OptimizerKernels", "trace_optimizer"]
+
+_T = TypeVar("_T")
+_Formula = Callable[..., None]
+#: Entries of a cache: formulas over all flags of theirs.
+_MOST_FORMULAS = 1000
 
 
 class OptimizerKernel(NamedTuple):
@@ -27,15 +33,12 @@ class OptimizerKernel(NamedTuple):
         The names of the outputs: the parameter ``p`` or states ``s0``, ``s1``, ...
     vectors : tuple of int
         Which of the hyperparameters that are arrays, with an element for each parameter, the kernel reads.
-    guards : sequence of Guard
-        The comparisons of hyperparameters for which it is made, where they are symbolic.
     """
 
     kernel: Kernel
     states: int
     written: tuple[str, ...]
     vectors: tuple[int, ...]
-    guards: Sequence[Guard] = ()
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -44,12 +47,11 @@ class OptimizerKernel(NamedTuple):
 
 
 def trace_optimizer(
-    formula: Callable[..., None],
+    formula: _Formula,
     dtype: np.dtype[Any],
     states: int,
     hyperparameters: dict[str, Any],
     F: Tracer,
-    name: str = "",
 ) -> OptimizerKernel:
     """Trace ``formula(F, p, g, *states, **hyperparameters)``; a hyperparameter that is an array is given as an `Input`.
 
@@ -67,8 +69,51 @@ def trace_optimizer(
         return [v.expr if v.expr is old else as_output(v.expr) for v, old in zip(variables, before, strict=True)]
 
     inputs = [(label, Input(dtype)) for label in ("g", *names)]
-    name = name or f"fused_{formula.__name__}_steps"
+    name = f"fused_{formula.__name__}_steps"
     kernel = trace(name, functional, [*inputs, *hyperparameters.items()], F, [dtype] * len(names))
     written = tuple(label for label, result in zip(names, kernel.results, strict=True) if result.is_output)
     vectors = tuple(i.position - len(inputs) for i in kernel.inputs if i.position >= len(inputs))
     return OptimizerKernel(kernel, states, written, vectors)
+
+
+class OptimizerKernels(Generic[_T]):
+    """A cache of optimisers' kernels: another value of a hyperparameter needs no other kernel.
+
+    Parameters
+    ----------
+    tracer : callable
+        ``() -> Tracer``: makes the target's namespace.
+    build : callable
+        ``(OptimizerKernel, dtype) -> function``: compiles a kernel; None if it cannot be.
+    """
+
+    def __init__(
+        self, tracer: Callable[[], Tracer], build: Callable[[OptimizerKernel, np.dtype[Any]], _T | None]
+    ) -> None:
+        self._tracer, self._build = tracer, build
+        self._known: dict[Any, list[tuple[Sequence[Guard], _T | None]]] = {}
+
+    def find(self, formula: _Formula, dtype: np.dtype[Any], states: int, hyperparameters: dict[str, Any]) -> _T | None:
+        """The function of a formula, as `trace_optimizer` takes it; None if there is none.
+
+        Formulas of our own do arithmetic with hyperparameters and compare them, which symbolic scalars record. Those of
+        users may do anything with floats, and are traced for each value.
+        """
+        is_own = formula.__module__.startswith("gradcore.optim.")
+        key = formula, dtype, states, *[
+            float if is_own and is_number(v) else (type(v), v or repr(v)) for v in hyperparameters.values()
+        ]  # fmt: skip
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_FORMULAS:  # hyperparameters that change in every step
+                self._known.clear()
+            known = self._known[key] = []
+        for guards, function in known:
+            if all(guard(hyperparameters) for guard in guards):
+                return function
+        scalars, guards = symbolic(hyperparameters) if is_own else (hyperparameters, [])
+        function = None
+        with suppress(NotFusible):
+            function = self._build(trace_optimizer(formula, dtype, states, scalars, self._tracer()), dtype)
+        known.append((guards, function))
+        return function

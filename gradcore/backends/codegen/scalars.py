@@ -11,7 +11,7 @@ import numpy as np
 __all__ = ["Guard", "ScalarParameter", "SymbolicScalar", "is_number", "symbolic"]
 
 #: Computes a scalar from the hyperparameters of a call.
-Evaluate = Callable[[dict[str, Any]], Any]
+Evaluator = Callable[[dict[str, Any]], Any]
 
 #: ``guard(hyperparameters) -> bool``: whether a comparison that a formula made comes out as it did when traced.
 Guard = Callable[[dict[str, Any]], bool]
@@ -30,6 +30,10 @@ class ScalarParameter(float):
     def identity(self) -> Hashable:
         """What two parameters have in common that are one."""
         return repr(self)  # which tells apart 0.0 and -0.0
+
+    def evaluate(self, hyperparameters: dict[str, Any]) -> float:
+        """The value for these hyperparameters."""
+        return float(self)
 
 
 def _keeping_class(name: str) -> Callable[..., Any]:
@@ -53,15 +57,15 @@ class SymbolicScalar(ScalarParameter):
 
     Attributes
     ----------
-    evaluate : callable
+    evaluator : callable
         Computes it from the hyperparameters.
     guards : list of Guard
         The comparisons that were made; shared by all symbolic scalars of a formula.
     """
 
-    __slots__ = ("evaluate", "guards")
+    __slots__ = ("evaluator", "guards")
     __hash__ = float.__hash__
-    evaluate: Evaluate
+    evaluator: Evaluator
     guards: list[Guard]
 
     @property
@@ -69,10 +73,13 @@ class SymbolicScalar(ScalarParameter):
         """Each is a parameter of its own: that two have equal values now does not make them one."""
         return id(self)
 
+    def evaluate(self, hyperparameters: dict[str, Any]) -> float:
+        return self.evaluator(hyperparameters)  # type: ignore[no-any-return]
 
-def _symbolic_scalar(value: float, evaluate: Evaluate, guards: list[Guard]) -> SymbolicScalar:
+
+def _symbolic_scalar(value: float, evaluator: Evaluator, guards: list[Guard]) -> SymbolicScalar:
     scalar = SymbolicScalar(value)
-    scalar.evaluate, scalar.guards = evaluate, guards
+    scalar.evaluator, scalar.guards = evaluator, guards
     return scalar
 
 
@@ -91,15 +98,15 @@ def symbolic(hyperparameters: dict[str, Any]) -> tuple[dict[str, Any], list[Guar
     return found, guards
 
 
-def _evaluator(other: Any) -> Evaluate:
-    return other.evaluate if isinstance(other, SymbolicScalar) else lambda hyperparameters: other
+def _evaluator_of(other: Any) -> Evaluator:
+    return other.evaluator if isinstance(other, SymbolicScalar) else lambda hyperparameters: other
 
 
 def _arithmetic(function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
     def method(self: SymbolicScalar, *others: Any) -> Any:
         if not all(isinstance(o, (int, float)) and not isinstance(o, np.generic) for o in others):
             return NotImplemented
-        parts = [self.evaluate, *map(_evaluator, others)][:: -1 if reflected else 1]
+        parts = [self.evaluator, *map(_evaluator_of, others)][:: -1 if reflected else 1]
         values = [float(self), *map(float, others)][:: -1 if reflected else 1]
 
         def evaluate(hyperparameters: dict[str, Any]) -> Any:
@@ -114,7 +121,7 @@ def _comparison(function: Callable[[Any, Any], bool]) -> Callable[..., Any]:
     def method(self: SymbolicScalar, other: Any) -> Any:
         if not isinstance(other, (int, float)):
             return NotImplemented
-        first, second = self.evaluate, _evaluator(other)
+        first, second = self.evaluator, _evaluator_of(other)
         outcome = function(float(self), float(other))
         self.guards.append(lambda hyperparameters: function(first(hyperparameters), second(hyperparameters)) is outcome)
         return outcome

@@ -6,12 +6,14 @@ import ctypes
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.optimizers import Batch, Formula
 
 if TYPE_CHECKING:
-    from gradcore.backends.codegen.optimizer import OptimizerKernel
+    from gradcore.backends.codegen.optimizer import OptimizerKernel, OptimizerKernels
 
 __all__ = ["CompiledSteps"]
 
@@ -70,9 +72,8 @@ class StepFunction:
 
     def __init__(self, library: ctypes.CDLL, function: int, optimizer: OptimizerKernel, dtype: Any) -> None:
         positions = [_position(name) for name in optimizer.arrays]
-        scalars: list[Any] = [parameter.scalar for parameter in optimizer.kernel.parameters]
-        self.evaluators = [scalar.evaluate for scalar in scalars]
-        self.numbers: Any = ctypes.c_double * len(scalars)
+        self.evaluators = [parameter.scalar.evaluate for parameter in optimizer.kernel.parameters]
+        self.numbers: Any = ctypes.c_double * len(self.evaluators)
         self.positions = (ctypes.c_int64 * len(positions))(*positions)
         place = ctypes.addressof(self.positions)
         self.step = _Step(function, _WORTH_A_THREAD, dtype.itemsize, len(positions), place)
@@ -101,34 +102,23 @@ class CompiledSteps(NumpyBackend):
         dtype = batch.params[0].dtype
         ours = formula.__module__.startswith("gradcore.optim.")  # what it does with settings is known
         if ours and not self.has_arrays(settings) and formula.__name__ not in self.fused_steps and dtype.char in "fd":
-            function = self._step(formula, dtype, len(batch.states), settings)
+            function = self._step_functions.find(formula, dtype, len(batch.states), settings)
             if function is not None and function(batch, settings):
                 return
         super()._step_all(formula, batch, settings)
 
     @cached_property
-    def _steps(self) -> dict[Any, list[tuple[Any, Any]]]:
-        """Functions and the loops they are of, by formula and what is not a number among the settings."""
-        return {}
+    def _step_functions(self) -> OptimizerKernels[StepFunction]:
+        from gradcore.backends.codegen.emit_cpp import CppTracer, loop_name  # not before they are needed
+        from gradcore.backends.codegen.optimizer import OptimizerKernels
 
-    def _step(self, formula: Formula, dtype: Any, states: int, settings: dict[str, Any]) -> StepFunction | None:
-        """The function that does what the formula does; None if there is no loop for it."""
-        from gradcore.backends.codegen.scalars import is_number  # not before it is needed
+        def build(optimizer: OptimizerKernel, dtype: np.dtype[Any]) -> StepFunction | None:
+            loop = getattr(self.library, loop_name(optimizer.kernel), None)
+            if loop is None or len(optimizer.arrays) > _MOST_ARRAYS:
+                return None
+            return StepFunction(self.library, ctypes.cast(loop, ctypes.c_void_p).value or 0, optimizer, dtype)
 
-        key = formula, dtype, states, *[float if is_number(v) else v for v in settings.values()]
-        known = self._steps.setdefault(key, [])
-        for function, guards in known:
-            if all(guard(settings) for guard in guards):
-                return function  # type: ignore[no-any-return]
-        from gradcore.backends.codegen.emit_cpp import loop_name, trace_optimizer_loop
-
-        optimizer = trace_optimizer_loop(formula, dtype, states, settings, self.bodies)
-        loop = None if optimizer is None else getattr(self.library, loop_name(optimizer.kernel), None)
-        made = None
-        if optimizer is not None and loop is not None and len(optimizer.arrays) <= _MOST_ARRAYS:
-            made = StepFunction(self.library, ctypes.cast(loop, ctypes.c_void_p).value or 0, optimizer, dtype)
-        known.append((made, () if optimizer is None else optimizer.guards))
-        return made
+        return OptimizerKernels(lambda: CppTracer(self.bodies), build)
 
 
 def _position(name: str) -> int:

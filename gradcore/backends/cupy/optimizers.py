@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.codegen.emit_cuda import CudaTracer, emit_optimizer
-from gradcore.backends.codegen.expr import NotFusible
 from gradcore.backends.codegen.hyperparameters import HyperparameterKernel
-from gradcore.backends.codegen.optimizer import OptimizerKernel, trace_optimizer
+from gradcore.backends.codegen.optimizer import OptimizerKernel, OptimizerKernels
 from gradcore.backends.codegen.schedule import Input
 from gradcore.backends.codegen.trace import compute_dtype
 from gradcore.backends.cupy.fusion import CudaFusion
@@ -21,8 +20,10 @@ from gradcore.backends.portable.optimizers import Batch, Formula, Optimizers
 
 __all__ = ["CudaOptimizers"]
 
-#: Entries of a cache: formulas over all settings.
+#: Entries of a cache: formulas over all options.
 _MOST_FORMULAS = 1000
+
+_Compiled = tuple[OptimizerKernel, Callable[..., None]]
 
 
 class CudaOptimizers(CudaFusion, Optimizers):
@@ -31,14 +32,16 @@ class CudaOptimizers(CudaFusion, Optimizers):
     is_tensor: Callable[[Any], bool]
 
     @cached_property
-    def _optimizer_kernels(self) -> dict[Any, tuple[OptimizerKernel, Callable[..., None]] | None]:
-        """Kernels by formula, dtype and hyperparameters."""
-        return {}
+    def _optimizer_kernels(self) -> OptimizerKernels[_Compiled]:
+        sources: dict[str, Callable[..., None]] = {}  # that of formulas that come to the same is compiled once
 
-    @cached_property
-    def _compiled_sources(self) -> dict[str, Callable[..., None]]:
-        """Compiled kernels by their source."""
-        return {}
+        def build(optimizer: OptimizerKernel, dtype: np.dtype[Any]) -> _Compiled:
+            source = emit_optimizer(optimizer, dtype)
+            if source not in sources:
+                sources[source] = self.compile_kernel(source, optimizer.kernel.name)
+            return optimizer, sources[source]
+
+        return OptimizerKernels(lambda: CudaTracer(self.bodies), build)
 
     @cached_property
     def _hyperparameter_kernels(self) -> dict[Any, HyperparameterKernel]:
@@ -50,13 +53,16 @@ class CudaOptimizers(CudaFusion, Optimizers):
         arrays = [*batch.params, *batch.grads]
         dtype = arrays[0].dtype
         fits = dtype.name in C_NAMES and all(a.dtype == dtype and a.flags.c_contiguous for a in arrays)
-        found = self._optimizer_kernel(formula, dtype, len(batch.states), settings) if fits and self.supports_fusion else None
+        found = None
+        if fits and self.supports_fusion:
+            described = {n: Input(v.dtype, is_array=False) if self.is_tensor(v) else v for n, v in settings.items()}
+            found = self._optimizer_kernels.find(formula, dtype, len(batch.states), described)
         if found is None:
             super().optimizer_step(formula, batch, settings, found_inf)
             return
         optimizer, function = found
         vectors = [value for value in settings.values() if self.is_tensor(value)]
-        scalars = [p.dtype.type(float(p.scalar)) for p in optimizer.kernel.parameters]
+        scalars = [p.dtype.type(p.scalar.evaluate(settings)) for p in optimizer.kernel.parameters]
         skipped = NULL if found_inf is None else found_inf
         rest = (skipped, *(s.reshape(-1) for s in batch.states), *(vectors[i] for i in optimizer.vectors), *scalars)
         addresses = ([self.address(a) for a in group] for group in (batch.params, batch.grads))
@@ -84,23 +90,3 @@ class CudaOptimizers(CudaFusion, Optimizers):
                 self._move(numbers, found, found_inf)
                 return kernel.hyperparameters(found[len(numbers) :])
         return super().step_settings(settings, options, numbers, dtype, found_inf)
-
-    def _optimizer_kernel(
-        self, formula: Formula, dtype: np.dtype[Any], states: int, settings: dict[str, Any]
-    ) -> tuple[OptimizerKernel, Callable[..., None]] | None:
-        """The kernel for these settings, and its function; None if there is none."""
-        described = {n: Input(v.dtype, is_array=False) if self.is_tensor(v) else v for n, v in settings.items()}
-        key = formula, dtype, states, *((name, type(v), v or repr(v)) for name, v in described.items())
-        if key not in self._optimizer_kernels:
-            if len(self._optimizer_kernels) >= _MOST_FORMULAS:  # settings that change in every step
-                self._optimizer_kernels.clear()
-            try:
-                optimizer = trace_optimizer(formula, dtype, states, described, CudaTracer(self.bodies))
-            except NotFusible:
-                self._optimizer_kernels[key] = None
-            else:
-                source = emit_optimizer(optimizer, dtype)
-                if source not in self._compiled_sources:
-                    self._compiled_sources[source] = self.compile_kernel(source, optimizer.kernel.name)
-                self._optimizer_kernels[key] = optimizer, self._compiled_sources[source]
-        return self._optimizer_kernels[key]

@@ -1,16 +1,20 @@
-"""Which formulas become loops: all elementwise operations and their derivatives, and the steps of optimisers."""
+"""The formulas that become loops: all elementwise operations and their derivatives, and the steps of optimisers."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from gradcore import optim
 from gradcore.backends.base import Backend
-from gradcore.backends.codegen.emit_cpp import emit, loop_name, trace_loop, trace_optimizer_loop
+from gradcore.backends.codegen.emit_cpp import CppTracer, emit, loop_name, trace_loop
+from gradcore.backends.codegen.expr import NotFusible
+from gradcore.backends.codegen.optimizer import trace_optimizer
+from gradcore.backends.codegen.scalars import symbolic
 from gradcore.backends.codegen.schedule import Kernel
 from gradcore.backends.compiled.elementwise import Forward
 from gradcore.creation import ones
@@ -106,9 +110,9 @@ def _steps_of(cls: Any, options: dict[str, Any]) -> Iterator[Kernel]:
     """The first two steps of an optimiser, of which the first may differ."""
     optimizer = cls([ones(1, requires_grad=True)], **options)
     (group,) = optimizer.param_groups
-    states, scalars = len(optimizer.tensor_state(group)), optimizer.scalar_state(group)
-    for settings in [optimizer.hyperparameters(HOST, group, scalars) for _ in range(2)]:
+    states, counters = len(optimizer.tensor_state(group)), optimizer.scalar_state(group)
+    for settings in [optimizer.hyperparameters(HOST, group, counters) for _ in range(2)]:
         for dtype in _DTYPES:
-            optimizer = trace_optimizer_loop(cls.formula, dtype, states, settings, Backend.bodies)
-            if optimizer is not None:
-                yield optimizer.kernel
+            with suppress(NotFusible):
+                scalars, _ = symbolic(settings)
+                yield trace_optimizer(cls.formula, dtype, states, scalars, CppTracer(Backend.bodies)).kernel
