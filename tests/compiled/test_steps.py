@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.compiled.steps import CompiledSteps
+from gradcore.backends.codegen.optimizer import OptimizerKernels
 from tests.cuda.test_optimizer_kernels import OPTIMIZERS
 
 MORE: dict[str, Any] = {
@@ -47,14 +47,14 @@ def trained(device: str, optimizer: str, dtype: Any, transposed: bool = False) -
 def by_loop(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each step had a loop."""
     had: list[bool] = []
-    find = CompiledSteps._step
+    find = OptimizerKernels.find
 
     def noting(self: Any, *call: Any) -> Any:
         found = find(self, *call)
         had.append(found is not None)
         return found
 
-    monkeypatch.setattr(CompiledSteps, "_step", noting)
+    monkeypatch.setattr(OptimizerKernels, "find", noting)
     return had
 
 
@@ -91,7 +91,7 @@ def test_a_number_that_decides_is_another_loop(by_loop: list[bool]) -> None:
 
 def test_formulas_of_others_are_left_alone(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a user's formula does with its settings is not known."""
-    monkeypatch.setattr(CompiledSteps, "_step", lambda *_: pytest.fail("looked for a loop"))
+    monkeypatch.setattr(OptimizerKernels, "find", lambda *_: pytest.fail("looked for a loop"))
 
     def formula(F: Any, p: Any, g: Any, lr: float) -> None:
         p -= g * lr
