@@ -35,7 +35,7 @@ def _log_api_usage_once(event: str) -> None:
 def _swap_tensor_impl(t1: Tensor, t2: Tensor) -> None:
     """Exchange the class, the attributes and the slots of two tensors."""
     for name, t in (("t1", t1), ("t2", t2)):
-        accumulator = None if t._meta is None else t._meta.accumulator
+        accumulator = None if t._autograd is None else t._autograd.accumulator
         if accumulator is not None and accumulator() is not None:
             raise RuntimeError(f"Cannot swap {name} because a graph ends at it; drop its results first")
     t1.__class__, t2.__class__ = type(t2), type(t1)

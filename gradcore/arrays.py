@@ -26,8 +26,8 @@ def arrays_of(tensors: Iterable[Any]) -> list[Any]:
 
 def with_grad(tensors: Iterable[Any]) -> tuple[list[Any], list[Any]]:
     """Those of several tensors that have a gradient, and the arrays of their gradients."""
-    having = [t for t in tensors if (meta := t._meta) is not None and meta.grad is not None]
-    return having, [t._meta.grad._array for t in having]
+    having = [t for t in tensors if (meta := t._autograd) is not None and meta.grad is not None]
+    return having, [t._autograd.grad._array for t in having]
 
 
 def share_version(tensors: Sequence[Any]) -> None:

@@ -9,7 +9,7 @@ from gradcore import dispatch, functional
 from gradcore.autograd import forward, views
 from gradcore.autograd.derivatives import node_class
 from gradcore.autograd.modes import local
-from gradcore.autograd.variables import Meta, bump
+from gradcore.autograd.variables import AutogradMeta, bump
 from gradcore.errors import warn_once
 from gradcore.typing import AnyTensor
 
@@ -89,7 +89,7 @@ def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., 
     def method(self: AnyTensor, *args: Any, **named: Any) -> Any:
         dispatch.check_inplace(self, local.state)
         out = getattr(type(self), name)(self, *args, **named)
-        meta = self._meta
+        meta = self._autograd
         if out._edge is not None:
             viewed = out._edge[0]
             node = node_class(viewed.op, renamed(viewed.name())).make(viewed._device, viewed._edges, out)
@@ -100,11 +100,11 @@ def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., 
         self._array = out._array
         bump(self)
         if meta is not None and meta.base is not None:
-            meta.chain = out._meta.chain
+            meta.chain = out._autograd.chain
             if out._edge is not None:  # else its history is made anew from the base's
                 meta.edge_version = self._vc.version
         else:  # refresh views that were made before
-            meta = self._meta = meta or Meta()
+            meta = self._autograd = meta or AutogradMeta()
             meta.reshaped += 1
         for level in local.state.levels:
             tangent = forward.tangent_of(out, level)

@@ -115,7 +115,7 @@ class Saved(NamedTuple):
 
 
 def _is_leaf(t: AnyTensor) -> bool:
-    return t._edge is None and t._meta is not None and bool(t._meta.requires_grad)
+    return t._edge is None and t._autograd is not None and bool(t._autograd.requires_grad)
 
 
 def _of_tensor(name: str, t: AnyTensor, node: Any) -> Iterator[Saved]:

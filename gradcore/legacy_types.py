@@ -236,8 +236,8 @@ def set_(self: Tensor, source: Any = None, storage_offset: Any = 0, size: Any = 
             f"{chosen._dtype} on {chosen._device}; assign to Tensor.data to change them"
         )
     self._array = chosen._array
-    if self._meta is not None:
-        self._meta.accumulator = None  # earlier graphs do not end at what the tensor is now
+    if self._autograd is not None:
+        self._autograd.accumulator = None  # earlier graphs do not end at what the tensor is now
     bump(self)
     return self
 

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from gradcore.autograd.modes import FUNCTIONS, local
+from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.dispatch.torch_function import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
@@ -72,13 +72,13 @@ class TorchFunctionMode:
     def __enter__(self) -> Self:
         state = local.state
         modes = (*state.functions, self)
-        state.functions, state.mode = modes, state.mode | FUNCTIONS
+        state.functions, state.mode = modes, state.mode | TORCH_FUNCTION_MODE
         return self
 
     def __exit__(self, *error: object) -> None:
         state = local.state
         modes = state.functions[:-1]
-        state.functions, state.mode = modes, state.mode if modes else state.mode & ~FUNCTIONS
+        state.functions, state.mode = modes, state.mode if modes else state.mode & ~TORCH_FUNCTION_MODE
 
 
 def has_torch_function(relevant_args: Sequence[Any]) -> bool:
@@ -95,7 +95,7 @@ def has_torch_function(relevant_args: Sequence[Any]) -> bool:
     >>> gc.overrides.has_torch_function((gc.ones(1),))
     False
     """
-    return bool(local.state.mode & FUNCTIONS) or bool(overloaded(relevant_args))
+    return bool(local.state.mode & TORCH_FUNCTION_MODE) or bool(overloaded(relevant_args))
 
 
 def has_torch_function_unary(relevant_arg: Any) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional
-from gradcore.autograd.variables import Meta, new, tensor_type, version_counter, wrap
+from gradcore.autograd import variables
+from gradcore.autograd.variables import AutogradMeta, new, version_counter, wrap
 from gradcore.backends.registry import resolve
 from gradcore.typing import AnyTensor, Array
 
@@ -19,10 +20,10 @@ def shallow_copy(t: AnyTensor) -> Any:
     """A leaf with the same memory and attributes."""
     out = new(type(t))
     out._array, out._device, out._dtype = t._array, t._device, t._dtype
-    out._edge, out._meta, out._vc = None, None, version_counter(t)
+    out._edge, out._autograd, out._vc = None, None, version_counter(t)
     if t.requires_grad or t.is_inference():
-        out._meta = Meta()
-        out._meta.requires_grad, out._meta.inference = t.requires_grad, t.is_inference()
+        out._autograd = AutogradMeta()
+        out._autograd.requires_grad, out._autograd.inference = t.requires_grad, t.is_inference()
     out.__dict__.update(t.__dict__)
     return out
 
@@ -40,14 +41,14 @@ def deep_copy(t: AnyTensor, memo: dict[int, Any]) -> Any:
     out = new(type(t))
     with t._device.backend.use_index(t._device.index):
         out._array = _copied_memory(t, memo)
-    out._device, out._dtype, out._edge, out._meta, out._vc = t._device, t._dtype, None, None, None
+    out._device, out._dtype, out._edge, out._autograd, out._vc = t._device, t._dtype, None, None, None
     memo[id(t)] = out
     if t.requires_grad:
         out.requires_grad_()
     if t._grad is not None:
-        if out._meta is None:
-            out._meta = Meta()
-        out._meta.grad = copy.deepcopy(t._grad, memo)
+        if out._autograd is None:
+            out._autograd = AutogradMeta()
+        out._autograd.grad = copy.deepcopy(t._grad, memo)
     out.__dict__.update(copy.deepcopy(t.__dict__, memo))
     return out
 
@@ -86,10 +87,10 @@ def _rebuild(cls: type, array: Array, shape: Any, dtype: Any, where: Any, state:
             array = array.copy()
         with device.backend.use_index(device.index):
             out = wrap(device.backend.from_host(array), device, dtype)
-    if cls is not tensor_type.cls:
+    if cls is not variables.tensor_class:
         other: Any = new(cls)
         other._array, other._device, other._dtype = out._array, out._device, out._dtype
-        other._edge = other._meta = other._vc = None
+        other._edge = other._autograd = other._vc = None
         out = other
     if state["requires_grad"]:
         out.requires_grad_()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradcore import dtypes, printing
-from gradcore.autograd.variables import Subclasses, wrap
+from gradcore.autograd.variables import PLAIN_TYPES, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.backends.vmap import BatchedArray, unbatched_device
@@ -23,7 +23,7 @@ def text_of(t: AnyTensor) -> str:
         if edge is not None:
             leaf = edge[0].is_graph_input
             suffixes.append("requires_grad=True" if leaf else f"grad_fn=<{type(edge[0]).__name__}>")
-    tangents = () if t._meta is None else (t._meta.tangents or {}).values()
+    tangents = () if t._autograd is None else (t._autograd.tangents or {}).values()
     innermost = next((tangent for tangent in reversed(tangents) if tangent is not None), None)
     if innermost is not None:
         suffixes.append(f"tangent={innermost!r}")
@@ -53,4 +53,4 @@ def _batched_text(t: AnyTensor) -> str:
 
 def _prefix(cls: type) -> str:
     """Prefix of a printed tensor: subclasses with ``__torch_function__`` have their own names."""
-    return "tensor(" if cls in Subclasses.plain else f"{cls.__name__}("
+    return "tensor(" if cls in PLAIN_TYPES else f"{cls.__name__}("

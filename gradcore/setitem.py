@@ -14,7 +14,7 @@ from gradcore import dispatch, functional
 from gradcore.autograd import views
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.record import record
-from gradcore.autograd.variables import Subclasses, Variable, bump
+from gradcore.autograd.variables import PLAIN_TYPES, Variable, bump
 from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import hand_over, overloaded
@@ -60,7 +60,7 @@ def overwrite(op: Op, self: AnyTensor, kernel: str, arrays: tuple[Any, ...], arg
     bump(self)
     if recorded:
         node = record(op, (self, *args), tensors, edges, self._device, [self], state)
-        views.rebase(self, (node, 0))
+        views.rebase_history(self, (node, 0))
     return self
 
 
@@ -101,7 +101,7 @@ def copy_(self: AnyTensor, src: Any, non_blocking: bool = False) -> Any:
     non_blocking : bool
         Whether the host may go on before a copy between devices is done.
     """
-    if src.__class__ not in Subclasses.plain and (found := overloaded((src,))):
+    if src.__class__ not in PLAIN_TYPES and (found := overloaded((src,))):
         return hand_over(type(self).copy_, found, (self, src), {})
     if isinstance(src, dispatch.Number):
         src = functional.full((), src, dtype=_python_type(src), device=self._device)
@@ -158,7 +158,7 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
         part, indices = getitem(self, key), None
     else:
         part, indices = resolve(self, key)
-    if value.__class__ not in Subclasses.plain:
+    if value.__class__ not in PLAIN_TYPES:
         if isinstance(value, (np.ndarray, np.generic)):
             value = functional.as_tensor(value, device=self._device)
         elif found := overloaded((value,)):
@@ -182,10 +182,10 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
 
 def _written_at_once(self: AnyTensor, key: Any, value: Any) -> bool:
     """Write where nothing is recorded and neither device nor dtype differs; whether that was so."""
-    if self._meta is not None or self._edge is not None or local.state.mode > GRAD or self._device.guarded:
+    if self._autograd is not None or self._edge is not None or local.state.mode > GRAD or self._device.guarded:
         return False
     if value.__class__ not in (int, float, bool):
-        if value.__class__ not in Subclasses.plain or requires_grad(value):
+        if value.__class__ not in PLAIN_TYPES or requires_grad(value):
             return False
         if value._dtype is not self._dtype or value._device is not self._device:
             return False
@@ -203,9 +203,9 @@ def _written_at_once(self: AnyTensor, key: Any, value: Any) -> bool:
 
 def _is_whole(part: Any, self: AnyTensor) -> bool:
     """Whether a view of one step is the tensor itself."""
-    if part._meta is None or not part._meta.chain:
+    if part._autograd is None or not part._autograd.chain:
         return False
-    op, settings = part._meta.chain[-1]
+    op, settings = part._autograd.chain[-1]
     if op is OPS["slice_of"]:
         _, start, stop, step = settings
         return step == 1 and not start and (stop is None or stop >= self._array.shape[0])
@@ -227,7 +227,7 @@ def _write_view(part: Any, value: Any) -> None:
 
 def _is_same_view(value: Any, part: Any) -> bool:
     """Whether `value` is the part of the tensor that is about to be written, with the same history."""
-    meta, own = value._meta, part._meta
+    meta, own = value._autograd, part._autograd
     if meta is None or own is None or meta.base is None or meta.base is not own.base or meta.chain != own.chain:
         return False
     if meta.requires_grad or meta.creation != own.creation:

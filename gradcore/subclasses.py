@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd.variables import Subclasses, retyped
+from gradcore.autograd import variables
+from gradcore.autograd.variables import PLAIN_TYPES, as_class
 from gradcore.dispatch.foreign import refuse_function
 from gradcore.dispatch.torch_function import (
     DisableTorchFunction,
@@ -83,16 +84,16 @@ def as_subclass(self: Tensor, cls: type) -> Any:
     if not issubclass(cls, Tensor):
         raise RuntimeError(f"as_subclass expects a subclass of Tensor, but got {cls.__name__}")
     with DisableTorchFunction():
-        return retyped(functional.alias(self), cls)
+        return as_class(functional.alias(self), cls)
 
 
 def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
     """The data as a leaf of a subclass of `Tensor`."""
-    if data.__class__ in Subclasses.plain:
-        out = retyped(data.detach(), cls)
+    if data.__class__ in PLAIN_TYPES:
+        out = as_class(data.detach(), cls)
     else:
         with DisableTorchFunction():
-            out = retyped(data.detach(), cls)
+            out = as_class(data.detach(), cls)
     return out.requires_grad_() if require_grad else out
 
 
@@ -105,9 +106,9 @@ def enlist(cls: type, between: bool = False, **named: Any) -> None:
     if between:
         return
     if not takes_over(cls):
-        Subclasses.plain.add(cls)
+        PLAIN_TYPES.add(cls)
         return
-    Subclasses.used = True
+    variables.subclasses_used = True
     overriding = _overriding()
     if not issubclass(cls, overriding):
         bases = tuple(overriding if base is Tensor else base for base in cls.__bases__)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from gradcore import dtypes, functional, pickling, to
-from gradcore.autograd import gradients, graph
+from gradcore.autograd import gradients, graph, variables
 from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.node import RemovableHandle
-from gradcore.autograd.variables import OWN, Meta, Subclasses, Variable, alias, tensor_type
+from gradcore.autograd.variables import OWN, PLAIN_TYPES, AutogradMeta, Variable, alias
 from gradcore.autograd.views import chain_of, gradient_edge, replay, requires_grad
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
@@ -50,13 +50,13 @@ def _set_requires_grad(t: Any, on: bool) -> None:
         raise RuntimeError(f"you can only change requires_grad flags of leaf variables.{hint}")
     if on and not t._dtype.is_differentiable:
         raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
-    if t._meta is None:
+    if t._autograd is None:
         if not on:
             return
-        t._meta = Meta()
-    if on and t._meta.inference and not local.state.mode & INFERENCE:
+        t._autograd = AutogradMeta()
+    if on and t._autograd.inference and not local.state.mode & INFERENCE:
         raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
-    t._meta.requires_grad = on
+    t._autograd.requires_grad = on
 
 
 def _set_grad_dtype(t: Any, dtype: dtypes.dtype | None) -> None:
@@ -72,9 +72,9 @@ def _set_grad_dtype(t: Any, dtype: dtypes.dtype | None) -> None:
             f"'{grad._dtype.name}'. Please clear the gradient (.grad = None) before changing grad_dtype, or "
             "ensure the new grad_dtype matches the existing gradient's dtype."
         )
-    if t._meta is None:
-        t._meta = Meta()
-    t._meta.grad_dtype = dtype
+    if t._autograd is None:
+        t._autograd = AutogradMeta()
+    t._autograd.grad_dtype = dtype
     edge = gradient_edge(t)
     if edge is not None:
         edge[0]._own_hooks()  # leaves without hooks take a shorter path
@@ -105,7 +105,7 @@ def _check_grad(t: Any, grad: Any) -> None:
         raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
     if grad is t:
         raise RuntimeError("can't assign Variable as its own grad")
-    wanted = t._dtype if t._meta is None or t._meta.grad_dtype is OWN else t._meta.grad_dtype
+    wanted = t._dtype if t._autograd is None or t._autograd.grad_dtype is OWN else t._autograd.grad_dtype
     if wanted is not None and grad._dtype is not wanted:
         raise RuntimeError(
             f"attempting to assign a gradient with dtype '{grad._dtype.name}' to a tensor with grad_dtype "
@@ -314,7 +314,7 @@ class Tensor(Variable, Methods):
     @property
     def grad(self) -> Tensor | None:
         """The accumulated gradient of a leaf, or of a tensor that retains it."""
-        meta = self._meta
+        meta = self._autograd
         if meta is None or meta.grad is None:
             if (
                 self._edge is not None
@@ -329,11 +329,11 @@ class Tensor(Variable, Methods):
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             _check_grad(self, value)
-        elif self._meta is None:
+        elif self._autograd is None:
             return
-        if self._meta is None:
-            self._meta = Meta()
-        self._meta.grad = value
+        if self._autograd is None:
+            self._autograd = AutogradMeta()
+        self._autograd.grad = value
 
     @grad.deleter
     def grad(self) -> None:
@@ -347,7 +347,7 @@ class Tensor(Variable, Methods):
         """
         if not self.is_leaf:
             raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
-        meta = self._meta
+        meta = self._autograd
         return self._dtype if meta is None or meta.grad_dtype is OWN else meta.grad_dtype
 
     @grad_dtype.setter
@@ -376,7 +376,7 @@ class Tensor(Variable, Methods):
     @property
     def retains_grad(self) -> bool:
         """Whether ``.grad`` of this non-leaf tensor is kept."""
-        return self._meta is not None and self._meta.retains_grad
+        return self._autograd is not None and self._autograd.retains_grad
 
     def retain_grad(self) -> None:
         """Keep ``.grad`` of this non-leaf tensor in backward."""
@@ -439,23 +439,23 @@ class Tensor(Variable, Methods):
                 "training, and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence "
                 "detach_() cannot be called on these gradients."
             )
-        if self._meta is not None and self._meta.inference and local.state.mode & INFERENCE:
+        if self._autograd is not None and self._autograd.inference and local.state.mode & INFERENCE:
             return self  # nothing is recorded of it here
         self._edge = None
-        if self._meta is not None:
-            self._meta.requires_grad = False
-            self._meta.tangents = None
+        if self._autograd is not None:
+            self._autograd.requires_grad = False
+            self._autograd.tangents = None
         return self
 
     @property
     def _version(self) -> int:
-        if self._meta is not None and self._meta.inference:
+        if self._autograd is not None and self._autograd.inference:
             raise RuntimeError("Inference tensors do not track version counter.")
         return 0 if self._vc is None else self._vc.version
 
     @property
     def _base(self) -> Tensor | None:
-        return None if self._meta is None else self._meta.base
+        return None if self._autograd is None else self._autograd.base
 
     def _view_func(self, new_base: Tensor) -> Tensor | None:
         """The same view of another base, which is like this view's; None of what is no view, or for another base."""
@@ -469,7 +469,7 @@ class Tensor(Variable, Methods):
 
     @property
     def _grad(self) -> Tensor | None:
-        return None if self._meta is None else self._meta.grad
+        return None if self._autograd is None else self._autograd.grad
 
     @_grad.setter
     def _grad(self, value: Tensor | None) -> None:
@@ -485,7 +485,7 @@ class Tensor(Variable, Methods):
 
     def is_inference(self) -> bool:
         """Whether it was made in inference mode."""
-        return self._meta is not None and self._meta.inference
+        return self._autograd is not None and self._autograd.inference
 
     # -- to other devices, dtypes and libraries -------------------------------------------------------------------
 
@@ -541,7 +541,7 @@ class Tensor(Variable, Methods):
         """
         if force:
             return self.detach().cpu().numpy()
-        if (self._edge is not None or self._meta is not None) and is_differentiated(self):
+        if (self._edge is not None or self._autograd is not None) and is_differentiated(self):
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if self._device.levels:
             return self._on_host()  # type: ignore[no-any-return]  # which says why not
@@ -603,7 +603,7 @@ class Tensor(Variable, Methods):
 
     def _only(self, caller: FrameType | None = None) -> Any:
         """The single element, for `int()`, `float()`, ...; `caller` is the frame of one that loses history."""
-        if caller is not None and (self._edge is not None or self._meta is not None) and is_differentiated(self):
+        if caller is not None and (self._edge is not None or self._autograd is not None) and is_differentiated(self):
             history_lost("element" if _stores(caller) else "number")
         if self._array.size != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
@@ -713,12 +713,12 @@ _STORE = opcode.opmap["STORE_SUBSCR"]
 
 def _detach(t: AnyTensor) -> Any:
     out = alias(t, None)
-    meta = t._meta
+    meta = t._autograd
     if meta is not None and (meta.base is not None or meta.inference):
-        out._meta = Meta()
-        out._meta.inference = meta.inference
+        out._autograd = AutogradMeta()
+        out._autograd.inference = meta.inference
     return out
 
 
-tensor_type.cls = Tensor
-Subclasses.plain.add(Tensor)
+variables.tensor_class = Tensor
+PLAIN_TYPES.add(Tensor)

@@ -16,12 +16,11 @@ from gradcore.autograd import forward
 from gradcore.autograd.batch_dims import add_batch_dim, basis, broadcast_to_batch, remove_batch_dim
 from gradcore.autograd.batch_dims import mapped as vectorize
 from gradcore.autograd.batch_dims import running as batch_scope
-from gradcore.autograd.forward import Level as ForwardLevel
-from gradcore.autograd.forward import primal, tangent_of
+from gradcore.autograd.forward import ForwardLevel, primal, tangent_of
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.node import Node
-from gradcore.autograd.variables import Meta, alias, tick
+from gradcore.autograd.variables import AutogradMeta, alias, tick
 from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.backends.vmap import VmapLevel, batched_device
 from gradcore.creation import tensor, zeros_like
@@ -146,8 +145,8 @@ class GradLevel:
         node = LevelInput.make(value._device, (gradient_edge(value),), value)
         node.level = self
         entered = alias(value, (node, 0))
-        entered._meta = Meta()
-        entered._meta.requires_grad = True
+        entered._autograd = AutogradMeta()
+        entered._autograd.requires_grad = True
         return _with_tangents(entered, value)
 
     def leave(self, value: Any) -> Any:
@@ -218,7 +217,7 @@ class GradLevel:
 
 def _with_tangents(t: Tensor, source: Tensor) -> Tensor:
     """`t` with the forward-mode tangents of `source`, of which it is another name."""
-    tangents = None if source._meta is None else source._meta.tangents
+    tangents = None if source._autograd is None else source._autograd.tangents
     for level, tangent in (tangents or {}).items():
         forward.attach(t, level, tangent)
     return t

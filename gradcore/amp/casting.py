@@ -121,7 +121,7 @@ def _eligible(value: Any, device_type: str) -> bool:
 
 
 def _is_parameter(t: Any) -> bool:
-    leaf = t._edge is None and t._meta is not None and t._meta.base is None
+    leaf = t._edge is None and t._autograd is not None and t._autograd.base is None
     return leaf and t._dtype is dtypes.float32 and requires_grad(t)
 
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import dtypes
+from gradcore.autograd import variables
 from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import AccumulateGrad, Node
 from gradcore.autograd.op_node import HOLDING, SEVERAL, OpNode, show_saved, slots_of
-from gradcore.autograd.variables import Clock, Meta, TensorMeta, Variable, alias
+from gradcore.autograd.variables import AutogradMeta, TensorMeta, Variable, alias
 from gradcore.autograd.views import gradient_edge
 from gradcore.ops.table import Formula, Op
 from gradcore.tracebacks import generated_file
@@ -54,7 +55,7 @@ def _expression(op: Op, name: str, values: str) -> str:
 def _with_history(node: Any, number: int, edge_number: int) -> Any:
     """The tensor in a slot with the history that it had when it was saved."""
     t, edge = node.saved[number], node._edges[edge_number]
-    if t is not None and t._edge is edge and (edge is not None or t._meta is None):
+    if t is not None and t._edge is edge and (edge is not None or t._autograd is None):
         return t
     return node.unpack(number)
 
@@ -234,7 +235,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
         Which edges' gradients are needed; all that lead somewhere if None.
     """
     op, edges, F = node.op, node._edges, arithmetic.F
-    if node.saved is None or Clock.last_write > node._seq:
+    if node.saved is None or variables.last_write > node._seq:
         node.check()
     if node._hooks is not None and node._hooks.saved:
         node = node.unpacked()
@@ -358,9 +359,9 @@ def connected(grad: Any, node: Any, number: int, through_result: bool) -> Any:
     edges = gradient_edge(grad), node._edge_of_output(0) if through_result else edge
     made = _class_of(type(node).__name__).make(grad._device, edges, grad)
     out = alias(grad, (made, 0))
-    if grad._meta is not None and grad._meta.tangents is not None:
-        out._meta = Meta()
-        out._meta.tangents = grad._meta.tangents
+    if grad._autograd is not None and grad._autograd.tangents is not None:
+        out._autograd = AutogradMeta()
+        out._autograd.tangents = grad._autograd.tangents
     return out
 
 

@@ -16,13 +16,13 @@ from operator import attrgetter
 from operator import call as call_directly
 from typing import Any
 
-from gradcore.autograd import anomaly_mode
+from gradcore.autograd import anomaly_mode, variables
 from gradcore.autograd.derivatives import LEAF, PLANS, UNCHANGED, are_real
 from gradcore.autograd.input_buffer import TENSOR_GRADS, InputBuffer, PerDevice, count_leaves, in_own_memory
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, is_stack_deep, local, run_in_new_thread
 from gradcore.autograd.node import FREED, Hooks, Node, call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.op_node import OpNode
-from gradcore.autograd.variables import OWN, Clock, Order, Subclasses, accumulate_grad, add_to_grad
+from gradcore.autograd.variables import OWN, accumulate_grad, add_to_grad
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
 from gradcore.tracebacks import shorten
@@ -73,10 +73,11 @@ def run_backward(
     # Raw arrays carry neither history nor tangents: only where nobody watches.
     recorded = create_graph or bool(before & DUAL)
     batches = state.batches
-    if any(grad._device.levels for _, _, grad in roots):
-        batches = _with_levels_of(roots, batches)
-    buffer = InputBuffer(recorded, batches, call_directly if recorded else state.enter)
-    task = GraphTask(buffer, retain_graph or create_graph, captures, accumulate, before)
+    for _, _, grad in roots:
+        if grad._device.levels:  # whether or not the nodes are in these batches
+            batches = (*batches, *[level for level in grad._device.levels if level not in batches])
+    task = GraphTask(retain_graph or create_graph, captures, accumulate, before)
+    task.buffer = buffer = InputBuffer(recorded, batches, call_directly if recorded else state.enter)
     state.mode = task.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
     state.task = task
     try:
@@ -84,7 +85,7 @@ def run_backward(
             device = node._device if grad._device.levels else grad._device
             if device.guarded:  # the gradients of one node are added
                 task.use_device(device)
-            buffer.add(node, number, grad if recorded else grad._array, device)
+            buffer.add(node, number, buffer.arithmetic(device).from_tensor(grad), device)
         task.run()
         if task.local_data:
             task.call_final_callbacks()
@@ -98,21 +99,11 @@ def run_backward(
     return task.captured
 
 
-def _with_levels_of(roots: Sequence[tuple[Node, int, Any]], running: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The levels of ``vmap`` that gradients may be in, whether or not the nodes are: running ones, and the roots'."""
-    levels = dict.fromkeys(running)
-    for _, _, grad in roots:
-        levels.update(dict.fromkeys(grad._device.levels))
-    return tuple(levels)
-
-
 class GraphTask:
     """The state of one backward call.
 
     Parameters
     ----------
-    buffer : InputBuffer
-        The gradients that wait.
     retain : bool
         Whether nodes keep what they saved.
     captures : dict or None
@@ -122,6 +113,8 @@ class GraphTask:
         The mode of the caller.
     """
 
+    #: The gradients that wait.
+    buffer: InputBuffer
     #: The mode in which every node starts, whatever a hook has switched on or off.
     mode = 0
     #: The nodes that lead to captures, if there are any.
@@ -131,10 +124,8 @@ class GraphTask:
     #: The context in which the device of the nodes that run is current, where devices have to be made current.
     guard: contextlib.ExitStack | None = None
 
-    def __init__(
-        self, buffer: InputBuffer, retain: bool, captures: Captures | None, accumulate: bool, mode: int
-    ) -> None:
-        self.buffer, self.retain, self.accumulate = buffer, retain, accumulate
+    def __init__(self, retain: bool, captures: Captures | None, accumulate: bool, mode: int) -> None:
+        self.retain, self.accumulate = retain, accumulate
         self.captures: Captures = captures or {}
         #: The gradients that were asked for, by their keys.
         self.captured: dict[int, Any] = {}
@@ -167,7 +158,7 @@ class GraphTask:
         try:
             while heap or following is not None:
                 if following is not None:
-                    node, grad, plan, following = following, following_grad, following_plan, None
+                    node, grad, plan, following = following, following_grad, following_plan, _NOTHING
                 else:
                     node = heappop(heap)[1]
                     grad = pending.pop(node)
@@ -186,7 +177,7 @@ class GraphTask:
                     self.run_node(node, grad)
                     continue
                 calls, calls_on_numbers, view_key, keeps_settings = plan
-                if node.saved is None or Clock.last_write > node._seq:
+                if node.saved is None or variables.last_write > node._seq:
                     node.check()
                 if calls_on_numbers is not None and metas is None and type(grad) is not array_type:
                     calls = calls_on_numbers
@@ -198,7 +189,7 @@ class GraphTask:
                     successor, number = edge
                     if view_key is not None and successor in owned and buffer.add_part(node, grad):
                         break
-                    call, vjp = calls[i], None  # (the last one goes before memory is asked for)
+                    call, vjp = calls[i], _NOTHING  # (the last one goes before memory is asked for)
                     if call is UNCHANGED:
                         vjp = grad
                     elif call is not None:
@@ -247,7 +238,7 @@ class GraphTask:
         if self.captures:
             buffer.special.update(self.captures)
             self.lead_to_captures()
-        if Order.matters:
+        if variables.leaf_order_matters:
             buffer.expect_leaves(self.needed)
 
     def settle(self, failed: list[Any]) -> None:
@@ -269,7 +260,7 @@ class GraphTask:
         self.use_device(device)
         arithmetic = self.buffer.arithmetic(device)
         if arithmetic.recorded:
-            return arithmetic, arithmetic.F, {} if self.watch or Subclasses.used else PLANS["tensors"], None
+            return arithmetic, arithmetic.F, {} if self.watch or variables.subclasses_used else PLANS["tensors"], None
         backend = arithmetic.F
         if self.watch or (STREAMS.used and backend.has_streams):
             return arithmetic, backend, {}, backend.array_type
@@ -311,7 +302,7 @@ class GraphTask:
         """The arrays that a node leaves to those after it, to its leaf, or to the caller."""
         found: list[Any] = [*self.captured.values()]
         if node.is_accumulator:
-            found.append(node.variable._meta.grad)
+            found.append(node.variable._autograd.grad)
         for edge in node._edges:
             if edge is not None:
                 waiting = self.buffer.pending.get(edge[0])
@@ -386,7 +377,7 @@ class GraphTask:
         """The gradient of a tensor, before its node runs, after its hooks; it may be retained or captured."""
         arithmetic = self.buffer.arithmetic(node._device)
         if node.is_accumulator:
-            meta = node.variable._meta  # type: ignore[attr-defined]
+            meta = node.variable._autograd  # type: ignore[attr-defined]
             if meta.grad_dtype is not OWN and meta.grad_dtype is not None and grad is not None:
                 grad = arithmetic.cast(grad, meta.grad_dtype)
             if meta.hooks:

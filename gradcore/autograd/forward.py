@@ -18,14 +18,14 @@ from gradcore.autograd.engine import run_backward
 from gradcore.autograd.input_buffer import widened
 from gradcore.autograd.modes import DUAL, GRAD, local
 from gradcore.autograd.saved import SavedTensor
-from gradcore.autograd.variables import Meta, Variable, alias, repeats
-from gradcore.autograd.views import chain_of, gradient_edge, link, replay, requires_grad
+from gradcore.autograd.variables import AutogradMeta, Variable, alias, repeats
+from gradcore.autograd.views import chain_of, gradient_edge, mark_as_view, replay, requires_grad
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
 from gradcore.ops.table import Formula, Op
 
 __all__ = [
-    "Level",
+    "ForwardLevel",
     "apply_dual",
     "attach",
     "check_tangent",
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-class Tangents(dict["Level", Any]):
+class Tangents(dict["ForwardLevel", Any]):
     """The tangents of one tensor by level, None for a view without that of its base; shared with what nodes keep."""
 
     __slots__ = ("__weakref__",)
@@ -49,7 +49,7 @@ class Tangents(dict["Level", Any]):
     __eq__ = object.__eq__
 
 
-class Level:
+class ForwardLevel:
     """One forward-mode pass; the tangents made in it are forgotten when it closes."""
 
     reverse = False
@@ -57,7 +57,7 @@ class Level:
     def __init__(self) -> None:
         self.duals: weakref.WeakSet[Tangents] = weakref.WeakSet()
 
-    def __enter__(self) -> Level:
+    def __enter__(self) -> ForwardLevel:
         state = local.state
         levels = (*state.levels, self)
         state.levels, state.mode = levels, state.mode | DUAL  # without a call: see `grad_mode`
@@ -77,7 +77,7 @@ class Level:
         self.duals.clear()
 
 
-def attach(t: Any, level: Level, tangent: Any) -> Any:
+def attach(t: Any, level: ForwardLevel, tangent: Any) -> Any:
     """Give `t` a tangent at `level`; returns `t`."""
     tangents = tangents_of(t)
     tangents[level] = tangent
@@ -87,17 +87,17 @@ def attach(t: Any, level: Level, tangent: Any) -> Any:
 
 def tangents_of(t: Any) -> Tangents:
     """The tangents of `t` by level, made when first asked for."""
-    if t._meta is None:
-        t._meta = Meta()
-    tangents: Tangents | None = t._meta.tangents
+    if t._autograd is None:
+        t._autograd = AutogradMeta()
+    tangents: Tangents | None = t._autograd.tangents
     if tangents is None:
-        tangents = t._meta.tangents = Tangents()
+        tangents = t._autograd.tangents = Tangents()
     return tangents
 
 
-def tangent_of(t: Any, level: Level) -> Any:
+def tangent_of(t: Any, level: ForwardLevel) -> Any:
     """The tangent of `t` at `level`, or None; a view of a dual has the view of the dual's tangent."""
-    meta = t._meta
+    meta = t._autograd
     if meta is None:
         return None
     if meta.tangents is not None and level in meta.tangents:
@@ -127,12 +127,12 @@ def refuse_dual(t: Any, message: str, error: type[RuntimeError] = RuntimeError) 
         raise error(message)
 
 
-def primal(t: Any, level: Level) -> Any:
+def primal(t: Any, level: ForwardLevel) -> Any:
     """`t` without its tangent at `level`: same memory, same history, same tangents at other levels."""
     if tangent_of(t, level) is None:
         return t
     out = alias(t, gradient_edge(t))
-    for other, tangent in t._meta.tangents.items():
+    for other, tangent in t._autograd.tangents.items():
         if other is not level:
             attach(out, other, tangent)
     return out
@@ -146,14 +146,14 @@ def _flat(op: Op, args: tuple[Any, ...]) -> list[Any]:
     return out
 
 
-def innermost(op: Op, args: tuple[Any, ...]) -> Level | None:
+def innermost(op: Op, args: tuple[Any, ...]) -> ForwardLevel | None:
     """The innermost open level at which an argument has a tangent."""
     return innermost_of(_flat(op, args))
 
 
-def innermost_of(values: Iterable[Any]) -> Level | None:
+def innermost_of(values: Iterable[Any]) -> ForwardLevel | None:
     """The innermost open level at which one of `values` is a tensor with a tangent."""
-    duals = [t for t in values if isinstance(t, Variable) and t._meta is not None]
+    duals = [t for t in values if isinstance(t, Variable) and t._autograd is not None]
     for level in reversed(local.state.levels):
         if any(tangent_of(t, level) is not None for t in duals):
             return level  # type: ignore[no-any-return]
@@ -172,7 +172,7 @@ def _map(op: Op, args: tuple[Any, ...], f: Callable[[Any], Any]) -> list[Any]:
     return out
 
 
-def apply_dual(op: Op, args: tuple[Any, ...], level: Level, apply: Callable[..., Any]) -> Any:
+def apply_dual(op: Op, args: tuple[Any, ...], level: ForwardLevel, apply: Callable[..., Any]) -> Any:
     """Call an operation on duals of `level`."""
     primals = tuple(_map(op, args, lambda t: primal(t, level)))
     out = apply(op, primals)
@@ -196,16 +196,16 @@ def _view_of_dual(view: Any, op: Op, args: tuple[Any, ...], index: int | None) -
     """Make what is a view of the primal a view of the dual, whose history changes when the view is written to."""
     if not view._is_view():
         return
-    tangents = view._meta.tangents
-    link(view, args[0], op, args[1:], index, local.state)
-    view._meta.tangents = tangents
+    tangents = view._autograd.tangents
+    mark_as_view(view, args[0], op, args[1:], index, local.state)
+    view._autograd.tangents = tangents
 
 
 def in_own_memory(tangent: Any, out: Any, others: Iterable[Any]) -> Any:
     """The tangent of `out` where it can be written to in place; a view's tangent stays the view of a tangent."""
-    if out._meta is not None and out._meta.base is not None:
+    if out._autograd is not None and out._autograd.base is not None:
         return tangent
-    if any(tangent is t for t in others) or (tangent._meta is not None and tangent._meta.base is not None):
+    if any(tangent is t for t in others) or (tangent._autograd is not None and tangent._autograd.base is not None):
         return laid_out(tangent, out._array)
     return laid_out_as(tangent, out)
 
@@ -242,7 +242,7 @@ def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
             saved[i] = tuple(map(_dual_for, value, primals[p], args[p]))
         elif slot.kind == "tensor" and isinstance(args[p], Variable):
             saved[i] = _dual_for(value, primals[p], args[p])
-        elif slot.kind == "output" and outs[p]._meta is not None:
+        elif slot.kind == "output" and outs[p]._autograd is not None:
             value.keep_dual(outs[p])
     node.saved = tuple(saved)  # type: ignore[union-attr]
 
@@ -277,7 +277,12 @@ def _fitted(tangent: Any, out: Any) -> Any:
 
 
 def _tangents(
-    op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any], level: Level, apply: Callable[..., Any]
+    op: Op,
+    args: tuple[Any, ...],
+    primals: tuple[Any, ...],
+    outs: list[Any],
+    level: ForwardLevel,
+    apply: Callable[..., Any],
 ) -> list[Any]:
     def tangent(t: Any) -> Any:
         return tangent_of(t, level) if isinstance(t, Variable) else None
@@ -361,7 +366,9 @@ def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any])
     return values
 
 
-def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any], level: Level) -> list[Any]:
+def _transposed(
+    op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any], level: ForwardLevel
+) -> list[Any]:
     """Forward mode from reverse mode: J t is the derivative of the inner product of J' g and t with respect to g."""
     chosen = list(range(len(outs)) if op.variadic else op.differentiable)
     state = local.state
@@ -409,7 +416,7 @@ def _transposed(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
     return [found.get(i) for i in range(len(chosen))]
 
 
-def _none(value: Any, level: Level) -> bool:
+def _none(value: Any, level: ForwardLevel) -> bool:
     group = value if isinstance(value, (list, tuple)) else (value,)
     return all(not isinstance(t, Variable) or tangent_of(t, level) is None for t in group)
 
@@ -423,7 +430,7 @@ def write_tangents(self: Any, result: Any) -> None:
     """After an in-place write: `self` has the tangents of `result`, in its own tangents' memory where it is a view."""
     for level in local.state.levels:
         tangent, before = tangent_of(result, level), tangent_of(self, level)
-        base = None if self._meta is None else self._meta.base
+        base = None if self._autograd is None else self._autograd.base
         if before is None and tangent is not None and base is not None and tangent_of(base, level) is None:
             attach(base, level, laid_out_as(functional.zeros_like(base), base))
             before = tangent_of(self, level)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gradcore.autograd.forward import Level, attach, check_tangent, laid_out_as, tangent_of
+from gradcore.autograd.forward import ForwardLevel, attach, check_tangent, laid_out_as, tangent_of
 from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
-from gradcore.autograd.views import gradient_edge, same_as
+from gradcore.autograd.views import gradient_edge, identity_view
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
@@ -41,7 +41,7 @@ def enter_dual_level() -> int:
     tensor([4.])
     >>> fw.exit_dual_level()
     """
-    return _open(Level())
+    return _open(ForwardLevel())
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
@@ -69,12 +69,12 @@ def exit_dual_level(*, level: int | None = None) -> None:
     levels[-1].close()
 
 
-def _open(level: Level) -> int:
+def _open(level: ForwardLevel) -> int:
     level.__enter__()
     return len(local.state.levels) - 1
 
 
-def _level(number: int | None) -> Level | None:
+def _level(number: int | None) -> ForwardLevel | None:
     """The level of that number, by default the innermost, or None if none is open."""
     levels = local.state.levels
     if number is None:
@@ -136,11 +136,11 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     return _with_tangent(tensor, where, laid_out_as(tangent, tensor))
 
 
-def _with_tangent(tensor: Any, level: Level, tangent: Any) -> Any:
+def _with_tangent(tensor: Any, level: ForwardLevel, tangent: Any) -> Any:
     """A view of `tensor`, with the same history, with that tangent at a level, or with None."""
-    view = same_as(tensor, gradient_edge(tensor))
-    if tensor._meta is not None and tensor._meta.tangents:
-        for other, outer in tensor._meta.tangents.items():
+    view = identity_view(tensor, gradient_edge(tensor))
+    if tensor._autograd is not None and tensor._autograd.tangents:
+        for other, outer in tensor._autograd.tangents.items():
             attach(view, other, outer)
     return attach(view, level, tangent)
 
@@ -192,7 +192,7 @@ class dual_level:
     """
 
     def __enter__(self) -> int:
-        self._level = level = Level()
+        self._level = level = ForwardLevel()
         state = local.state
         number = len(state.levels)
         state.levels, state.mode = (*state.levels, level), state.mode | DUAL  # without a call: see `grad_mode`

@@ -415,7 +415,7 @@ def _runs_unseen(outs: Tensors) -> bool:
     seen = set(stack)
     while stack:
         node = stack.pop()
-        if node._hooks is not None or (isinstance(node, AccumulateGrad) and node.variable._meta.hooks):
+        if node._hooks is not None or (isinstance(node, AccumulateGrad) and node.variable._autograd.hooks):
             return False
         if not isinstance(node, (AccumulateGrad, OpNode, BatchBackward0)):
             return False

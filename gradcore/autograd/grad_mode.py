@@ -11,8 +11,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gradcore.autograd.modes import GRAD, INFERENCE, WISHED, local, recording, set_recording
-from gradcore.autograd.variables import Inference, Variable, version_counter
+from gradcore.autograd import variables
+from gradcore.autograd.modes import GRAD, GRAD_REQUESTED, INFERENCE, local, recording, set_recording
+from gradcore.autograd.variables import Variable, version_counter
 from gradcore.errors import warn
 
 __all__ = [
@@ -139,14 +140,14 @@ class no_grad(_Mode):
     def __enter__(self) -> None:
         state = local.state
         mode = state.mode
-        flag = WISHED if mode & INFERENCE else GRAD
+        flag = GRAD_REQUESTED if mode & INFERENCE else GRAD
         self._before.append(mode & flag)
         state.mode = mode | flag if self._on else mode & ~flag
 
     def __exit__(self, *exc: object) -> None:
         state = local.state
         mode = state.mode
-        state.mode = mode & ~(WISHED if mode & INFERENCE else GRAD) | self._before[-1]
+        state.mode = mode & ~(GRAD_REQUESTED if mode & INFERENCE else GRAD) | self._before[-1]
         del self._before[-1]
 
 
@@ -239,7 +240,7 @@ class inference_mode(_Mode):
         state = local.state
         self._before.append(state.mode & _ALL)
         if self.mode:
-            Inference.used = True
+            variables.inference_used = True
         state.mode = state.mode & ~_ALL | (INFERENCE if self.mode else GRAD)
 
     def __exit__(self, *exc: object) -> None:
@@ -248,7 +249,7 @@ class inference_mode(_Mode):
         del self._before[-1]
 
 
-_ALL = GRAD | INFERENCE | WISHED
+_ALL = GRAD | INFERENCE | GRAD_REQUESTED
 
 
 class set_multithreading_enabled(_Mode):

@@ -8,11 +8,12 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from gradcore import functional
+from gradcore.autograd import variables
 from gradcore.autograd.batch_dims import mapped
 from gradcore.autograd.engine import final_callbacks, run_backward
-from gradcore.autograd.modes import FUNCTIONS, local
+from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.node import Node
-from gradcore.autograd.variables import Subclasses, Variable, wrap
+from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.errors import warn_once
 
@@ -35,10 +36,10 @@ def _takers(*args: Any) -> list[Any] | None:
     A mode that sees formulas sees what happens inside the call instead.
     """
     state = local.state
-    watching = state.mode & FUNCTIONS and not getattr(state.functions[-1], "sees_formulas", False)
-    if not watching and not Subclasses.used:
+    watching = state.mode & TORCH_FUNCTION_MODE and not getattr(state.functions[-1], "sees_formulas", False)
+    if not watching and not variables.subclasses_used:
         return None
-    found: list[Any] = Subclasses.overloaded(args)
+    found: list[Any] = variables.overloaded_args(args)
     return found if found or watching else None
 
 
@@ -117,12 +118,12 @@ def backward(
             "backward() called inside a functorch transform. This is not supported, please use func.grad or func.vjp "
             "instead or call backward() outside of functorch transforms."
         )
-    intercepted = Subclasses.used or state.mode & FUNCTIONS
+    intercepted = variables.subclasses_used or state.mode & TORCH_FUNCTION_MODE
     if intercepted and (found := _takers(tensors, inputs)) is not None:
         settings = {
             "grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs
         }  # fmt: skip
-        Subclasses.hand_over(backward, found, (tensors,), settings)
+        variables.handle_torch_function(backward, found, (tensors,), settings)
         return
     if create_graph:
         warn_once(_CYCLES)
@@ -272,7 +273,7 @@ def grad(
             "materialize_grads": materialize_grads,
         }  # fmt: skip
         args = tuple((value,) if isinstance(value, Variable) else value for value in (outputs, inputs))
-        return Subclasses.hand_over(grad, takers, args, settings)
+        return variables.handle_torch_function(grad, takers, args, settings)
     outs, ins = edges_of(outputs), edges_of(inputs)
     if not only_inputs:
         warnings.warn(
@@ -404,7 +405,7 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
 
 def root_of(output: Any) -> tuple[Node, int, Any]:
     """The node to start from for one tensor of one element, with a gradient of one."""
-    edge = gradient_edge(output)
+    edge = output._edge if output._autograd is None else gradient_edge(output)
     if edge is None:
         return roots_of((output,), (None,))[0]  # which raises
     return (*edge, _one((output._array.shape, output._dtype, output._device)))

@@ -16,7 +16,7 @@ from gradcore.autograd.saved import (
     save_on_cpu,
     saved_tensors_hooks,
 )
-from gradcore.autograd.variables import Inference, Meta, TensorMeta, Variable, bump
+from gradcore.autograd.variables import INFERENCE_COUNTER, AutogradMeta, TensorMeta, Variable, bump
 from gradcore.autograd.views import gradient_edge
 
 __all__ = [
@@ -89,7 +89,7 @@ def increment_version(tensor: Any) -> None:
     for t in (tensor,) if isinstance(tensor, Variable) else tensor:
         if not isinstance(t, Variable):
             raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
-        if t._vc is not Inference.counter:  # writes to these are not counted
+        if t._vc is not INFERENCE_COUNTER:  # writes to these are not counted
             bump(t)
 
 
@@ -102,7 +102,7 @@ def register_hook(t: Any, hook: Any) -> RemovableHandle:
     if edge is None:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if edge[0].is_accumulator:
-        meta = t._meta
+        meta = t._autograd
         if meta.hooks is None:
             meta.hooks = {}
         edge[0]._own_hooks()  # leaves without hooks take a shorter path
@@ -119,7 +119,7 @@ def register_post_accumulate_hook(t: Any, hook: Any) -> RemovableHandle:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if not edge[0].is_accumulator:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-    meta = t._meta
+    meta = t._autograd
     if meta.post_accumulate_hooks is None:
         meta.post_accumulate_hooks = {}
     edge[0]._own_hooks()
@@ -132,7 +132,7 @@ def tensor_hooks(t: Any) -> dict[int, Any] | None:
     if edge is None:
         return None
     if edge[0].is_accumulator:
-        return None if t._meta is None else t._meta.hooks
+        return None if t._autograd is None else t._autograd.hooks
     return None if edge[0]._hooks is None else edge[0]._hooks.tensor.get(edge[1])
 
 
@@ -143,9 +143,9 @@ def retain_grad(t: Any) -> None:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if edge[0].is_accumulator or t.retains_grad:
         return
-    if t._meta is None:
-        t._meta = Meta()
-    t._meta.retains_grad = True
+    if t._autograd is None:
+        t._autograd = AutogradMeta()
+    t._autograd.retains_grad = True
     edge[0]._own_hooks().retain[edge[1]] = weakref.ref(t)
 
 

@@ -8,8 +8,9 @@ from operator import add, iadd
 from typing import TYPE_CHECKING, Any
 
 from gradcore import dtypes, functional
-from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
-from gradcore.autograd.variables import Subclasses, TensorMeta, Variable, repeats, wrap
+from gradcore.autograd import variables
+from gradcore.autograd.modes import TORCH_FUNCTION_MODE, TORCH_FUNCTION_OFF, local
+from gradcore.autograd.variables import TensorMeta, Variable, repeats, wrap
 from gradcore.backends.vmap import batched_device
 from gradcore.backends.vmap.array import levels_of
 
@@ -155,7 +156,7 @@ class TensorGrads:
         if op.kind == "elementwise" and not op.vjps and (grads._dtype.is_complex or _any_complex(values)):
             grad_input = function(functional, functional.conj(grads), *values)
             return functional.conj(grad_input) if grad_input._dtype.is_complex else grad_input
-        if Subclasses.used:
+        if variables.subclasses_used:
             return _unseen(function, grads, values)
         return function(functional, grads, *values)
 
@@ -190,7 +191,7 @@ def _unseen(function: Any, grads: Any, values: list[Any]) -> Any:
     """A formula's value on tensors, with subclasses of tensors taken for plain ones."""
     state = local.state
     watched = any(getattr(mode, "sees_formulas", False) for mode in state.functions)
-    before, state.mode = state.mode, (state.mode | PLAINLY) & ~(0 if watched else FUNCTIONS)
+    before, state.mode = state.mode, (state.mode | TORCH_FUNCTION_OFF) & ~(0 if watched else TORCH_FUNCTION_MODE)
     try:
         return function(functional, grads, *values)
     finally:
@@ -379,7 +380,7 @@ class InputBuffer:
 _FIRST = 1 << 62
 
 
-def _plus_apart(total: Any, grad: Any, device: Any, node: Node) -> PerDevice:
+def _plus_apart(total: Any, grad: Any, device: Any, node: Node) -> Any:
     """``total + grad`` where not both arose on the node's device: a partial sum for each device."""
     if type(total) is not PerDevice:
         total = PerDevice({} if total is None else {node._device: total})

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional
-from gradcore.autograd.forward import Level, tangent_of
+from gradcore.autograd.forward import ForwardLevel, tangent_of
 from gradcore.autograd.forward_ad import make_dual
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.variables import Variable, wrap
@@ -146,7 +146,7 @@ def pushed(
     func: Callable[..., Any], inputs: Sequence[Any], tangents: dict[int, Any], chosen: Sequence[int]
 ) -> list[Matrix]:
     """The tangents of the outputs `chosen`, given those of some inputs."""
-    with Level() as level:
+    with ForwardLevel() as level:
         plain = [functional.detach(t) if isinstance(t, Variable) and requires_grad(t) else t for t in inputs]
         duals = [make_dual(t, tangents[i]) if i in tangents else t for i, t in enumerate(plain)]
         outs = as_tuple(func(*duals))

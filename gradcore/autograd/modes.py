@@ -15,12 +15,12 @@ __all__ = [
     "ANOMALY",
     "AUTOCAST",
     "DUAL",
-    "FUNCTIONS",
     "GRAD",
     "INFERENCE",
-    "PACK",
-    "PLAINLY",
     "PROFILE",
+    "SAVED_HOOKS",
+    "TORCH_FUNCTION_MODE",
+    "TORCH_FUNCTION_OFF",
     "State",
     "is_stack_deep",
     "local",
@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 #: Bits of `State.mode`. Everything above GRAD is off the fast path.
-GRAD, DUAL, PACK, INFERENCE, ANOMALY = 1, 2, 4, 8, 16
+GRAD, DUAL, SAVED_HOOKS, INFERENCE, ANOMALY = 1, 2, 4, 8, 16
 #: In inference mode nothing is recorded: this stands for GRAD until it ends.
-WISHED = 32
-#: Interception of operations: modes that see every call, autocasting, a profiler. PLAINLY switches off what subclasses
-#: of tensors do with operations: they are computed with as plain tensors.
-FUNCTIONS, AUTOCAST, PROFILE, PLAINLY = 64, 128, 256, 512
+GRAD_REQUESTED = 32
+#: Interception of operations: modes that see every call, autocasting, a profiler. TORCH_FUNCTION_OFF: subclasses of
+#: tensors do not override operations, which compute with them as with plain tensors.
+TORCH_FUNCTION_MODE, AUTOCAST, PROFILE, TORCH_FUNCTION_OFF = 64, 128, 256, 512
 
 
 def _silent_context() -> Callable[..., Any]:
@@ -135,12 +135,12 @@ local = _Local()
 
 def recording() -> bool:
     """Whether operations are recorded in this thread (in inference mode: whether they were asked to be)."""
-    return bool(local.state.mode & (GRAD | WISHED))
+    return bool(local.state.mode & (GRAD | GRAD_REQUESTED))
 
 
 def set_recording(on: bool) -> bool:
     """Switch recording on or off; returns whether it was on."""
-    return set_flag(WISHED if local.state.mode & INFERENCE else GRAD, on)
+    return set_flag(GRAD_REQUESTED if local.state.mode & INFERENCE else GRAD, on)
 
 
 def set_flag(flag: int, on: bool) -> bool:

@@ -8,18 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 from gradcore import dtypes
+from gradcore.autograd import variables
 from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import ANOMALY, GRAD, local
-from gradcore.autograd.variables import (
-    Edge,
-    Order,
-    TensorMeta,
-    Variable,
-    accumulate_grad,
-    tick,
-    type_name,
-    version_counter,
-)
+from gradcore.autograd.variables import Edge, TensorMeta, Variable, accumulate_grad, tick, type_name, version_counter
 
 __all__ = [
     "FREED",
@@ -211,7 +203,7 @@ class Node:
 
     def _own_hooks(self) -> Hooks:
         if self._hooks is None:
-            self._hooks, Order.matters = Hooks(), True
+            self._hooks, variables.leaf_order_matters = Hooks(), True
         return self._hooks
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from gradcore.autograd.node import FREED, Hooks, Node
 from gradcore.autograd.saved import SavedTensor, check_version, current_hooks, with_edge
-from gradcore.autograd.variables import Edge, Inference, TensorMeta, Variable
+from gradcore.autograd.variables import INFERENCE_COUNTER, Edge, TensorMeta, Variable
 from gradcore.ops.parameters import names_of as parameter_names
 from gradcore.ops.table import Op
 
@@ -160,7 +160,7 @@ class OpNode(Node):
             t = saved[i]
             if t is not None:
                 vc = t._vc
-                if vc is not None and (vc.written > seq or vc is Inference.counter):
+                if vc is not None and (vc.written > seq or vc is INFERENCE_COUNTER):
                     self._check(t)
         for i in self.several:
             for t in saved[i] or ():

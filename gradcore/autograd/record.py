@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from gradcore.autograd import anomaly_mode, batch_dims
+from gradcore.autograd import anomaly_mode, batch_dims, variables
 from gradcore.autograd.derivatives import node_class, not_differentiable
-from gradcore.autograd.modes import ANOMALY, PACK, State
+from gradcore.autograd.modes import ANOMALY, SAVED_HOOKS, State
 from gradcore.autograd.op_node import slots_of
 from gradcore.autograd.saved import NewSavedTensor, SavedTensor, refuse_inference
-from gradcore.autograd.variables import Inference, Variable, VersionCounter, new, on_device, tensor_type, tick, wrap
-from gradcore.autograd.views import gradient_edge, link, requires_grad
+from gradcore.autograd.variables import Variable, VersionCounter, new, on_device, tick, wrap
+from gradcore.autograd.views import gradient_edge, mark_as_view, requires_grad
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file
@@ -59,7 +59,7 @@ def make_outputs(
     outs = [wrap(in_order(r, device) if op.contiguous else r, device) for r in results]
     if op.view:
         for i, out in enumerate(outs):
-            link(out, args[0], op, args[1:], i if op.variadic else None, state)
+            mark_as_view(out, args[0], op, args[1:], i if op.variadic else None, state)
     if recorded and op.differentiable:
         chosen = [
             i for i in (range(len(outs)) if op.variadic else op.differentiable) if outs[i]._dtype.is_differentiable
@@ -117,7 +117,7 @@ def record(
             args = (*args[:p], _moved(t, edge, device), *args[p + 1 :])
     single = len(op.outputs) == 1 and not op.variadic
     node = recorder(op)(device, outs[0] if single else outs, tuple(edges), tensors, *args)
-    if state.mode & PACK:
+    if state.mode & SAVED_HOOKS:
         node.pack()
     if state.mode & ANOMALY:
         anomaly_mode.note(node, tensors, outs)
@@ -126,9 +126,9 @@ def record(
 
 def _moved(t: Any, edge: Any, device: Any) -> Any:
     """A 0-dim tensor of the CPU among tensors of another device, on that device: formulas read it there."""
-    moved = new(tensor_type.cls)
+    moved = new(variables.tensor_class)
     moved._array, moved._device, moved._dtype = on_device(t, device), device.real, t._dtype
-    moved._edge, moved._meta, moved._vc = edge, None, t._vc
+    moved._edge, moved._autograd, moved._vc = edge, None, t._vc
     return moved
 
 
@@ -154,11 +154,11 @@ def view_of(t: Any, array: Any, op: Op, settings: tuple[Any, ...], state: State)
     Its kernel gave `array`.
     """
     device = t._device
-    out = new(tensor_type.cls)
+    out = new(variables.tensor_class)
     out._array, out._device, out._dtype = array, device, t._dtype
-    out._edge = out._meta = out._vc = None
-    edge = t._edge if t._meta is None else gradient_edge(t)
-    link(out, t, op, settings, None, state)
+    out._edge = out._autograd = out._vc = None
+    edge = t._edge if t._autograd is None else gradient_edge(t)
+    mark_as_view(out, t, op, settings, None, state)
     if edge is not None and state.mode:
         out._edge = recorder(op)(device, out, (edge,), None, t, *settings), 0
     return out
@@ -203,7 +203,7 @@ def node_globals(op: Op) -> dict[str, Any]:
     """What the lines of `node_lines` refer to."""
     name: Any = op.node
     scope: dict[str, Any] = {
-        "Inference": Inference, "NewSavedTensor": NewSavedTensor, "SavedTensor": SavedTensor,
+        "variables": variables, "NewSavedTensor": NewSavedTensor, "SavedTensor": SavedTensor,
         "VersionCounter": VersionCounter, "node_name": name, "refuse_inference": refuse_inference, "tick": tick,
     }  # fmt: skip
     if op.differentiated:
@@ -245,15 +245,16 @@ def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
         readers = set(readers_of(op, op.names[p]))
         if is_several(op, p):
             if exact and readers:
-                yield from ("if Inference.used:", f"    refuse_inference(*a{p})")
+                yield from ("if variables.inference_used:", f"    refuse_inference(*a{p})")
         elif readers - {p} and p not in op.keeps_dtype:
             given = f"a{p} is not None and " if is_optional(op, p) else ""
-            yield from (f"if e{p} is None and {given}a{p}._meta is not None:", f"    refuse_inference(a{p})")
+            yield from (f"if e{p} is None and {given}a{p}._autograd is not None:", f"    refuse_inference(a{p})")
     cls = "cls"
     if not isinstance(op.node, str):
         cls = f"classes[node_name({', '.join(f'a{i}' for i in range(len(op.names)))})]"
     if op.copy_node is not None:
-        cls = f"({cls} if out._meta is not None{' and out._meta.base is not None' if exact else ''} else copying_cls)"
+        is_view = "out._autograd is not None" + (" and out._autograd.base is not None" if exact else "")
+        cls = f"({cls} if {is_view} else copying_cls)"
     yield f"node = {cls}()"
     edges = "edges" if exact else tuple_of("*e0" if is_several(op, p) else f"e{p}" for p in op.tensors)
     yield from (f"node._device, node._edges = device, {edges}", "node._seq, node._hooks = tick(), None")

@@ -7,12 +7,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.modes import GRAD, PACK, local
+from gradcore.autograd.modes import GRAD, SAVED_HOOKS, local
 from gradcore.autograd.node import FREED, INFERENCE_SAVED, modified_in_place, operation_of
 from gradcore.autograd.variables import (
+    INFERENCE_COUNTER,
+    AutogradMeta,
     Edge,
-    Inference,
-    Meta,
     Variable,
     VersionCounter,
     alias,
@@ -49,14 +49,14 @@ def refuse_inference(*tensors: Any) -> None:
     if local.state.transforms:
         return
     for t in tensors:
-        if isinstance(t, Variable) and t._meta is not None and t._meta.inference:
+        if isinstance(t, Variable) and t._autograd is not None and t._autograd.inference:
             raise RuntimeError(INFERENCE_SAVED)
 
 
 def current_hooks() -> tuple[Any, Any] | None:
     """The innermost pair of saved-tensor hooks, or None."""
     state = local.state
-    return state.pack_hooks[-1] if state.mode & PACK else None
+    return state.pack_hooks[-1] if state.mode & SAVED_HOOKS else None
 
 
 # -- one saved tensor ---------------------------------------------------------------------------------------------
@@ -131,8 +131,8 @@ class SavedTensor:
         saved._array, saved.device, saved.output_nr = t._array, t._device, number
         saved._vc = vc = t._vc or version_counter(t)
         saved.version = vc.version
-        if t._meta is not None:
-            saved.tangents = t._meta.tangents
+        if t._autograd is not None:
+            saved.tangents = t._autograd.tangents
         return saved
 
     def move(self, t: Any) -> None:
@@ -144,7 +144,7 @@ class SavedTensor:
     def keep_dual(self, dual: Any) -> None:
         """Keep a dual in the place of its primal."""
         if self.unpack_hook is not None or self.output_nr is not None:
-            self.tangents = dual._meta.tangents
+            self.tangents = dual._autograd.tangents
         else:
             self.tensor = dual
 
@@ -155,7 +155,7 @@ class SavedTensor:
         vc = self._vc
         if vc is None:
             return
-        if vc is Inference.counter and not local.state.transforms:
+        if vc is INFERENCE_COUNTER and not local.state.transforms:
             raise RuntimeError(INFERENCE_SAVED)
         if vc.version != self.version:
             if self.output_nr is None:
@@ -203,7 +203,7 @@ class SavedTensor:
             )
         self.packed = alias(t, None) if self.output_nr is not None and packed is t else packed
         self.unpack_hook, self.dtype = unpack, t._dtype
-        self.tangents = None if t._meta is None else t._meta.tangents
+        self.tangents = None if t._autograd is None else t._autograd.tangents
         self._array = self.tensor = self._vc = None
 
     # -- what users see -------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ NewSavedTensor: Callable[[], SavedTensor] = type(
 def check_version(t: Any, time: int) -> None:
     """Raise if a tensor (or None) has been written in place since a time on the clock of `tick`."""
     vc = getattr(t, "_vc", None)
-    if vc is Inference.counter and not local.state.transforms:
+    if vc is INFERENCE_COUNTER and not local.state.transforms:
         raise RuntimeError(INFERENCE_SAVED)
     if vc is not None and vc.written > time:
         raise modified_in_place(t, gradient_edge(t), vc.at(time))
@@ -287,19 +287,19 @@ def with_edge(t: Any, edge: Edge | None) -> Any:
     if edge is None:
         if not requires_grad(t):
             return t
-    elif t._edge == edge or (edge[0].is_accumulator and edge[0].variable is t and t._meta.requires_grad):  # type: ignore[attr-defined]
+    elif t._edge == edge or (edge[0].is_accumulator and edge[0].variable is t and t._autograd.requires_grad):  # type: ignore[attr-defined]
         return t
     elif t._edge is not None and t._edge[0]._edges == (edge,) and operation_of(t._edge[0]) == "ToCopy":
         return t  # a copy in the dtype of the computation: its own history goes on at that edge
     other = alias(t, edge)
-    tangents = None if t._meta is None else t._meta.tangents
+    tangents = None if t._autograd is None else t._autograd.tangents
     return other if tangents is None else _with_tangents(other, tangents)
 
 
 def _with_tangents(t: Any, tangents: Any) -> Any:
     """A tensor that has just been made, given the tangents of another one."""
-    t._meta = Meta()
-    t._meta.tangents = tangents
+    t._autograd = AutogradMeta()
+    t._autograd.tangents = tangents
     return t
 
 
@@ -343,12 +343,12 @@ class saved_tensors_hooks:
         if state.hooks_disabled is not None:
             raise RuntimeError(state.hooks_disabled)
         hooks = (*state.pack_hooks, (self.pack_hook, self.unpack_hook))
-        state.pack_hooks, state.mode = hooks, state.mode | PACK  # without a call: see `grad_mode`
+        state.pack_hooks, state.mode = hooks, state.mode | SAVED_HOOKS  # without a call: see `grad_mode`
 
     def __exit__(self, *exc: object) -> None:
         state = local.state
         hooks = state.pack_hooks[:-1]
-        state.pack_hooks, state.mode = hooks, state.mode if hooks else state.mode & ~PACK
+        state.pack_hooks, state.mode = hooks, state.mode if hooks else state.mode & ~SAVED_HOOKS
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -17,29 +17,26 @@ if TYPE_CHECKING:
     from gradcore.autograd.node import AccumulateGrad, Node
 
 __all__ = [
+    "INFERENCE_COUNTER",
     "INFERENCE_WRITTEN",
     "OWN",
-    "Clock",
+    "PLAIN_TYPES",
+    "AutogradMeta",
     "Edge",
-    "Inference",
-    "Meta",
-    "Order",
-    "Subclasses",
     "TensorMeta",
     "Variable",
     "VersionCounter",
     "accumulate_grad",
     "add_to_grad",
     "alias",
+    "as_class",
     "bump",
     "bump_all",
     "laid_out_as",
     "new",
     "on_device",
     "repeats",
-    "retyped",
     "sum_to_shape",
-    "tensor_type",
     "tick",
     "type_name",
     "version_counter",
@@ -100,43 +97,31 @@ class Untracked(VersionCounter):
             raise RuntimeError(INFERENCE_WRITTEN)
 
 
-class Clock:
-    """When memory was last written in place, anywhere: a node that is younger need not check what it saved."""
+# -- state of the process (read and assigned as attributes of this module) ---------------------------------------------
 
-    last_write = 0
+#: When memory was last written in place, anywhere: a node that is younger need not check what it saved.
+last_write = 0
+#: Whether inference mode has ever been entered: else new tensors need not look at the mode.
+inference_used = False
+#: Whether anything may depend on when leaves are updated: there are hooks, or ``.grad`` that take much memory.
+leaf_order_matters = False
+#: Whether there is a subclass of tensors that takes operations over.
+subclasses_used = False
+#: The arguments that take a call over, and how they are asked to; set by the layer above.
+overloaded_args: Any = None
+handle_torch_function: Any = None
 
-
-class Inference:
-    """Whether inference mode has ever been entered: else new tensors need not look at the mode."""
-
-    used = False
-    #: What these tensors have for a version counter.
-    counter = Untracked()
-
-
-class Order:
-    """Whether anything may depend on when leaves are updated: there are hooks, or ``.grad`` that take much memory."""
-
-    matters = False
-
-
-class Subclasses:
-    """Which classes of tensors operations take as they are, and whether any takes operations over."""
-
-    #: Tensors, and the subclasses that do nothing with operations.
-    plain: ClassVar[set[Any]] = set()
-    #: Whether there is a subclass that does.
-    used = False
-    #: Which of some values take calls over, and how they are asked to; put here by the layer above.
-    overloaded: Any = None
-    hand_over: Any = None
+#: The version counter of all tensors made in inference mode.
+INFERENCE_COUNTER = Untracked()
+#: The classes whose instances operations take as they are: tensors, and subclasses that do not override operations.
+PLAIN_TYPES: set[Any] = set()
 
 
-#: As `Meta.grad_dtype`: the tensor's own.
+#: As `AutogradMeta.grad_dtype`: the tensor's own.
 OWN: Any = object()
 
 
-class Meta:
+class AutogradMeta:
     """What few tensors have: leaves that require grad, views, duals. Defaults stand on the class."""
 
     requires_grad = False
@@ -174,14 +159,14 @@ class Variable:
     tensor([1., 1.], requires_grad=True)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_array", "_device", "_dtype", "_edge", "_meta", "_vc")
+    __slots__ = ("__dict__", "__weakref__", "_array", "_autograd", "_device", "_dtype", "_edge", "_vc")
 
     _array: Any
     _device: Any
     _dtype: dtypes.dtype
     #: Of a result: the node that computed it, and which of its outputs it is.
     _edge: Edge | None
-    _meta: Meta | None
+    _autograd: AutogradMeta | None
     _vc: VersionCounter | None
     _execution_engine: ClassVar[Any]
 
@@ -205,46 +190,41 @@ class TensorMeta(NamedTuple):
         return cls(t._array.shape, t._dtype, t._device)
 
 
-class _TensorType:
-    """The class of new tensors, put here by the layer above."""
-
-    cls: Any = Variable
-
-
-tensor_type = _TensorType()
+#: The class of new tensors, set by the layer above.
+tensor_class: Any = Variable
 
 
 def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -> Any:
     """A tensor of an array (of its device's array type)."""
-    t = new(tensor_type.cls)
+    t = new(tensor_class)
     if array.__class__ is not device.backend.array_type:
         array = device.backend.asarray(array)
     t._array = array
     t._device = device
     t._dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype
     t._edge = edge
-    t._meta = None
+    t._autograd = None
     t._vc = None
-    if Inference.used and local.state.mode & INFERENCE:
-        t._meta = Meta()
-        t._meta.inference = True
-        t._vc = Inference.counter
+    if inference_used and local.state.mode & INFERENCE:
+        t._autograd = AutogradMeta()
+        t._autograd.inference = True
+        t._vc = INFERENCE_COUNTER
     return t
 
 
-def retyped(t: Any, cls: type) -> Any:
+def as_class(t: Any, cls: type) -> Any:
     """The same tensor as an instance of another class."""
     other: Any = new(cls)
     other._array, other._device, other._dtype = t._array, t._device, t._dtype
-    other._edge, other._meta, other._vc = t._edge, t._meta, t._vc
+    other._edge, other._autograd, other._vc = t._edge, t._autograd, t._vc
     return other
 
 
 def alias(t: Any, edge: Edge | None) -> Any:
     """Another tensor of the same memory, with the given history and no other."""
-    other = new(tensor_type.cls)
+    other = new(tensor_class)
     other._array, other._device, other._dtype = t._array, t._device, t._dtype
-    other._edge, other._meta = edge, None
+    other._edge, other._autograd = edge, None
     other._vc = version_counter(t)
     return other
 
@@ -262,13 +242,15 @@ def bump(t: Any) -> None:
     vc = t._vc
     if vc is None:
         vc = version_counter(t)
-    now = Clock.last_write = tick()
+    global last_write
+    now = last_write = tick()
     vc.count(now)
 
 
 def bump_all(tensors: Iterable[Any]) -> None:
     """Note one in-place write to the memory of each of several tensors."""
-    now = Clock.last_write = tick()
+    global last_write
+    now = last_write = tick()
     for t in tensors:
         vc = t._vc
         if vc is None:
@@ -331,7 +313,7 @@ def accumulate_grad(node: AccumulateGrad, grad: Any, own: bool = False, batched:
         If the leaf has become the result of an operation.
     """
     leaf = node.variable
-    meta: Meta = leaf._meta
+    meta: AutogradMeta = leaf._autograd
     if grad is not None and meta.requires_grad:
         recorded = isinstance(grad, Variable)
         if batched:
@@ -355,8 +337,9 @@ def accumulate_grad(node: AccumulateGrad, grad: Any, own: bool = False, batched:
     return grad
 
 
-def _add_array(leaf: Any, meta: Meta, grad: Any, own: bool) -> Any:
+def _add_array(leaf: Any, meta: AutogradMeta, grad: Any, own: bool) -> Any:
     """In place where there is a gradient, without a copy where the engine made the array."""
+    global leaf_order_matters
     old = meta.grad
     if old is not None:
         try:
@@ -368,7 +351,7 @@ def _add_array(leaf: Any, meta: Meta, grad: Any, own: bool) -> Any:
             ) from error
         bump(old)
         if old._array.size > _LARGE:
-            Order.matters = True
+            leaf_order_matters = True
         return grad
     if grad.__class__ is not leaf._device.backend.array_type:
         grad = leaf._device.backend.asarray(grad)
@@ -395,10 +378,10 @@ def _check_unbatched(grad: Any, leaf: Any) -> None:
 
 def add_to_grad(tensor: Any, grad: Any) -> None:
     """Add a gradient to ``.grad`` of a tensor that is no leaf, in memory of its own."""
-    if tensor._meta is None:
-        tensor._meta = Meta()
-    before = tensor._meta.grad
-    tensor._meta.grad = functional.clone(grad) if before is None else before + grad
+    if tensor._autograd is None:
+        tensor._autograd = AutogradMeta()
+    before = tensor._autograd.grad
+    tensor._autograd.grad = functional.clone(grad) if before is None else before + grad
 
 
 def sum_to_shape(grad: Any, shape: tuple[int, ...], node: Any) -> Any:

@@ -7,18 +7,18 @@ import weakref
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd.modes import DUAL, FUNCTIONS, GRAD, INFERENCE, PLAINLY, State, local
+from gradcore.autograd import variables
+from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, TORCH_FUNCTION_MODE, TORCH_FUNCTION_OFF, State, local
 from gradcore.autograd.node import AccumulateGrad, Hooks, Node, operation_of
 from gradcore.autograd.variables import (
     OWN,
-    Clock,
+    PLAIN_TYPES,
+    AutogradMeta,
     Edge,
-    Meta,
-    Subclasses,
     VersionCounter,
     alias,
+    as_class,
     repeats,
-    retyped,
     sum_to_shape,
     tick,
 )
@@ -27,21 +27,21 @@ from gradcore.backends.vmap.devices import batched_device
 from gradcore.ops.table import OPS
 
 __all__ = [
-    "Chosen",
     "CopySlices",
+    "ViewOutput",
     "chain_of",
     "check_recordable",
     "check_writable",
     "gradient_edge",
+    "identity_view",
     "keep_shape",
-    "link",
+    "mark_as_view",
     "move_retained",
-    "rebase",
-    "regenerate",
+    "rebase_history",
+    "refresh_view_history",
     "replay",
     "replay_raw",
     "requires_grad",
-    "same_as",
     "steps",
 ]
 
@@ -53,7 +53,7 @@ def requires_grad(t: Any) -> bool:
     """Whether operations on `t` are recorded."""
     if t._edge is not None:
         return True
-    meta = t._meta
+    meta = t._autograd
     if meta is None:
         return False
     if meta.requires_grad:
@@ -64,7 +64,7 @@ def requires_grad(t: Any) -> bool:
 
 def gradient_edge(t: Any) -> Edge | None:
     """Where the gradient of `t` goes: its node, a leaf's AccumulateGrad, or None."""
-    meta = t._meta
+    meta = t._autograd
     if meta is None:
         return t._edge  # type: ignore[no-any-return]
     edge: Edge | None = t._edge
@@ -80,14 +80,14 @@ def gradient_edge(t: Any) -> Edge | None:
             meta.accumulator = weakref.ref(accumulator)
         return accumulator, 0
     if meta.base is not None and t._vc.version != meta.edge_version:
-        regenerate(t)
+        refresh_view_history(t)
         return t._edge  # type: ignore[no-any-return]
     if meta.inference:  # a node that saves it must look at it: see `OpNode.check`
-        Clock.last_write = max(Clock.last_write, tick() + 64)
+        variables.last_write = max(variables.last_write, tick() + 64)
     return edge
 
 
-def regenerate(view: Any) -> None:
+def refresh_view_history(view: Any) -> None:
     """Give a view the history that its base has now: the base, or another view of it, was written in place.
 
     Raises
@@ -95,7 +95,7 @@ def regenerate(view: Any) -> None:
     RuntimeError
         If the view was made in a way that such a write makes ambiguous, and operations are recorded.
     """
-    meta = view._meta
+    meta = view._autograd
     inherits = not meta.requires_grad and requires_grad(meta.base)
     if inherits and meta.creation:
         if local.state.mode & GRAD:
@@ -116,7 +116,7 @@ def regenerate(view: Any) -> None:
 
 def move_retained(t: Any, before: Edge | None, after: Edge | None) -> None:
     """A tensor that retains its gradient retains that of its newest value."""
-    if t._meta is not None and t._meta.retains_grad and before is not None and before[0]._hooks is not None:
+    if t._autograd is not None and t._autograd.retains_grad and before is not None and before[0]._hooks is not None:
         reference = before[0]._hooks.retain.pop(before[1], None)
         if reference is not None and after is not None:
             after[0]._own_hooks().retain[after[1]] = reference
@@ -133,9 +133,9 @@ def steps(chain: tuple[Any, ...]) -> list[Any]:
 
 def chain_of(view: Any) -> tuple[Any, ...]:
     """The view operations that lead from the base of `view`, as it is now, to `view`."""
-    meta = view._meta
+    meta = view._autograd
     base = meta.base
-    if base._meta is None or base._meta.reshaped == meta.reshaped:
+    if base._autograd is None or base._autograd.reshaped == meta.reshaped:
         return meta.chain  # type: ignore[no-any-return]
     # The base itself has another shape than when the view was made: what remains is the place in memory.
     geometry = view._device.backend.geometry_of
@@ -158,16 +158,18 @@ def chain_of(view: Any) -> tuple[Any, ...]:
 def replay(base: Any, chain: tuple[Any, ...]) -> Any:
     """Apply the recorded view operations to another tensor (recorded in turn)."""
     state = local.state
-    before, state.mode = state.mode, (state.mode | GRAD | (PLAINLY if Subclasses.used else 0)) & ~FUNCTIONS
+    before = state.mode
+    mode = before | GRAD | (TORCH_FUNCTION_OFF if variables.subclasses_used else 0)
+    state.mode = mode & ~TORCH_FUNCTION_MODE
     try:
         for op, args in steps(chain):
-            base = op.call(base, *args) if not isinstance(args, Chosen) else op.call(base, *args.args)[args.index]
+            base = op.call(base, *args) if not isinstance(args, ViewOutput) else op.call(base, *args.args)[args.index]
     finally:
         state.mode = before
     return base
 
 
-class Chosen:
+class ViewOutput:
     """The settings of a view operation with several results, and which result it was."""
 
     __slots__ = ("args", "index")
@@ -179,7 +181,7 @@ class Chosen:
 def replay_raw(array: Any, chain: tuple[Any, ...], kernels: Any) -> Any:
     """The same on raw arrays."""
     for op, args in steps(chain):
-        if isinstance(args, Chosen):
+        if isinstance(args, ViewOutput):
             array = kernels[op.kernel](array, *args.args)[args.index]
         else:
             array = kernels[op.kernel](array, *args)
@@ -206,7 +208,7 @@ _REASONS = {
 
 def refusal(view: Any, what: str = "is being") -> RuntimeError:
     """The error for a write in place to a view that does not allow it; `what` says who was written to."""
-    creation, edge = view._meta.creation, view._edge
+    creation, edge = view._autograd.creation, view._edge
     mode = creation if creation in ("no_grad", "inference") else "no_grad"
     normal = "with grad mode enabled" if mode == "no_grad" else "in normal mode"
     made = "" if edge is None else f"Output {edge[1]} of {operation_of(edge[0])} is a view"
@@ -223,7 +225,7 @@ def refusal(view: Any, what: str = "is being") -> RuntimeError:
     return RuntimeError(f"{header} {reason}")
 
 
-def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int | None, state: State) -> None:
+def mark_as_view(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int | None, state: State) -> None:
     """Note that `out`, a result of a view operation, shares the memory of `source`."""
     a, b = out._array, source._array
     if getattr(a, "base", None) is not b and a is not b and not out._device.backend.shares_memory(a, b):
@@ -232,9 +234,9 @@ def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int |
     if vc is None:
         vc = source._vc = VersionCounter()
     out._vc = vc
-    parent = source._meta
-    meta = out._meta = Meta()
-    step = (op, settings if index is None else Chosen(settings, index))
+    parent = source._autograd
+    meta = out._autograd = AutogradMeta()
+    step = (op, settings if index is None else ViewOutput(settings, index))
     meta.edge_version = vc.version
     if parent is None:
         meta.base, meta.chain = source, ((), step)
@@ -253,13 +255,13 @@ def link(out: Any, source: Any, op: Any, settings: tuple[Any, ...], index: int |
         meta.creation = "multi"
 
 
-def same_as(t: Any, edge: Any) -> Any:
+def identity_view(t: Any, edge: Any) -> Any:
     """A view of all of `t`, of its class, with a history of its own."""
     out = alias(t, edge)
-    if type(t) not in Subclasses.plain:
-        out = retyped(out, type(t))
-    parent = t._meta
-    meta = out._meta = Meta()
+    if type(t) not in PLAIN_TYPES:
+        out = as_class(out, type(t))
+    parent = t._autograd
+    meta = out._autograd = AutogradMeta()
     meta.base, meta.edge_version = t, out._vc.version
     if parent is not None:
         meta.inference = parent.inference
@@ -275,7 +277,7 @@ def _is_leaf(t: Any) -> bool:
 
 def check_writable(t: Any) -> None:
     """Raise where a recorded in-place write to `t` would make gradients wrong."""
-    meta = t._meta
+    meta = t._autograd
     base = meta.base
     if base is None:
         if meta.requires_grad and _is_leaf(t):
@@ -283,22 +285,22 @@ def check_writable(t: Any) -> None:
         return
     if meta.creation and (requires_grad(base) or requires_grad(t)):
         raise refusal(t)
-    if _is_leaf(base) and ((base._meta is not None and base._meta.requires_grad) or requires_grad(t)):
+    if _is_leaf(base) and ((base._autograd is not None and base._autograd.requires_grad) or requires_grad(t)):
         raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
 
 
 def check_recordable(t: Any) -> None:
     """Raise where a view must not get the history of something that is written into it."""
-    if t._meta is not None and t._meta.creation:
+    if t._autograd is not None and t._autograd.creation:
         raise refusal(t)
 
 
-def rebase(t: Any, edge: Any, position: int = 0) -> None:
+def rebase_history(t: Any, edge: Any, position: int = 0) -> None:
     """Give `t`, which was just written in place, the history `edge`; through a view, the base's history changes too.
 
     `position` says which of the node's edges leads to what `t` was before.
     """
-    meta = t._meta
+    meta = t._autograd
     for level in local.state.transforms:
         if level.reverse:
             level.note_write(t)
@@ -309,10 +311,10 @@ def rebase(t: Any, edge: Any, position: int = 0) -> None:
     base = meta.base
     before = base._edge
     base._edge = CopySlices.record(base, chain_of(t), edge, position), 0
-    if base._meta is not None:
-        base._meta.requires_grad = False
+    if base._autograd is not None:
+        base._autograd.requires_grad = False
     move_retained(base, before, base._edge)
-    regenerate(t)
+    refresh_view_history(t)
     if t._edge is not None:
         edge[0]._rebased = weakref.ref(t._edge[0]), t._edge[1]
 

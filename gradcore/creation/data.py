@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.modes import FUNCTIONS, local
-from gradcore.autograd.variables import retyped, wrap
+from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
+from gradcore.autograd.variables import as_class, wrap
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU, resolve
 from gradcore.creation.factory import converted, from_host, with_requires_grad
@@ -166,13 +166,13 @@ def tensor(
     >>> gradcore.tensor(0.5, dtype=gradcore.float64, requires_grad=True)
     tensor(0.5000, dtype=torch.float64, requires_grad=True)
     """
-    if local.state.mode & FUNCTIONS:
+    if local.state.mode & TORCH_FUNCTION_MODE:
         return created(tensor, data, dtype=dtype, device=device, requires_grad=requires_grad)  # type: ignore[no-any-return]
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
         if is_differentiated(data):
             history_lost("copy")
-        data = data if data.__class__ is Tensor else retyped(data, Tensor)
+        data = data if data.__class__ is Tensor else as_class(data, Tensor)
         out = data.detach().to(
             device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True
         )

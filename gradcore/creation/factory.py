@@ -10,7 +10,7 @@ from typing import Any, TypedDict, TypeVar, cast
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.modes import FUNCTIONS, local
+from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.variables import wrap
 from gradcore.backends.registry import CPU, resolve
 from gradcore.device import DeviceLike
@@ -122,7 +122,7 @@ def factory(function: F) -> F:
 
     @functools.wraps(function)
     def make(*args: Any, **named: Any) -> Tensor:
-        if local.state.mode & FUNCTIONS:
+        if local.state.mode & TORCH_FUNCTION_MODE:
             return created(make, *args, **named)  # type: ignore[no-any-return]
         if not known.issuperset(named):
             unknown = next(name for name in named if name not in known)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, Unpack
 
 from gradcore import dtypes, functional
-from gradcore.autograd.modes import FUNCTIONS, local
-from gradcore.autograd.variables import Subclasses, wrap
+from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
+from gradcore.autograd.variables import PLAIN_TYPES, wrap
 from gradcore.backends.registry import resolve
 from gradcore.creation.factory import LikeOptions, Options, OutOptions, copy_into, factory, with_requires_grad
 from gradcore.device import DeviceLike
@@ -91,7 +91,7 @@ def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires
 
 
 def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
-    if local.state.mode & FUNCTIONS or (input.__class__ not in Subclasses.plain and overloaded((input,))):
+    if local.state.mode & TORCH_FUNCTION_MODE or (input.__class__ not in PLAIN_TYPES and overloaded((input,))):
         function = getattr(functional, f"{maker}_like")
         return created(function, input, *value, dtype=dtype, device=device, requires_grad=requires_grad)
     if not isinstance(input, Tensor):
@@ -150,7 +150,7 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
         **named: Any,
     ) -> Tensor:
         size = given_sizes(name, size, named)
-        if local.state.mode & FUNCTIONS:
+        if local.state.mode & TORCH_FUNCTION_MODE:
             return created(make, *size, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
         made = filled(name, sizes(size, name), dtype, device, requires_grad)
         return made if out is None else copy_into(out, made)

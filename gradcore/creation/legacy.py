@@ -41,7 +41,7 @@ def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, *
         history_lost("copy")
     out = new(cls)
     out._array, out._device, out._dtype = made._array, made._device, made._dtype
-    out._edge = out._meta = out._vc = None
+    out._edge = out._autograd = out._vc = None
     return out
 
 

@@ -33,15 +33,15 @@ keep::
         array = device.backend.asarray(array)
     out = new(Tensor)
     out._array, out._device, out._dtype = array, device, dtype
-    out._meta = out._vc = None
-    e0 = a0._edge if a0._meta is None else gradient_edge(a0)
-    e1 = a1._edge if a1._meta is None else gradient_edge(a1)
+    out._autograd = out._vc = None
+    e0 = a0._edge if a0._autograd is None else gradient_edge(a0)
+    e1 = a1._edge if a1._autograd is None else gradient_edge(a1)
     if (e0 is None and e1 is None) or not state.mode:
         out._edge = None
         return out
-    if e0 is None and a0._meta is not None:
+    if e0 is None and a0._autograd is not None:
         refuse_inference(a0)
-    if e1 is None and a1._meta is not None:
+    if e1 is None and a1._autograd is not None:
         refuse_inference(a1)
     node = cls()
     out._edge = node, 0
@@ -66,6 +66,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradcore import dtypes, functional
+from gradcore.autograd import variables
 from gradcore.autograd.derivatives import not_differentiable
 from gradcore.autograd.modes import local
 from gradcore.autograd.record import (
@@ -77,8 +78,8 @@ from gradcore.autograd.record import (
     node_lines,
     tuple_of,
 )
-from gradcore.autograd.variables import Subclasses, new, tensor_type, wrap
-from gradcore.autograd.views import gradient_edge, link
+from gradcore.autograd.variables import PLAIN_TYPES, new, wrap
+from gradcore.autograd.views import gradient_edge, mark_as_view
 from gradcore.dispatch.operands import KERNEL_ERRORS, NUMBERS, constant, kernel_error, shape_error
 from gradcore.dispatch.settings import SCOPE, settings_of
 from gradcore.ops.promotion import keeps_floats
@@ -125,10 +126,11 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
     """What the lines of `source_of` refer to; `general` makes the calls that are not plain."""
     return {
         **(node_globals(op) if op.differentiated and op.differentiable else {}),
-        "op": op, "general": general, "local": local, "plain": Subclasses.plain, "Tensor": tensor_type.cls,
+        "op": op, "general": general, "local": local, "plain": PLAIN_TYPES, "Tensor": variables.tensor_class,
         "not_differentiable": not_differentiable,
         "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
-        "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge, "link": link,
+        "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge,
+        "mark_as_view": mark_as_view,
         "in_order": in_order, "kernel_error": kernel_error,
         "kernel_errors": KERNEL_ERRORS,
         "new": new, "shape_error": shape_error, "wrap": wrap,
@@ -235,7 +237,7 @@ def _result(op: Op, first: int) -> Iterator[str]:
         each = "in_order(each, device)" if op.contiguous else "each"
         yield f"outs = [wrap({each}, device) for each in results]"
         if op.view:
-            yield from ("for i, out in enumerate(outs):", f"    link(out, a0, op, {settings}, i, state)")
+            yield from ("for i, out in enumerate(outs):", f"    mark_as_view(out, a0, op, {settings}, i, state)")
         return
     like = "x0[0]" if is_several(op, first) else f"x{first}"
     yield from (f"if type(array) is not type({like}):", "    array = device.backend.asarray(array)")
@@ -244,9 +246,9 @@ def _result(op: Op, first: int) -> Iterator[str]:
     if not _keeps_dtype(op):
         yield from (f"if array.dtype is not {like}.dtype:", "    dtype = from_numpy(array.dtype)")
     yield "out = new(Tensor)"
-    yield from ("out._array, out._device = array, device", "out._dtype = dtype", "out._meta = out._vc = None")
+    yield from ("out._array, out._device = array, device", "out._dtype = dtype", "out._autograd = out._vc = None")
     if op.view:
-        yield f"link(out, a0, op, {settings}, None, state)"
+        yield f"mark_as_view(out, a0, op, {settings}, None, state)"
 
 
 def _keeps_dtype(op: Op) -> bool:
@@ -262,7 +264,7 @@ def _recording(op: Op, first: int, result: str) -> Iterator[str]:
         if p in op.keeps_dtype:  # conditions: bools
             yield f"e{p} = None"
             continue
-        edge = f"a{p}._edge if a{p}._meta is None else gradient_edge(a{p})"
+        edge = f"a{p}._edge if a{p}._autograd is None else gradient_edge(a{p})"
         if is_several(op, p):
             yield f"e0 = [{edge.replace('a0', 't')} for t in a0]"
         else:

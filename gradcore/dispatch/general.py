@@ -7,9 +7,9 @@ from typing import Any
 
 from gradcore import dtypes, functional
 from gradcore.autograd import anomaly_mode, forward
-from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, PLAINLY, State, local
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, TORCH_FUNCTION_OFF, State, local
 from gradcore.autograd.record import check_differentiable, make_outputs, record
-from gradcore.autograd.variables import Subclasses, Variable, on_device, wrap
+from gradcore.autograd.variables import PLAIN_TYPES, Variable, on_device, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.interception import intercepted
@@ -33,7 +33,7 @@ from gradcore.ops.table import Op
 
 __all__ = ["apply", "call_composite", "elementwise"]
 
-PLAIN = Subclasses.plain
+PLAIN = PLAIN_TYPES
 
 
 def apply(op: Op, args: tuple[Any, ...]) -> Any:
@@ -92,7 +92,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
                 device = t._device
             elif t._device is not device:
                 same_device = False
-            edge = t._edge if t._meta is None else gradient_edge(t)
+            edge = t._edge if t._autograd is None else gradient_edge(t)
             if edge is not None:
                 needed = True
             if t._dtype.is_reduced:
@@ -135,7 +135,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 def _taken_plainly(value: Any, state: State) -> bool:
     """Whether a value is a tensor of a subclass that is to be computed with as a plain one."""
-    return bool(state.mode & PLAINLY) and isinstance(value, Variable)
+    return bool(state.mode & TORCH_FUNCTION_OFF) and isinstance(value, Variable)
 
 
 def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -223,7 +223,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
             array = on_device(t, device)
             if p not in op.keeps_dtype and getattr(array, "dtype", target) != target:
                 converts = True
-            edge = t._edge if t._meta is None else gradient_edge(t)
+            edge = t._edge if t._autograd is None else gradient_edge(t)
             needed = needed or edge is not None
         else:
             t = constant(t, compute, device)

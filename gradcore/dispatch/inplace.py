@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradcore import dtypes, functional
-from gradcore.autograd import forward, views
-from gradcore.autograd.modes import AUTOCAST, DUAL, FUNCTIONS, GRAD, INFERENCE, PROFILE, State, local
+from gradcore.autograd import forward, variables, views
+from gradcore.autograd.modes import AUTOCAST, DUAL, GRAD, INFERENCE, PROFILE, TORCH_FUNCTION_MODE, State, local
 from gradcore.autograd.op_node import OpNode
-from gradcore.autograd.variables import INFERENCE_WRITTEN, Subclasses, Variable, alias, bump, repeats
+from gradcore.autograd.variables import INFERENCE_WRITTEN, Variable, alias, bump, repeats
 from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.dispatch.fast_path import fast_path, has_fast_path
 from gradcore.dispatch.general import PLAIN, apply, call_composite
@@ -28,7 +28,7 @@ NO_DUALS = "Trying to use forward AD with {}_out that does not support it becaus
 
 def check_inplace(self: Any, state: State) -> None:
     """Refuse in-place writes that would make gradients wrong."""
-    meta = self._meta
+    meta = self._autograd
     if meta is None:
         return
     if meta.inference and not state.mode & INFERENCE:
@@ -70,7 +70,7 @@ def write(self: Any, result: Any, state: State | None = None, fills: bool = Fals
             node.move_output(self)
         if result._dtype is not self._dtype:
             edge = functional.to(result, self._dtype)._edge
-        views.rebase(self, edge)
+        views.rebase_history(self, edge)
     if state.mode & DUAL:
         forward.write_tangents(self, result)
     return self
@@ -90,14 +90,14 @@ def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
     if not isinstance(self, Variable):
         raise type_error(op, 0, self)
     state = local.state
-    if state.mode > GRAD or Subclasses.used or (len(args) > 1 and takes_over(args[1].__class__)):
+    if state.mode > GRAD or variables.subclasses_used or (len(args) > 1 and takes_over(args[1].__class__)):
         return _special(op, args, state)
     return _write_result(op, args, state)
 
 
 def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
     """An in-place call that something intercepts."""
-    if state.mode & FUNCTIONS or overloaded(args):
+    if state.mode & TORCH_FUNCTION_MODE or overloaded(args):
         # Operations with a number and with a tensor (`fill_number_`, `fill_tensor_`) are one function for users.
         name = op.name.removesuffix("_").removesuffix("_number").removesuffix("_tensor")
         return routed(op, args, getattr(functional, f"{name}_"))

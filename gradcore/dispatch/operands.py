@@ -8,8 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 from gradcore import dtypes, functional
+from gradcore.autograd import variables
 from gradcore.autograd.modes import local
-from gradcore.autograd.variables import Variable, new, tensor_type
+from gradcore.autograd.variables import Variable, new
 from gradcore.backends.registry import CPU
 from gradcore.backends.vmap.devices import batched_device
 from gradcore.errors import OutOfMemoryError
@@ -100,10 +101,10 @@ def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
             device = device.real
         if value.__class__ is int and not -(2**63) <= value < 2**64:
             raise OverflowError("int too big to convert")
-        t = new(tensor_type.cls)
+        t = new(variables.tensor_class)
         t._array = local.state.run(device.backend.scalar, value, dtype.numpy)
         t._device, t._dtype = device, dtype
-        t._edge = t._meta = t._vc = None
+        t._edge = t._autograd = t._vc = None
         t._constant = True
         if value and value == value:  # -0.0 equals 0.0, and nan nothing: not as keys
             if len(_constants) >= MOST_CONSTANTS:

@@ -35,7 +35,7 @@ class Unfit(TypeError):
 
 def _item(tensor: Any, one_element: bool = False) -> Any:
     """The number that a tensor without dims holds (or one of one element), if no gradient is lost with it."""
-    array, meta = tensor._array, tensor._meta
+    array, meta = tensor._array, tensor._autograd
     if array.ndim and not (one_element and array.size == 1):
         raise Unfit
     if requires_grad(tensor) or (meta is not None and meta.tangents):

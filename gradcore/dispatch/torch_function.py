@@ -8,8 +8,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, cast
 
-from gradcore.autograd.modes import FUNCTIONS, PLAINLY, local
-from gradcore.autograd.variables import Subclasses
+from gradcore.autograd import variables
+from gradcore.autograd.modes import TORCH_FUNCTION_MODE, TORCH_FUNCTION_OFF, local
+from gradcore.autograd.variables import PLAIN_TYPES
 from gradcore.dispatch.foreign import refuse_tensor
 from gradcore.dispatch.operands import type_error
 from gradcore.ops.table import Op
@@ -53,12 +54,12 @@ class DisableTorchFunctionSubclass:
 
     def __enter__(self) -> None:
         state = local.state
-        self._before = state.mode & (PLAINLY | self._clears)
-        state.mode = (state.mode | PLAINLY) & ~self._clears
+        self._before = state.mode & (TORCH_FUNCTION_OFF | self._clears)
+        state.mode = (state.mode | TORCH_FUNCTION_OFF) & ~self._clears
 
     def __exit__(self, *error: object) -> None:
         state = local.state
-        state.mode = state.mode & ~PLAINLY | self._before
+        state.mode = state.mode & ~TORCH_FUNCTION_OFF | self._before
 
 
 class DisableTorchFunction(DisableTorchFunctionSubclass):
@@ -72,7 +73,7 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
     """
 
     __slots__ = ()
-    _clears = FUNCTIONS
+    _clears = TORCH_FUNCTION_MODE
 
 
 def disabled(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -83,14 +84,14 @@ def disabled(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any =
 
 def takes_over(cls: type) -> bool:
     """Whether a class takes over the calls that its instances are given to."""
-    if cls in Subclasses.plain:
+    if cls in PLAIN_TYPES:
         return False
     return getattr(cls, "__torch_function__", disabled) is not disabled
 
 
 def overloaded(values: Iterable[Any]) -> list[Any]:
     """The values, one of each type, that take calls over: subclasses before their bases, else from left to right."""
-    if local.state.mode & PLAINLY:
+    if local.state.mode & TORCH_FUNCTION_OFF:
         return []
     found: list[Any] = []
     for value in _flat(values):
@@ -117,19 +118,19 @@ def popped_mode() -> Iterator[Any]:
     modes = state.functions
     state.functions = modes[:-1]
     if not state.functions:
-        state.mode &= ~FUNCTIONS
+        state.mode &= ~TORCH_FUNCTION_MODE
     try:
         yield modes[-1]
     finally:
         state.functions = modes
-        state.mode |= FUNCTIONS
+        state.mode |= TORCH_FUNCTION_MODE
 
 
 def hand_over(func: Callable[..., Any], found: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Let the innermost mode, or else the first of `found` that wants to, make the call."""
     types = tuple(map(type, found))
     mode = None
-    if local.state.mode & FUNCTIONS:
+    if local.state.mode & TORCH_FUNCTION_MODE:
         with popped_mode() as mode:
             result = mode.__torch_function__(func, types, args, kwargs)
         if result is not NotImplemented:
@@ -188,7 +189,7 @@ def overridable(function: _F) -> _F:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            watching = local.state.mode & FUNCTIONS
+            watching = local.state.mode & TORCH_FUNCTION_MODE
             values = (*args, *kwargs.values()) if kwargs else args
             if watching or any(takes_over(value.__class__) for value in values):
                 found = overloaded(values)
@@ -231,9 +232,9 @@ def _same(value: Any, default: Any) -> bool:
 
 def watched(args: tuple[Any, ...], mode: int) -> bool:
     """Whether a mode or an argument takes a call over."""
-    if mode & FUNCTIONS:
+    if mode & TORCH_FUNCTION_MODE:
         return True
-    return Subclasses.used and not mode & PLAINLY and bool(overloaded(args))
+    return variables.subclasses_used and not mode & TORCH_FUNCTION_OFF and bool(overloaded(args))
 
 
 def foreign(op: Op, position: int, value: Any, args: tuple[Any, ...]) -> Any:
@@ -243,4 +244,4 @@ def foreign(op: Op, position: int, value: Any, args: tuple[Any, ...]) -> Any:
     raise type_error(op, position, value)
 
 
-Subclasses.overloaded, Subclasses.hand_over = overloaded, hand_over
+variables.overloaded_args, variables.handle_torch_function = overloaded, hand_over

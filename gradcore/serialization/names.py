@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import dtypes, functional, layouts, return_types
-from gradcore.autograd.variables import retyped, wrap
+from gradcore.autograd.variables import as_class, wrap
 from gradcore.creation import empty_strided
 from gradcore.device import device
 from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter
@@ -159,7 +159,7 @@ def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor
         rest = {name: value for name, value in state.items() if name not in ("_is_buffer", "persistent")}
         return _with_attributes(Buffer(out, persistent=lasting), rest)  # type: ignore[no-any-return]
     if cls not in (Tensor, Parameter, Buffer):
-        out = retyped(out, cls)
+        out = as_class(out, cls)
         if cls.__setstate__ is not Tensor.__setstate__:
             out.__setstate__(state)
             return out  # type: ignore[no-any-return]

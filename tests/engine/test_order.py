@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gradcore as gc
-from gradcore.autograd.variables import Order
+from gradcore.autograd import variables
 
 #: Programs: the number of leaves, and for each operation the two operands, among leaves and earlier results.
 PROGRAM = st.tuples(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=12))
@@ -105,7 +105,7 @@ def test_leaves_that_were_complete_are_updated_where_another_node_fails(hooked, 
         values.append(Failing.apply(product) if k == place else product)
     if not steps:
         return
-    before, Order.matters = Order.matters, hooked
+    before, variables.leaf_order_matters = variables.leaf_order_matters, hooked
     try:
         values[-1].sum().backward()
     except ArithmeticError:
@@ -114,7 +114,7 @@ def test_leaves_that_were_complete_are_updated_where_another_node_fails(hooked, 
     else:
         done = expected_order(count, operands)
     finally:
-        Order.matters = before
+        variables.leaf_order_matters = before
     assert [n for n, leaf in enumerate(leaves) if leaf.grad is not None] == sorted(n for n in done if n < count)
     assert not hooked or order == [n for n in done if n < count]
 
@@ -136,12 +136,12 @@ def test_gradients_of_some_leaves_are_those_of_all(program, wanted):
 
 
 def test_large_sums_into_grad_are_done_at_once_from_the_second_backward_on(monkeypatch):
-    monkeypatch.setattr(Order, "matters", False)
+    monkeypatch.setattr(variables, "leaf_order_matters", False)
     leaf = gc.ones(100, 100, requires_grad=True)
     for _ in range(2):
-        assert not Order.matters
+        assert not variables.leaf_order_matters
         leaf.sum().backward()
-    assert Order.matters
+    assert variables.leaf_order_matters
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import gradcore as gc
+from gradcore.autograd import variables
 from gradcore.autograd.modes import local
-from gradcore.autograd.variables import Subclasses
 from gradcore.ops.table import OPS
 from tests.overrides import programs
 from tests.overrides.programs import classes, kind
@@ -552,13 +552,13 @@ def test_functions_of_ones_own() -> None:
 
 def test_nothing_is_prepared_before_a_subclass_takes_operations_over() -> None:
     code = (
-        "import gradcore as gc\nfrom gradcore import subclasses\nfrom gradcore.autograd.variables import Subclasses\n"
+        "import gradcore as gc\nfrom gradcore import subclasses\nfrom gradcore.autograd import variables\n"
         "gc.nn.Parameter(gc.ones(1)) * 2\nclass Own(gc.nn.Parameter): pass\n"
-        "print(Subclasses.used, subclasses._overriding.cache_info().currsize)"
+        "print(variables.subclasses_used, subclasses._overriding.cache_info().currsize)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False", "0"]
-    assert Subclasses.used
+    assert variables.subclasses_used
 
 
 def test_kind_is_no_tautology() -> None:

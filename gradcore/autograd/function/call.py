@@ -121,14 +121,14 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
         Whether the notes were made by `setup_context`.
     """
     if record:
-        ctx._inputs = tuple(  # as `_meta`, without a call for each
+        ctx._inputs = tuple(  # as `_autograd`, without a call for each
             [(a._array.shape, a._dtype, a._device) if isinstance(a, Variable) else None for a in args]
         )
         if _is_plain(ctx, args, result):
-            ctx._outputs, ctx._device = (_meta(result),), result._device
+            ctx._outputs, ctx._device = (_tensor_meta(result),), result._device
             _give_history(ctx, result, 0)
-            if result._meta is not None and result._meta.base is not None:
-                result._meta.creation = "custom"
+            if result._autograd is not None and result._autograd.base is not None:
+                result._autograd.creation = "custom"
             _save(ctx, (result,))
             return result
     raw = list(result) if isinstance(result, tuple) else [result]
@@ -141,7 +141,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
     moving = [isinstance(t, Variable) and t._dtype.is_differentiable and id(t) not in constant for t in raw]
     if record:
         ctx._n_outputs = len(raw)
-        ctx._outputs = tuple([_meta(t) for t in raw])
+        ctx._outputs = tuple([_tensor_meta(t) for t in raw])
         tensors = [t for t, moves in zip(raw, moving, strict=True) if moves]
         ctx._device = next(t._device for t in (*tensors, *args) if isinstance(t, Variable))
     creation = "multi" if sum(moving) > 1 else "custom"
@@ -164,11 +164,11 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
                     "supported if you override setup_context. You should return and save a view of the input instead, "
                     "e.g. with x.view_as(x) or setup ctx inside the forward function itself."
                 )
-            t = views.same_as(t, (ctx, i))
+            t = views.identity_view(t, (ctx, i))
         else:
             _give_history(ctx, t, i)
-        if not is_dirty and t._meta is not None and t._meta.base is not None:
-            t._meta.creation = creation
+        if not is_dirty and t._autograd is not None and t._autograd.base is not None:
+            t._autograd.creation = creation
         outputs.append(t)
     if record:
         _save(ctx, outputs)
@@ -197,7 +197,7 @@ def _tensor_ids(values: Any, message: str) -> set[int]:
     return {id(t) for t in values or ()}
 
 
-def _meta(t: Any) -> Any:
+def _tensor_meta(t: Any) -> Any:
     """What backward needs to know of an argument or a result."""
     return (t._array.shape, t._dtype, t._device) if isinstance(t, Variable) else None
 
@@ -216,18 +216,18 @@ def _is_plain(ctx: Any, args: tuple[Any, ...], result: Any) -> bool:
 def _give_history(ctx: Any, t: Any, i: int) -> None:
     """Make the node of the call the history of a result that is not one of its arguments."""
     t._edge = (ctx, i)
-    if t._meta is not None and t._meta.base is not None:
-        t._meta.edge_version = t._vc.version
+    if t._autograd is not None and t._autograd.base is not None:
+        t._autograd.edge_version = t._vc.version
 
 
 def _written(ctx: Any, args: tuple[Any, ...], t: Any, i: int, n_outputs: int) -> None:
     """History of an input that forward has written in place."""
-    if t._meta is not None and t._meta.base is not None:
+    if t._autograd is not None and t._autograd.base is not None:
         views.check_writable(t)
     edge = gradient_edge(t)
     if edge is not None and edge[0].is_graph_input:
         raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
-    if t._meta is not None and t._meta.base is not None and n_outputs > 1:
+    if t._autograd is not None and t._autograd.base is not None and n_outputs > 1:
         raise RuntimeError(
             "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return "
             "more than one Tensor. This is not supported by the current autograd engine. You should either make sure "
@@ -236,13 +236,13 @@ def _written(ctx: Any, args: tuple[Any, ...], t: Any, i: int, n_outputs: int) ->
             "second one that does the other operations)."
         )
     tensors = [a for a in args if isinstance(a, Variable)]
-    views.rebase(t, (ctx, i), next((k for k, a in enumerate(tensors) if a is t), 0))
+    views.rebase_history(t, (ctx, i), next((k for k, a in enumerate(tensors) if a is t), 0))
 
 
 def _without_history(t: Any, is_input: bool, is_dirty: bool) -> Any:
     """An output that carries no derivative."""
     if not requires_grad(t):
-        return views.same_as(t, None) if is_input and not is_dirty else t
+        return views.identity_view(t, None) if is_input and not is_dirty else t
     if is_input:
         return t.detach()
     return t if t._is_view() else t.detach_()
@@ -282,7 +282,7 @@ def _saved(t: Any, own: bool) -> SavedTensor:
 # -- forward mode ---------------------------------------------------------------------------------------------------
 
 
-def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.Level) -> tuple[Any, Any]:
+def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.ForwardLevel) -> tuple[Any, Any]:
     """The call on duals of one level: results from the primals, tangents from `jvp`."""
     primals = tuple([forward.primal(a, level) if isinstance(a, Variable) else a for a in args])
     ctx, result = call(cls, primals, separate)
@@ -316,7 +316,7 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.L
     return ctx, tuple(outs) if isinstance(result, tuple) else outs[0]
 
 
-def _tangent(t: Any, level: forward.Level, materialize: bool) -> Any:
+def _tangent(t: Any, level: forward.ForwardLevel, materialize: bool) -> Any:
     """The tangent of an argument; zeros where there is none and they are wanted."""
     tangent = forward.tangent_of(t, level)
     if tangent is None and materialize and t._dtype.is_differentiable:
@@ -380,7 +380,7 @@ def _base_of(t: Any) -> Any:
 def _written_dual(ctx: Any, primal: Any, dual: Any, position: int) -> Any:
     """The argument that forward has written in place, of which it saw the primal; it is the tensor at that position."""
     if primal._edge is not None and primal._edge[0] is ctx:
-        if dual._meta is not None:
+        if dual._autograd is not None:
             views.check_writable(dual)
-        views.rebase(dual, primal._edge, position)
+        views.rebase_history(dual, primal._edge, position)
     return dual

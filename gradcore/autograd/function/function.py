@@ -249,7 +249,7 @@ class BackwardFunction(FunctionCtx, Node):
                 )
             grad = functional.sum_to_size(grad, shape)
         sink: Any = self._edges[i][0]  # type: ignore[index]
-        anything = sink.is_accumulator and sink.variable._meta.grad_dtype is None
+        anything = sink.is_accumulator and sink.variable._autograd.grad_dtype is None
         if grad._dtype is not dtype and not anything:
             if grad._dtype.is_complex and not dtype.is_complex:
                 raise self._invalid(i, f"expected a {dtype.name} gradient but got {grad._dtype.name}")

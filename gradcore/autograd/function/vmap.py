@@ -133,7 +133,7 @@ def _has_samples(a: Any, level: Any) -> bool:
     if not isinstance(a, Variable) or level not in a._device.levels:
         return False
     varies = a._array.__class__ is BatchedArray and a._array.level is level
-    return varies or requires_grad(a) or (a._meta is not None and bool(a._meta.tangents))
+    return varies or requires_grad(a) or (a._autograd is not None and bool(a._autograd.tangents))
 
 
 def _shared(a: Any, level: Any) -> Any:
