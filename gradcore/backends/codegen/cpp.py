@@ -37,7 +37,7 @@ _SYNTAX = frozenset({*_INFIX, *_TEMPLATES, "where", "invert"})
 
 
 class Dialect(NamedTuple):
-    """What a target's C++ has.
+    """The C++ of a target: its functions and syntax.
 
     Attributes
     ----------

@@ -119,6 +119,6 @@ def _cast(x: Any, out: Any) -> None:
 
 @functools.cache
 def _function(name: str) -> Callable[..., Any] | None:
-    """What computes a function into ``out``; None if there is nothing."""
+    """The callable that computes a function into ``out``; None if there is none."""
     function = {"clip": _clip, "cast": _cast}.get(name) or getattr(np, name, None)
     return function if isinstance(function, np.ufunc) or function in (_clip, _cast) else None

@@ -219,7 +219,7 @@ def _plain(scalar: Any) -> Any:
 
 
 def _promoted_as(scalar: Any) -> Any:
-    """How NumPy's promotion sees a scalar: Python's by its class, its own by its dtype."""
+    """A scalar as NumPy's promotion takes it: Python's by its class, its own by its dtype."""
     if isinstance(scalar, bool):
         return BOOL
     if isinstance(scalar, np.generic):

@@ -28,7 +28,7 @@ class ScalarParameter(float):
 
     @property
     def identity(self) -> Hashable:
-        """What two parameters have in common that are one."""
+        """A key that is equal for parameters that are one."""
         return repr(self)  # which tells apart 0.0 and -0.0
 
     def evaluate(self, hyperparameters: dict[str, Any]) -> float:

@@ -1,4 +1,4 @@
-"""Elementwise formulas by loops of the compiled library; what has no loop is computed by NumPy."""
+"""Elementwise formulas by loops of the compiled library; NumPy computes formulas without a loop."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledElementwise", "Forward"]
 
-#: The least width of rows that are copied to be contiguous: a row costs as much as some 20 elements.
+#: The least length of rows that are copied to be contiguous: a row costs as much as some 20 elements.
 _NARROW = 16
 #: Elements times steps that are worth a thread, and its least elements; elements from which loops are for single steps.
 _WORTH_A_THREAD, _LEAST, _SINGLE = 1 << 16, 1 << 13, 1 << 16
 #: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; layouts
-#: of a loop that are remembered.
+#: that a loop caches.
 _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
 #: For how many arrays, the result among them, `elementwise.cpp` has a function for those of one shape.
 _ALIKE = 2, 3, 4, 5
@@ -86,7 +86,7 @@ class Loop:
         self.run_alike = getattr(library, f"gradcore_run_{len(sizes)}") if alike else None
 
     def __call__(self, operands: tuple[Any, ...]) -> Any:
-        """The result; None if the operands lie in a way for which the loop is not made."""
+        """The result; None for layouts that the loop does not support."""
         first = operands[0]
         if self.run_alike is not None:
             result = np.empty(first.shape, self.dtype)

@@ -16,7 +16,7 @@ __all__ = ["CudaFusion"]
 
 
 class CudaFusion(CudaKernels):
-    """Elementwise operations as generated kernels; what cannot be fused runs as on every backend."""
+    """Elementwise operations as generated kernels; formulas that cannot be fused run as on every backend."""
 
     xp: Any
     array_type: type
@@ -31,7 +31,7 @@ class CudaFusion(CudaKernels):
 
     @cached_property
     def fusion(self) -> Fusion:
-        """The traced formulas and their kernels."""
+        """The cache of traced formulas and compiled kernels."""
         return Fusion(self.xp, self.array_type, self.bodies, self.compile_kernel, self.address)
 
     def evaluated(self, name: str, formula: Callable[..., Any], **operands: Any) -> Any:
@@ -79,7 +79,7 @@ class CudaFusion(CudaKernels):
         args : sequence
             Arrays, of any dtype, and settings.
         compute : sequence of dtype or None, optional
-            What each of them is converted to.
+            The dtypes that they are converted to first.
         stored : dtype, optional
             The dtype of the result; by default that of the computation.
         """
@@ -113,7 +113,7 @@ class CudaFusion(CudaKernels):
         grad : array
             The upstream gradient.
         values : dict
-            What the formulas read, by name.
+            The values that the formulas read, by name.
         conjugated : bool
             Whether the formulas are differentials.
         stored : sequence of dtype or None
