@@ -16,6 +16,7 @@ from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.record import record
 from gradcore.autograd.variables import PLAIN_TYPES, Variable, bump
 from gradcore.autograd.views import gradient_edge, requires_grad
+from gradcore.backends.vmap.messages import INPLACE
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import hand_over, overloaded
 from gradcore.indexing import as_view_key, getitem, resolve
@@ -131,6 +132,9 @@ def index_put_(self: AnyTensor, indices: Any, values: Any, accumulate: bool = Fa
             f"destination and {values._dtype.scalar_name} for the source."
         )
     indices = as_indices(functional, indices)
+    inner = {level for t in (values, *indices) if t is not None for level in t._device.levels}
+    if not inner.issubset(self._device.levels):
+        raise RuntimeError(INPLACE)
     values = functional.to(values, self._device)
     arrays = tuple(dispatch.index_array(i, self._device) for i in indices)
     return overwrite(

@@ -39,6 +39,8 @@ ONCE = {
     "asarray": lambda: gc.asarray(_read_only()),
     "frombuffer": lambda: gc.frombuffer(b"12345678", dtype=gc.float32),
     "cross": lambda: gc.cross(gc.ones(3), gc.ones(3)),
+    "bytes as a condition": lambda: gc.where(gc.ones(3, dtype=gc.uint8), 1.0, gc.zeros(3)),
+    "bytes as a method's condition": lambda: gc.ones(3).where(gc.ones(3, dtype=gc.uint8), gc.zeros(3)),
 }
 EACH_TIME = {
     "std": lambda: gc.ones(1).std(),

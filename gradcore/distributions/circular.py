@@ -17,6 +17,9 @@ from gradcore.tensor import Tensor
 
 __all__ = ["ContinuousBernoulli", "VonMises"]
 
+#: The concentration beyond which the distribution is a normal one, to eight digits.
+_NARROW = 1e8
+
 
 class VonMises(Distribution):
     """The von Mises distribution of angles.
@@ -69,11 +72,16 @@ class VonMises(Distribution):
         shape = self._extended_shape(sample_shape)
         with no_grad():
             k = self.concentration.to(dtypes.float64).expand(shape)
+            todo = (k >= 0) & (k <= _NARROW)
+            angle = functional.zeros_like(k)
+            if not bool(todo.all()):
+                angle = functional.where(
+                    todo, angle, functional.randn(*shape, dtype=k.dtype, device=k.device) / k.sqrt()
+                )
+            k = k.clamp(min=1e-300)
             tau = 1 + (1 + 4 * k**2).sqrt()
             rho = (tau - (2 * tau).sqrt()) / (2 * k)
             r = functional.where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
-            angle = functional.zeros_like(k)
-            todo = functional.ones_like(k, dtype=dtypes.bool_)
             while bool(todo.any()):
                 u1, u2, u3 = functional.rand(3, *shape, dtype=k.dtype, device=k.device).clamp(min=1e-300)
                 z = (math.pi * u1).cos()

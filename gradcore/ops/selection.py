@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gradcore import dtypes
+from gradcore.errors import warn_once
 from gradcore.ops.annotations import Number, Tensor
 from gradcore.ops.promotion import is_number
 from gradcore.ops.samples import Case, bools, case, complexes, floats
@@ -54,7 +56,14 @@ def where(F, condition, self=None, other=None):
     """
     if self is None and other is None:
         return F.nonzero(condition, as_tuple=True)
-    return F.select_where(condition, self, other)
+    return F.select_where(_as_bools(F, condition), self, other)
+
+
+def _as_bools(F, condition):
+    if getattr(condition, "dtype", None) is not dtypes.uint8:
+        return condition
+    warn_once("where received a uint8 condition tensor. This is deprecated: use a boolean condition instead.")
+    return F.to(condition, dtypes.bool_)
 
 
 @composite(
@@ -64,7 +73,7 @@ def where(F, condition, self=None, other=None):
 )
 def where_of(F, self, condition, other):
     """The tensor where the condition holds, and `other` elsewhere."""
-    return F.select_where(condition, self, other)
+    return F.select_where(_as_bools(F, condition), self, other)
 
 
 # -- maxima and minima ---------------------------------------------------------------------------------------

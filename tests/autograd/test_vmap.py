@@ -448,3 +448,14 @@ def test_promotion_is_that_of_samples() -> None:
     """Tensors without dims do not decide the dtype, whatever the batch dim."""
     found = vmap(lambda a, b: a + b)(gc.ones(2, 3), gc.ones(2, dtype=gc.float64))
     assert found.dtype is gc.float32
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("batched", ["values", "indices"])
+def test_a_batch_is_not_written_by_index_into_a_tensor_for_all_samples(accumulate: bool, batched: str) -> None:
+    def write(v: gc.Tensor) -> gc.Tensor:
+        index, values = (v.long(), gc.ones(1)) if batched == "indices" else (gc.tensor([0]), v)
+        return gc.zeros(3).index_put_((index,), values, accumulate=accumulate)
+
+    with pytest.raises(RuntimeError, match="inplace arithmetic"):
+        gc.func.vmap(write)(gc.ones(2, 1))

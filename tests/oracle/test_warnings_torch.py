@@ -20,6 +20,7 @@ CALLS = [
     *(f"xp.ones({s}).{name}" for s in ("()", "(3,)", "(2, 3)", "(2, 3, 4)") for name in ("T", "mT", "H", "mH")),
     *(f"xp.meshgrid(xp.ones(2), xp.ones(3){named})" for named in ("", ", indexing='ij'", ", indexing='xy'")),
     *(f"xp.ones(3)[xp.ones(3, dtype=xp.{d})]" for d in ("uint8", "bool", "int64")),
+    *(f"xp.where(xp.tensor([2, 0]).to(xp.{d}), xp.ones(2), 3.0)" for d in ("uint8", "bool", "int64", "float32")),
     *(f"xp.ones(2, 3).{name}(xp.ones(2, 3){dim})" for name in ("cross",) for dim in ("", ", dim=1", ", 1")),
     *(f"xp.{name}(READ_ONLY)" for name in ("from_numpy", "as_tensor", "asarray", "tensor")),
     *(f"xp.cov(xp.ones{s}, correction={c})" for s in ("(1)", "(3)", "(2, 3)", "(2, 1)") for c in (0, 1, 3)),

@@ -106,7 +106,7 @@ def poisson(xp: Any, draw: Callable[[int], Array], rate: Array) -> Array:
     draw : callable
         ``draw(n)`` returns n new words. How often it is called depends on the numbers, not on the device.
     rate : array
-        The means: one-dimensional, finite, not negative.
+        The means: one-dimensional, not negative; an infinite one gives infinity.
 
     Returns
     -------
@@ -114,8 +114,9 @@ def poisson(xp: Any, draw: Callable[[int], Array], rate: Array) -> Array:
         The whole numbers.
     """
     rate = rate.astype(np.float64)
-    result = xp.zeros_like(rate)
-    for chosen, method in ((rate < 10, _poisson_inversion), (rate >= 10, _poisson_rejection)):
+    result = xp.where(rate < math.inf, 0.0, math.inf)
+    large = (rate >= 10) & (rate < math.inf)
+    for chosen, method in ((rate < 10, _poisson_inversion), (large, _poisson_rejection)):
         index = xp.flatnonzero(chosen)
         if len(index):
             result[index] = method(xp, draw, rate[index])
