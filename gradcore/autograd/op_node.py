@@ -221,7 +221,7 @@ class OpNode(Node):
         other = self.make(self._device, self._edges)
         other._seq, other.metas = self._seq, self.metas
         if self.op.variadic or len(self.op.outputs) > 1:
-            other._n_outputs, other._outputs = self._n_outputs, self._outputs
+            other._n_outputs, other._outputs = self._n_outputs, self._outputs  # type: ignore[misc]
         other.saved = self._map_tensors(lambda t, edge: t.open(self) if isinstance(t, SavedTensor) else t)
         return other
 
