@@ -33,7 +33,7 @@ from __future__ import annotations
 import re
 import types
 from collections import namedtuple
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -562,8 +562,3 @@ def not_implemented(what: str) -> Callable[..., Any]:
         raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
 
     return formula
-
-
-def find(names: Iterable[str]) -> list[Op]:
-    """The operations of these names."""
-    return [OPS[name] for name in names]
