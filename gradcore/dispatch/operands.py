@@ -50,7 +50,7 @@ def type_error(op: Op, position: int, value: Any) -> TypeError:
 
 def no_tensors(op: Op) -> Exception:
     """PyTorch's words for an empty list of tensors."""
-    return op.if_empty or RuntimeError(f"{op.path} expects a non-empty TensorList")
+    return ValueError(op.if_empty) if op.if_empty else RuntimeError(f"{op.path} expects a non-empty TensorList")
 
 
 def common_device(tensors: Sequence[Any]) -> Any:

@@ -64,7 +64,7 @@ def _pieces(F, grad, shapes, dim):
     ],
     autocast="widest:cpu",
     saved={"tensors_sym_sizes": None},
-    if_empty=ValueError("torch.cat(): expected a non-empty list of Tensors"),
+    if_empty="torch.cat(): expected a non-empty list of Tensors",
 )
 def cat(K, tensors: Arrays, dim: int = 0):
     """Tensors one after the other along a dim.

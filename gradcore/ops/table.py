@@ -202,8 +202,8 @@ class Op:
     #: Whether it writes one value everywhere: in place, memory may then be written several times.
     fills: bool = False
     function: bool = True
-    #: What is raised for an empty sequence of tensors, where it is not a RuntimeError of the usual words.
-    if_empty: Exception | None = None
+    #: The words of a ValueError for an empty sequence of tensors, which is a RuntimeError by default.
+    if_empty: str = ""
     #: Whether the result depends on how the elements lie in memory.
     layout_dependent: bool = False
     #: Whether gradients of outputs that were not used come as zeros, or (False) as None.
