@@ -320,6 +320,13 @@ PARTS = {
     "real": (lambda T, a: a.real, lambda where: real(where)),
     "imag": (lambda T, a: a.imag, lambda where: real(where) * 0 + where.imag.astype(int)),
     "complex": (lambda T, a: T.complex(a, a * 0.5), None),
+    "one complex": (
+        lambda T, a: T.view_as_complex(a[(0,) * (a.ndim - 1)]).expand(3),
+        lambda where: (
+            need(where.dtype.kind != "c" and where.shape[-1:] == (2,))
+            or np.broadcast_to(where[(0,) * (where.ndim - 1)] @ np.array([1, 1j]), (3,))
+        ),
+    ),
 }
 
 
@@ -338,6 +345,7 @@ TURNS = {
 WRITES = [
     "mul", "add", "sub", "sin", "tanh", "square", "neg", "copy", "zero", "item", "rows", "function", "div", "relu",
     "number", "own part", "strided", "fill", "unrecorded part", "lerp",
+    "negated column",
 ]  # fmt: skip
 KINDS = [
     *["compute"] * 4, *["shaped"] * 3, *["view"] * 6, *["part"] * 2, *["write"] * 8, *["turn"] * 2, *["other"] * 4,
@@ -577,7 +585,7 @@ class Run:
         self.keep(t, slot)
 
     def part(self, a, b, p, q, k, off):
-        names = ("as real", "real", "imag") if p.is_complex else ("as complex", "complex")
+        names = ("as real", "real", "imag") if p.is_complex else ("as complex", "complex", "one complex")
         change, places = PARTS[names[k % len(names)]]
         if places is not None:
             slot = p.view(places)
@@ -603,7 +611,9 @@ class Run:
         protected = a.is_leaf and a.requires_grad and not off
         need(not p.is_complex or name in ("mul", "add", "sub", "neg", "square", "copy", "zero", "own part"))
         pending = any(slot.values is p.values and slot.slopes.later is not None for slot in self.slots)
-        need(not pending or name not in ("own part", "unrecorded part"))  # what is written already is no write
+        need(
+            not pending or name not in ("own part", "unrecorded part", "negated column")
+        )  # what is written already is no write
         old = p.slopes
         if pending:  # the operand has the history that it had; what is written to has that of its base
             q = Slot(q.values, Memory(q.slopes.numbers.copy()), q.where)
@@ -646,6 +656,12 @@ class Run:
             a.as_strided((2,), (2,), a.storage_offset()).mul_(2.0)
             part = p.view(lambda places: places.reshape(-1)[[0, 2]])
             return part, part.value * 2, part.slope * 2
+        if name == "negated column":
+            need(self.everything and p.where.ndim and p.where.size and not (a.is_leaf and a.requires_grad))
+            with self.T.no_grad():
+                a[..., 0].neg_()
+            part = p.view(lambda places: places[..., 0])
+            return part, -part.value, part.slope
         if name in ("own part", "unrecorded part"):
             need(p.where.ndim and (self.everything or name == "own part"))
             with self.T.set_grad_enabled(name == "own part" and not off):
