@@ -178,6 +178,8 @@ class OpNode(Node):
     def unpack(self, number: int) -> Any:
         """The value of a slot; tensors with the history that they had when they were saved."""
         value, slot = self.saved[number], self.slots[number]
+        if value.__class__ is SavedTensor:
+            return value.open(self)
         if slot.kind in ("shape", "setting"):
             return value
         if slot.kind == "tensors":
