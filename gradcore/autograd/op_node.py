@@ -178,7 +178,7 @@ class OpNode(Node):
     def unpack(self, number: int) -> Any:
         """The value of a slot; tensors with the history that they had when they were saved."""
         value, slot = self.saved[number], self.slots[number]
-        if value.__class__ is SavedTensor:
+        if isinstance(value, SavedTensor):
             return value.open(self)
         if slot.kind in ("shape", "setting"):
             return value
