@@ -300,6 +300,7 @@ class InputBuffer:
         if total is None:
             return grad
         if self.recorded:
+            _check_same_shape(total._array, grad._array, node)
             return total + grad
         if may_own:
             if (
@@ -311,6 +312,7 @@ class InputBuffer:
             ):
                 return self.run(iadd, total, grad)
             self.owned.add(node)
+        _check_same_shape(total, grad, node)
         found = self.run(add, total, grad)
         return found if found.__class__ is total.__class__ else self.arithmetic(node._device).as_array(found)
 
@@ -387,6 +389,15 @@ def _plus_apart(total: Any, grad: Any, device: Any, node: Node) -> Any:
     part = total.get(device)
     total[device] = grad if part is None else part + grad
     return total
+
+
+def _check_same_shape(total: Any, grad: Any, node: Node) -> None:
+    """Check that gradients of a node are of one shape: a leaf may have been reshaped in place between two uses."""
+    if total.shape != grad.shape:
+        raise RuntimeError(
+            f"{node.name()} received gradients of the shapes {list(total.shape)} and {list(grad.shape)}: the tensor was "
+            "reshaped in place, without being recorded, between its uses"
+        )
 
 
 def count_leaves(nodes: Iterable[Node], needed: set[Node] | None = None) -> dict[Node, int]:

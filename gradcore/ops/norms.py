@@ -199,12 +199,12 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
     if ord in ("nuc", 2, -2):
         sizes = F.linalg_svdvals(F.movedim(A, (rows, columns), (-2, -1)))
         found = F.sum(sizes, -1) if ord == "nuc" else F.amax(sizes, -1) if ord == 2 else F.amin(sizes, -1)
-        return F.unsafe_view(found, kept(A.shape, (rows, columns))) if keepdim else found
+        return F.reshape(found, kept(A.shape, (rows, columns))) if keepdim else found
     if ord in (inf, -inf):
         rows, columns = columns, rows
-    sums = F.linalg_vector_norm(A, 1, rows, True)
-    found = F.amax(sums, columns, True) if ord in (1, inf) else F.amin(sums, columns, True)
-    return found if keepdim else F.unsafe_view(F.squeeze(found, (rows, columns)))
+    sums = F.linalg_vector_norm(A, 1, rows, keepdim)
+    columns -= not keepdim and columns > rows
+    return F.amax(sums, columns, keepdim) if ord in (1, inf) else F.amin(sums, columns, keepdim)
 
 
 @composite(path="linalg.norm", method=False, samples=lambda: [

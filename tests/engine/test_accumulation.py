@@ -146,3 +146,16 @@ def test_an_unchanged_gradient_reaches_leaves_as_copies():
     (x + y).backward(upstream)
     x.grad.mul_(5)
     assert y.grad.tolist() == upstream.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("reshape", [lambda x: x.t_(), lambda x: x.unsqueeze_(0), lambda x: x.unsqueeze_(-1)])
+@pytest.mark.parametrize("shape", [(1, 3), (2, 3), (3, 1)])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_gradients_of_two_shapes_are_not_added(shape, reshape, recorded):
+    """A leaf that is reshaped in place between two uses would sum gradients that broadcast."""
+    x = gc.ones(*shape, requires_grad=True)
+    first = (x * 2).sum()
+    with gc.no_grad():
+        reshape(x)
+    with pytest.raises(RuntimeError, match="received gradients of the shapes"):
+        gc.autograd.grad(first + (x * 3).sum(), x, create_graph=recorded)

@@ -154,3 +154,24 @@ def test_operations_of_all_families_are_connected():
     names = {c.op.name for c in CONNECTED}
     assert {"relu", "threshold", "prelu_kernel", "polar"} <= names
     assert len(names) > 8
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in DIFFERENTIABLE])
+def test_a_write_to_a_result_is_noticed_or_differentiated(case):
+    """What a composite saves of its own steps may share the result's memory: then it shares its version too."""
+    tensors = with_grad(case, set(case.differentiable()))
+    ins = [t for t in tensors if t.requires_grad]
+    outs = differentiable(case, tensors)
+    if not outs:
+        return
+    expected = gc.autograd.grad(outs, ins, [2 * t for t in ones_like(outs)], allow_unused=True)
+    try:
+        outs = [t.mul_(2) for t in differentiable(case, tensors)]
+        found = gc.autograd.grad(outs, ins, ones_like(outs), allow_unused=True)
+    except RuntimeError as error:
+        if "inplace operation" in str(error) or "in-place" in str(error) or "modified inplace" in str(error):
+            return
+        raise
+    for a, b in zip(found, expected, strict=True):
+        assert (a is None) == (b is None)
+        assert a is None or gc.allclose(a, b, equal_nan=True)
