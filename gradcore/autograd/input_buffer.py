@@ -395,8 +395,8 @@ def _check_same_shape(total: Any, grad: Any, node: Node) -> None:
     """Check that gradients of a node are of one shape: a leaf may have been reshaped in place between two uses."""
     if total.shape != grad.shape:
         raise RuntimeError(
-            f"{node.name()} received gradients of the shapes {list(total.shape)} and {list(grad.shape)}: the tensor was "
-            "reshaped in place, without being recorded, between its uses"
+            f"{node.name()} received gradients of the shapes {list(total.shape)} and {list(grad.shape)}: the tensor "
+            "was reshaped in place, without being recorded, between its uses"
         )
 
 

@@ -202,9 +202,8 @@ def randint_like(
     if high is None:
         raise TypeError("randint_like() missing required argument: 'high'")
     where = input._device if device is None else resolve(device)
-    return with_requires_grad(
-        integers(low, high, input._array.shape, dtype or input._dtype, where, generator), requires_grad
-    )  # type: ignore[no-any-return]
+    drawn = integers(low, high, input._array.shape, dtype or input._dtype, where, generator)
+    return with_requires_grad(drawn, requires_grad)  # type: ignore[no-any-return]
 
 
 @overridable
