@@ -82,34 +82,29 @@ class SavedTensor:
     tensor([2.7183, 2.7183])
     """
 
-    __slots__ = (
-        "_array", "_node", "_vc", "device", "dtype", "edge", "output_nr", "packed", "tangents", "tensor", "unpack_hook",
-        "version",
-    )  # fmt: skip
+    __slots__ = ("__dict__", "_array", "_vc")
 
-    #: Of an output: which one, its array and, where it is not the node's, its device.
-    output_nr: int | None
+    # What recording sets of the only output of an operation has slots; the rest has the defaults of such an output.
+
+    #: The array of an output, or None.
     _array: Any
-    device: Any
-    #: The tangents, by level, that an output has, and what hooks do not see.
-    tangents: Any
-    #: Of an input: the tensor itself, and where its gradient goes.
-    tensor: Any
-    edge: Edge | None
     #: The version that has been saved. Nobody can write in place to what hooks have packed: they answer for that.
     _vc: VersionCounter | None
-    version: int
+    version: int = 0
+    #: Of an output: which one, and its device where that is not the node's. None for an input.
+    output_nr: int | None = 0
+    device: Any = None
+    #: The tangents, by level, that an output has, and what hooks do not see.
+    tangents: Any = None
+    #: Of an input: the tensor itself, and where its gradient goes.
+    tensor: Any = None
+    edge: Edge | None = None
     #: What a hook has made of the tensor, the other one of the pair, and the tensor's dtype.
-    packed: Any
-    unpack_hook: Callable[[Any], Any] | None
-    dtype: Any
+    packed: Any = None
+    unpack_hook: Callable[[Any], Any] | None = None
+    dtype: Any = None
     #: The node, as a weak reference, where the object is shown.
-    _node: Any
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _UNSET:
-            return _UNSET[name]
-        raise AttributeError(f"a SavedTensor has no attribute {name!r}")
+    _node: Any = None
 
     def __init__(self, *args: Any, **named: Any) -> None:
         raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
@@ -118,6 +113,7 @@ class SavedTensor:
     def of_input(cls, t: Any, edge: Edge | None, time: int | None = None) -> SavedTensor:
         """A tensor, or None, as it was at some time on the clock of `tick`; now if None."""
         saved = NewSavedTensor()
+        saved._array, saved._vc = None, None
         saved.tensor, saved.edge, saved.output_nr = t, edge, None
         if t is not None:
             saved._vc = vc = t._vc or version_counter(t)
@@ -261,9 +257,6 @@ class SavedTensor:
             raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
         self.pack((pack_hook, unpack_hook), node)
 
-
-#: What has not been set is as in the only output of an operation, so that recording that sets two attributes.
-_UNSET = {**dict.fromkeys(SavedTensor.__slots__), "output_nr": 0, "version": 0}
 
 #: `SavedTensor` as nodes make it.
 NewSavedTensor: Callable[[], SavedTensor] = type(

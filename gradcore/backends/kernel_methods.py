@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, TypeVar, overload
@@ -41,6 +42,7 @@ def packed(settings: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., 
         def kernel(self: Any, *args: Any) -> Any:
             return method(self, *pack(*args))
 
+        kernel.__signature__ = _flat_signature(method, settings)  # type: ignore[attr-defined]
         return kernel
 
     return decorate
@@ -116,6 +118,14 @@ class _Override:
             return kernel(*args) if supports(*args) else fallback(*args)
 
         return run_packed
+
+
+def _flat_signature(method: Callable[..., Any], settings: Any) -> inspect.Signature:
+    """The signature with which a kernel is called when its settings are not packed."""
+    lead = list(inspect.signature(method).parameters.values())[:-1]
+    fields, defaults = settings._fields, settings._field_defaults
+    kind, none = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    return inspect.Signature([*lead, *(inspect.Parameter(f, kind, default=defaults.get(f, none)) for f in fields)])
 
 
 def _packer(method: Callable[..., Any], settings: Any) -> Callable[..., tuple[Any, ...]]:

@@ -291,7 +291,7 @@ def pinned(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
         order.host_made(array)
         return array
 
-    monkeypatch.setattr("gradcore.legacy_types.pinned", made)
+    monkeypatch.setattr("gradcore.legacy_types.empty_pinned", made)
 
 
 def test_pinned_memory_that_is_dropped_at_once(order: Order, pinned: None) -> None:
@@ -327,7 +327,7 @@ def test_pinned_memory_that_is_written_too_soon(order: Order, pinned: None) -> N
 
 
 def test_pinned_memory_from_several_threads(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradcore.legacy_types.pinned", _pinned)
+    monkeypatch.setattr("gradcore.legacy_types.empty_pinned", _pinned)
     monkeypatch.setattr("tests.cuda.fake_runtime.FakeEvent.done", False)
     backend = registry.find("cuda")
 

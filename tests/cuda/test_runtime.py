@@ -118,7 +118,7 @@ def test_a_captured_function(cuda: Runtime) -> None:
     assert [e for e in LOG if e[0] == "launch"] == [("launch", 0)] * 2
     with pytest.raises(RuntimeError, match="another shape or dtype"):
         step(gc.ones(4, device="cuda"), 2.0)
-    with pytest.raises(RuntimeError, match=r"called with 3.0 in the place of 2.0"):
+    with pytest.raises(RuntimeError, match=r"called with 3.0 instead of 2.0"):
         step(gc.ones(3, device="cuda"), 3.0)
     with pytest.raises(RuntimeError, match="arguments of another structure"):
         step(gc.ones(3, device="cuda"))
