@@ -23,7 +23,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 #: Of a function with more cases than this, one in `SHARE` is run where no path is given.
-MANY, SHARE = 24, 4
+MANY, SHARE = 8, 4
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
