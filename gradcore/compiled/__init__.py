@@ -7,6 +7,7 @@ called or ``python -m gradcore.compiled`` is.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from gradcore import paths
@@ -63,11 +64,12 @@ def build_variants(jobs: int | None = None) -> list[Path]:
     return building.build_variants(_loops(), jobs or os.cpu_count() or 1)
 
 
-def _loops() -> list[str]:
+def _loops() -> Iterator[str]:
+    """The sources of all loops, generated only if something is compiled."""
     from gradcore.compiled.loops import sources
 
     found = sources()
-    return [found[name] for name in sorted(found)]
+    yield from (found[name] for name in sorted(found))
 
 
 def is_used() -> bool:
