@@ -62,7 +62,14 @@ def group_norm(backend: Any) -> Any:
 def step(backend: Any) -> Any:
     batch = Batch([matrix(0), matrix(1)[:7, :9].copy()], [np.zeros(SIZE + 63, "f4")])
     batch.grads = [matrix(2), matrix(3)[:7, :9].copy()]
-    settings = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0, "nesterov": False, "maximize": False, "new": None}
+    settings = {
+        "lr": 0.1,
+        "momentum": 0.9,
+        "grad_factor": None,
+        "weight_decay": 0,
+        "nesterov": False,
+        "maximize": False,
+    }
     for _ in range(3):
         backend.optimizer_step(gc.optim.SGD.formula, batch, settings)
     return np.concatenate([batch.params[0].ravel(), batch.params[1].ravel(), batch.states[0]])
@@ -85,7 +92,7 @@ def test_a_parameter_that_is_there_twice_steps_twice(compiled: Any) -> None:
     gc.set_num_threads(3)
     p, g = np.zeros(SIZE, "f4"), np.ones(SIZE, "f4")
     batch = Batch([p, p], [])
-    settings = {"lr": 1.0, "momentum": 0, "weight_decay": 0, "nesterov": False, "maximize": False, "new": None}
+    settings = {"lr": 1.0, "momentum": 0, "grad_factor": None, "weight_decay": 0, "nesterov": False, "maximize": False}
     for _ in range(50):
         batch.grads = [g, g]
         compiled.optimizer_step(gc.optim.SGD.formula, batch, settings)
