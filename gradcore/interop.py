@@ -115,21 +115,23 @@ class _Writable:
         self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
 
 
+# Prototypes of our own: what is set on functions of `ctypes.pythonapi` is set for the whole process.
+_CAPSULE_AND_NAME = ctypes.py_object, ctypes.c_char_p
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, *_CAPSULE_AND_NAME)(("PyCapsule_IsValid", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, *_CAPSULE_AND_NAME)(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+
 def _name_of(capsule: Any) -> bytes:
-    is_valid = ctypes.pythonapi.PyCapsule_IsValid
-    is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
     for name in CAPSULES:
-        if is_valid(capsule, name):
+        if _is_valid(capsule, name):
             return name
     raise BufferError("a DLPack capsule can be used once only, and this one was used, or it is none")
 
 
 def _header(capsule: Any) -> int:
     """The address of the tensor's header in a capsule."""
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
     name = _name_of(capsule)
-    return int(pointer(capsule, name)) + CAPSULES[name]
+    return int(_pointer(capsule, name)) + CAPSULES[name]
 
 
 def _element(capsule: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gradcore import dtypes, functional
 from gradcore.autograd.modes import INFERENCE, local
+from gradcore.backends.numpy import malloc
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
 from gradcore.locks import process_lock
@@ -199,6 +200,8 @@ def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -
     t = new(tensor_class)
     if array.__class__ is not device.backend.array_type:
         array = device.backend.asarray(array)
+    if malloc.waiting and array.size >= malloc.LARGE and device.type == "cpu":
+        malloc.begin()
     t._array = array
     t._device = device
     t._dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.numpy import threads
+from gradcore.backends.numpy import malloc, threads
 from gradcore.backends.numpy.backend import NumpyBackend
 
 if TYPE_CHECKING:
@@ -187,6 +187,8 @@ class CompiledElementwise(NumpyBackend):
 
     def by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
         """``formula(F, *operands)`` by a loop; None if there is none for it."""
+        if malloc.waiting:
+            malloc.begin()
         key = formula, *[o.dtype if o.__class__ is np.ndarray else repr(o) for o in operands]
         try:
             loop = self._loops[key]

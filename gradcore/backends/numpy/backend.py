@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore import config
 from gradcore.backends.base import Backend
-from gradcore.backends.numpy import malloc, threads, tiled
+from gradcore.backends.numpy import threads, tiled
 from gradcore.backends.numpy.attention import NumpyAttention
 from gradcore.backends.numpy.convolution import NumpyConvolution
 from gradcore.backends.numpy.elementwise import NumpyElementwise
@@ -62,8 +61,6 @@ class NumpyBackend(
     def __init__(self) -> None:
         super().__init__(np, np.ndarray)
         self.asarray = np.asarray  # type: ignore[assignment, method-assign]
-        if config.KEEP_MEMORY:
-            malloc.keep_freed()
 
     def is_pinned(self, array: Any) -> bool:
         return is_pinned(array)

@@ -14,7 +14,15 @@ import functools
 import os
 from typing import Any
 
-__all__ = ["empty_cache", "memory_stats"]
+from gradcore import config
+
+__all__ = ["LARGE", "begin", "empty_cache", "memory_stats"]
+
+#: Elements of the first array for which the process is told: a program that only imports gradcore stays as it was.
+LARGE = 1 << 15
+
+#: Whether no large array has been seen yet, and freed memory is to be kept from then on.
+waiting = config.KEEP_MEMORY
 
 #: The options of mallopt.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
@@ -56,6 +64,13 @@ def keep_freed() -> bool:
     )
 
 
+def begin() -> None:
+    """Keep freed memory from now on."""
+    global waiting
+    waiting = False
+    keep_freed()
+
+
 def empty_cache() -> None:
     """Give memory that is kept for new arrays on the CPU back to the operating system.
 
@@ -76,8 +91,8 @@ def memory_stats() -> dict[str, int]:
     """Bytes on the C library's heaps: those in use, and those that are free for new arrays.
 
     This counts everything in the process, not only tensors. Freed memory is kept for new arrays on the CPU, with
-    the GNU C library, unless the environment variable ``GRADCORE_KEEP_MEMORY=0`` was set at import. Pages that
-    `empty_cache` gave back count as free until they are used again.
+    the GNU C library, from the first large tensor on, unless the environment variable ``GRADCORE_KEEP_MEMORY=0`` was
+    set at import. Pages that `empty_cache` gave back count as free until they are used again.
 
     Returns
     -------

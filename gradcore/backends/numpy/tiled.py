@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from gradcore.backends.numpy import bits, threads
+from gradcore.backends.numpy import bits, malloc, threads
 from gradcore.typing import Array
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ _MOST_FUNCTIONS = 10_000
 
 def evaluate(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -> Array:
     """``formula(F, *operands)``, in tiles where that is faster; the first operand is the largest."""
+    if malloc.waiting:
+        malloc.begin()
     key = formula, *[o.dtype if isinstance(o, np.ndarray) else (o.__class__, o or repr(o)) for o in operands]
     try:
         function = _functions[key]
