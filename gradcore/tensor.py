@@ -74,7 +74,7 @@ def _set_grad_dtype(t: Any, dtype: dtypes.dtype | None) -> None:
         )
     if t._autograd is None:
         t._autograd = AutogradMeta()
-    t._autograd.grad_dtype = dtype
+    t._autograd.grad_dtype, t._autograd.observed = dtype, True
     edge = gradient_edge(t)
     if edge is not None:
         edge[0]._own_hooks()  # leaves without hooks take a shorter path

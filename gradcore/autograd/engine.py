@@ -335,11 +335,12 @@ class GraphTask:
 
     def propagate(self, node: Node, grad: Any) -> None:
         """Run a node that is no leaf's and hand its gradients on."""
-        needed = None
+        needed, buffer = None, self.buffer
         if self.needed is not None:
             needed = [edge is not None and edge[0] in self.needed for edge in node._edges]
-        grads = self.grad_inputs(node, grad, needed)
-        fresh, buffer = node._fresh, self.buffer
+        arithmetic = buffer.arithmetic(node._device)
+        grads = self.grad_inputs(node, grad, arithmetic, needed)
+        fresh = node._fresh
         if node._hooks is not None and node._hooks.post:
             grads, fresh = self.call_posthooks(node, node._hooks, grads, grad), False
         if not self.retain and (node._inner is None or node._inner not in buffer.pending):
@@ -351,25 +352,22 @@ class GraphTask:
                 continue
             if devices is not None:
                 device = devices[i]
+                arithmetic = buffer.arithmetic(device)
             own = fresh and not any(grad_input is g for g in given) and sum(grad_input is g for g in grads) == 1
-            buffer.add(*edge, buffer.arithmetic(device).as_array(grad_input), device, own)
+            buffer.add(*edge, arithmetic.as_array(grad_input), device, own)
 
-    def grad_inputs(self, node: Node, grad: Any, needed: Sequence[bool] | None) -> Any:
+    def grad_inputs(self, node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> Any:
         """The gradients for the edges of a node, under anomaly detection or a profiler where these are on."""
-        compute = partial(self.backward_of, node, grad, needed)
+        if arithmetic.recorded or arithmetic.device is node._device or isinstance(node, OpNode):
+            backward = node.backward
+        else:
+            backward = partial(_backward_on_tensors, node)
+        if not self.watch:
+            return backward(grad, arithmetic, needed)
+        compute = partial(backward, grad, arithmetic, needed)
         if self.watch & ANOMALY:
             compute = partial(anomaly_mode.watched, node, grad, compute)
         return local.state.profiler.node(node, grad, compute) if self.watch & PROFILE else compute()
-
-    def backward_of(self, node: Node, grad: Any, needed: Sequence[bool] | None) -> Any:
-        """The gradients for the edges of a node; one of its own kind knows nothing of the batch that they may be in."""
-        arithmetic = self.buffer.arithmetic(node._device)
-        if arithmetic.recorded or arithmetic.device is node._device or isinstance(node, OpNode):
-            return node.backward(grad, arithmetic, needed)
-        several = type(grad) is list
-        grads = [arithmetic.as_tensor(g) for g in (grad if several else (grad,))]
-        found = node.backward(grads if several else grads[0], TENSOR_GRADS, needed)
-        return [arithmetic.from_tensor(g) for g in found]
 
     # -- hooks and captures ---------------------------------------------------------------------------------------
 
@@ -468,6 +466,14 @@ class GraphTask:
                         self.reachable.add(edge[0])
                         stack.append(edge[0])
         return node in self.reachable
+
+
+def _backward_on_tensors(node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> list[Any]:
+    """The gradients for the edges of a node that knows nothing of the batch that its gradient is in."""
+    several = type(grad) is list
+    grads = [arithmetic.as_tensor(g) for g in (grad if several else (grad,))]
+    found = node.backward(grads if several else grads[0], TENSOR_GRADS, needed)
+    return [arithmetic.from_tensor(g) for g in found]
 
 
 #: The key in `GraphTask.local_data` of the functions to call at the end.

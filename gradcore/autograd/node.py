@@ -283,6 +283,10 @@ class AccumulateGrad(Node):
         accumulate_grad(self, grads._array if plain else grads)
         return ()
 
+    def _own_hooks(self) -> Hooks:
+        self.variable._autograd.observed = True  # the leaf's next accumulator looks for hooks too
+        return super()._own_hooks()
+
 
 AccumulateGrad.__module__ = "builtins"
 

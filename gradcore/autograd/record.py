@@ -19,6 +19,7 @@ from gradcore.autograd.op_node import slots_of
 from gradcore.autograd.saved import NewSavedTensor, SavedTensor, refuse_inference
 from gradcore.autograd.variables import Variable, VersionCounter, new, on_device, tick, wrap
 from gradcore.autograd.views import gradient_edge, mark_as_view, requires_grad
+from gradcore.ops.parameters import names_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file
@@ -251,7 +252,7 @@ def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
             yield from (f"if e{p} is None and {given}a{p}._autograd is not None:", f"    refuse_inference(a{p})")
     cls = "cls"
     if not isinstance(op.node, str):
-        cls = f"classes[node_name({', '.join(f'a{i}' for i in range(len(op.names)))})]"
+        cls = f"classes[node_name({', '.join(_read_by_name(op))})]"
     if op.copy_node is not None:
         is_view = "out._autograd is not None" + (" and out._autograd.base is not None" if exact else "")
         cls = f"({cls} if {is_view} else copying_cls)"
@@ -261,6 +262,14 @@ def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
     yield from _saved_outputs(op, exact)
     yield f"node.saved = {_saved(op)}"
     yield from _metas(op, exact)
+
+
+def _read_by_name(op: Op) -> list[str]:
+    """The arguments of a function that names nodes: those of the call, and shapes of tensors, of the same names."""
+    names = names_of(op.node)  # type: ignore[arg-type]
+    if set(names) <= {*op.names, *(f"{op.names[p]}_shape" for p in op.tensors)}:
+        return [f"a{op.position[n]}" if n in op.position else f"x{op.position[n[:-6]]}.shape" for n in names]
+    return [f"a{i}" for i in range(len(op.names))]  # one with ``*args``
 
 
 def tuple_of(parts: Iterable[str]) -> str:

@@ -134,6 +134,8 @@ class AutogradMeta:
     accumulator: Any = None
     hooks: Any = None
     post_accumulate_hooks: Any = None
+    #: Whether backward looks for these at a leaf: it has had hooks, or its `grad_dtype` has been set.
+    observed = False
     retains_grad = False
     #: For views: the tensor whose memory this is a view of, and the operations that lead there from the base, as
     #: ``(operations before, (operation, settings))``.

@@ -73,9 +73,10 @@ def gradient_edge(t: Any) -> Edge | None:
         if accumulator is not None:
             accumulator = accumulator()
         if accumulator is None:
-            accumulator = AccumulateGrad.make(t._device, ())
+            accumulator = AccumulateGrad()  # `Node.make` written out: every use of a parameter comes here
+            accumulator._device, accumulator._edges, accumulator._seq, accumulator._hooks = t._device, (), tick(), None
             accumulator.variable = t
-            if meta.hooks or meta.post_accumulate_hooks or meta.grad_dtype is not OWN:
+            if meta.observed:
                 accumulator._hooks = Hooks()
             meta.accumulator = weakref.ref(accumulator)
         return accumulator, 0

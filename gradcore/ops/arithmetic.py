@@ -64,7 +64,7 @@ def sub(K, self, other, *, alpha: Number = 1):
 @elementwise(
     self=lambda F, t, alpha: -_scaled(t, alpha),
     other=same,
-    node=lambda self, other, alpha: f"RsubBackward{1 if getattr(other, '_constant', False) else 0}",
+    node=lambda other: f"RsubBackward{1 if getattr(other, '_constant', False) else 0}",
     promotion="subtract",
     edges={"RsubBackward1": ("self",)},
 )
@@ -223,7 +223,7 @@ def _quotient_by_other(F, t, self, other, rounding_mode):
     self=lambda F, t, other, rounding_mode: _quotient(F, t, other, rounding_mode),
     other=lambda F, t, self, other, rounding_mode: _quotient_by_other(F, t, self, other, rounding_mode),
     kernel="div_rounded",
-    node=lambda self, other, rounding_mode: f"DivBackward{0 if rounding_mode is None else 2}",
+    node=lambda rounding_mode: f"DivBackward{0 if rounding_mode is None else 2}",
     promotion="divide",
     aliases=("divide",),
     accepts_scalars=("self", "other"),

@@ -234,7 +234,7 @@ def block_diag(K, tensors: Arrays):
 # -- splits -----------------------------------------------------------------------------------------------------------
 
 
-def _split_node(self, split_size, dim=0):
+def _split_node(split_size):
     return "SplitBackward0" if hasattr(split_size, "__index__") else "SplitWithSizesBackward0"
 
 
@@ -332,7 +332,7 @@ def chunk(F, self, chunks: int, dim: int = 0):
     lambda F, grads, dim: F.cat(grads, dim),
     contiguous=False,
     variadic=True,
-    node=lambda *args: f"Unsafe{_split_node(*args)}",
+    node=lambda split_size: f"Unsafe{_split_node(split_size)}",
     samples=lambda: [case(floats(5, 2), 2), case(floats(2, 5), (1, 4), dim=-1)],
     saved=lambda node: {"split_sizes": "split_size"} if node == "UnsafeSplitWithSizesBackward0" else {},
 )

@@ -46,7 +46,9 @@ def check_implemented(kernel: str, operand: Any, without: str) -> None:
     without : str
         Letters of the categories: ``"b"`` bools, ``"i"`` integers, ``"f"`` real and ``"c"`` complex numbers.
     """
-    dtype = dtype_of(operand)
+    dtype = operand.dtype
+    if dtype.__class__ is not dtypes.dtype:
+        dtype = dtypes.from_numpy(dtype)
     if "bifc"[dtype.category] in without:
         raise no_kernel(kernel, dtype)
 

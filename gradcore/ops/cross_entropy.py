@@ -86,8 +86,8 @@ def _each(F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduct
 # -- negative log-likelihood ---------------------------------------------------------------------------------
 
 
-def _node(self: Any, *_: Any) -> str:
-    return "NllLossBackward0" if self.ndim <= 2 else "NllLoss2DBackward0"
+def _node(self_shape: tuple[int, ...]) -> str:
+    return "NllLossBackward0" if len(self_shape) <= 2 else "NllLoss2DBackward0"
 
 
 @general(

@@ -230,7 +230,7 @@ def pow_number(self, exponent: Number = 2):
     exponent=lambda F, t, self, exponent, result: F.where(
         _zero_to_positive(F, self, exponent), 0, t * (result * F.log(self))
     ),
-    node=lambda self, exponent: f"PowBackward{2 if getattr(self, '_constant', False) else 1}",
+    node=lambda self: f"PowBackward{2 if getattr(self, '_constant', False) else 1}",
     domain=(0.1, 2),
     function=False,
     method=False,

@@ -86,7 +86,7 @@ def copy(K, self, src, non_blocking: bool = False):
 
 
 @general(
-    node=lambda self, source, other, name: name,
+    node=lambda name: name,
     constant={"self": "has been drawn"},
     materialize=False,
     computes_half_in_float=False,

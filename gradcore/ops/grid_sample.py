@@ -137,7 +137,7 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
 
 
 @general(
-    node=lambda self, *rest: f"GridSampler{self.ndim - 2}DBackward0",
+    node=lambda self_shape: f"GridSampler{len(self_shape) - 2}DBackward0",
     mixed=same_dtypes(
         "grid_sampler(): expected input and grid to have same dtype, but input has {self} and grid has {grid}"
     ),

@@ -27,11 +27,12 @@ def scaled(t, number):
 # -- linear layers ----------------------------------------------------------------------------------------------------
 
 
-def _linear_node(input, weight, bias):
+def _linear_node(input_shape, bias):
     """Name of the node of PyTorch's last step."""
+    ndim = len(input_shape)
     if bias is not None:
-        return "AddmmBackward0" if input.ndim == 2 else "ViewBackward0"
-    return {1: "SqueezeBackward4", 2: "MmBackward0"}.get(input.ndim, "UnsafeViewBackward0")
+        return "AddmmBackward0" if ndim == 2 else "ViewBackward0"
+    return "MmBackward0" if ndim == 2 else "SqueezeBackward4" if ndim == 1 else "UnsafeViewBackward0"
 
 
 def _saved_by_linear(node):

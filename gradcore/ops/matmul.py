@@ -56,7 +56,7 @@ def _mixed_factors(op, args):
 @bilinear(
     self=lambda F, grad, other, of_self, of_other, out: F.contract(grad, F.conj(other), out, of_other, of_self),
     other=lambda F, grad, self, of_self, of_other, out: F.contract(F.conj(self), grad, of_self, out, of_other),
-    node=lambda self, other, of_self, of_other, out: (
+    node=lambda of_self, of_other, out: (
         "MulBackward0" if set(out) >= {*of_self, *of_other} else "ViewBackward0"
     ),
     function=False,
@@ -314,7 +314,9 @@ def _right_gradient(F, grad, self, shape):
 @bilinear(
     self=lambda F, grad, other, self_shape: _left_gradient(F, grad, other, self_shape),
     other=lambda F, grad, self, other_shape: _right_gradient(F, grad, self, other_shape),
-    node=lambda self, other: "SqueezeBackward4" if 1 in (self.ndim, other.ndim) else "UnsafeViewBackward0",
+    node=lambda self_shape, other_shape: (
+        "SqueezeBackward4" if 1 in (len(self_shape), len(other_shape)) else "UnsafeViewBackward0"
+    ),
     function=False,
     method=False,
     mixed=same_dtypes("expected scalar type {self} but found {other}"),

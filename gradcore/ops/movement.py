@@ -152,7 +152,7 @@ def ravel(F, self):
     return F.reshape(F.contiguous(self), (-1,))
 
 
-def _squeezed_node(self, dim=None):
+def _squeezed_node(dim):
     return f"SqueezeBackward{0 if dim is None else 1 if hasattr(dim, '__index__') else 2}"
 
 

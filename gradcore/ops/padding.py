@@ -64,7 +64,7 @@ for _name, _connected in (("pad_with_own", ("self",)), ("pad_circularly", ())):
         kernel="pad_with_own",
         connected=_connected,
         autocast=_autocast if _name == "pad_with_own" else "",
-        node=lambda self, pad, mode: f"{_NAMES[mode]}Pad{len(pad) // 2}DBackward0",
+        node=lambda pad, mode: f"{_NAMES[mode]}Pad{len(pad) // 2}DBackward0",
         function=False,
         method=False,
         saved={"padding": "pad", "mode": None},
@@ -74,7 +74,7 @@ for _name, _connected in (("pad_with_own", ("self",)), ("pad_circularly", ())):
 
 @linear(
     lambda F, grad, pad, mode: F.pad_with_own(grad, pad, mode),
-    node=lambda self, shape, pad, mode: f"{_NAMES[mode]}Pad{len(pad) // 2}DBackwardBackward0",
+    node=lambda pad, mode: f"{_NAMES[mode]}Pad{len(pad) // 2}DBackwardBackward0",
     function=False,
     method=False,
     saved={"padding": "pad", "mode": None},

@@ -43,7 +43,7 @@ def _reduced(K, kernel, self, dim, keepdim, dtype):
 def _name_by_dim(name):
     """Node names as PyTorch numbers them: 0 without dims, 1 with."""
     whole, along_dims = f"{name}Backward0", f"{name}Backward1"
-    return lambda self, dim=None, *_: whole if dim is None else along_dims
+    return lambda dim: whole if dim is None else along_dims
 
 
 def _without_dims(node):

@@ -40,7 +40,7 @@ def _saved(node):
     lambda F, grad, self_shape, size, scales, mode, align_corners, antialias: F.resample_backward(
         grad, self_shape[2:], scales, mode, align_corners, antialias
     ),
-    node=lambda self, size, scales, mode, align_corners, antialias: _name(size, mode, antialias) + "0",
+    node=lambda size, mode, antialias: _name(size, mode, antialias) + "0",
     function=False,
     method=False,
     saved=_saved,
@@ -54,7 +54,7 @@ def resample(self, size: Ints, scales: Scales, mode: str, align_corners: bool, a
     lambda F, grad, self_shape, scales, mode, align_corners, antialias: F.resample(
         grad, self_shape[2:], scales, mode, align_corners, antialias
     ),
-    node=lambda self, size, scales, mode, align_corners, antialias: _name(size, mode, antialias) + "Backward0",
+    node=lambda size, mode, antialias: _name(size, mode, antialias) + "Backward0",
     function=False,
     method=False,
     saved=_saved,

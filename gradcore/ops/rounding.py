@@ -52,7 +52,7 @@ def frac(K, self):
 
 @elementwise(
     lambda F, t: F.zeros_like(t),
-    node=lambda self, decimals: f"RoundBackward{1 if decimals else 0}",
+    node=lambda decimals: f"RoundBackward{1 if decimals else 0}",
     promotion="default -bool -complex",
     aliases=("special.round",),
     inplace="function",
@@ -145,7 +145,7 @@ def _(F, t, self):
 @elementwise(
     self=lambda F, t, self, result: t * (result / F.where(self == 0, 1, self)),
     other=lambda F, t: F.zeros_like(t),
-    node=lambda self, other: f"CopysignBackward{1 if getattr(other, '_constant', False) else 0}",
+    node=lambda other: f"CopysignBackward{1 if getattr(other, '_constant', False) else 0}",
     promotion="float -complex",
     accepts_scalars=("self", "other"),
 )

@@ -18,7 +18,7 @@ from gradcore.ops.triangular import check_part
     view_key=lambda shape, key, name: key,
     function=False,
     method=False,
-    node=lambda self, key, name: name,
+    node=lambda name: name,
 )
 def getitem(self, key: Any, name: str = "SliceBackward0"):
     """``self[key]`` for a key of ints, slices, None and Ellipsis; `name` is that of the node."""

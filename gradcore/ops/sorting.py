@@ -28,7 +28,7 @@ def _sort_samples():
     placed,
     differentiable=(0,),
     fields="values indices",
-    node=lambda self, dim=-1, descending=False, stable=None: f"SortBackward{0 if stable is None else 1}",
+    node=lambda stable: f"SortBackward{0 if stable is None else 1}",
     samples=_sort_samples,
     saved={"descending": None, "stable": None},
 )
@@ -133,11 +133,11 @@ def _consecutive(K, self, inverse: bool, counts: bool, dim: int | None):
 
 _distinct(
     "_unique2", _unique,
-    node=lambda self, inverse, counts, dim: "Unique2Backward0" if dim is None else "UniqueDimBackward0",
+    node=lambda dim: "Unique2Backward0" if dim is None else "UniqueDimBackward0",
 )  # fmt: skip
 _distinct(
     "unique_consecutive_", _consecutive,
-    node=lambda self, inverse, counts, dim: f"Unique{'' if dim is None else 'Dim'}ConsecutiveBackward0",
+    node=lambda dim: f"Unique{'' if dim is None else 'Dim'}ConsecutiveBackward0",
 )  # fmt: skip
 
 

@@ -288,7 +288,7 @@ class Op:
 
     @_Option
     def node(self) -> str | Callable[..., str]:
-        """The name of its nodes, or what makes one of the call's arguments."""
+        """The name of its nodes, or a function that gives it of the arguments and shapes that it names."""
         return camel_case(self.name) + "Backward0"
 
     @_Option

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd import anomaly_mode, forward, views
-from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, local
+from gradcore.autograd import anomaly_mode, forward, variables, views
+from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, SAVED_HOOKS, local
 from gradcore.autograd.saved import SavedTensor, current_hooks, refuse_inference
 from gradcore.autograd.variables import Variable, bump, tick, version_counter
 from gradcore.autograd.views import gradient_edge, requires_grad
@@ -254,29 +254,30 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
     if any([meta is not None and meta[2] is not device for meta in ctx._inputs]):  # noqa: C419
         ctx._input_devices = [meta[2] for meta in ctx._inputs if meta is not None]
     own = {id(t) for t in outputs if isinstance(t, Variable) and t._edge is not None and t._edge[0] is ctx}
-    if local.state.mode & DUAL:  # tangents that outputs get later belong to what is saved of them
+    mode = local.state.mode
+    if mode & DUAL:  # tangents that outputs get later belong to what is saved of them
         for t in outputs:
             if id(t) in own:
                 forward.tangents_of(t)
     if ctx.to_save:
+        saved = []
         for i, t in enumerate(ctx.to_save):
-            if t is not None and not isinstance(t, Variable):
+            if t is None:
+                saved.append(SavedTensor.of_input(None, None))
+                continue
+            if not isinstance(t, Variable):
                 raise TypeError(
                     f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
                 )
-        ctx._saved = saved = tuple([_saved(t, id(t) in own) for t in ctx.to_save])
-        hooks = current_hooks()
+            if variables.inference_used:
+                refuse_inference(t)
+            is_output = id(t) in own
+            saved.append(SavedTensor.of_output(t, t._edge[1]) if is_output else SavedTensor.of_input(t, gradient_edge(t)))
+        ctx._saved = tuple(saved)
+        hooks = current_hooks() if mode & SAVED_HOOKS else None
         if hooks is not None:
             for each in saved:
                 each.pack(hooks, ctx)
-
-
-def _saved(t: Any, own: bool) -> SavedTensor:
-    """A tensor, or None, as a node keeps it; `own` says whether it is an output of that node."""
-    if t is None:
-        return SavedTensor.of_input(None, None)
-    refuse_inference(t)
-    return SavedTensor.of_output(t, t._edge[1]) if own else SavedTensor.of_input(t, gradient_edge(t))
 
 
 # -- forward mode ---------------------------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ class BackwardFunction(FunctionCtx, Node):
             raise RuntimeError(ACCESSED if self._accessed else FREED)
         for saved in self._saved:
             saved.check(self)
-        found = tuple(saved.open(self) for saved in self._saved)
+        found = tuple([saved.open(self) for saved in self._saved])
         if self._forward_cls.clear_saved_tensors_on_access:
             self._saved, self._accessed = None, True
         return found
@@ -211,7 +211,8 @@ class BackwardFunction(FunctionCtx, Node):
         shape, dtype, device = meta
         if grad is None:
             return functional.zeros(shape, dtype=dtype, device=device) if self.materialize_grads else None
-        return grad if grad._device.real is device.real else functional.to(grad, device)
+        own = grad._device is device or grad._device.real is device.real
+        return grad if own else functional.to(grad, device)
 
     def _by_tensor(self, results: Any) -> list[Any]:
         """The gradients of the tensors among the arguments, and what is known of those."""
@@ -254,7 +255,7 @@ class BackwardFunction(FunctionCtx, Node):
             if grad._dtype.is_complex and not dtype.is_complex:
                 raise self._invalid(i, f"expected a {dtype.name} gradient but got {grad._dtype.name}")
             grad = functional.to(grad, dtype)
-        if grad._device.real is not device.real:
+        if grad._device is not device and grad._device.real is not device.real:
             if grad._array.ndim:
                 raise self._invalid(i, f"expected device {device} but got {grad._device}")
             grad = functional.to(grad, device)
