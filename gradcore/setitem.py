@@ -52,9 +52,11 @@ def overwrite(op: Op, self: AnyTensor, kernel: str, arrays: tuple[Any, ...], arg
     dispatch.check_inplace(self, state)
     if not op.fills:
         dispatch.check_own_memory(self)
-    tensors = [self, *(args[p - 1] for p in op.tensors[1:])]
-    edges = [gradient_edge(t) for t in tensors] if state.mode and self._dtype.is_differentiable else []
-    recorded = any(edge is not None for edge in edges)
+    tensors = [self, *[args[p - 1] for p in op.tensors[1:]]]
+    edges: list[Any] = []
+    if state.mode and self._dtype.is_differentiable:
+        edges = [t._edge if t._autograd is None else gradient_edge(t) for t in tensors]
+    recorded = edges.count(None) < len(edges)
     if recorded:
         views.check_recordable(self)
     state.run(self._device.kernels[kernel], self._array, *arrays)
@@ -126,17 +128,24 @@ def index_put_(self: AnyTensor, indices: Any, values: Any, accumulate: bool = Fa
         raise TypeError(f"index_put_(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
     if isinstance(indices, Variable):
         raise TypeError("index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not Tensor")
+    return _put(self, as_indices(functional, indices), values, accumulate)
+
+
+def _put(self: AnyTensor, indices: tuple[Any, ...], values: AnyTensor, accumulate: bool) -> Any:
+    """`index_put_` with index tensors that have been checked."""
     if values._dtype is not self._dtype:
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {self._dtype.scalar_name} for the "
             f"destination and {values._dtype.scalar_name} for the source."
         )
-    indices = as_indices(functional, indices)
     inner = {level for t in (values, *indices) if t is not None for level in t._device.levels}
     if not inner.issubset(self._device.levels):
         raise RuntimeError(INPLACE)
-    values = functional.to(values, self._device)
-    arrays = tuple(dispatch.index_array(i, self._device) for i in indices)
+    device = self._device
+    if values._device is not device:
+        values = functional.to(values, device)
+    apart = any([i is not None and i._device is not device for i in indices])  # noqa: C419
+    arrays = tuple([dispatch.index_array(i, device) if apart else None if i is None else i._array for i in indices])
     return overwrite(
         OPS["index_write"],
         self,
@@ -178,7 +187,7 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
             return
         if not isinstance(value, Variable):
             value = functional.full((), fitting(value, self._dtype), dtype=self._dtype, device=self._device)
-        index_put_(part, indices, _without_leading_ones(value, part._array.ndim))
+        _put(part, indices, _without_leading_ones(value, part._array.ndim), accumulate=False)
     except BaseException as error:
         shorten(error)
         raise
@@ -188,15 +197,15 @@ def _written_at_once(self: AnyTensor, key: Any, value: Any) -> bool:
     """Write where nothing is recorded and neither device nor dtype differs; whether that was so."""
     if self._autograd is not None or self._edge is not None or local.state.mode > GRAD or self._device.guarded:
         return False
+    kind = key.__class__
+    if kind is not int and kind is not slice and (kind is not tuple or as_view_key(key, self._array.shape) is None):
+        return False
     if value.__class__ not in (int, float, bool):
         if value.__class__ not in PLAIN_TYPES or requires_grad(value):
             return False
         if value._dtype is not self._dtype or value._device is not self._device:
             return False
         value = value._array
-    kind = key.__class__
-    if kind is not int and kind is not slice and (kind is not tuple or as_view_key(key, self._array.shape) is None):
-        return False
     try:
         local.state.run(operator.setitem, self._array, key, value)
     except (IndexError, OverflowError, TypeError, ValueError):

@@ -181,8 +181,8 @@ def _methods() -> Iterator[str]:
 def _annotated(function: Any) -> str:
     """Return annotation of a function written by hand, where a stub file can express it."""
     annotation = str(getattr(function, "__annotations__", {}).get("return"))
-    if annotation == "Tensor":
-        return annotation
+    if annotation in ("Tensor", "AnyTensor"):
+        return "Tensor"
     return f"builtins.{annotation}" if annotation in ("bool", "int", "float", "str") else "Any"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from gradcore import dtypes, functional, pickling, to
+from gradcore import dtypes, functional, pickling
 from gradcore.autograd import gradients, graph, variables
 from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.modes import GRAD, INFERENCE, local
@@ -488,29 +488,6 @@ class Tensor(Variable, Methods):
         return self._autograd is not None and self._autograd.inference
 
     # -- to other devices, dtypes and libraries -------------------------------------------------------------------
-
-    def to(self, *args: Any, **named: Any) -> Tensor:
-        """The tensor with another device or dtype: ``to(device)``, ``to(dtype)``, ``to(other)``.
-
-        Parameters
-        ----------
-        device, dtype, other
-            The wanted device, dtype, or a tensor to take both from.
-        non_blocking : bool
-            Whether the host may go on before a copy to a device is done.
-        copy : bool
-            Copy also where nothing changes.
-
-        Returns
-        -------
-        Tensor
-            This tensor where nothing changes, else a copy, through which gradients flow back.
-        """
-        try:
-            return to.to(self, *args, **named)  # type: ignore[no-any-return]
-        except BaseException as error:
-            shorten(error)
-            raise
 
     def __round__(self, ndigits: int | None = None) -> Tensor:
         return functional.round(self, decimals=ndigits or 0)  # type: ignore[no-any-return]

@@ -16,6 +16,7 @@ from gradcore.backends.vmap import BatchedArray, batched_device
 from gradcore.device import device as Device
 from gradcore.errors import warn_once
 from gradcore.ops.reductions import REAL_PARTS
+from gradcore.tracebacks import shorten
 from gradcore.typing import AnyTensor, Array
 
 __all__ = ["moved", "parse_to", "to", "to_copy"]
@@ -86,7 +87,9 @@ def _to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool,
         array = state.run(t._device.kernels["astype"], array, dtype.numpy)
     elif device is t._device:
         array = array.copy()
-    out = wrap(moved(array, t._device, device, non_blocking), device, dtype)
+    if device is not t._device:
+        array = moved(array, t._device, device, non_blocking)
+    out = wrap(array, device, dtype)
     if state.mode & GRAD and dtype.is_differentiable:
         edge = gradient_edge(t)
         if edge is not None:
@@ -112,10 +115,10 @@ def parse_to(t: AnyTensor, args: tuple[Any, ...], named: dict[str, Any]) -> tupl
         if rest:
             dtype = rest.pop(0)
             invalid = not (dtype is None or isinstance(dtype, (dtypes.dtype, type)))
-    names = ("non_blocking", "copy")
-    flags = [named.pop(name) if name in named else rest.pop(0) if rest else False for name in names]
+    non_blocking = named.pop("non_blocking") if "non_blocking" in named else rest.pop(0) if rest else False
+    copy = named.pop("copy") if "copy" in named else rest.pop(0) if rest else False
     named.pop("memory_format", None)
-    if invalid or rest or named or not all(isinstance(flag, bool) for flag in flags):
+    if invalid or rest or named or not (isinstance(copy, bool) and isinstance(non_blocking, bool)):
         given = ", ".join([type(a).__name__ for a in args] + [f"{n}={type(v).__name__}" for n, v in named.items()])
         raise TypeError(
             f"to() received an invalid combination of arguments - got ({given}), but expected a device, a dtype, a "
@@ -124,15 +127,35 @@ def parse_to(t: AnyTensor, args: tuple[Any, ...], named: dict[str, Any]) -> tupl
     if other is not None:
         device, dtype = other._device, other._dtype
     target = t._device if device is None else batched_device(t._device.levels, resolve(device))
-    wanted = t._dtype if dtype is None else dtypes.as_dtype(dtype)
-    return target, wanted, flags[1], flags[0]
+    if dtype.__class__ is not dtypes.dtype:
+        dtype = t._dtype if dtype is None else dtypes.as_dtype(dtype)
+    return target, dtype, copy, non_blocking
 
 
-def to(t: AnyTensor, *args: Any, **named: Any) -> Any:
-    """The tensor on another device or in another dtype; itself where nothing changes."""
-    device, dtype, copy, non_blocking = parse_to(t, args, named)
-    if device is t._device and dtype is t._dtype and not copy:
-        return t
-    if device.levels and not set(device.levels) <= set(t._device.levels):
-        t = broadcast_to_batch(t, device)
-    return to_copy(t, device, dtype, non_blocking)
+def to(self: AnyTensor, *args: Any, **named: Any) -> AnyTensor:
+    """The tensor with another device or dtype: ``to(device)``, ``to(dtype)``, ``to(other)``.
+
+    Parameters
+    ----------
+    device, dtype, other
+        The wanted device, dtype, or a tensor to take both from.
+    non_blocking : bool
+        Whether the host may go on before a copy to a device is done.
+    copy : bool
+        Copy also where nothing changes.
+
+    Returns
+    -------
+    Tensor
+        This tensor where nothing changes, else a copy, through which gradients flow back.
+    """
+    try:
+        device, dtype, copy, non_blocking = parse_to(self, args, named)
+        if device is self._device and dtype is self._dtype and not copy:
+            return self
+        if device.levels and not set(device.levels) <= set(self._device.levels):
+            self = broadcast_to_batch(self, device)
+        return to_copy(self, device, dtype, non_blocking)
+    except BaseException as error:
+        shorten(error)
+        raise

@@ -175,7 +175,7 @@ def run_in_new_thread(call: Callable[[], Any]) -> Any:
     def run() -> None:
         there = local.state
         for name in type(here).__slots__:
-            if name != "run":  # a context belongs to one thread
+            if name != "enter":  # a context belongs to one thread
                 setattr(there, name, getattr(here, name))
         try:
             outcome.append((call(), None))

@@ -267,9 +267,9 @@ def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
 def _read_by_name(op: Op) -> list[str]:
     """The arguments of a function that names nodes: those of the call, and shapes of tensors, of the same names."""
     names = names_of(op.node)  # type: ignore[arg-type]
-    if set(names) <= {*op.names, *(f"{op.names[p]}_shape" for p in op.tensors)}:
-        return [f"a{op.position[n]}" if n in op.position else f"x{op.position[n[:-6]]}.shape" for n in names]
-    return [f"a{i}" for i in range(len(op.names))]  # one with ``*args``
+    if names == ("args",):  # ``*args``: all of them
+        return [f"a{i}" for i in range(len(op.names))]
+    return [f"a{op.position[n]}" if n in op.position else f"x{op.position[n.removesuffix('_shape')]}.shape" for n in names]
 
 
 def tuple_of(parts: Iterable[str]) -> str:

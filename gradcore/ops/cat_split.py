@@ -234,8 +234,8 @@ def block_diag(K, tensors: Arrays):
 # -- splits -----------------------------------------------------------------------------------------------------------
 
 
-def _split_node(split_size):
-    return "SplitBackward0" if hasattr(split_size, "__index__") else "SplitWithSizesBackward0"
+def _split_node(split_size_or_sections):
+    return "SplitBackward0" if hasattr(split_size_or_sections, "__index__") else "SplitWithSizesBackward0"
 
 
 def _sections(size, split, dim):
