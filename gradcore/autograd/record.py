@@ -269,7 +269,8 @@ def _read_by_name(op: Op) -> list[str]:
     names = names_of(op.node)  # type: ignore[arg-type]
     if names == ("args",):  # ``*args``: all of them
         return [f"a{i}" for i in range(len(op.names))]
-    return [f"a{op.position[n]}" if n in op.position else f"x{op.position[n.removesuffix('_shape')]}.shape" for n in names]
+    shapes = {f"{op.names[p]}_shape": f"x{p}.shape" for p in op.tensors}
+    return [shapes.get(name) or f"a{op.position[name]}" for name in names]
 
 
 def tuple_of(parts: Iterable[str]) -> str:

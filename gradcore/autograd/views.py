@@ -11,7 +11,6 @@ from gradcore.autograd import variables
 from gradcore.autograd.modes import DUAL, GRAD, INFERENCE, TORCH_FUNCTION_MODE, TORCH_FUNCTION_OFF, State, local
 from gradcore.autograd.node import AccumulateGrad, Hooks, Node, operation_of
 from gradcore.autograd.variables import (
-    OWN,
     PLAIN_TYPES,
     AutogradMeta,
     Edge,

@@ -56,9 +56,7 @@ def _mixed_factors(op, args):
 @bilinear(
     self=lambda F, grad, other, of_self, of_other, out: F.contract(grad, F.conj(other), out, of_other, of_self),
     other=lambda F, grad, self, of_self, of_other, out: F.contract(F.conj(self), grad, of_self, out, of_other),
-    node=lambda of_self, of_other, out: (
-        "MulBackward0" if set(out) >= {*of_self, *of_other} else "ViewBackward0"
-    ),
+    node=lambda of_self, of_other, out: "MulBackward0" if set(out) >= {*of_self, *of_other} else "ViewBackward0",
     function=False,
     method=False,
     mixed=_mixed_factors,

@@ -271,8 +271,10 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
                 )
             if variables.inference_used:
                 refuse_inference(t)
-            is_output = id(t) in own
-            saved.append(SavedTensor.of_output(t, t._edge[1]) if is_output else SavedTensor.of_input(t, gradient_edge(t)))
+            if id(t) in own:
+                saved.append(SavedTensor.of_output(t, t._edge[1]))
+            else:
+                saved.append(SavedTensor.of_input(t, gradient_edge(t)))
         ctx._saved = tuple(saved)
         hooks = current_hooks() if mode & SAVED_HOOKS else None
         if hooks is not None:
