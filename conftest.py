@@ -1,8 +1,9 @@
 """Examples in docstrings say `gc` for gradcore and leave every setting as it was; the CPU is NumPy."""
 
+import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,18 @@ SETTINGS: dict[str, Callable[[], Any]] = {
     "NumPy's print options": lambda: np.get_printoptions() | {"formatter": None},
     "excepthook": lambda: sys.excepthook,
 }
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """The collector leaves the tests themselves alone: a pass over all of them takes more than a second."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def _of(module: str, name: str) -> Any:
