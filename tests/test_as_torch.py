@@ -98,7 +98,7 @@ MISSING = {
     "from torch.nn import NoSuchLayer": "cannot import name 'NoSuchLayer'",
     "from torch import no_such_function": "cannot import name 'no_such_function' from 'torch'",
     "import torch; torch.sparse": "torch.sparse has no counterpart in gradcore",
-    "import torch.distributed.rpc": "gradcore runs in one process",
+    "import torch.distributed.rpc": "torch.distributed.rpc has no counterpart",
 }
 
 

@@ -1,0 +1,33 @@
+"""What the environment says of the processes that were started together."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["local_rank", "rank", "size"]
+
+#: The variables of torchrun and of our own launcher, of Open MPI, MPICH and Intel MPI, of PMIx, and of Slurm's srun.
+_RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+_SIZE = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+
+
+def _first(names: tuple[str, ...], slurm: str) -> int | None:
+    if "SLURM_STEP_ID" in os.environ:  # set by srun alone: a job has the others before anything is started
+        names = (*names, slurm)
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdecimal()), None)
+
+
+def rank() -> int | None:
+    """The rank of this process, if a variable has it."""
+    return _first(_RANK, "SLURM_PROCID")
+
+
+def size() -> int | None:
+    """The number of processes, if a variable has it."""
+    return _first(_SIZE, "SLURM_NTASKS")
+
+
+def local_rank() -> int | None:
+    """The rank of this process among those of its machine, if a variable has it."""
+    return _first(_LOCAL_RANK, "SLURM_LOCALID")

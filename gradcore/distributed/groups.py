@@ -1,0 +1,484 @@
+"""Groups of processes: the world, and parts of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from gradcore.backends import registry
+from gradcore.distributed import environment
+from gradcore.distributed.communicator import Alone, Communicator
+from gradcore.distributed.errors import DistBackendError, DistNetworkError
+from gradcore.distributed.work import Work
+
+__all__ = [
+    "Backend",
+    "GroupMember",
+    "ProcessGroup",
+    "default_pg_timeout",
+    "destroy_process_group",
+    "get_backend",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "init_process_group",
+    "is_available",
+    "is_backend_available",
+    "is_gloo_available",
+    "is_initialized",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_torchelastic_launched",
+    "member",
+    "new_group",
+]
+
+#: How long a collective may take unless its group says something else.
+default_pg_timeout = timedelta(minutes=10)
+
+
+class ProcessGroup:
+    """Processes that make collective calls together, made by `init_process_group` and `new_group`.
+
+    Parameters
+    ----------
+    engines : mapping of str to Communicator
+        The engine for tensors of each type of device.
+    ranks : sequence of int
+        The ranks of the processes in the world.
+    timeout : timedelta
+        How long a call may take.
+    name : str
+        In error messages.
+    backend : str
+    """
+
+    def __init__(
+        self, engines: Mapping[str, Communicator], ranks: Sequence[int], timeout: timedelta, name: str, backend: str
+    ) -> None:
+        self.engines, self.ranks, self.timeout = dict(engines), list(ranks), timeout
+        self.name, self.backend = name, backend
+        self._engine = next(iter(self.engines.values()))
+        #: What went wrong, after which no process knows in which call the others are.
+        self.broken: str | None = None
+        #: Works that have failed: an engine may still write to their memory.
+        self._failed: list[Work] = []
+
+    def rank(self) -> int:
+        """The rank of this process in the group."""
+        return self._engine.rank
+
+    def size(self) -> int:
+        """The number of processes."""
+        return self._engine.size
+
+    @property
+    def group_name(self) -> str:
+        """The name of the group."""
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroup {self.name!r} of ranks {self.ranks}, by {self.backend}>"
+
+    def engine_for(self, device_type: str) -> Communicator:
+        """The engine that carries tensors of a type of device."""
+        if self.size() == 1:
+            return self._engine
+        found = self.engines.get(device_type)
+        if found is None:
+            raise RuntimeError(
+                f"No backend type associated with device type {device_type}: the group carries tensors of "
+                f"{' and '.join(self.engines)} (backend {self.backend!r})"
+            )
+        return found
+
+    @property
+    def any_engine(self) -> Communicator:
+        """An engine for what is on no device: that of the CPU, if there is one."""
+        return self.engines.get("cpu", self._engine)
+
+    def fail(self, why: str, work: Work) -> None:
+        """Refuse further calls: nobody knows in which the others are."""
+        self.broken = why
+        self._failed.append(work)
+        for engine in self.engines.values():
+            engine.note_failure()
+
+    def check(self) -> None:
+        """Raise if the group can no longer be used."""
+        if self.broken is not None:
+            raise DistBackendError(f"the group {self.name!r} cannot be used after a failure: {self.broken}")
+
+    def close(self) -> None:
+        """Free what the engines hold."""
+        if self.broken is None:
+            for engine in dict.fromkeys(self.engines.values()):
+                engine.close()
+
+
+class Backend:
+    """Names of engines."""
+
+    UNDEFINED = "undefined"
+    GLOO, NCCL, MPI = "gloo", "nccl", "mpi"
+
+    def __new__(cls, name: str) -> Any:
+        return name.lower()
+
+
+class GroupMember:
+    """What a process has in the place of a group that it is not in."""
+
+    NON_GROUP_MEMBER: Any = -100
+    WORLD: Any = None
+
+
+class _World(type):
+    @property
+    def WORLD(cls) -> ProcessGroup | None:
+        """The group of all processes."""
+        return _state.world
+
+
+class group(metaclass=_World):
+    """``group.WORLD``: the group of all processes."""
+
+
+member = GroupMember
+
+
+class _State:
+    """The groups of this process."""
+
+    world: ProcessGroup | None = None
+
+    def __init__(self) -> None:
+        self.groups: list[ProcessGroup] = []
+
+
+_state = _State()
+
+_UNSET = "Default process group has not been initialized, please make sure to call init_process_group."
+
+
+def find(group: Any) -> ProcessGroup:
+    """The group that is meant: by default the world."""
+    if group is None:
+        group = _state.world
+    if group is None:
+        raise ValueError(_UNSET)
+    if not isinstance(group, ProcessGroup):
+        raise TypeError(f"group must be a ProcessGroup or None, not {type(group).__name__}")
+    return group
+
+
+def resolve(group: Any) -> ProcessGroup:
+    """The group that a call is for, which works."""
+    found = find(group)
+    found.check()
+    return found
+
+
+# -- queries -----------------------------------------------------------------------------------------------------------
+
+
+def is_available() -> bool:
+    """Whether processes can work together: they can; which engines there are say `is_mpi_available` and its like."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether `init_process_group` has been called."""
+    return _state.world is not None
+
+
+def is_mpi_available() -> bool:
+    """Whether mpi4py is installed, which carries tensors of the CPU."""
+    return importlib.util.find_spec("mpi4py") is not None
+
+
+#: Programs that ask for gloo get MPI.
+is_gloo_available = is_mpi_available
+
+
+def is_nccl_available() -> bool:
+    """Whether there are CUDA devices, and CuPy finds NCCL."""
+    if registry.unavailable("cuda") is not None:
+        return False
+    from cupy.cuda import nccl
+
+    return bool(nccl.available)
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether the engine of that name is installed."""
+    known = {"mpi": is_mpi_available, "gloo": is_gloo_available, "nccl": is_nccl_available}
+    return backend.lower() in known and known[backend.lower()]()
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether this process was started by torchrun, or a launcher that sets its variables."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def get_rank(group: ProcessGroup | None = None) -> int:
+    """The rank of this process: 0 before `init_process_group`, -1 in a group that it is not in.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        By default the world.
+    """
+    if _is_other(group):
+        return -1
+    return 0 if group is None and _state.world is None else find(group).rank()
+
+
+def get_world_size(group: ProcessGroup | None = None) -> int:
+    """The number of processes: one before `init_process_group`, -1 in a group that this one is not in.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        By default the world.
+    """
+    if _is_other(group):
+        return -1
+    return 1 if group is None and _state.world is None else find(group).size()
+
+
+def _is_other(group: Any) -> bool:
+    return isinstance(group, int) and group == GroupMember.NON_GROUP_MEMBER
+
+
+def get_backend(group: ProcessGroup | None = None) -> str:
+    """The name of the engines of a group, as it was given to `init_process_group`."""
+    return find(group).backend
+
+
+def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
+    """The ranks of a group's processes in the world."""
+    return list(find(group).ranks)
+
+
+def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
+    """The rank in a group of the process with that rank in the world."""
+    found = find(group)
+    if global_rank not in found.ranks:
+        raise ValueError(f"Global rank {global_rank} is not part of group {found}")
+    return found.ranks.index(global_rank)
+
+
+def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
+    """The rank in the world of the process with that rank in a group."""
+    found = find(group)
+    if not 0 <= group_rank < found.size():
+        raise ValueError(f"Group rank {group_rank} is not part of group {found}")
+    return found.ranks[group_rank]
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """The rank of this process among those of its machine, by which scripts choose a device."""
+    found = environment.local_rank()
+    if found is None:
+        found = fallback_rank
+    if found is None:
+        raise RuntimeError(
+            "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to "
+            "work, assuming you are not running in a multi-device context and want the code to run locally instead."
+        )
+    return found
+
+
+# -- making groups -----------------------------------------------------------------------------------------------------
+
+_DEVICE = {"mpi": "cpu", "nccl": "cuda"}
+
+
+def _engines_of(backend: str | None) -> dict[str, str]:
+    """The name of the engine for each type of device."""
+    if backend is None or backend == Backend.UNDEFINED:
+        backend = "mpi"
+    found: dict[str, str] = {}
+    for part in backend.lower().split(","):
+        device, _, name = part.strip().rpartition(":")
+        name = "mpi" if name == "gloo" else name
+        if name not in _DEVICE:
+            raise ValueError(f"Invalid backend: '{part}'; engines are 'mpi' (also as 'gloo') and 'nccl'")
+        why = registry.unavailable("cuda") if name == "nccl" else None
+        if why is not None:
+            warnings.warn(f"CUDA is not available ({why}): 'nccl' falls back to 'mpi' on the CPU", stacklevel=3)
+            device, name = "cpu", "mpi"
+        if device and device != _DEVICE[name]:
+            raise ValueError(f"Invalid backend: '{part}'; {name} carries tensors of {_DEVICE[name]}")
+        found[_DEVICE[name]] = name
+    return found
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Join the processes that were started together by ``mpiexec`` or ``srun``.
+
+    Parameters
+    ----------
+    backend : str, optional
+        ``"mpi"`` for tensors of the CPU; ``"gloo"`` is MPI too. A process that was started alone is a world of one,
+        needs no MPI, and may say ``"nccl"`` or ``"cpu:mpi,cuda:nccl"`` for tensors of CUDA. Where there is no CUDA,
+        ``"nccl"`` is MPI, with a warning.
+    init_method : str, optional
+        Accepted for compatibility: MPI knows its processes.
+    timeout : timedelta, optional
+        How long a collective may take before it is an error: by default ten minutes.
+    world_size, rank : int
+        Compared with what MPI says.
+    store
+        Accepted for compatibility: None.
+    group_name : str
+        In error messages.
+    pg_options
+        Accepted for compatibility.
+    device_id
+        Accepted for compatibility.
+
+    Raises
+    ------
+    DistNetworkError
+        If an engine is missing, or knows of other processes than the environment.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributed.init_process_group("mpi")
+    >>> gc.distributed.get_rank(), gc.distributed.get_world_size()
+    (0, 1)
+    >>> gc.distributed.destroy_process_group()
+    """
+    if _state.world is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    if store is not None:
+        raise ValueError("processes find each other by MPI or by init_method; there are no stores")
+    names = _engines_of(backend)
+    limit = default_pg_timeout if timeout is None else timeout
+    if not isinstance(limit, timedelta):
+        raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {limit}")
+    given = rank if rank >= 0 else environment.rank(), world_size if world_size > 0 else environment.size()
+    engines: dict[str, Communicator] = {}
+    if "cpu" in names:
+        engines["cpu"] = _start_mpi(given, limit)
+    if "cuda" in names:
+        if given[1] not in (None, 1):
+            raise NotImplementedError("tensors of CUDA are not carried yet: move them to the CPU, and use 'mpi'")
+        engines["cuda"] = Alone()
+    first = next(iter(engines.values()))
+    name = backend.lower() if backend else ",".join(f"{device}:{engine}" for device, engine in names.items())
+    _state.world = ProcessGroup(engines, range(first.size), limit, group_name or "world", name)
+    _state.groups = [_state.world]
+
+
+def _start_mpi(given: tuple[int | None, int | None], limit: timedelta) -> Communicator:
+    """The engine of the CPU: MPI, unless the process is alone."""
+    if not is_mpi_available() and given[1] in (None, 1):
+        return Alone()
+    from gradcore.distributed.mpi import MPICommunicator
+
+    made = MPICommunicator.of_world(limit.total_seconds())
+    for found, wanted in zip((made.rank, made.size), given, strict=True):
+        if wanted is not None and found != wanted:
+            raise DistNetworkError(
+                f"MPI has started this process as rank {made.rank} of {made.size}, and it should be rank {given[0]} of "
+                f"{given[1]}: start the program with mpiexec -n {given[1]}, of the MPI that mpi4py "
+                "was built for"
+            )
+    return made if made.size > 1 else Alone()
+
+
+def destroy_process_group(group: ProcessGroup | None = None) -> None:
+    """Leave a group; by default the world, and with it all groups.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+    """
+    if _is_other(group):
+        return
+    if group is None or group is _state.world:
+        if _state.world is None:
+            raise ValueError(_UNSET)
+        for each in reversed(_state.groups):
+            each.close()
+        _state.world, _state.groups = None, []
+        return
+    group.close()
+    _state.groups.remove(group)
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> Any:
+    """Make a group of some of the processes. All processes make this call, in the same order, also those not in it.
+
+    Parameters
+    ----------
+    ranks : sequence of int, optional
+        Of the world; by default all.
+    timeout : timedelta, optional
+        How long a call may take; by default as in the world.
+    backend : str, optional
+        Accepted for compatibility: the engines are those of the world.
+    pg_options, use_local_synchronization, device_id
+        Accepted for compatibility.
+    group_desc : str, optional
+        Name of the group in error messages.
+
+    Returns
+    -------
+    ProcessGroup or GroupMember.NON_GROUP_MEMBER
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributed.init_process_group("mpi")
+    >>> gc.distributed.new_group([0])
+    <ProcessGroup 'ranks [0]' of ranks [0], by mpi>
+    >>> gc.distributed.destroy_process_group()
+    """
+    world = resolve(None)
+    wanted = list(range(world.size())) if ranks is None else sorted(ranks)
+    if len(set(wanted)) < len(wanted) or not wanted or not {*wanted} <= {*range(world.size())}:
+        raise ValueError(f"the ranks of a group must be different, and below {world.size()}, but they are {wanted}")
+    from gradcore.distributed.checks import check_alike
+
+    check_alike(world, world.any_engine, "new_group", {"ranks": wanted}, always=True)  # nobody is left waiting
+    if world.rank() not in wanted:
+        return GroupMember.NON_GROUP_MEMBER
+    engines = {device: engine.split(wanted) for device, engine in world.engines.items()}
+    made = ProcessGroup(engines, wanted, timeout or world.timeout, group_desc or f"ranks {wanted}", world.backend)
+    _state.groups.append(made)
+    return made
+
+
+for _class in (ProcessGroup, Backend, GroupMember, group):
+    _class.__module__ = __name__.rpartition(".")[0]

@@ -1,0 +1,166 @@
+"""The engine MPI, through mpi4py."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradcore.distributed.communicator import Communicator
+from gradcore.distributed.errors import DistNetworkError
+from gradcore.distributed.reduce_op import ReduceOp
+from gradcore.distributed.work import Request, wait_until
+from gradcore.typing import Array
+
+__all__ = ["MPICommunicator", "import_mpi"]
+
+_OPS = {
+    ReduceOp.SUM: "SUM", ReduceOp.PRODUCT: "PROD", ReduceOp.MIN: "MIN", ReduceOp.MAX: "MAX", ReduceOp.BAND: "BAND",
+    ReduceOp.BOR: "BOR", ReduceOp.BXOR: "BXOR",
+}  # fmt: skip
+
+
+def import_mpi() -> Any:
+    """The module ``mpi4py.MPI``, which starts MPI when it is imported."""
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise DistNetworkError(
+            "processes of the CPU work together through MPI, and mpi4py cannot be imported: "
+            f"pip install 'gradcore[mpi]' installs it together with an MPI ({error})"
+        ) from error
+    return MPI
+
+
+class _MPIRequest(Request):
+    """A request of MPI, with the arrays that it reads and writes."""
+
+    def __init__(self, comm: Any, start: Callable[..., Any], *arrays: Any, **settings: Any) -> None:
+        self._request, self._arrays = start(*arrays, **settings), arrays
+
+    def done(self) -> bool:
+        """Whether it has finished; lets it go on."""
+        return bool(self._request.Test())
+
+
+class _Received(_MPIRequest):
+    """The request of a message that arrives."""
+
+    source: int | None = None
+
+    def __init__(self, comm: Any, buffer: Array, source: int | None, tag: int) -> None:
+        MPI = import_mpi()
+        super().__init__(comm, comm.Irecv, buffer, source=MPI.ANY_SOURCE if source is None else source, tag=tag)
+        self._status, self._nbytes = MPI.Status(), buffer.nbytes
+
+    def done(self) -> bool:
+        """Whether it has finished; lets it go on."""
+        if self.source is None:
+            MPI = import_mpi()
+            if not self._request.Test(self._status):
+                return False
+            self.source, arrived = self._status.source, self._status.Get_count(MPI.BYTE)
+            if arrived != self._nbytes:
+                raise ValueError(f"rank {self.source} of the group has sent {arrived} bytes, not {self._nbytes}")
+        return True
+
+
+class MPICommunicator(Communicator):
+    """The processes of a communicator of MPI.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        Of this object alone.
+    """
+
+    name = "mpi"
+
+    def __init__(self, comm: Any) -> None:
+        super().__init__(comm.rank, comm.size)
+        self.comm, self._mpi = comm, import_mpi()
+        self._ops = {op: getattr(self._mpi, name) for op, name in _OPS.items()}
+
+    @classmethod
+    def of_world(cls, seconds: float) -> MPICommunicator:
+        """That of all processes which were started together, and come here within some seconds."""
+        world = import_mpi().COMM_WORLD
+        atexit.register(_end_all_if_failed)
+        if not wait_until(world.Ibarrier().Test, seconds):
+            note_failure()
+            raise DistNetworkError(
+                f"rank {world.rank} of {world.size}: not all ranks called init_process_group within {seconds:g} s"
+            )
+        return cls(world.Dup())
+
+    def split(self, ranks: Sequence[int]) -> MPICommunicator:
+        """The engine for some of the processes."""
+        return MPICommunicator(self.comm.Create_group(self.comm.Get_group().Incl(ranks)))
+
+    def close(self) -> None:
+        """Free the communicator."""
+        if not self._mpi.Is_finalized():
+            self.comm.Free()
+
+    def note_failure(self) -> None:
+        """End all processes when this one ends: MPI could not end in an orderly way."""
+        note_failure()
+
+    def _call(self, start: Callable[..., Any], *arrays: Any, **settings: Any) -> Request:
+        return _MPIRequest(self.comm, start, *arrays, **settings)
+
+    def all_reduce(self, buffer: Array, op: ReduceOp) -> Request:
+        return self._call(self.comm.Iallreduce, self._mpi.IN_PLACE, buffer, op=self._ops[op])
+
+    def reduce(self, buffer: Array, op: ReduceOp, root: int) -> Request:
+        given = (self._mpi.IN_PLACE, buffer) if self.rank == root else (buffer, None)
+        return self._call(self.comm.Ireduce, *given, op=self._ops[op], root=root)
+
+    def broadcast(self, buffer: Array, root: int) -> Request:
+        return self._call(self.comm.Ibcast, buffer, root=root)
+
+    def all_gather(self, out: Array, given: Array, counts: Sequence[int]) -> Request:
+        return self._call(self.comm.Iallgatherv, given, [out, counts])
+
+    def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
+        return self._call(self.comm.Igatherv, given, None if out is None else [out, counts], root=root)
+
+    def scatter(self, out: Array, given: Array | None, counts: Sequence[int], root: int) -> Request:
+        return self._call(self.comm.Iscatterv, None if given is None else [given, counts], out, root=root)
+
+    def reduce_scatter(self, out: Array, given: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+        return self._call(self.comm.Ireduce_scatter, given, out, counts, op=self._ops[op])
+
+    def all_to_all(self, out: Array, given: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
+        return self._call(self.comm.Ialltoallv, [given, counts], [out, out_counts])
+
+    def barrier(self) -> Request:
+        return self._call(self.comm.Ibarrier)
+
+    def send(self, buffer: Array, to: int, tag: int) -> Request:
+        return self._call(self.comm.Isend, buffer, dest=to, tag=tag)
+
+    def receive(self, buffer: Array, source: int | None, tag: int) -> Request:
+        return _Received(self.comm, buffer, source, tag)
+
+
+_failed = False
+
+
+def note_failure() -> None:
+    """Note that MPI cannot end in an orderly way, as somebody is still in a call."""
+    global _failed
+    _failed = True
+
+
+def _end_all_if_failed() -> None:
+    """At the end of a process that fails, end the others too, which may wait for it forever."""
+    if not _failed and getattr(sys, "last_value", None) is None:
+        return
+    MPI = import_mpi()
+    if MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    MPI.COMM_WORLD.Abort(1)

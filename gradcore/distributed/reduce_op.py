@@ -1,0 +1,54 @@
+"""Reductions of collectives."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from gradcore.dtypes import dtype
+
+__all__ = ["ReduceOp", "check_reduction"]
+
+
+class ReduceOp(enum.Enum):
+    """The reduction of a collective.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributed.ReduceOp.SUM
+    <ReduceOp.SUM: 'sum'>
+    """
+
+    SUM = "sum"
+    PRODUCT = "product"
+    MIN = "min"
+    MAX = "max"
+    BAND = "bitwise and"
+    BOR = "bitwise or"
+    BXOR = "bitwise xor"
+    AVG = "mean"
+
+
+ReduceOp.__module__ = __name__.rpartition(".")[0]
+
+#: The reductions of single bits that stand for those of bools, which are carried as bytes.
+BOOLS = {
+    ReduceOp.SUM: ReduceOp.MAX,
+    ReduceOp.BOR: ReduceOp.MAX,
+    ReduceOp.PRODUCT: ReduceOp.MIN,
+    ReduceOp.BAND: ReduceOp.MIN,
+}
+_BITWISE = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+
+
+def check_reduction(call: str, op: Any, dtype: dtype) -> None:
+    """Raise unless tensors of a dtype can be reduced by `op`."""
+    if not isinstance(op, ReduceOp):
+        raise TypeError(f"{call}: op must be a ReduceOp, not {type(op).__name__}")
+    if dtype.is_complex and op not in (ReduceOp.SUM, ReduceOp.AVG):
+        raise ValueError(f"{call} does not support {op} on complex tensors")
+    if dtype.is_differentiable and op in _BITWISE:
+        raise ValueError(f"{call} does not support {op} on tensors of {dtype!r}, which has no bits")
+    if op is ReduceOp.AVG and not dtype.is_differentiable:
+        raise ValueError(f"{call} does not support {op} on tensors of {dtype!r}: the mean may be no integer")

@@ -1,0 +1,270 @@
+"""Calls that are under way: requests of an engine, their progress, and the handles that users wait for."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from gradcore.distributed.errors import DistBackendError
+from gradcore.futures import Future
+from gradcore.profiler.recording import record_function
+
+__all__ = ["Request", "Work", "wait_until", "watch"]
+
+
+class Request:
+    """A call of an engine that may still be running; this one has nothing left to do."""
+
+    #: Whether it is to be polled even where nobody waits for it.
+    watched = False
+
+    def done(self) -> bool:
+        """Whether it has finished; lets it go on."""
+        return True
+
+    def ready(self) -> bool:
+        """Whether its results can be used: it has finished, or the current stream waits for it."""
+        return self.done()
+
+
+#: Polls before a waiting process sleeps between them. They give the processor to whoever else is ready to run.
+_SPINS = 2000
+_yield: Callable[[], Any] = getattr(os, "sched_yield", lambda: time.sleep(0))
+
+
+def wait_until(done: Callable[[], bool], seconds: float) -> bool:
+    """Poll `done` until it holds; return False if that takes longer.
+
+    Processes may be more than processors, so none keeps one busy: after some polls it sleeps between them.
+    """
+    end = time.monotonic() + seconds
+    for _ in range(_SPINS):
+        if done():
+            return True
+        _yield()
+    pause = 2e-5
+    while not done():
+        if time.monotonic() > end:
+            return False
+        time.sleep(pause)
+        pause = min(pause * 1.1, 1e-3)
+    return True
+
+
+class _Progress:
+    """A thread that lets requests go on while the program computes: MPI moves data within its own calls only."""
+
+    #: Seconds between two polls.
+    PERIOD = 2e-4
+
+    def __init__(self) -> None:
+        self._works: list[Work] = []
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def add(self, work: Work) -> None:
+        """Poll the request of `work` until it has finished."""
+        with self._changed:
+            self._works.append(work)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="gradcore-distributed", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._works:
+                    self._changed.wait()
+                works = list(self._works)
+            finished = {work for work in works if work._poll()}
+            with self._changed:
+                self._works = [work for work in self._works if work not in finished]
+            del works, finished
+            time.sleep(self.PERIOD)
+
+
+_progress = _Progress()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_progress.__init__)  # type: ignore[misc]
+
+#: Let a work go on without being waited for.
+watch = _progress.add
+
+
+class Work:
+    """A collective, or a message, that may still be under way.
+
+    Parameters
+    ----------
+    group : ProcessGroup
+    request : Request
+    describe : callable
+        Returns what was called, in which rank and with what, for errors.
+    result : list of Tensor
+        The tensors that are written.
+    finish : callable, optional
+        Puts the results into these. It runs in the thread that waits.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributed.init_process_group("mpi")
+    >>> t = gc.ones(2)
+    >>> work = gc.distributed.all_reduce(t, async_op=True)
+    >>> work.wait(), work.is_completed()
+    (True, True)
+    >>> gc.distributed.destroy_process_group()
+    """
+
+    def __init__(
+        self,
+        group: Any,
+        request: Request,
+        describe: Callable[[], str],
+        result: Sequence[Any],
+        finish: Callable[[], None] | None = None,
+    ) -> None:
+        self._group, self._request, self._describe = group, request, describe
+        self._result, self._finish = result, finish
+        self._error: BaseException | None = None
+        self._future: _WorkFuture | None = None
+        self._lock, self._completed = threading.RLock(), False
+        #: When the call was made, when it was seen to have finished, and for how long somebody waited.
+        self._begun, self._ended, self._waited = time.perf_counter(), 0.0, 0.0
+
+    def _poll(self, look: Callable[[], bool] | None = None) -> bool:
+        """Let the request go on, unless another thread does that; return whether it has finished, or failed."""
+        if self._ended or self._error is not None:
+            return True
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if (look or self._request.done)():
+                self._ended = time.perf_counter()
+                return True
+        except Exception as error:
+            self._error = error
+            return True
+        finally:
+            self._lock.release()
+        return False
+
+    def _complete(self) -> None:
+        """Put the results where they belong, once; raise the error of the request."""
+        if self._error is not None:
+            if not isinstance(self._error, DistBackendError):
+                self._fail(f"failed: {self._error}")
+            raise self._error
+        with self._lock:
+            if self._completed:
+                return
+            if self._finish is not None:
+                self._finish()
+            self._finish, self._completed = None, True
+        if self._future is not None:
+            self._future.set_result(self._result)
+
+    def _fail(self, why: str) -> None:
+        """Make an error of what went wrong; the group can no longer be used."""
+        cause, text = self._error, f"{self._describe()} {why}"
+        self._error = DistBackendError(text)
+        self._error.__cause__ = cause
+        self._group.fail(text, self)
+        if self._future is not None:
+            self._future.set_exception(self._error)
+
+    def is_completed(self) -> bool:
+        """Whether it has finished, and its results are there."""
+        if not self._completed and self._poll():
+            self._complete()
+        return self._completed
+
+    def is_success(self) -> bool:
+        """Whether it has finished without an error."""
+        return self._completed
+
+    def exception(self) -> BaseException | None:
+        """The error with which it ended."""
+        return self._error
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until it has finished; on CUDA, let the current stream wait.
+
+        Parameters
+        ----------
+        timeout : timedelta, optional
+            By default that of the group.
+
+        Returns
+        -------
+        bool
+            True.
+
+        Raises
+        ------
+        DistBackendError
+            If it fails, or does not finish in time.
+        """
+        if not self._completed:
+            seconds = (timeout or self._group.timeout).total_seconds()
+            start = time.perf_counter()
+            with record_function("gradcore::wait"):
+                on_time = wait_until(lambda: self._poll(self._request.ready), seconds)
+            self._waited += time.perf_counter() - start
+            if not on_time:
+                self._fail(
+                    f"did not finish within {seconds:g} s: another rank has not made this call, is stuck or has ended"
+                )
+            self._complete()
+        return True
+
+    def result(self) -> Sequence[Any]:
+        """The tensors that it writes, once it has finished."""
+        self.wait()
+        return self._result
+
+    def get_future(self) -> Future[Any]:
+        """A future for the list of the tensors. Whoever waits for it, or for what follows it, waits for the call."""
+        if self._future is None:
+            self._future = _WorkFuture(self)
+            if self._completed:
+                self._future.set_result(self._result)
+        return self._future
+
+
+Work.__module__ = __name__.rpartition(".")[0]
+
+
+class _WorkFuture(Future[Any]):
+    """The future of a work, or of what follows it, which nobody sets before somebody waits."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__()
+        self._work = work
+
+    def done(self) -> bool:
+        """Whether there is a result or an error."""
+        return super().done() or (self._work.is_completed() and super().done())
+
+    def wait(self) -> Any:
+        """The result of the work, for which this waits."""
+        self._work.wait()
+        return super().wait()
+
+    def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
+        """A future for the result of a callback, which gets this one when it is done."""
+        after = _WorkFuture(self._work)
+
+        def run(_: Any) -> None:
+            try:
+                after.set_result(callback(self))
+            except Exception as error:
+                after.set_exception(error)
+
+        self.add_done_callback(run)
+        return after
