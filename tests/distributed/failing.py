@@ -9,28 +9,33 @@ from datetime import timedelta
 import gradcore as gc
 import gradcore.distributed as dist
 
-how = sys.argv[1]
-dist.init_process_group("mpi", timeout=timedelta(seconds=3))
-t = gc.ones(3)
-dist.all_reduce(t)
-if dist.get_rank() == 1:
-    if how == "raises":
-        raise LookupError("of rank one")
-    if how == "is killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if how == "hangs":
-        time.sleep(600)
-    if how == "ends":
-        sys.exit(0)
-    if how == "gives another size":
-        t = gc.ones(300)
-try:
+
+def main(how):
+    dist.init_process_group("mpi", timeout=timedelta(seconds=3))
+    t = gc.ones(3)
     dist.all_reduce(t)
-    print("went on", flush=True)
-except dist.DistBackendError as error:
-    print(f"{type(error).__name__}: {error}", flush=True)
+    if dist.get_rank() == 1:
+        if how == "raises":
+            raise LookupError("of rank one")
+        if how == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "hangs":
+            time.sleep(600)
+        if how == "ends":
+            sys.exit(0)
+        if how == "gives another size":
+            t = gc.ones(300)
     try:
         dist.all_reduce(t)
-    except dist.DistBackendError as again:
-        print("after a failure" in str(again), flush=True)
-    raise
+        print("went on", flush=True)
+    except dist.DistBackendError as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+        try:
+            dist.all_reduce(t)
+        except dist.DistBackendError as again:
+            print("after a failure" in str(again), flush=True)
+        raise
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
