@@ -31,6 +31,7 @@ from gradcore.backends.portable.optimizers import Optimizers
 from gradcore.backends.portable.padding import Padding
 from gradcore.backends.portable.pooling import Pooling
 from gradcore.backends.portable.products import Products
+from gradcore.backends.portable.recurrent import Recurrent
 from gradcore.backends.portable.reductions import Reductions
 from gradcore.backends.portable.resampling import Resizing
 from gradcore.backends.portable.separable import on_device
@@ -69,6 +70,7 @@ class Backend(
     Padding,
     Folding,
     Normalization,
+    Recurrent,
     Targets,
     Embedding,
     Optimizers,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from gradcore import functional
 from gradcore.creation import empty, zeros
@@ -22,36 +22,66 @@ __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "R
 States = tuple[Any, ...]
 
 
-# -- one step: from what comes in and the state, both times their weights, to the next state ------------------------
+class Mode(NamedTuple):
+    """A kind of recurrent network.
+
+    Attributes
+    ----------
+    gates : int
+        How many times the hidden size the weights have.
+    states : int
+        How many tensors a state is.
+    """
+
+    gates: int
+    states: int
 
 
-def _elman(activation: Callable[[Tensor], Tensor]) -> Callable[..., States]:
-    def step(inflow: Tensor, recurrent: Tensor, state: States) -> States:
-        return (activation(inflow + recurrent),)
-
-    return step
+MODES = {"RNN_TANH": Mode(1, 1), "RNN_RELU": Mode(1, 1), "LSTM": Mode(4, 2), "GRU": Mode(3, 1)}
 
 
-def _lstm(inflow: Tensor, recurrent: Tensor, state: States) -> States:
-    let_in, keep, new, let_out = (inflow + recurrent).chunk(4, -1)
-    cell = keep.sigmoid() * state[1] + let_in.sigmoid() * new.tanh()
-    return let_out.sigmoid() * cell.tanh(), cell
+def run_layer(
+    mode: str,
+    x: Tensor,
+    first: States,
+    weights: Sequence[Any],
+    sizes: tuple[int, ...] | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, States]:
+    """Run one layer in one direction.
 
+    Parameters
+    ----------
+    mode : str
+        A key of `MODES`.
+    x : Tensor
+        Inputs: all steps, one step without a dim for steps, or packed.
+    first : tuple of Tensor
+        The state before the first step.
+    weights : sequence
+        Of inputs and states, their biases or None, and the projection or None.
+    sizes : tuple of int, optional
+        How many rows each step has, if they are packed.
+    reverse : bool
+        Whether the last step comes first.
 
-def _gru(inflow: Tensor, recurrent: Tensor, state: States) -> States:
-    reset_in, keep_in, new_in = inflow.chunk(3, -1)
-    reset_h, keep_h, new_h = recurrent.chunk(3, -1)
-    new = (new_in + (reset_in + reset_h).sigmoid() * new_h).tanh()
-    return (new + (keep_in + keep_h).sigmoid() * (state[0] - new),)
-
-
-#: By mode: how many times the hidden size the weights have, how many tensors a state is, and the step.
-MODES: dict[str, tuple[int, int, Callable[..., States]]] = {
-    "RNN_TANH": (1, 1, _elman(functional.tanh)),
-    "RNN_RELU": (1, 1, _elman(functional.relu)),
-    "LSTM": (4, 2, _lstm),
-    "GRU": (3, 1, _gru),
-}
+    Returns
+    -------
+    Tensor
+        The hidden states at all steps.
+    tuple of Tensor
+        The last state.
+    """
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    if mode == "GRU":
+        result, *last, _ = functional.gru_sequence(F.linear(x, w_ih, b_ih), *first, w_hh, b_hh, sizes, reverse)
+        return result, tuple(last)
+    inflow = F.linear(x, w_ih, b_ih if b_hh is None else b_ih + b_hh)
+    if mode == "LSTM":
+        result, *last, _, _ = functional.lstm_sequence(inflow, *first, w_hh, w_hr, sizes, reverse)
+        return result, tuple(last)
+    result, *last = functional.rnn_sequence(inflow, *first, w_hh, mode == "RNN_RELU", sizes, reverse)
+    return result, tuple(last)
 
 
 class _Recurrent(Module):
@@ -116,7 +146,7 @@ class RNNCellBase(_Recurrent):
         name = type(self).__name__
         if input.ndim not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
-        count = MODES[self.mode][1]
+        count = MODES[self.mode].states
         if hx is None:
             shape = (*input.shape[:-1], self.hidden_size)
             hx = (zeros(shape, dtype=input.dtype, device=input.device),) * count
@@ -128,9 +158,14 @@ class RNNCellBase(_Recurrent):
                 which = f"hx[{i}]" if count > 1 else "hidden"
                 raise ValueError(f"{name}: Expected {which} to be 1D or 2D, got {h.ndim}D instead")
         self._check(input, state)
-        inflow = F.linear(input, self.weight_ih, self.bias_ih)
-        found = MODES[self.mode][2](inflow, F.linear(state[0], self.weight_hh, self.bias_hh), tuple(state))
-        return found if count > 1 else found[0]
+        x, *first = (input, *state) if input.ndim > 1 else (t.unsqueeze(0) for t in (input, *state))
+        _, last = run_layer(self.mode, x, tuple(first), self._weights())
+        if input.ndim == 1:
+            last = tuple(h.squeeze(0) for h in last)
+        return last if count > 1 else last[0]
+
+    def _weights(self) -> tuple[Any, ...]:
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, None
 
     def _check(self, input: Tensor, state: Sequence[Tensor]) -> None:
         """Refuse sizes that do not belong together: a batch of one would be broadcast."""
@@ -250,17 +285,6 @@ class GRUCell(RNNCellBase):
 # -- layers ---------------------------------------------------------------------------------------------------------
 
 
-def _of_size(n: int, state: States, first: States, ended: list[States]) -> States:
-    """The state of the samples that have this step: what ends is put aside, what begins comes from the first state."""
-    before = len(state[0])
-    if n < before:
-        ended.append(tuple(h[n:] for h in state))
-        return tuple(h[:n] for h in state)
-    if n > before:
-        return tuple(functional.cat([h, more[before:n]]) for h, more in zip(state, first, strict=True))
-    return state
-
-
 class RNNBase(_Recurrent):
     """Layers that run over a sequence, for subclasses to choose the step.
 
@@ -337,7 +361,7 @@ class RNNBase(_Recurrent):
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         out, directions = self.proj_size or self.hidden_size, 2 if self.bidirectional else 1
-        n = MODES[self.mode][0] * self.hidden_size
+        n = MODES[self.mode].gates * self.hidden_size
         shapes: dict[str, tuple[int, ...]] = {}
         for layer in range(self.num_layers):
             size = out * directions if layer else self.input_size
@@ -393,7 +417,7 @@ class RNNBase(_Recurrent):
     def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         x, batch_sizes, order, back = input
         self._check_size(x)
-        sizes = batch_sizes.tolist()
+        sizes = tuple(batch_sizes.tolist())
         first = self._first_states(x, sizes[0], hx, True)
         if hx is not None and order is not None:
             first = tuple(h.index_select(1, order) for h in first)
@@ -408,7 +432,7 @@ class RNNBase(_Recurrent):
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
             )
 
-    def _layers(self, x: Tensor, first: States, sizes: list[int] | None) -> tuple[Tensor, States]:
+    def _layers(self, x: Tensor, first: States, sizes: tuple[int, ...] | None) -> tuple[Tensor, States]:
         """All layers over the steps of `x`, or over packed ones with so many samples each."""
         last: list[States] = []
         weights = self.all_weights
@@ -428,7 +452,7 @@ class RNNBase(_Recurrent):
 
     def _first_states(self, x: Tensor, batch: int, hx: Any, batched: bool) -> States:
         layers = self.num_layers * (2 if self.bidirectional else 1)
-        sizes = (self.proj_size or self.hidden_size, self.hidden_size)[: MODES[self.mode][1]]
+        sizes = (self.proj_size or self.hidden_size, self.hidden_size)[: MODES[self.mode].states]
         expected = [(layers, batch, size) for size in sizes]
         if hx is None:
             return tuple(zeros(shape, dtype=x.dtype, device=x.device) for shape in expected)
@@ -441,29 +465,13 @@ class RNNBase(_Recurrent):
         return states
 
     def _run(
-        self, x: Tensor, first: States, weights: list[Tensor], backwards: bool, sizes: list[int] | None
+        self, x: Tensor, first: States, weights: list[Tensor], backwards: bool, sizes: tuple[int, ...] | None
     ) -> tuple[Tensor, States]:
         """One layer in one direction: the states at all steps, and the last one."""
-        step = MODES[self.mode][2]
-        w_ih, w_hh, *rest = weights
-        b_ih, b_hh = rest[:2] if self.bias else (None, None)
-        at_once = F.linear(x, w_ih, b_ih)  # it does not depend on the state
-        inflow = at_once.unbind(0) if sizes is None else at_once.split(sizes)
-        outputs, state = [], first
-        ended: list[States] = []
-        if backwards and sizes is not None:
-            state = tuple(h[: sizes[-1]] for h in first)
-        for i in range(len(inflow) - 1, -1, -1) if backwards else range(len(inflow)):
-            if sizes is not None:
-                state = _of_size(sizes[i], state, first, ended)
-            state = step(inflow[i], F.linear(state[0], w_hh, b_hh), state)
-            if self.proj_size:
-                state = (F.linear(state[0], rest[-1]), *state[1:])
-            outputs.append(state[0])
-        if ended:
-            state = tuple(functional.cat(parts) for parts in zip(state, *reversed(ended), strict=True))
-        join = functional.stack if sizes is None else functional.cat
-        return join(outputs[::-1] if backwards else outputs), state
+        biases = weights[2:4] if self.bias else (None, None)
+        return run_layer(
+            self.mode, x, first, (*weights[:2], *biases, weights[-1] if self.proj_size else None), sizes, backwards
+        )
 
     def extra_repr(self) -> str:
         """Sizes, and settings that are not the usual ones."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from gradcore.backends.compiled.convolution import CompiledConvolution
 from gradcore.backends.compiled.elementwise import CompiledElementwise
 from gradcore.backends.compiled.products import CompiledProducts
+from gradcore.backends.compiled.recurrent import CompiledRecurrent
 from gradcore.backends.compiled.rows import CompiledRows
 from gradcore.backends.compiled.steps import CompiledSteps
 
 __all__ = ["CompiledBackend"]
 
 
-class CompiledBackend(CompiledConvolution, CompiledElementwise, CompiledProducts, CompiledRows, CompiledSteps):
+class CompiledBackend(
+    CompiledConvolution, CompiledElementwise, CompiledProducts, CompiledRecurrent, CompiledRows, CompiledSteps
+):
     """NumPy, with kernels of the compiled library in the place of some."""
 
     in_tiles = True

@@ -22,7 +22,7 @@ __all__ = ["SOURCES", "BuildError", "build", "build_variants", "find_compiler"]
 #: The sources written by hand, with options of their own.
 SOURCES: dict[str, tuple[str, ...]] = {
     "convolution.cpp": ("-ffp-contract=fast",), "elementwise.cpp": (), "pool.cpp": (), "products.cpp": (),
-    "rows.cpp": (), "steps.cpp": (),
+    "recurrent.cpp": ("-ffp-contract=fast",), "rows.cpp": (), "steps.cpp": (),
 }  # fmt: skip
 
 

@@ -55,8 +55,8 @@ NATIVE = ("-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-ma
 
 #: One function of each source.
 FUNCTIONS = (
-    "gradcore_correlate_f", "gradcore_run_rows", "gradcore_place_threads", "gradcore_multiply_f", "softmax_f",
-    "gradcore_step",
+    "gradcore_correlate_f", "gradcore_run_rows", "gradcore_place_threads", "gradcore_multiply_f", "gradcore_lstm_f",
+    "softmax_f", "gradcore_step",
 )  # fmt: skip
 
 

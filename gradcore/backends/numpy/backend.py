@@ -18,6 +18,7 @@ from gradcore.backends.numpy.lapack import Lapack
 from gradcore.backends.numpy.matmul import NumpyProducts
 from gradcore.backends.numpy.normalization import NumpyNormalization
 from gradcore.backends.numpy.pooling import NumpyPooling
+from gradcore.backends.numpy.recurrent import NumpyRecurrent
 from gradcore.backends.numpy.reductions import NumpyReductions
 from gradcore.backends.numpy.softmax import NumpySoftmax
 from gradcore.backends.numpy.sorting import NumpySorting
@@ -45,6 +46,7 @@ class NumpyBackend(
     NumpyFlashAttention,
     NumpyConvolution,
     NumpyPooling,
+    NumpyRecurrent,
     NumpyFourier,
     NumpyProducts,
     Lapack,

@@ -1,0 +1,149 @@
+"""Recurrent layers of float32 and float64 by kernels of the compiled library: one call for a sequence."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.portable.recurrent import Steps
+from gradcore.typing import Array
+
+__all__ = ["CompiledRecurrent"]
+
+#: Samples of a thread at least, and numbers that a sample's steps compute with, times their weights.
+_SAMPLES, _WORTH_A_THREAD = 4, 1 << 18
+
+
+class _Sequence(ctypes.Structure):
+    """What the kernels of `recurrent.cpp` are called for, beside their arrays."""
+
+    _fields_ = (
+        ("steps", ctypes.c_int64), ("batch", ctypes.c_int64), ("width", ctypes.c_int64), ("outputs", ctypes.c_int64),
+        ("sizes", ctypes.c_void_p), ("starts", ctypes.c_void_p), ("reverse", ctypes.c_int64), ("relu", ctypes.c_int64),
+        ("threads", ctypes.c_int64), ("parts", ctypes.c_int64),
+    )  # fmt: skip
+
+
+class CompiledRecurrent(NumpyBackend):
+    """Recurrent layers whose steps are computed by one call."""
+
+    library: ctypes.CDLL
+
+    @cached_property
+    def _sequences(self) -> dict[tuple[str, str], Any]:
+        return {}
+
+    def _over_steps(
+        self, name: str, steps: Steps, widths: tuple[int, int], *arrays: Array, relu: bool = False
+    ) -> None:
+        """Run a kernel of `recurrent.cpp`: ``(sequence, *arrays)``, contiguous and of one dtype."""
+        char = arrays[-1].dtype.char
+        function = self._sequences.get((name, char))
+        if function is None:
+            address = ctypes.c_void_p.in_dll(self.library, f"gradcore_{name}_{char}").value or 0
+            kinds = [ctypes.c_void_p] + [ctypes.py_object] * len(arrays)
+            function = self._sequences[name, char] = ctypes.CFUNCTYPE(None, *kinds)(address)
+        sizes = steps.sizes
+        numbers = np.array([sizes, [0, *accumulate(sizes)][:-1]], np.int64)
+        address, number = numbers.ctypes.data, len(sizes)
+        batch = max(sizes)
+        available = threads.available()
+        parts = max(1, min(available, batch // _SAMPLES, steps.rows * widths[0] * widths[1] // _WORTH_A_THREAD))
+        function(
+            ctypes.byref(
+                _Sequence(
+                    number, batch, *widths, address, address + 8 * number, steps.reverse, relu, available, parts
+                )
+            ),
+            *arrays,
+        )
+
+    def run_lstm(
+        self,
+        steps: Steps,
+        inflow: Array,
+        weight: Array,
+        projection: Array,
+        h: Array,
+        c: Array,
+        result: Array,
+        gates: Array,
+        cells: Array,
+    ) -> None:
+        inflow, weight = self._added(steps, inflow, weight, h)
+        arrays = np.ascontiguousarray(inflow), weight, _or_empty(projection, h), h, c, result, gates, cells
+        self._over_steps("lstm", steps, (c.shape[1], h.shape[1]), *arrays)
+
+    def run_lstm_back(
+        self,
+        steps: Steps,
+        upstream: Array,
+        weight: Array,
+        projection: Array,
+        before: Array,
+        gates: Array,
+        cells: Array,
+        of_h: Array,
+        of_c: Array,
+        of_inflow: Array,
+        sources: Array,
+    ) -> None:
+        once = len(steps.sizes) == 1
+        arrays = _or_empty(upstream, of_h), _or_empty(None if once else weight, of_h), _or_empty(projection, of_h)
+        arrays += before, gates, cells, of_h, of_c, of_inflow, _or_empty(sources, of_h)
+        self._over_steps("lstm_back", steps, (of_c.shape[1], of_h.shape[1]), *arrays)
+        if once:
+            of_h[:] = self.matmul(of_inflow, weight)
+
+    def run_gru(
+        self, steps: Steps, inflow: Array, weight: Array, bias: Array, h: Array, result: Array, gates: Array
+    ) -> None:
+        arrays = np.ascontiguousarray(inflow), weight, bias, h, result, gates
+        self._over_steps("gru", steps, (h.shape[1], h.shape[1]), *arrays)
+
+    def run_gru_back(
+        self, steps: Steps, upstream: Array, weight: Array, before: Array, gates: Array, of_h: Array, of_all: Array
+    ) -> None:
+        once, width = len(steps.sizes) == 1, of_h.shape[1]
+        arrays = _or_empty(upstream, of_h), _or_empty(None if once else weight, of_h), before, gates, of_h, of_all
+        self._over_steps("gru_back", steps, (width, width), *arrays)
+        if once:
+            of_h += self.matmul(of_all[:, width:], weight)
+
+    def run_rnn(self, steps: Steps, weight: Array, h: Array, result: Array, relu: bool) -> None:
+        if len(steps.sizes) == 1:
+            result += self.matmul(h, weight.T)
+            weight = h[:0]
+        self._over_steps("rnn", steps, (h.shape[1], h.shape[1]), weight, h, result, relu=relu)
+
+    def run_rnn_back(
+        self,
+        steps: Steps,
+        upstream: Array,
+        weight: Array,
+        result: Array,
+        of_h: Array,
+        of_inflow: Array,
+        relu: bool,
+    ) -> None:
+        once, width = len(steps.sizes) == 1, of_h.shape[1]
+        arrays = _or_empty(upstream, of_h), _or_empty(None if once else weight, of_h), result, of_h, of_inflow
+        self._over_steps("rnn_back", steps, (width, width), *arrays, relu=relu)
+        if once:
+            of_h[:] = self.matmul(of_inflow, weight)
+
+    def _added(self, steps: Steps, inflow: Array, weight: Array, h: Array) -> tuple[Array, Array]:
+        """Of a single step the sum with what comes from the state, by BLAS: weights are packed for several steps."""
+        return (inflow + self.matmul(h, weight.T), h[:0]) if len(steps.sizes) == 1 else (inflow, weight)
+
+
+def _or_empty(x: Array, like: Array) -> Array:
+    """An empty array for None."""
+    return like[:0] if x is None else x

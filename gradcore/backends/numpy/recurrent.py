@@ -1,0 +1,349 @@
+"""Recurrent layers for NumPy: a step is a product and a dozen functions, all of which write into memory that is there.
+
+What a step's gradient is multiplied with is computed for all steps at once. A library of compiled kernels overrides the
+methods that run over the steps; what is done once for a sequence is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.portable.recurrent import GruGradients, LstmGradients, Recurrent, RnnGradients, Steps
+from gradcore.typing import Array
+
+__all__ = ["NumpyRecurrent"]
+
+matrix = np.ascontiguousarray
+
+
+def _are_floats(*operands: Any) -> bool:
+    """Whether all arrays are of float32, or of float64."""
+    dtype = operands[0].dtype
+    return dtype.char in "fd" and all(x.dtype == dtype for x in operands[1:] if isinstance(x, np.ndarray))
+
+
+def _takes_sequence(backend: Any, *operands: Any) -> bool:
+    return _are_floats(*operands)
+
+
+def _takes_gradients(backend: Any, given: Any) -> bool:
+    """Whether no gradients of gates arrive, as they do in second derivatives."""
+    fields = given._asdict()
+    return fields.get("grad_gates") is None is fields.get("grad_cells") and _are_floats(given.result, *given)
+
+
+def _state(x: Array, like: Array) -> Array:
+    """A copy of a state that may be written to; zeros for None."""
+    return np.zeros(like.shape, like.dtype) if x is None else np.array(x, order="C")
+
+
+class NumpyRecurrent(Recurrent):
+    """Recurrent layers of float32 and float64."""
+
+    matmul: Callable[[Array, Array], Array]
+
+    # -- long short-term memory ------------------------------------------------------------------------------
+
+    @kernel_for(_takes_sequence)
+    def lstm_sequence(
+        self,
+        inflow: Array,
+        h0: Array,
+        c0: Array,
+        weight: Array,
+        projection: Array = None,
+        sizes: tuple[int, ...] | None = None,
+        reverse: bool = False,
+    ) -> tuple[Array, ...]:
+        steps, width = Steps(inflow.shape, sizes, reverse), c0.shape[1]
+        h, c = _state(h0, h0), _state(c0, c0)
+        result, gates, cells = (np.empty((steps.rows, n), h.dtype) for n in (h.shape[1], 4 * width, width))
+        projection = projection if projection is None else matrix(projection)
+        self.run_lstm(steps, steps.table(self, inflow), matrix(weight), projection, h, c, result, gates, cells)
+        return result.reshape(*steps.lead, h.shape[1]), h, c, gates, cells
+
+    def run_lstm(
+        self,
+        steps: Steps,
+        inflow: Array,
+        weight: Array,
+        projection: Array,
+        h: Array,
+        c: Array,
+        result: Array,
+        gates: Array,
+        cells: Array,
+    ) -> None:
+        """Compute the states and gates of all steps; `h` and `c` are the first states, and become the last ones."""
+        width = c.shape[1]
+        _in_order(inflow, gates, width)
+        across = _in_order(weight.T, np.empty(weight.T.shape, weight.dtype), width)
+        back = None if projection is None else projection.T
+        room, spare = np.empty((len(h), 4 * width), h.dtype), np.empty(c.shape, c.dtype)
+        views = _views(steps, gates, gates[:, : 3 * width], *_blocks(gates, 4), cells, result)
+        for n, each, sigmoids, let_in, forget, let_out, new, cell, state in views:
+            _logistic(each, sigmoids, np.dot(h[:n], across, room[:n]))
+            np.tanh(new, new)
+            np.multiply(forget, c[:n], cell)
+            np.multiply(let_in, new, spare[:n])
+            np.add(cell, spare[:n], cell)
+            np.tanh(cell, spare[:n])
+            if back is None:
+                np.multiply(let_out, spare[:n], state)
+            else:
+                np.dot(np.multiply(let_out, spare[:n], spare[:n]), back, state)
+            h[:n], c[:n] = state, cell
+
+    @kernel_for(_takes_gradients, LstmGradients)
+    def lstm_backward(self, given: LstmGradients) -> tuple[Array, ...]:
+        grad, grad_h, grad_c, _, _, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs = given
+        steps, weight = Steps(result.shape, sizes, reverse), matrix(weight)
+        upstream = None if grad is None else matrix(steps.table(self, grad))
+        of_h, of_c, result = _state(grad_h, h0), _state(grad_c, c0), steps.table(self, result)
+        of_inflow = np.empty(gates.shape, gates.dtype)
+        projection = projection if projection is None else matrix(projection)
+        sources = None if projection is None else np.empty(result.shape, result.dtype)
+        before = matrix(steps.before(self, cells, c0))
+        self.run_lstm_back(
+            steps, upstream, weight, projection, before, gates, cells, of_h, of_c, of_inflow, sources
+        )
+        of_projection = None
+        if needs[4]:
+            of_projection = self.matmul(sources.T, _blocks(gates, 4)[2] * np.tanh(cells))
+        of_weight = self.matmul(of_inflow.T, steps.before(self, result, h0)) if needs[3] else None
+        return steps.shaped(self, of_inflow), of_h, of_c, of_weight, of_projection
+
+    def run_lstm_back(
+        self,
+        steps: Steps,
+        upstream: Array,
+        weight: Array,
+        projection: Array,
+        before: Array,
+        gates: Array,
+        cells: Array,
+        of_h: Array,
+        of_c: Array,
+        of_inflow: Array,
+        sources: Array,
+    ) -> None:
+        """Compute the gradients of all steps' inflow; `of_h` and `of_c` are those of the last states, then the first.
+
+        `before` are the cells before each step, `sources` becomes the gradient of what was projected.
+        """
+        width = cells.shape[1]
+        let_in, forget, let_out, new = _blocks(gates, 4)
+        by_in, by_forget, by_new, by_out = _blocks(of_inflow, 4)
+        bent = np.tanh(cells)
+        _product(by_in, _slope(let_in, by_in), new)
+        _product(by_forget, _slope(forget, by_forget), before)
+        _product(by_new, _slope_of_tanh(new, by_new), let_in)
+        _product(by_out, _slope(let_out, by_out), bent)
+        along = _slope_of_tanh(bent, bent)
+        along *= let_out
+        cubes = of_inflow.reshape(len(cells), 4, width)
+        room, other = np.empty(of_h.shape, of_h.dtype), np.empty(of_c.shape, of_c.dtype)
+        arrays = forget, along, of_inflow, cubes[:, :3], by_out, upstream, sources
+        for n, keep, slope, each, by_cell, by_hidden, arriving, source in _views(steps, *arrays, back=True):
+            cell, grad = of_c[:n], of_h[:n]
+            if arriving is not None:
+                grad = np.add(arriving, grad, room[:n] if source is None else source)
+            elif source is not None:
+                source[:] = grad
+            if source is not None:
+                grad = np.dot(source, projection, other[:n])
+            cell += np.multiply(grad, slope, slope)
+            by_cell *= cell[:, None]
+            by_hidden *= grad
+            np.dot(each, weight, of_h[:n])
+            cell *= keep
+
+    # -- gated recurrent units -------------------------------------------------------------------------------
+
+    @kernel_for(_takes_sequence)
+    def gru_sequence(
+        self,
+        inflow: Array,
+        h0: Array,
+        weight: Array,
+        bias: Array = None,
+        sizes: tuple[int, ...] | None = None,
+        reverse: bool = False,
+    ) -> tuple[Array, ...]:
+        steps, width, h = Steps(inflow.shape, sizes, reverse), h0.shape[1], _state(h0, h0)
+        result, gates = np.empty((steps.rows, width), h.dtype), np.empty((steps.rows, 4 * width), h.dtype)
+        bias = np.zeros(3 * width, h.dtype) if bias is None else matrix(bias)
+        self.run_gru(steps, steps.table(self, inflow), matrix(weight), bias, h, result, gates)
+        return result.reshape(*steps.lead, width), h, gates
+
+    def run_gru(
+        self, steps: Steps, inflow: Array, weight: Array, bias: Array, h: Array, result: Array, gates: Array
+    ) -> None:
+        """Compute the states and gates of all steps; `h` is the first state, and becomes the last one."""
+        width = h.shape[1]
+        np.negative(inflow[:, : 2 * width] + bias[: 2 * width], gates[:, : 2 * width])
+        gates[:, 2 * width : 3 * width] = inflow[:, 2 * width :]
+        across = weight.T.copy()
+        np.negative(across[:, : 2 * width], across[:, : 2 * width])
+        room, spare = np.empty((len(h), 3 * width), h.dtype), np.empty(h.shape, h.dtype)
+        views = _views(steps, gates[:, : 2 * width], *_blocks(gates, 4), result)
+        for n, sigmoids, reset, keep, new, new_h, state in views:
+            before, some = h[:n], spare[:n]
+            recurrent = np.dot(before, across, room[:n])
+            _logistic(sigmoids, sigmoids, recurrent[:, : 2 * width])
+            np.add(recurrent[:, 2 * width :], bias[2 * width :], new_h)
+            new += np.multiply(reset, new_h, some)
+            np.tanh(new, new)
+            np.subtract(before, new, some)
+            np.multiply(some, keep, some)
+            before[:] = np.add(new, some, state)
+
+    @kernel_for(_takes_gradients, GruGradients)
+    def gru_backward(self, given: GruGradients) -> tuple[Array, ...]:
+        grad, grad_h, _, h0, weight, result, gates, sizes, reverse, needs = given
+        steps, width, weight = Steps(result.shape, sizes, reverse), h0.shape[1], matrix(weight)
+        upstream = None if grad is None else matrix(steps.table(self, grad))
+        of_h, before = _state(grad_h, h0), matrix(steps.before(self, steps.table(self, result), h0))
+        of_all = np.empty(gates.shape, gates.dtype)
+        self.run_gru_back(steps, upstream, weight, before, gates, of_h, of_all)
+        of_recurrent = of_all[:, width:]
+        of_inflow = np.concatenate([of_all[:, width : 3 * width], of_all[:, :width]], 1)
+        of_weight = self.matmul(of_recurrent.T, before) if needs[2] else None
+        return steps.shaped(self, of_inflow), of_h, of_weight, np.add.reduce(of_recurrent) if needs[3] else None
+
+    def run_gru_back(
+        self, steps: Steps, upstream: Array, weight: Array, before: Array, gates: Array, of_h: Array, of_all: Array
+    ) -> None:
+        """Compute the gradients of what the gates are functions of; `of_h` is that of the last state, then the first.
+
+        They come in the order new state, reset gate, update gate, what the state adds to the new state.
+        """
+        width = of_h.shape[1]
+        reset, keep, new, new_h = _blocks(gates, 4)
+        by_new, by_reset, by_keep, by_new_h = _blocks(of_all, 4)
+        _product(by_new, _slope_of_tanh(new, by_new), 1 - keep)
+        _product(by_keep, _slope(keep, by_keep), before - new)
+        np.multiply(by_new, reset, by_new_h)
+        _product(by_reset, _slope(reset, by_reset), by_new, new_h)
+        cubes, recurrent = of_all.reshape(len(gates), 4, width), of_all[:, width:]
+        room, other = np.empty(of_h.shape, of_h.dtype), np.empty(of_h.shape, of_h.dtype)
+        for n, past, each, inner, arriving in _views(steps, keep, cubes, recurrent, upstream, back=True):
+            grad = of_h[:n]
+            if arriving is not None:
+                grad = np.add(arriving, grad, room[:n])
+            each *= grad[:, None]
+            np.dot(inner, weight, other[:n])
+            np.multiply(grad, past, of_h[:n])
+            of_h[:n] += other[:n]
+
+    # -- plain recurrent networks ----------------------------------------------------------------------------
+
+    @kernel_for(_takes_sequence)
+    def rnn_sequence(
+        self,
+        inflow: Array,
+        h0: Array,
+        weight: Array,
+        relu: bool = False,
+        sizes: tuple[int, ...] | None = None,
+        reverse: bool = False,
+    ) -> tuple[Array, ...]:
+        steps, h = Steps(inflow.shape, sizes, reverse), _state(h0, h0)
+        result = np.array(steps.table(self, inflow), order="C")
+        self.run_rnn(steps, matrix(weight), h, result, relu)
+        return result.reshape(*steps.lead, h.shape[1]), h
+
+    def run_rnn(self, steps: Steps, weight: Array, h: Array, result: Array, relu: bool) -> None:
+        """Compute the states of all steps in the place of their inflow; `h` is the first state, then the last one."""
+        across, room = weight.T, np.empty(h.shape, h.dtype)
+        for n, state in _views(steps, result):
+            state += np.dot(h[:n], across, room[:n])
+            h[:n] = np.maximum(state, 0, out=state) if relu else np.tanh(state, state)
+
+    @kernel_for(_takes_gradients, RnnGradients)
+    def rnn_backward(self, given: RnnGradients) -> tuple[Array, ...]:
+        grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = given
+        steps, result = Steps(result.shape, sizes, reverse), result.reshape(-1, h0.shape[1])
+        upstream = None if grad is None else matrix(steps.table(self, grad))
+        of_h, of_inflow = _state(grad_h, h0), np.empty(result.shape, result.dtype)
+        self.run_rnn_back(steps, upstream, matrix(weight), matrix(result), of_h, of_inflow, relu)
+        of_weight = self.matmul(of_inflow.T, steps.before(self, result, h0)) if needs[2] else None
+        return steps.shaped(self, of_inflow), of_h, of_weight
+
+    def run_rnn_back(
+        self,
+        steps: Steps,
+        upstream: Array,
+        weight: Array,
+        result: Array,
+        of_h: Array,
+        of_inflow: Array,
+        relu: bool,
+    ) -> None:
+        """Compute the gradients of all steps' inflow; `of_h` is that of the last state, then of the first."""
+        if relu:
+            np.greater(result, 0, of_inflow)
+        else:
+            _slope_of_tanh(result, of_inflow)
+        for n, each, arriving in _views(steps, of_inflow, upstream, back=True):
+            each *= of_h[:n] if arriving is None else np.add(arriving, of_h[:n], of_h[:n])
+            np.dot(each, weight, of_h[:n])
+
+
+def _views(steps: Steps, *arrays: Array, back: bool = False) -> Iterator[tuple[Any, ...]]:
+    """The number of rows of each step, and these rows of arrays, in the order of steps or against it."""
+    sizes, order = steps.sizes, list(steps.order)[::-1] if back else steps.order
+    starts = [] if len(set(sizes)) == 1 else steps.starts()
+    cut: list[Any] = []
+    for x in arrays:
+        if x is None:
+            cut.append([None] * len(sizes))
+        elif starts:
+            cut.append([x[start : start + n] for start, n in zip(starts, sizes, strict=True)])
+        else:
+            cut.append(list(x.reshape(len(sizes), sizes[0], *x.shape[1:])))
+    return zip([sizes[t] for t in order], *([pieces[t] for t in order] for pieces in cut), strict=True)
+
+
+def _blocks(x: Array, count: int) -> list[Array]:
+    """Blocks of columns, of the same width."""
+    width = x.shape[1] // count
+    return [x[:, k * width : (k + 1) * width] for k in range(count)]
+
+
+def _in_order(x: Array, out: Array, width: int) -> Array:
+    """The columns of input, forget, output and cell gate, those of the first three with the sign of exponents."""
+    np.negative(x[:, : 2 * width], out[:, : 2 * width])
+    np.negative(x[:, 3 * width :], out[:, 2 * width : 3 * width])
+    out[:, 3 * width :] = x[:, 2 * width : 3 * width]
+    return out
+
+
+def _logistic(sums: Array, sigmoids: Array, more: Array) -> None:
+    """Add to exponents, and turn those of gates into the gates, ``1 / (1 + exp(x))``."""
+    np.add(sums, more, sums)
+    np.exp(sigmoids, sigmoids)
+    np.add(sigmoids, 1, sigmoids)
+    np.reciprocal(sigmoids, sigmoids)
+
+
+def _slope(gate: Array, out: Array) -> Array:
+    """The derivative of a sigmoid, by its value."""
+    np.subtract(1, gate, out)
+    return np.multiply(out, gate, out)  # type: ignore[no-any-return]
+
+
+def _slope_of_tanh(value: Array, out: Array) -> Array:
+    """The derivative of a hyperbolic tangent, by its value."""
+    np.multiply(value, value, out)
+    return np.subtract(1, out, out)  # type: ignore[no-any-return]
+
+
+def _product(out: Array, *factors: Array) -> None:
+    """Multiply the first factor, which is `out`, by the others."""
+    for factor in factors[1:]:
+        np.multiply(out, factor, out)

@@ -1,0 +1,462 @@
+"""Recurrent layers, one layer in one direction: the steps of a sequence, and their gradients.
+
+The steps' inputs, times their weights, come as rows of one array. All formulas are written against a namespace of
+operations, arrays' or tensors', and against `run`, which evaluates the elementwise formula of a step: so a backend may
+make one kernel of it. The gradients' formulas are linear in the state's gradient, with coefficients that are computed
+for all steps at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from gradcore.backends.kernel_methods import packed
+from gradcore.typing import Array
+
+__all__ = [
+    "GruGradients",
+    "LstmGradients",
+    "Recurrent",
+    "RnnGradients",
+    "Steps",
+    "gru_gradients",
+    "lstm_gradients",
+    "plainly",
+    "rnn_gradients",
+]
+
+#: Evaluates ``formula(F, *operands)``, elementwise and of several results.
+Run = Callable[..., Any]
+
+
+class LstmGradients(NamedTuple):
+    """What the gradients of `lstm_sequence` are computed of; those of outputs that were not used are None."""
+
+    grad: Array
+    grad_h: Array
+    grad_c: Array
+    grad_gates: Array
+    grad_cells: Array
+    h0: Array
+    c0: Array
+    weight: Array
+    projection: Array
+    result: Array
+    gates: Array
+    cells: Array
+    sizes: tuple[int, ...] | None
+    reverse: bool
+    needs: tuple[bool, ...]
+
+
+class GruGradients(NamedTuple):
+    """What the gradients of `gru_sequence` are computed of."""
+
+    grad: Array
+    grad_h: Array
+    grad_gates: Array
+    h0: Array
+    weight: Array
+    result: Array
+    gates: Array
+    sizes: tuple[int, ...] | None
+    reverse: bool
+    needs: tuple[bool, ...]
+
+
+class RnnGradients(NamedTuple):
+    """What the gradients of `rnn_sequence` are computed of."""
+
+    grad: Array
+    grad_h: Array
+    h0: Array
+    weight: Array
+    result: Array
+    relu: bool
+    sizes: tuple[int, ...] | None
+    reverse: bool
+    needs: tuple[bool, ...]
+
+
+class Steps:
+    """The rows of each step, of arrays ``(steps, batch, width)``, ``(batch, width)`` (one step) or packed.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape of such an array.
+    sizes : tuple of int, optional
+        How many rows each step has, where sequences of several lengths are packed.
+    reverse : bool
+        Whether the last step comes first.
+    """
+
+    def __init__(self, shape: Sequence[int], sizes: Sequence[int] | None, reverse: bool) -> None:
+        self.lead = tuple(shape[:-1])
+        if sizes is None:
+            steps, batch = (1, *self.lead) if len(shape) == 2 else self.lead
+            sizes = [batch] * steps
+        self.sizes: list[int] = list(sizes)
+        self.rows = sum(self.sizes)
+        if not self.sizes:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+        numbers = range(len(self.sizes))
+        #: The numbers of the steps, in the order in which they are computed.
+        self.order = numbers[::-1] if reverse else numbers
+        self.reverse = reverse
+
+    def starts(self) -> list[int]:
+        """The first row of each step."""
+        return [0, *accumulate(self.sizes)][:-1]
+
+    def table(self, F: Any, x: Any) -> Any:
+        """An array with a row for each step of each sample."""
+        return F.reshape(x, (self.rows, x.shape[-1]))
+
+    def split(self, F: Any, x: Any) -> Any:
+        """The steps of an array with rows."""
+        return F.split(x, tuple(self.sizes), 0)
+
+    def joined(self, F: Any, steps: Any) -> Any:
+        """The inverse of `split`."""
+        return F.cat(list(steps), 0) if len(self.sizes) > 1 else steps[0]
+
+    def shaped(self, F: Any, x: Any) -> Any:
+        """The inverse of `table`."""
+        return F.reshape(x, (*self.lead, x.shape[-1]))
+
+    def before(self, F: Any, states: Any, first: Any) -> Any:
+        """The state before each step, for the states after each step, as rows, and the first one."""
+        sizes = self.sizes
+        if len(sizes) == 1:
+            return first
+        if not self.reverse and len(set(sizes)) == 1:
+            return F.cat([first, F.narrow(states, 0, 0, self.rows - sizes[0])], 0)
+        parts, pieces = self.split(F, states), []
+        for t, n in enumerate(sizes):
+            source = t + 1 if self.reverse else t - 1
+            known = min(n, sizes[source]) if 0 <= source < len(sizes) else 0
+            pieces += [F.narrow(parts[source], 0, 0, known)] if known else []
+            pieces += [F.narrow(first, 0, known, n - known)] if known < n else []
+        return F.cat(pieces, 0)
+
+
+class _State:
+    """The state of the samples that have the present step; in the end, of all."""
+
+    def __init__(self, F: Any, first: Any, n: int) -> None:
+        self.F, self.first = F, first
+        self.now = F.narrow(first, 0, 0, n) if n < first.shape[0] else first
+        self.ended: list[Any] = []
+
+    def of(self, n: int) -> Any:
+        """The first `n` samples' state. Those of samples that end are put aside, those that begin are the first."""
+        have, F = self.now.shape[0], self.F
+        if n < have:
+            self.ended.append(F.narrow(self.now, 0, n, have - n))
+            self.now = F.narrow(self.now, 0, 0, n)
+        elif n > have:
+            self.now = F.cat([self.now, F.narrow(self.first, 0, have, n - have)], 0)
+        return self.now
+
+    def all(self) -> Any:
+        """The state of all samples."""
+        return self.F.cat([self.now, *reversed(self.ended)], 0) if self.ended else self.now
+
+
+def plainly(F: Any) -> Run:
+    """A `Run` that calls the formula."""
+    return lambda formula, *operands: formula(F, *operands)
+
+
+def _flat(F: Any, x: Any) -> Any:
+    """Blocks as columns, one beside the other."""
+    return F.reshape(x, (x.shape[0], x.shape[1] * x.shape[2]))
+
+
+def _one(F: Any, x: Any) -> Any:
+    """Rows as the same block many times."""
+    return F.unsqueeze(x, 1)
+
+
+def _or_zeros(F: Any, grad: Any, like: Any) -> Any:
+    return F.zeros_like(like) if grad is None else grad
+
+
+def _upstream(F: Any, steps: Steps, grad: Any, result: Any) -> Any:
+    """The gradient of the result at each step."""
+    return steps.split(F, F.zeros_like(result) if grad is None else steps.table(F, grad))
+
+
+# -- long short-term memory: the gates that are kept are input, forget, output and cell ------------------------------
+
+
+def _lstm_step(F: Any, cell: Any, *terms: Any) -> tuple[Any, ...]:
+    let_in, forget, new, let_out = (x + h for x, h in zip(terms[:4], terms[4:], strict=True))
+    let_in, forget, let_out, new = F.sigmoid(let_in), F.sigmoid(forget), F.sigmoid(let_out), F.tanh(new)
+    cell = forget * cell + let_in * new
+    return let_in, forget, let_out, new, cell, let_out * F.tanh(cell)
+
+
+def _lstm(
+    F: Any, run: Run, inflow: Any, h0: Any, c0: Any, weight: Any, projection: Any, sizes: Any, reverse: bool
+) -> tuple[Any, ...]:
+    steps, width = Steps(inflow.shape, sizes, reverse), c0.shape[1]
+    terms, across = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
+    hidden, cell = (_State(F, x, steps.sizes[steps.order[0]]) for x in (h0, c0))
+    found: list[Any] = [None] * len(steps.sizes)
+    for t in steps.order:
+        n = steps.sizes[t]
+        recurrent = F.matmul(hidden.of(n), across)
+        *gates, new, h = run(_lstm_step, cell.of(n), *F.split(terms[t], width, 1), *F.split(recurrent, width, 1))
+        if projection is not None:
+            h = F.matmul(h, F.transpose(projection, 0, 1))
+        cell.now, hidden.now = new, h
+        found[t] = (*gates, new, h)
+    *gates, cells, result = (steps.joined(F, each) for each in zip(*found, strict=True))
+    return steps.shaped(F, result), hidden.all(), cell.all(), F.cat(gates, 1), cells
+
+
+def _lstm_step_back(
+    F: Any, of_h: Any, of_c: Any, along: Any, forget: Any, by_cell: Any, by_hidden: Any
+) -> tuple[Any, Any]:
+    """The gradients of the cell before the step, and of the gates' inputs."""
+    of_c = of_c + of_h * along
+    return of_c * forget, by_cell * of_c + by_hidden * of_h
+
+
+def _lstm_sum_back(F: Any, grad: Any, of_h: Any, *others: Any) -> tuple[Any, Any]:
+    return _lstm_step_back(F, grad + of_h, *others)
+
+
+def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
+    """The gradients of `lstm_sequence`, by inflow, states, weight and projection."""
+    grad, grad_h, grad_c, grad_gates, grad_cells, h0, c0, weight, projection, result, gates, cells, *settings = given
+    steps, width, needs = Steps(result.shape, *settings[:2]), c0.shape[1], settings[2]
+    h0, c0, weight, result = F.conj(h0), F.conj(c0), F.conj(weight), F.conj(steps.table(F, result))
+    let_in, forget, let_out, new = F.split(F.conj(gates), width, 1)
+    cells = F.conj(cells)
+    bent, nothing = F.tanh(cells), F.zeros_like(cells)
+    slopes = let_in * (1 - let_in), forget * (1 - forget), 1 - new * new, let_out * (1 - let_out)
+    factors = slopes[0] * new, slopes[1] * steps.before(F, cells, c0), slopes[2] * let_in
+    along, by_cell = let_out * (1 - bent * bent), F.stack([*factors, nothing], 1)
+    by_hidden = F.stack([nothing, nothing, nothing, slopes[3] * bent], 1)
+    read = [steps.split(F, x) for x in (along, forget, by_cell, by_hidden)]
+    upstream, of_cells, of_gates = _upstream(F, steps, grad, result), None, None
+    if grad_cells is not None:
+        of_cells = steps.split(F, grad_cells)
+    if grad_gates is not None:
+        of_in, of_forget, of_out, of_new = F.split(grad_gates, width, 1)
+        each = zip((of_in, of_forget, of_new, of_out), slopes, strict=True)
+        of_gates = steps.split(F, F.stack([t * slope for t, slope in each], 1))
+    last = steps.sizes[steps.order[-1]]
+    hidden, cell = (_State(F, _or_zeros(F, t, x), last) for t, x in ((grad_h, h0), (grad_c, c0)))
+    found: list[Any] = [None] * len(steps.sizes)
+    sources: list[Any] = [None] * len(steps.sizes)
+    for t in reversed(steps.order):
+        n, formula = steps.sizes[t], _lstm_sum_back
+        into, of_c = (upstream[t], hidden.of(n)), cell.of(n)
+        if projection is not None:
+            formula, sources[t] = _lstm_step_back, into[0] + into[1]
+            into = (F.matmul(sources[t], F.conj(projection)),)
+        if of_cells is not None:
+            of_c = of_c + of_cells[t]
+        along, forget = read[0][t], read[1][t]
+        of_c, inner = run(formula, *(_one(F, x) for x in (*into, of_c, along, forget)), read[2][t], read[3][t])
+        found[t] = _flat(F, inner if of_gates is None else inner + of_gates[t])
+        cell.now = F.reshape(F.narrow(of_c, 1, 0, 1), (n, width))
+        hidden.now = F.matmul(found[t], weight)
+    of_inflow = steps.joined(F, found)
+    of_projection = None
+    if needs[4]:
+        of_projection = F.matmul(F.transpose(steps.joined(F, sources), 0, 1), let_out * bent)
+    return (
+        steps.shaped(F, of_inflow),
+        hidden.all(),
+        cell.all(),
+        _of_weight(F, steps, of_inflow, result, h0) if needs[3] else None,
+        of_projection,
+    )
+
+
+def _of_weight(F: Any, steps: Steps, of_recurrent: Any, result: Any, h0: Any) -> Any:
+    return F.matmul(F.transpose(of_recurrent, 0, 1), steps.before(F, result, h0))
+
+
+# -- gated recurrent units: kept are the reset gate, the update gate, the new state and what the state adds to it -----
+
+
+def _gru_step(F: Any, h: Any, *terms: Any) -> tuple[Any, ...]:
+    reset_in, keep_in, new_in, reset_h, keep_h, new_h = terms
+    reset, keep = F.sigmoid(reset_in + reset_h), F.sigmoid(keep_in + keep_h)
+    new = F.tanh(new_in + reset * new_h)
+    return reset, keep, new, new_h + 0, new + keep * (h - new)
+
+
+def _gru(
+    F: Any, run: Run, inflow: Any, h0: Any, weight: Any, bias: Any, sizes: Any, reverse: bool
+) -> tuple[Any, Any, Any]:
+    steps, width = Steps(inflow.shape, sizes, reverse), h0.shape[1]
+    terms, across = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
+    hidden = _State(F, h0, steps.sizes[steps.order[0]])
+    found: list[Any] = [None] * len(steps.sizes)
+    for t in steps.order:
+        h = hidden.of(steps.sizes[t])
+        recurrent = F.matmul(h, across)
+        recurrent = recurrent if bias is None else recurrent + bias
+        found[t] = run(_gru_step, h, *F.split(terms[t], width, 1), *F.split(recurrent, width, 1))
+        hidden.now = found[t][4]
+    *gates, result = (steps.joined(F, each) for each in zip(*found, strict=True))
+    return steps.shaped(F, result), hidden.all(), F.cat(gates, 1)
+
+
+def _gru_step_back(F: Any, grad: Any, of_h: Any, keep: Any, factors: Any) -> tuple[Any, Any]:
+    """The part of the gradient that goes past the gates, and the gradients of the gates' inputs."""
+    of_h = grad + of_h
+    return of_h * keep, factors * of_h
+
+
+def gru_gradients(F: Any, run: Run, given: GruGradients) -> tuple[Any, ...]:
+    """The gradients of `gru_sequence`, by inflow, state, weight and bias."""
+    grad, grad_h, grad_gates, h0, weight, result, gates, sizes, reverse, needs = given
+    steps, width = Steps(result.shape, sizes, reverse), h0.shape[1]
+    h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
+    reset, keep, new, new_h = F.split(F.conj(gates), width, 1)
+    before = steps.before(F, result, h0)
+    of_new = (1 - keep) * (1 - new * new)
+    of_reset = new_h * reset * (1 - reset)
+    of_keep = keep * (1 - keep)
+    # In the order new, reset, keep, new_h: the last three are the gradient of what comes from the state.
+    factors = F.stack([of_new, of_new * of_reset, (before - new) * of_keep, of_new * reset], 1)
+    more = None
+    if grad_gates is not None:
+        to_reset, to_keep, to_new, to_new_h = F.split(grad_gates, width, 1)
+        to_new = to_new * (1 - new * new)
+        to_reset = to_reset * reset * (1 - reset) + to_new * of_reset
+        more = steps.split(F, F.stack([to_new, to_reset, to_keep * of_keep, to_new * reset + to_new_h], 1))
+    upstream, keeps, factors = _upstream(F, steps, grad, result), steps.split(F, keep), steps.split(F, factors)
+    hidden = _State(F, _or_zeros(F, grad_h, h0), steps.sizes[steps.order[-1]])
+    found: list[Any] = [None] * len(steps.sizes)
+    for t in reversed(steps.order):
+        n = steps.sizes[t]
+        operands = (_one(F, x) for x in (upstream[t], hidden.of(n), keeps[t]))
+        past, inner = run(_gru_step_back, *operands, factors[t])
+        found[t] = _flat(F, inner if more is None else inner + more[t])
+        past = F.reshape(F.narrow(past, 1, 0, 1), (n, width))
+        hidden.now = past + F.matmul(F.narrow(found[t], 1, width, 3 * width), weight)
+    of_all = steps.joined(F, found)
+    of_recurrent = F.narrow(of_all, 1, width, 3 * width)
+    of_inflow = F.cat([F.narrow(of_all, 1, width, 2 * width), F.narrow(of_all, 1, 0, width)], 1)
+    return (
+        steps.shaped(F, of_inflow),
+        hidden.all(),
+        F.matmul(F.transpose(of_recurrent, 0, 1), before) if needs[2] else None,
+        F.sum(of_recurrent, 0) if needs[3] else None,
+    )
+
+
+# -- plain recurrent networks ---------------------------------------------------------------------------------------
+
+
+def _tanh_step(F: Any, x: Any, h: Any) -> tuple[Any]:
+    return (F.tanh(x + h),)
+
+
+def _relu_step(F: Any, x: Any, h: Any) -> tuple[Any]:
+    return (F.relu(x + h),)
+
+
+def _rnn(
+    F: Any, run: Run, inflow: Any, h0: Any, weight: Any, relu: bool, sizes: Any, reverse: bool
+) -> tuple[Any, Any]:
+    steps, formula = Steps(inflow.shape, sizes, reverse), _relu_step if relu else _tanh_step
+    terms, across = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
+    hidden = _State(F, h0, steps.sizes[steps.order[0]])
+    found: list[Any] = [None] * len(steps.sizes)
+    for t in steps.order:
+        (found[t],) = run(formula, terms[t], F.matmul(hidden.of(steps.sizes[t]), across))
+        hidden.now = found[t]
+    return steps.shaped(F, steps.joined(F, found)), hidden.all()
+
+
+def _rnn_step_back(F: Any, grad: Any, of_h: Any, slope: Any) -> tuple[Any]:
+    return ((grad + of_h) * slope,)
+
+
+def rnn_gradients(F: Any, run: Run, given: RnnGradients) -> tuple[Any, ...]:
+    """The gradients of `rnn_sequence`, by inflow, state and weight."""
+    grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = given
+    steps = Steps(result.shape, sizes, reverse)
+    h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
+    slopes = F.where(result > 0, F.ones_like(result), 0) if relu else 1 - result * result
+    upstream, slopes = _upstream(F, steps, grad, result), steps.split(F, slopes)
+    hidden = _State(F, _or_zeros(F, grad_h, h0), steps.sizes[steps.order[-1]])
+    found: list[Any] = [None] * len(steps.sizes)
+    for t in reversed(steps.order):
+        (found[t],) = run(_rnn_step_back, upstream[t], hidden.of(steps.sizes[t]), slopes[t])
+        hidden.now = F.matmul(found[t], weight)
+    of_inflow = steps.joined(F, found)
+    of_weight = _of_weight(F, steps, of_inflow, result, h0) if needs[2] else None
+    return steps.shaped(F, of_inflow), hidden.all(), of_weight
+
+
+class Recurrent:
+    """Recurrent layers on arrays; see the operations of `gradcore.ops.recurrent`."""
+
+    def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
+        """``formula(self, *operands)``, elementwise and of several results: a backend may have one kernel for it."""
+        return formula(self, *operands)
+
+    def lstm_sequence(
+        self,
+        inflow: Array,
+        h0: Array,
+        c0: Array,
+        weight: Array,
+        projection: Array = None,
+        sizes: tuple[int, ...] | None = None,
+        reverse: bool = False,
+    ) -> tuple[Array, ...]:
+        """The states of long short-term memory at all steps, the last ones, and what was computed on the way."""
+        return _lstm(self, self.evaluate_step, inflow, h0, c0, weight, projection, sizes, reverse)
+
+    @packed(LstmGradients)
+    def lstm_backward(self, given: LstmGradients) -> tuple[Array, ...]:
+        """The gradients of `lstm_sequence`."""
+        return lstm_gradients(self, self.evaluate_step, given)
+
+    def gru_sequence(
+        self,
+        inflow: Array,
+        h0: Array,
+        weight: Array,
+        bias: Array = None,
+        sizes: tuple[int, ...] | None = None,
+        reverse: bool = False,
+    ) -> tuple[Array, ...]:
+        """The states of gated recurrent units at all steps, the last one, and the gates."""
+        return _gru(self, self.evaluate_step, inflow, h0, weight, bias, sizes, reverse)
+
+    @packed(GruGradients)
+    def gru_backward(self, given: GruGradients) -> tuple[Array, ...]:
+        """The gradients of `gru_sequence`."""
+        return gru_gradients(self, self.evaluate_step, given)
+
+    def rnn_sequence(
+        self,
+        inflow: Array,
+        h0: Array,
+        weight: Array,
+        relu: bool = False,
+        sizes: tuple[int, ...] | None = None,
+        reverse: bool = False,
+    ) -> tuple[Array, ...]:
+        """The states of a plain recurrent network at all steps, and the last one."""
+        return _rnn(self, self.evaluate_step, inflow, h0, weight, relu, sizes, reverse)
+
+    @packed(RnnGradients)
+    def rnn_backward(self, given: RnnGradients) -> tuple[Array, ...]:
+        """The gradients of `rnn_sequence`."""
+        return rnn_gradients(self, self.evaluate_step, given)
