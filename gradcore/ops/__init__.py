@@ -10,8 +10,8 @@ FAMILIES = (
     "fft", "fill", "folding", "fractional", "gammas", "gather_scatter", "grid_sample", "histograms", "householder",
     "indexing", "ldl", "linalg", "linear", "logical", "losses", "lowrank", "lu", "margin_losses", "masked", "matmul",
     "matrix_functions", "minmax", "movement", "multihead", "normalization", "norms", "padding", "polynomials",
-    "pooling", "recurrent", "reductions", "resampling", "rounding", "selection", "slicing", "softmax", "sorting", "special",
-    "spectrogram", "statistics", "strided", "triangular", "trigonometric",
+    "pooling", "recurrent", "reductions", "resampling", "rounding", "selection", "slicing", "softmax", "sorting",
+    "special", "spectrogram", "statistics", "strided", "triangular", "trigonometric",
 )  # fmt: skip
 
 __getattr__ = paths.further(__name__)

@@ -1,8 +1,8 @@
 """Recurrent layers: one layer in one direction over all steps of a sequence, as one operation.
 
-Inputs of the steps come times their weights, which needs no state: from one product for all steps. `inflow` is ``(steps,
-batch, width)``, ``(batch, width)`` for a single step, or packed: `sizes` then says how many rows each step has. The gates
-are outputs with derivatives, so that formulas may read them; their gradients are hardly ever there.
+Inputs of the steps come times their weights, which needs no state: from one product for all steps. `inflow` is
+``(steps, batch, width)``, ``(batch, width)`` for a single step, or packed: `sizes` then says how many rows each step has.
+The gates are outputs with derivatives, so that formulas may read them; their gradients are hardly ever there.
 """
 
 from __future__ import annotations
@@ -148,9 +148,7 @@ def _(F, grads, h0, weight, result, relu, sizes, reverse, needs):
 
 
 @composite(function=False, method=False)
-def rnn_backward(
-    F, grad, grad_h, h0, weight, result, relu: bool, sizes: Sizes | None, reverse: bool, needs: Needs
-):
+def rnn_backward(F, grad, grad_h, h0, weight, result, relu: bool, sizes: Sizes | None, reverse: bool, needs: Needs):
     """The gradients of `rnn_sequence`."""
     given = RnnGradients(grad, grad_h, h0, weight, result, relu, sizes, reverse, needs)
     return rnn_gradients(F, plainly(F), given)

@@ -97,6 +97,7 @@ def _agree(found: Any, expected: Any, dtype: str) -> None:
     for x, y in zip(found, expected, strict=True):
         assert (x is None) == (y is None)
         if y is not None:
-            assert x.shape == y.shape and x.dtype == y.dtype == dtype
+            assert x.shape == y.shape
+            assert x.dtype == y.dtype == dtype
             largest = np.abs(y).max(initial=1e-30)
             np.testing.assert_allclose(x / largest, y / largest, rtol=0, atol=TOLERANCE[dtype])

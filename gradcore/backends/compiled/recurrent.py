@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -40,9 +39,7 @@ class CompiledRecurrent(NumpyBackend):
     def _sequences(self) -> dict[tuple[str, str], Any]:
         return {}
 
-    def _over_steps(
-        self, name: str, steps: Steps, widths: tuple[int, int], *arrays: Array, relu: bool = False
-    ) -> None:
+    def _over_steps(self, name: str, steps: Steps, widths: tuple[int, int], *arrays: Array, relu: bool = False) -> None:
         """Run a kernel of `recurrent.cpp`: ``(sequence, *arrays)``, contiguous and of one dtype."""
         char = arrays[-1].dtype.char
         function = self._sequences.get((name, char))
@@ -58,9 +55,7 @@ class CompiledRecurrent(NumpyBackend):
         parts = max(1, min(available, batch // _SAMPLES, steps.rows * widths[0] * widths[1] // _WORTH_A_THREAD))
         function(
             ctypes.byref(
-                _Sequence(
-                    number, batch, *widths, address, address + 8 * number, steps.reverse, relu, available, parts
-                )
+                _Sequence(number, batch, *widths, address, address + 8 * number, steps.reverse, relu, available, parts)
             ),
             *arrays,
         )

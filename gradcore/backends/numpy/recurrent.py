@@ -108,9 +108,7 @@ class NumpyRecurrent(Recurrent):
         projection = projection if projection is None else matrix(projection)
         sources = None if projection is None else np.empty(result.shape, result.dtype)
         before = matrix(steps.before(self, cells, c0))
-        self.run_lstm_back(
-            steps, upstream, weight, projection, before, gates, cells, of_h, of_c, of_inflow, sources
-        )
+        self.run_lstm_back(steps, upstream, weight, projection, before, gates, cells, of_h, of_c, of_inflow, sources)
         of_projection = None
         if needs[4]:
             of_projection = self.matmul(sources.T, _blocks(gates, 4)[2] * np.tanh(cells))

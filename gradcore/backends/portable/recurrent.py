@@ -368,9 +368,7 @@ def _relu_step(F: Any, x: Any, h: Any) -> tuple[Any]:
     return (F.relu(x + h),)
 
 
-def _rnn(
-    F: Any, run: Run, inflow: Any, h0: Any, weight: Any, relu: bool, sizes: Any, reverse: bool
-) -> tuple[Any, Any]:
+def _rnn(F: Any, run: Run, inflow: Any, h0: Any, weight: Any, relu: bool, sizes: Any, reverse: bool) -> tuple[Any, Any]:
     steps, formula = Steps(inflow.shape, sizes, reverse), _relu_step if relu else _tanh_step
     terms, across = steps.split(F, steps.table(F, inflow)), F.transpose(weight, 0, 1)
     hidden = _State(F, h0, steps.sizes[steps.order[0]])
