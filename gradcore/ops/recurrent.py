@@ -1,7 +1,7 @@
 """Recurrent layers: one layer in one direction over all steps of a sequence, as one operation.
 
 Inputs of the steps come times their weights, which needs no state: from one product for all steps. `inflow` is
-``(steps, batch, width)``, ``(batch, width)`` for a single step, or packed: `sizes` then says how many rows each step has.
+``(steps, batch, width)``, ``(batch, width)`` for a single step, or packed: `sizes` says how many rows each step has.
 The gates are outputs with derivatives, so that formulas may read them; their gradients are hardly ever there.
 """
 
