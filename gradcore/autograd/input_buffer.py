@@ -97,7 +97,7 @@ class RawGrads:
             return None
         several = grads if isinstance(grads, list) else [grads]
         dtype = dtypes.from_numpy(next(g for g in several if g is not None).dtype)
-        return _upcast if dtype.is_reduced and not F.computes_half_in_float(op.name, several) else None
+        return _upcast if dtype.is_reduced and not F.computes_half_in_float(op.name, several, True) else None
 
     def evaluate(self, op: Any, function: Any, grads: Any, values: list[Any]) -> Any:
         """The value of a formula; a differential is conjugated before and after for complex numbers."""

@@ -113,8 +113,8 @@ class Backend(
         self.array_type = array_type
         self.kernels = Kernels(self.kernel_of)
 
-    def computes_half_in_float(self, name: str, arrays: list[Any]) -> bool:
-        """Whether the kernels of an operation take these float16 or bfloat16 arrays and compute them in float32."""
+    def computes_half_in_float(self, name: str, arrays: list[Any], backward: bool = False) -> bool:
+        """Whether an operation, or its vjp, takes these float16 or bfloat16 arrays and computes them in float32."""
         return False
 
     def kernel_of(self, name: str) -> Callable[..., Any]:

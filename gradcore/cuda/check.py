@@ -42,8 +42,8 @@ SHARES = {"kernels": 0.25, "products": 0.1, "streams": 0.05, "graphs": 0.15, "de
 #: Which kernels of the package an operation uses, by the file that they are in: what can be left out.
 FAMILIES = {
     "attention": "attention", "cross_entropy": "cross_entropy", "grids": "grids", "lists": "lists",
-    "normalization": "normalization", "segments": "segments", "softmax": "softmax", "windows": "windows",
-    "generated": "elementwise",
+    "normalization": "normalization", "reductions": "reductions", "segments": "segments", "softmax": "softmax",
+    "windows": "windows", "generated": "elementwise",
 }  # fmt: skip
 
 
@@ -137,6 +137,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "broadcast": (lambda x: gc.addcmul(x.T, x.T, x[0].unsqueeze(1)), ((6, 33), (400, 33))),
     "remainder": (lambda x: x.remainder(0.3) + gc.div(x, 0.7, rounding_mode="floor"), ((6, 33),)),
     "sums": (lambda x: (x.sum(0), x.mean(), x.var(-1), x.logsumexp(0)), ((6, 33), (700, 301))),
+    "extrema and products": (lambda x: (x.amax(0), x.amin(), x[:4].prod(0), x.nansum(-1)), ((6, 33), (700, 301))),
     "sort": (lambda x: (x.sort(-1).values, x.topk(3).values, x.cumsum(0)), ((6, 33), (20, 3000))),
     "dropout": (lambda x: F.dropout(x, 0.3), ((6, 33), (100, 301))),
     "fft": (lambda x: gc.fft.rfft(x if x.element_size() > 2 else x.float()).abs(), ((6, 32), (5, 600))),
@@ -337,7 +338,7 @@ class _Watched:
 
     def __init__(self, backend: Any) -> None:
         self.names: list[str] = []
-        own, generated = backend.cuda_kernel, backend.fusion.compile
+        own, generated, reduction = backend.cuda_kernel, backend.fusion.compile, backend.reduction_kernel
 
         def cuda_kernel(file: str, name: str, **defines: str) -> Any:
             self.names.append(f"{file}/{name}" + "".join(f" <{value}>" for value in defines.values()))
@@ -347,7 +348,12 @@ class _Watched:
             self.names.append(f"generated/{name}")
             return generated(source, name)
 
+        def reduction_kernel(name: str) -> Any:
+            self.names.append(f"reductions/{name}")
+            return reduction(name)
+
         backend.cuda_kernel, backend.fusion.compile = cuda_kernel, compile
+        backend.reduction_kernel = reduction_kernel
 
 
 def _compared(item: Item, device: str, watched: _Watched) -> tuple[str, tuple[str, ...]] | None:

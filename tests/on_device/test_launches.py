@@ -149,6 +149,38 @@ def test_launches_of_channels(device: str) -> None:
     assert launches(lambda: gc.autograd.grad(out, (x, weight, bias), ones, retain_graph=True)) == 3
 
 
+# -- reductions ---------------------------------------------------------------------------------------------------
+
+REDUCTIONS = ("sum", "mean", "nansum", "prod", "amax", "amin")
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
+def test_reductions_of_halves(device: str, name: str, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    reduce = getattr(gc, name)
+    for shape, dims in [((5, 7), {"dim": 1}), ((300, 9), {"dim": 0, "keepdim": True}), ((2, 3000), {"dim": (0, 1)})]:
+        if name == "prod" and isinstance(dims["dim"], tuple):
+            dims = {}
+        x = 1 + drawn(rng, dtype, *shape[::-1]).T / 50
+        run = lambda where, x=x, dims=dims: with_gradients(lambda t: reduce(t, **dims), x.to(where))  # noqa: E731
+        agree(run(device), run("cpu"), f"{shape} {dims}")
+    unlucky = gc.tensor([[1.0, np.nan], [np.inf, -np.inf], [70000.0, -1.0]]).to(dtype)
+    agree([reduce(unlucky.to(device), 1)], [reduce(unlucky, 1)])
+    total = gc.full((4096,), 1.0, dtype=dtype, device=device).sum()  # beyond the numbers that halves can count to
+    assert total.item() == 4096 and total.dtype is dtype
+    if name not in ("amax", "amin"):
+        empty = gc.ones(0, 3, dtype=dtype)
+        agree([reduce(empty.to(device), 0)], [reduce(empty, 0)])
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
+def test_launches_of_reductions_of_halves(device: str, name: str, dtype: Any) -> None:
+    x = gc.ones(30, 40, dtype=dtype, device=device)
+    assert launches(lambda: getattr(gc, name)(x, 1)) == 1
+
+
 # -- rows by index ------------------------------------------------------------------------------------------------
 
 #: How often indices come: all equal, in runs around what a thread goes over, by chance, most of them one.

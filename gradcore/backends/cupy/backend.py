@@ -25,6 +25,7 @@ from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import Pools, PrivatePool
 from gradcore.backends.cupy.optimizers import CudaOptimizers
 from gradcore.backends.cupy.record_stream import Lifetimes
+from gradcore.backends.cupy.reductions import CudaReductions
 from gradcore.backends.cupy.rows import CudaRows
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.pinned import is_pinned
@@ -93,6 +94,7 @@ class CupyBackend(
     CudaEpilogues,
     CudaAttention,
     CudaRows,
+    CudaReductions,
     CudaWindows,
     CudaIndexing,
     CudaLinearAlgebra,

@@ -51,7 +51,11 @@ _IN_HALF = {
     **dict.fromkeys((
         "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm", "addmm_relu", "addmm_gelu",
     ), "products"),
+    **dict.fromkeys(("sum", "nansum", "mean"), "reductions"),
 }  # fmt: skip
+
+#: Those of which the derivatives are computed in float32 as a whole.
+_FORWARD_IN_HALF = dict.fromkeys(("prod", "amax", "amin", "aminmax"), "reductions")
 
 
 class CudaKernels:
@@ -61,9 +65,9 @@ class CudaKernels:
     #: Whether the kernels of the package take the place of those that all backends share.
     own_kernels = True
 
-    def computes_half_in_float(self, name: str, arrays: list[Any]) -> bool:
-        """Whether an operation computes these float16 or bfloat16 arrays in float32 inside its kernels."""
-        family = _IN_HALF.get(name)
+    def computes_half_in_float(self, name: str, arrays: list[Any], backward: bool = False) -> bool:
+        """Whether an operation, or its vjp, computes these float16 or bfloat16 arrays in float32 inside its kernels."""
+        family = _IN_HALF.get(name) or (None if backward else _FORWARD_IN_HALF.get(name))
         if family == "normalization" and arrays[0].dtype == np.float16:  # statistics of which need not be numbers of it
             return False
         return family is not None and self.takes(family, *[a for a in arrays if a is not None])
