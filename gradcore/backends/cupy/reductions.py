@@ -1,4 +1,4 @@
-"""Reductions of float16 and bfloat16 in one launch: numbers are read as they are, reduced in float32 and rounded once."""
+"""Reductions of float16 and bfloat16 in one launch: read as they are, reduced in float32 and rounded once."""
 
 from __future__ import annotations
 
