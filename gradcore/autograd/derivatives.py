@@ -60,12 +60,14 @@ def _with_history(node: Any, number: int, edge_number: int) -> Any:
     return node.unpack(number)
 
 
-def _lambda(head: str, text: str, scope: dict[str, Any]) -> Any:
+def _lambda(head: str, text: str, scope: dict[str, Any], name: str = "<lambda>") -> Any:
     """A function of one expression; those of one text are compiled once."""
     text = f"lambda {head}: {text}"
     if text not in _compiled:
         _compiled[text] = compile(text, generated_file(__name__, text), "eval")
-    return eval(_compiled[text], {"with_history": _with_history, **scope})
+    function = eval(_compiled[text], {"with_history": _with_history, **scope})
+    function.__code__ = function.__code__.replace(co_name=name)
+    return function
 
 
 _compiled: dict[str, Any] = {}
@@ -85,12 +87,13 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
     """``(F, grad, node) -> gradient``, written out for what the formula reads; the gradient is for the edge `number`.
 
     `values` says of what kind that is: ``"arrays"``, ``"numbers"`` (arrays without dims as NumPy's scalars, which
-    compute five times as fast) or ``"tensors"``. Large products are not made where only their sums are wanted.
+    compute five times as fast) or ``"tensors"``. Products are computed without a call, large ones only where more than
+    their sums is wanted.
     """
     if formula.is_identity:
         return UNCHANGED
     arguments = ["F", "grad", *(_expression(op, name, values) for name in formula.names)]
-    text = f"function({', '.join(arguments)})"
+    text = " * ".join(arguments[1:]) if formula.is_product else f"function({', '.join(arguments)})"
     if values == "arrays" and op.kind == "elementwise":
         text += " if grad.size < F.LARGE else "
         if formula.is_product:
@@ -99,7 +102,8 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
                 f"F.product_to_size({', '.join(arguments[1:])}, {shape}) if node.metas and {shape} != grad.shape else "
             )
         text += f"F.evaluate_tiled(function, {', '.join(arguments[1:])})"
-    call = _lambda("F, grad, node", text, {"function": formula.function})
+    name = formula.function.__name__ if formula.is_product else "<lambda>"
+    call = _lambda("F, grad, node", text, {"function": formula.function}, name)
     connects = values == "tensors" and op.names[op.tensors[number]] in op.connected
     return _connecting(call, op, formula, number) if connects else call
 

@@ -258,7 +258,7 @@ class GraphTask:
         Nodes of one device follow each other, so this is rare.
         """
         self.use_device(device)
-        arithmetic = self.buffer.arithmetic(device)
+        arithmetic: Any = self.buffer.known.get(id(device)) or self.buffer.arithmetic(device)
         if arithmetic.recorded:
             return arithmetic, arithmetic.F, {} if self.watch or variables.subclasses_used else PLANS["tensors"], None
         backend = arithmetic.F

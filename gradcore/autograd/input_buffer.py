@@ -227,11 +227,11 @@ class InputBuffer:
     """
 
     __slots__ = (
-        "_arithmetic",
         "batches",
         "complete",
         "expected",
         "heap",
+        "known",
         "owned",
         "pending",
         "recorded",
@@ -241,7 +241,8 @@ class InputBuffer:
 
     def __init__(self, recorded: bool, batches: tuple[Any, ...], run: Callable[..., Any]) -> None:
         self.recorded, self.batches, self.run = recorded, batches, run
-        self._arithmetic: dict[int, RawGrads] = {}
+        #: The arithmetic of the devices that were met, by their identity.
+        self.known: dict[int, RawGrads] = {}
         #: A gradient for each node that waits, or a list of them for nodes with several outputs.
         self.pending: dict[Node, Any] = {}
         #: Nodes whose pending gradient is an array that the engine made and may write into.
@@ -258,11 +259,10 @@ class InputBuffer:
         """The arithmetic of the gradients of a device's nodes, which may be in batches that the nodes are not."""
         if self.recorded:
             return TENSOR_GRADS
-        known = self._arithmetic.get(id(device))
-        if known is None:
-            known = RawGrads(batched_device(self.batches, device) if self.batches else device)
-            self._arithmetic[id(device)] = known
-        return known
+        found = self.known.get(id(device))
+        if found is None:
+            found = self.known[id(device)] = RawGrads(batched_device(self.batches, device) if self.batches else device)
+        return found
 
     def add(self, node: Node, number: int, grad: Any, device: Any, own: bool = False) -> None:
         """Add a contribution that arose on `device` to the gradient of a node's output.

@@ -36,11 +36,13 @@ def packed(settings: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., 
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
-        pack = _packer(method, settings)
+        pack, lead = _packer(method, settings)
 
         @functools.wraps(method)
         def kernel(self: Any, *args: Any) -> Any:
-            return method(self, *pack(*args))
+            if len(args) != lead + 1:
+                args = (*args[:lead], pack(args[lead:]))
+            return method(self, *args)
 
         kernel.__signature__ = _flat_signature(method, settings)  # type: ignore[attr-defined]
         return kernel
@@ -111,10 +113,11 @@ class _Override:
 
         if self.settings is None:
             return run
-        pack = _packer(self.method, self.settings)
+        pack, lead = _packer(self.method, self.settings)
 
         def run_packed(*args: Any) -> Any:
-            args = pack(*args)
+            if len(args) != lead + 1:
+                args = (*args[:lead], pack(args[lead:]))
             return kernel(*args) if supports(*args) else fallback(*args)
 
         return run_packed
@@ -128,8 +131,8 @@ def _flat_signature(method: Callable[..., Any], settings: Any) -> inspect.Signat
     return inspect.Signature([*lead, *(inspect.Parameter(f, kind, default=defaults.get(f, none)) for f in fields)])
 
 
-def _packer(method: Callable[..., Any], settings: Any) -> Callable[..., tuple[Any, ...]]:
-    """A function of a kernel's arguments that returns them with the last ones as one object."""
+def _packer(method: Callable[..., Any], settings: Any) -> tuple[Callable[[tuple[Any, ...]], Any], int]:
+    """What makes one object of a kernel's last arguments, and the number of those in front of them."""
     lead = method.__code__.co_argcount - 2  # arguments in front of the settings
     defaults = tuple(settings._field_defaults.values())
     total = len(settings._fields)
@@ -141,10 +144,4 @@ def _packer(method: Callable[..., Any], settings: Any) -> Callable[..., tuple[An
             return new(settings, values + defaults[len(values) - least :])
         return settings(*values)  # which says what is wrong
 
-    def pack_all(*values: Any) -> tuple[Any, ...]:
-        return values if len(values) == 1 else (pack(values),)
-
-    def pack_rest(*args: Any) -> tuple[Any, ...]:
-        return args if len(args) == lead + 1 else (*args[:lead], pack(args[lead:]))
-
-    return pack_rest if lead else pack_all
+    return pack, lead

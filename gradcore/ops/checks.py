@@ -47,8 +47,8 @@ def check_implemented(kernel: str, operand: Any, without: str) -> None:
         Letters of the categories: ``"b"`` bools, ``"i"`` integers, ``"f"`` real and ``"c"`` complex numbers.
     """
     dtype = operand.dtype
-    if dtype.__class__ is not dtypes.dtype:
-        dtype = dtypes.from_numpy(dtype)
+    if not isinstance(dtype, dtypes.dtype):
+        dtype = dtypes.FROM_NUMPY.get(dtype) or dtypes.from_numpy(dtype)
     if "bifc"[dtype.category] in without:
         raise no_kernel(kernel, dtype)
 

@@ -179,19 +179,19 @@ def _conv(
     dilation: Steps,
     groups: int,
 ) -> Any:
-    sizes, kernel = tuple(input.shape), tuple(weight.shape)
-    batched = _check_input("conv", n, sizes)
+    shapes, types = _described(input, weight, bias)
+    batched = _check_input("conv", n, shapes[0])
     if not batched:
-        input, sizes = F.unsqueeze(input, 0), (1, *sizes)
+        input, shapes[0] = F.unsqueeze(input, 0), (1, *shapes[0])
     stride = for_convolution("stride", stride, n, 1)
     dilation = for_convolution("dilation", dilation, n, 1)
     if isinstance(padding, str):
         input, padding = _resolve_padding(F, n, input, weight, stride, padding, dilation)
-        sizes = tuple(input.shape)
+        shapes[0] = tuple(input.shape)
     padding = for_convolution("padding", padding, n, 0)
-    _check_operands(n, input, weight, bias, sizes, kernel, groups, False)
-    reach = [d * (k - 1) + 1 for k, d in zip(kernel[2:], dilation, strict=True)]
-    padded = [size + 2 * p for size, p in zip(sizes[2:], padding, strict=True)]
+    _check_operands(n, shapes, types, groups, False)
+    reach = [d * (k - 1) + 1 for k, d in zip(shapes[1][2:], dilation, strict=True)]
+    padded = [size + 2 * p for size, p in zip(shapes[0][2:], padding, strict=True)]
     if any(k > size for k, size in zip(reach, padded, strict=True)):
         raise RuntimeError(
             f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). "
@@ -213,13 +213,15 @@ def _conv_transpose(
     groups: int,
     dilation: Steps,
 ) -> Any:
-    batched = _check_input("conv_transpose", n, tuple(input.shape))
-    input = input if batched else F.unsqueeze(input, 0)
+    shapes, types = _described(input, weight, bias)
+    batched = _check_input("conv_transpose", n, shapes[0])
+    if not batched:
+        input, shapes[0] = F.unsqueeze(input, 0), (1, *shapes[0])
     stride = for_convolution("stride", stride, n, 1)
     dilation = for_convolution("dilation", dilation, n, 1)
     padding = for_convolution("padding", padding, n, 0)
     output_padding = for_convolution("output_padding", output_padding, n, 0)
-    _check_operands(n, input, weight, bias, tuple(input.shape), tuple(weight.shape), groups, True)
+    _check_operands(n, shapes, types, groups, True)
     if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
         raise RuntimeError(
             "output padding must be smaller than either stride or dilation, but got "
@@ -255,13 +257,20 @@ def _check_input(name: str, n: int, sizes: Sizes) -> bool:
     return len(sizes) == n + 2
 
 
-def _check_operands(
-    n: int, input: Any, weight: Any, bias: Any, input_sizes: Sizes, weight_sizes: Sizes, groups: int, transposed: bool
-) -> None:
-    """Raise PyTorch's errors for weights and biases that do not fit the input."""
+def _described(*operands: Any) -> tuple[list[Any], list[Any]]:
+    """The shapes and the dtypes of tensors; None for None."""
+    shapes, types = [], []
+    for t in operands:
+        shapes.append(None if t is None else tuple(t.shape))
+        types.append(None if t is None else t.dtype)
+    return shapes, types
+
+
+def _check_operands(n: int, shapes: list[Any], types: list[Any], groups: int, transposed: bool) -> None:
+    """Raise PyTorch's errors for weights and biases that do not fit the input; `shapes` and `types` are of all three."""
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
-    sizes = list(weight_sizes)
+    input_sizes, sizes, bias_sizes = shapes[0], list(shapes[1]), shapes[2]
     if len(sizes) != n + 2:
         raise RuntimeError(
             f"Expected {n + 2}-dimensional weight for a convolution with {n} spatial dimensions, but got weight of "
@@ -285,17 +294,16 @@ def _check_operands(
             f"{input_sizes[1]} channels instead"
         )
     outputs = sizes[1] * groups if transposed else sizes[0]
-    if bias is not None and tuple(bias.shape) != (outputs,):
+    if bias_sizes is not None and bias_sizes != (outputs,):
         raise RuntimeError(
             f"Given {'transposed=1, ' if transposed else ''}weight of size {sizes}, expected bias to be 1-dimensional "
-            f"with {outputs} elements, but got bias of size {list(bias.shape)} instead"
+            f"with {outputs} elements, but got bias of size {list(bias_sizes)} instead"
         )
-    if bias is not None and bias.dtype != input.dtype:
-        raise RuntimeError(
-            f"Input type ({cpp_type(input.dtype)}) and bias type ({cpp_type(bias.dtype)}) should be the same"
-        )
-    if weight.dtype != input.dtype:
-        raise RuntimeError(f"expected scalar type {input.dtype.scalar_name} but found {weight.dtype.scalar_name}")
+    of_input, of_weight, of_bias = types
+    if of_bias is not None and of_bias != of_input:
+        raise RuntimeError(f"Input type ({cpp_type(of_input)}) and bias type ({cpp_type(of_bias)}) should be the same")
+    if of_weight != of_input:
+        raise RuntimeError(f"expected scalar type {of_input.scalar_name} but found {of_weight.scalar_name}")
 
 
 _ARGUMENTS = """

@@ -125,9 +125,8 @@ def correlate(
         else:
             out[...] = xp.matmul(matrix, points).reshape(out.shape)
         return
-    windows = Windows(xp, x, kernel, settings, spatial, outputs)
     multiply_first = prod(kernel) > 1 and _MULTIPLY_FIRST * outputs < channels
-    (_multiply_first if multiply_first else _gather_first)(windows, weight, groups, out)
+    (_multiply_first if multiply_first else _gather_first)(xp, x, weight, settings, out)
 
 
 def _swap_channels(weight: Any, groups: int) -> Any:
@@ -137,20 +136,22 @@ def _swap_channels(weight: Any, groups: int) -> Any:
     return weight.reshape(groups * channels, outputs // groups, *kernel)
 
 
-def _gather_first(windows: Windows, weight: Array, groups: int, out: Array) -> None:
+def _gather_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
     """Write products of columns of windows with the weight to `out`, block by block."""
-    xp, outputs = windows.xp, weight.shape[0]
+    outputs, groups = weight.shape[0], settings.groups
     # Reversed taps must be copied: reshape may keep negative strides, which BLAS does not take.
     matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1)
+    windows = Windows(xp, x, weight.shape[2:], settings, out.shape[2:], outputs // groups)
     for images, rows in windows.blocks(matrix.shape[2] * groups):
         columns = windows.columns(images, rows).reshape(groups, matrix.shape[2], -1)
         products = xp.matmul(matrix, columns).reshape(outputs, -1, *windows.sizes(rows))
         out[images, :, rows] = windows.separate(products).swapaxes(0, 1)
 
 
-def _multiply_first(windows: Windows, weight: Array, groups: int, out: Array) -> None:
+def _multiply_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
     """As `_gather_first`: multiply the input with every tap, then add the products, each shifted."""
-    xp, outputs, channels, kernel = windows.xp, weight.shape[0], weight.shape[1], weight.shape[2:]
+    (outputs, channels, *kernel), groups = weight.shape, settings.groups
+    windows = Windows(xp, x, kernel, settings, out.shape[2:], outputs // groups)
     weight = weight.reshape(groups, outputs // groups, channels, *kernel)
     weight = xp.ascontiguousarray(xp.moveaxis(weight, (1, 2), (-2, -1)))
     for images, rows in windows.blocks(channels * groups + outputs * prod(kernel)):
@@ -192,20 +193,21 @@ def weight_gradient(
     settings: ConvSettings,
 ) -> Any:
     """Windows of `x` times `grad`, summed over all positions: `(groups, O / groups, C / groups * K)`."""
-    groups = settings.groups
-    windows = Windows(xp, x, kernel, settings, grad.shape[2:], grad.shape[1] // groups)
-    result = _sum_of_products(windows, grad, groups)
-    if windows.joined and not xp.isfinite(result).all():
+    result, joined = _sum_of_products(xp, x, grad, kernel, settings, join=True)
+    if joined and not xp.isfinite(result).all():
         # Values between rows were multiplied by zero, which is wrong where they are infinite.
-        windows.disjoin()
-        result = _sum_of_products(windows, grad, groups)
+        result, _ = _sum_of_products(xp, x, grad, kernel, settings, join=False)
     return result
 
 
-def _sum_of_products(windows: Windows, grad: Any, groups: int) -> Any:
-    """Multiply output gradients with columns of windows: `(groups, O / groups, C / groups * K)`."""
-    xp, outputs = windows.xp, grad.shape[1] // groups
-    taps = windows.x.shape[1] // groups * prod(windows.kernel)
+def _sum_of_products(
+    xp: Any, x: Array, grad: Array, kernel: Sequence[int], settings: ConvSettings, join: bool
+) -> tuple[Array, bool]:
+    """Output gradients times columns of windows, as `weight_gradient`; and whether these had values between rows."""
+    groups = settings.groups
+    outputs = grad.shape[1] // groups
+    taps = x.shape[1] // groups * prod(kernel)
+    windows = Windows(xp, x, kernel, settings, grad.shape[2:], outputs, join)
     result: Any = None
     for images, rows in windows.blocks(groups * taps):
         columns = windows.columns(images, rows).reshape(groups, taps, -1)
@@ -218,4 +220,4 @@ def _sum_of_products(windows: Windows, grad: Any, groups: int) -> Any:
             result = part
         else:
             result += part
-    return xp.ascontiguousarray(result.swapaxes(1, 2)) if outputs < _TRANSPOSE else result
+    return xp.ascontiguousarray(result.swapaxes(1, 2)) if outputs < _TRANSPOSE else result, windows.joined

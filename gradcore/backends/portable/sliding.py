@@ -55,23 +55,17 @@ class Phase(NamedTuple):
     """The taps of one dimension that read the same residue class of the padded input.
 
     With stride `s`, the elements `residue, residue + s, residue + 2 * s, ...` form an array in which
-    windows move by one element: window `t` reads with tap `first + m * period` the element
-    `t + shift + m * step`.
+    windows move by one element: window `t` reads with the tap `m` of these `number` the element `t + shift + m * step`.
     """
 
     residue: int
-    first: int
-    period: int
     number: int
     shift: int
     step: int
     #: How far from the window's own position the last tap reads.
     reach: int
-
-    @property
-    def taps(self) -> slice:
-        """The taps, as an index of the kernel."""
-        return slice(self.first, None, self.period)
+    #: The taps, as an index of the kernel.
+    taps: slice
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +76,8 @@ def phases(kernel: int, stride: int, dilation: int) -> tuple[Phase, ...]:
     for first in range(min(period, kernel)):
         number, shift = len(range(first, kernel, period)), first * dilation // stride
         reach = shift + (number - 1) * step
-        found.append(Phase(first * dilation % stride, first, period, number, shift, step, reach))
+        taps = slice(first, None, period)
+        found.append(Phase(first * dilation % stride, number, shift, step, reach, taps))
     return tuple(found)
 
 
@@ -108,6 +103,8 @@ class Windows:
         How many positions the windows take, which may be any number.
     outputs : int
         How many values are computed from a window: what a value between rows costs.
+    join : bool
+        Whether rows may be joined.
     """
 
     def __init__(
@@ -118,6 +115,7 @@ class Windows:
         settings: Sequence[Any],
         spatial: Sequence[int],
         outputs: int,
+        join: bool = True,
     ) -> None:
         stride, padding, dilation, _ = settings
         self.xp, self.x, self.kernel, self.spatial = xp, x, tuple(kernel), tuple(spatial)
@@ -137,17 +135,12 @@ class Windows:
         # With a kernel of one element that reads every input, the columns are the input.
         self.trivial = prod(kernel) == prod(stride) == 1 and not any(padding) and self.spatial == x.shape[2:]
         between = reach[-1] if len(self.spatial) > 1 else 0
-        self.joined = xp is np and 0 < between * outputs * x.dtype.itemsize <= _JOINED
+        self.joined = join and xp is np and 0 < between * outputs * x.dtype.itemsize <= _JOINED
         # A block's images, their phases, space for its columns, and the copies from the one to the other.
         self.images: slice | None = None
         self.padded: Any = None
         self.scratch: Any = None
         self.copies: dict[tuple[int, int, int], tuple[Any, list[tuple[Any, Any]]]] = {}
-
-    def disjoin(self) -> None:
-        """Keep rows apart from now on, with no values between them."""
-        self.joined, self.images, self.padded, self.scratch = False, None, None, None
-        self.copies.clear()
 
     def blocks(self, values: int) -> list[tuple[slice, slice]]:
         """Images and rows of each block, if a position takes `values` values of scratch memory."""
