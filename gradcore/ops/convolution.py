@@ -267,7 +267,7 @@ def _described(*operands: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _check_operands(n: int, shapes: list[Any], types: list[Any], groups: int, transposed: bool) -> None:
-    """Raise PyTorch's errors for weights and biases that do not fit the input; `shapes` and `types` are of all three."""
+    """Raise PyTorch's errors for a weight and a bias that do not fit the input; all three are described."""
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
     input_sizes, sizes, bias_sizes = shapes[0], list(shapes[1]), shapes[2]

@@ -64,8 +64,8 @@ class Phase(NamedTuple):
     step: int
     #: How far from the window's own position the last tap reads.
     reach: int
-    #: The taps, as an index of the kernel.
-    taps: slice
+    #: The taps, as the start, stop and step of a slice of the kernel.
+    taps: tuple[int, None, int]
 
 
 @lru_cache(maxsize=1024)
@@ -76,8 +76,7 @@ def phases(kernel: int, stride: int, dilation: int) -> tuple[Phase, ...]:
     for first in range(min(period, kernel)):
         number, shift = len(range(first, kernel, period)), first * dilation // stride
         reach = shift + (number - 1) * step
-        taps = slice(first, None, period)
-        found.append(Phase(first * dilation % stride, number, shift, step, reach, taps))
+        found.append(Phase(first * dilation % stride, number, shift, step, reach, (first, None, period)))
     return tuple(found)
 
 
@@ -222,7 +221,7 @@ class Windows:
                     *per_dim,
                 ),
             )
-            copies.append((result[(slice(None), *[each.taps for each in phase])], view))
+            copies.append((result[(slice(None), *[slice(*each.taps) for each in phase])], view))
         return result, copies
 
 
