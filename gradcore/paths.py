@@ -183,6 +183,7 @@ _SUBMODULES = """
 gradcore: accelerator compiler cpu distributed distributions functional functorch nn optim
 gradcore: futures hub jit multiprocessing profiler quasirandom serialization signal testing torch_version types
 gradcore: version viz
+distributed: nn
 distributions: utils
 nn: _reduction common_types grad
 nn.attention: flex_attention

@@ -1,0 +1,126 @@
+"""Collectives that return new arrays: what the operations of ``ops.collectives`` compute, also of batched arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore.autograd.variables import wrap
+from gradcore.backends import registry
+from gradcore.backends.vmap import BatchedArray
+from gradcore.distributed import collectives
+from gradcore.typing import AnyTensor, Array
+
+__all__ = ["ArrayCollectives"]
+
+
+def _run(array: Array, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = False, rows_out: bool = False) -> Array:
+    """The result of a call for a tensor, as an array; the samples of a batch are sent together.
+
+    Parameters
+    ----------
+    array : array
+    call : callable
+    rows_in, rows_out : bool
+        Whether the first dim of what is given, and of the result, counts processes or rows, so that it stays in front
+        of the dim of the batch.
+    """
+    if isinstance(array, BatchedArray):
+
+        def of_batch(inner: Array) -> Array:
+            xp = _library(inner)
+            found = _run(xp.moveaxis(inner, 1, 0) if rows_in else inner, call, rows_in, rows_out)
+            return _library(found).moveaxis(found, 1, 0) if rows_out else found
+
+        if isinstance(array.array, BatchedArray):
+            raise NotImplementedError("collectives inside of two nested vmaps are not supported")
+        return BatchedArray(of_batch(array.array), array.level)
+    if isinstance(array, np.generic):
+        array = np.asarray(array)
+    index = getattr(getattr(array, "device", None), "id", None)
+    device = registry.CPU if index is None else registry.resolve(f"cuda:{index}")
+    return call(wrap(array, device))._array
+
+
+def _library(array: Array) -> Any:
+    return registry.CPU.backend.xp if isinstance(array, np.ndarray) else registry.find("cuda").xp
+
+
+def _new(t: AnyTensor, shape: Sequence[int]) -> AnyTensor:
+    return wrap(t._device.backend.xp.empty(shape, t._array.dtype), t._device, t._dtype)
+
+
+class ArrayCollectives:
+    """The collectives of a group as functions of arrays.
+
+    Parameters
+    ----------
+    group : ProcessGroup
+    """
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+
+    def all_reduce(self, array: Array) -> Array:
+        """The sum over all processes."""
+
+        def call(t: AnyTensor) -> AnyTensor:
+            out = wrap(t._array.copy(order="C"), t._device, t._dtype)
+            collectives.all_reduce(out, group=self._group)
+            return out
+
+        return _run(array, call)
+
+    def broadcast(self, array: Array, root: int) -> Array:
+        """The array of `root`."""
+
+        def call(t: AnyTensor) -> AnyTensor:
+            out = wrap(t._array.copy(order="C"), t._device, t._dtype)
+            collectives.broadcast(out, group=self._group, group_src=root)
+            return out
+
+        return _run(array, call)
+
+    def reduce(self, array: Array, root: int) -> Array:
+        """The sum over all processes in `root`, and zeros elsewhere."""
+
+        def call(t: AnyTensor) -> AnyTensor:
+            out = wrap(t._array.copy(order="C"), t._device, t._dtype)
+            collectives.reduce(out, group=self._group, group_dst=root)
+            if self._group.rank() != root:
+                out._array[...] = 0
+            return out
+
+        return _run(array, call)
+
+    def all_gather(self, array: Array) -> Array:
+        """The arrays of all processes, stacked."""
+
+        def call(t: AnyTensor) -> AnyTensor:
+            out = _new(t, (self._group.size(), *t._array.shape))
+            collectives.all_gather_into_tensor(out, t, self._group)
+            return out
+
+        return _run(array, call, rows_out=True)
+
+    def reduce_scatter(self, array: Array) -> Array:
+        """The sum over all processes of the slice of this one."""
+
+        def call(t: AnyTensor) -> AnyTensor:
+            out = _new(t, t._array.shape[1:])
+            collectives.reduce_scatter_tensor(out, t, group=self._group)
+            return out
+
+        return _run(array, call, rows_in=True)
+
+    def all_to_all(self, array: Array, received: Sequence[int], sent: Sequence[int]) -> Array:
+        """Rows that all processes have sent to this one."""
+
+        def call(t: AnyTensor) -> AnyTensor:
+            out = _new(t, (sum(received), *t._array.shape[1:]))
+            collectives.all_to_all_single(out, t, received, sent, self._group)
+            return out
+
+        return _run(array, call, rows_in=True, rows_out=True)

@@ -1,0 +1,282 @@
+"""Collectives with derivatives: they return new tensors, whose gradients flow back to the processes they came from.
+
+Each is a linear map, or made of such, so that it can be differentiated in both modes and to every order, also under
+`vmap`. Where one process differentiates, all do: gradients make collectives of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore import functional as F
+from gradcore.distributed.collectives import root_of
+from gradcore.distributed.groups import ProcessGroup, resolve
+from gradcore.distributed.reduce_op import ReduceOp, check_reduction
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "broadcast",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+]
+
+
+def _reduced(call: str, t: AnyTensor, op: ReduceOp, group: ProcessGroup, total: Any) -> AnyTensor:
+    """A sum or a mean over processes by `total`; other reductions are those of the gathered tensors."""
+    check_reduction(call, op, t.dtype)
+    if op is ReduceOp.SUM:
+        return total(t)
+    if op is ReduceOp.AVG:
+        return total(t) / group.size()
+    found = F.all_gather_stacked(t, group)
+    if op is ReduceOp.PRODUCT:
+        return F.prod(found, 0)
+    if op in (ReduceOp.MIN, ReduceOp.MAX):
+        return (F.amin if op is ReduceOp.MIN else F.amax)(found, 0)
+    raise ValueError(f"{call}: {op} has no derivative; use gradcore.distributed.{call}")
+
+
+def all_reduce(tensor: AnyTensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> AnyTensor:
+    """The reduction of the tensors of all processes, in each.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of the same shape in all processes.
+    op : ReduceOp
+        Sum, mean, product, minimum or maximum; ties share the gradient of an extremum.
+    group : ProcessGroup, optional
+        By default the world.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributed.init_process_group("mpi")
+    >>> x = gc.ones(2, requires_grad=True)
+    >>> gc.distributed.nn.functional.all_reduce(x).sum().backward()
+    >>> x.grad
+    tensor([1., 1.])
+    >>> gc.distributed.destroy_process_group()
+    """
+    members = resolve(group)
+    return _reduced("all_reduce", tensor, op, members, lambda t: F.all_reduce_sum(t, members))
+
+
+def reduce(tensor: AnyTensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> AnyTensor:
+    """The reduction of the tensors of all processes in one of them, and zeros in the others.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of the same shape in all processes.
+    dst : int
+        The rank in the world of the process that gets the result.
+    op : ReduceOp
+        See `all_reduce`.
+    group : ProcessGroup, optional
+        By default the world.
+
+    Returns
+    -------
+    Tensor
+    """
+    members = resolve(group)
+    root = root_of(members, "reduce", "dst", dst, None)
+    if op in (ReduceOp.SUM, ReduceOp.AVG):
+        return _reduced("reduce", tensor, op, members, lambda t: F.reduce_sum(t, members, root))
+    found = _reduced("reduce", tensor, op, members, None)
+    return found if members.rank() == root else found * 0
+
+
+def broadcast(tensor: AnyTensor, src: int, group: Any = None) -> AnyTensor:
+    """The tensor of one process, in each.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of the same shape in all processes.
+    src : int
+        The rank in the world of the process that sends.
+    group : ProcessGroup, optional
+        By default the world.
+
+    Returns
+    -------
+    Tensor
+    """
+    members = resolve(group)
+    return F.broadcast_from(tensor, members, root_of(members, "broadcast", "src", src, None))
+
+
+def all_gather(tensor: AnyTensor, group: Any = None) -> tuple[AnyTensor, ...]:
+    """The tensors of all processes, in each.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of the same shape in all processes.
+    group : ProcessGroup, optional
+        By default the world.
+
+    Returns
+    -------
+    tuple of Tensor
+        One of each rank.
+    """
+    return tuple(F.unbind(F.all_gather_stacked(tensor, resolve(group)), 0))
+
+
+def gather(tensor: AnyTensor, dst: int = 0, group: Any = None) -> tuple[AnyTensor, ...]:
+    """The tensors of all processes in one of them, and zeros in the others.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of the same shape in all processes.
+    dst : int
+        The rank in the world of the process that gets them.
+    group : ProcessGroup, optional
+        By default the world.
+
+    Returns
+    -------
+    tuple of Tensor
+        One of each rank.
+    """
+    members = resolve(group)
+    root = root_of(members, "gather", "dst", dst, None)
+    size = members.size()
+    is_root = members.rank() == root
+    sent = tuple(int(i == root) for i in range(size))
+    found = F.exchange_rows(F.unsqueeze(tensor, 0), members, (1,) * size if is_root else (0,) * size, sent)
+    if is_root:
+        return tuple(F.unbind(found, 0))
+    nothing = F.sum(found, 0)  # of no rows: zeros, through which backward still makes its collective
+    return tuple(nothing + 0 for _ in range(size))
+
+
+def scatter(tensors: Sequence[AnyTensor], src: int = 0, group: Any = None) -> AnyTensor:
+    """One of the tensors of a process, in each.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        One for each rank, all of one shape; those of other processes than `src` count for their shape alone.
+    src : int
+        The rank in the world of the process that sends.
+    group : ProcessGroup, optional
+        By default the world.
+
+    Returns
+    -------
+    Tensor
+    """
+    members = resolve(group)
+    root = root_of(members, "scatter", "src", src, None)
+    size = members.size()
+    if len(tensors) != size:
+        raise ValueError(f"scatter: {len(tensors)} tensors for {size} ranks")
+    rows = F.stack(list(tensors), 0)
+    is_root = members.rank() == root
+    received = tuple(int(i == root) for i in range(size))
+    sent = (1,) * size if is_root else (0,) * size
+    return F.squeeze(F.exchange_rows(rows if is_root else rows[:0], members, received, sent), 0)
+
+
+def reduce_scatter(
+    output: AnyTensor, input_list: Sequence[AnyTensor], op: ReduceOp = ReduceOp.SUM, group: Any = None
+) -> AnyTensor:
+    """The reduction over all processes of the tensors for this one.
+
+    Parameters
+    ----------
+    output : Tensor
+        Not read: the result is a new tensor.
+    input_list : sequence of Tensor
+        One for each rank, all of one shape.
+    op : ReduceOp
+        Sum or mean.
+    group : ProcessGroup, optional
+        By default the world.
+
+    Returns
+    -------
+    Tensor
+    """
+    members = resolve(group)
+    if op not in (ReduceOp.SUM, ReduceOp.AVG):
+        raise ValueError(f"reduce_scatter: {op} has no derivative here; use gradcore.distributed.reduce_scatter")
+    rows = F.stack(list(input_list), 0)
+    return _reduced("reduce_scatter", rows, op, members, lambda t: F.reduce_scatter_sum(t, members))
+
+
+def all_to_all(
+    output_tensor_list: Sequence[AnyTensor], input_tensor_list: Sequence[AnyTensor], group: Any = None
+) -> tuple[AnyTensor, ...]:
+    """A tensor from each process, each of which gets one.
+
+    Parameters
+    ----------
+    output_tensor_list : sequence of Tensor
+        Read for their shapes: the results are new tensors.
+    input_tensor_list : sequence of Tensor
+        One for each rank.
+    group : ProcessGroup, optional
+        By default the world.
+
+    Returns
+    -------
+    tuple of Tensor
+        One from each rank.
+    """
+    members = resolve(group)
+    received = tuple(t.numel() for t in output_tensor_list)
+    sent = tuple(t.numel() for t in input_tensor_list)
+    found = F.exchange_rows(F.cat([F.reshape(t, (-1,)) for t in input_tensor_list], 0), members, received, sent)
+    parts = F.split(found, list(received), 0)
+    return tuple(F.reshape(part, tuple(t.shape)) for part, t in zip(parts, output_tensor_list, strict=True))
+
+
+def all_to_all_single(
+    output: AnyTensor,
+    input: AnyTensor,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Any = None,
+) -> AnyTensor:
+    """Rows along the first dim from each process, each of which gets some.
+
+    Parameters
+    ----------
+    output : Tensor
+        Read for its shape: the result is a new tensor.
+    input : Tensor
+    output_split_sizes, input_split_sizes : sequence of int, optional
+        How many rows come from each rank, and go to each; by default equally many.
+    group : ProcessGroup, optional
+        By default the world.
+
+    Returns
+    -------
+    Tensor
+    """
+    members = resolve(group)
+    size = members.size()
+    received = tuple(output_split_sizes or [output.shape[0] // size] * size)
+    sent = tuple(input_split_sizes or [input.shape[0] // size] * size)
+    if sum(received) != output.shape[0] or sum(sent) != input.shape[0]:
+        raise ValueError(
+            f"all_to_all_single: splits {received} and {sent} do not match {output.shape[0]} and {input.shape[0]} rows"
+        )
+    return F.exchange_rows(input, members, received, sent)
