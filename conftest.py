@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -64,6 +66,27 @@ SETTINGS: dict[str, Callable[[], Any]] = {
     "NumPy's print options": lambda: np.get_printoptions() | {"formatter": None},
     "excepthook": lambda: sys.excepthook,
 }
+
+
+#: Holds what the processes of one run share: compiled kernels, and byte code where it is not kept beside the sources.
+_shared = ""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What is made once is there for all workers, and for the programs that tests start."""
+    global _shared
+    # The tests of slow scopes are collected first, those of docstrings last: so all workers end at about the same time.
+    config.option.loadscopereorder = False
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        _shared = tempfile.mkdtemp(prefix="gradcore-tests-")
+        os.environ.setdefault("GRADCORE_TEST_CACHE", os.path.join(_shared, "kernels"))
+        if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+            os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(_shared, "bytecode")
+
+
+def pytest_unconfigure() -> None:
+    if _shared:
+        shutil.rmtree(_shared, ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradcore.backends.compiled import library
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -34,10 +36,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of the library, and what the command that built it said."""
     if os.name != "posix" or not any(map(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++"))):
         pytest.skip("there is no C++ compiler")
-    cache = tmp_path_factory.mktemp("compiled") / "cache"
-    done = python(cache, "-m", "gradcore.compiled")
-    assert done.returncode == 0, done.stderr
-    return cache, done.stdout
+    import fcntl
+
+    folder = Path(os.environ.get("GRADCORE_TEST_CACHE") or tmp_path_factory.mktemp("compiled")) / "compiled"
+    folder.mkdir(parents=True, exist_ok=True)
+    cache, said = folder / "cache", folder / "said.txt"
+    with (folder / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may build it at the moment
+        patch.setenv("GRADCORE_CACHE", str(cache))
+        if library.find() is None or not said.exists():
+            done = python(cache, "-m", "gradcore.compiled")
+            assert done.returncode == 0, done.stderr
+            said.write_text(done.stdout)
+    return cache, said.read_text()
 
 
 @pytest.fixture
@@ -50,7 +61,6 @@ def cache(built: tuple[Path, str], tmp_path: Path) -> Path:
 def compiled(built: tuple[Path, str]) -> Any:
     """The backend with compiled kernels, as the device type ``compiled``."""
     from gradcore.backends import register
-    from gradcore.backends.compiled import library
     from gradcore.backends.compiled.backend import CompiledBackend
     from gradcore.backends.registry import find
 

@@ -190,9 +190,20 @@ def test_a_library_of_another_version_is_not_loaded(cache: Path, run: Run) -> No
     assert not list(cache.iterdir())
 
 
-def test_a_library_of_another_environment_is_left_alone(cache: Path, run: Run) -> None:
+COPYING = """
+import pathlib, shutil, sys
+target = pathlib.Path(sys.argv[sys.argv.index("-o") + 1])
+shutil.copy(sys.argv[0] + ".so", target) if "-shared" in sys.argv else target.touch()
+"""
+
+
+def test_a_library_of_another_environment_is_left_alone(cache: Path, tmp_path: Path, run: Run) -> None:
     """It is not loaded, nothing is said of it, and to build another does not delete it."""
     (library,) = cache.iterdir()
+    compiler = tmp_path / "compiler"  # which has the same library at once
+    compiler.write_text(f"#!{sys.executable}\n{COPYING}")
+    compiler.chmod(0o755)
+    shutil.copy(library, tmp_path / "compiler.so")
     others = library.rename(cache / library.name.replace(library.name.split("-")[1], "0" * 16))
     done = run(cache, "-W", "error", "-c", USED)
     assert (done.stdout.strip(), done.stderr) == ("False", "")
@@ -200,7 +211,7 @@ def test_a_library_of_another_environment_is_left_alone(cache: Path, run: Run) -
     others.rename(library)
     outdated = library.rename(cache / library.name.replace(library.name.split("-")[2], "0" * 16))
     shutil.copy(outdated, others)
-    assert run(cache, "-m", "gradcore.compiled", GRADCORE_COMPILED="0").returncode == 0
+    assert run(cache, "-m", "gradcore.compiled", GRADCORE_COMPILED="0", CXX=str(compiler)).returncode == 0
     assert set(cache.iterdir()) == {library, others}
     assert "Removed: 2" in run(cache, "-m", "gradcore.compiled", "remove").stdout
 

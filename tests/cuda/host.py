@@ -142,7 +142,7 @@ def _compiled(text: str, options: tuple[str, ...]) -> ctypes.CDLL:
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / f"{digest}.so"
     if not library.exists():
-        source = folder / f"{digest}.cpp"
+        source = folder / f"{digest}.{os.getpid()}.cpp"
         source.write_text(text)
         partial = library.with_suffix(f".{os.getpid()}")
         command = ["g++", *FLAGS, *options, f"-I{HERE}", *includes(), str(source), "-o", str(partial)]
