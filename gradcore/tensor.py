@@ -6,6 +6,7 @@ import opcode
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -634,19 +635,18 @@ class Tensor(Variable, Methods):
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self), "__dict__", "__weakref__"})
 
-    # -- NumPy's protocols: record, or refuse; never drop the graph -----------------------------------------------
+    # -- NumPy's and CuPy's protocols: record, or refuse; never drop the graph ----------------------------------------
 
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        from gradcore.numpy_functions import ufunc as route
-
-        return route(ufunc, method, inputs, named)
+        return _numpy_protocols().ufunc(ufunc, method, inputs, named)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from gradcore.numpy_functions import array_function
+        return _numpy_protocols().array_function(func, args, kwargs)
 
-        return array_function(func, args, kwargs)
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **named: Any) -> Any:
+        return _numpy_protocols().cupy_kernel(kernel, args, named)
 
     # -- protocols by which other libraries share the memory: only where there is no history to lose ---------------
 
@@ -665,6 +665,14 @@ class Tensor(Variable, Methods):
         from gradcore.interop import exported
 
         return exported(self).__dlpack_device__()  # type: ignore[no-any-return]
+
+
+@cache
+def _numpy_protocols() -> Any:
+    """The module that calls NumPy's functions on tensors, imported when first needed."""
+    from gradcore.numpy import protocols
+
+    return protocols
 
 
 def _place(t: AnyTensor, function: str, dim: Any) -> int:

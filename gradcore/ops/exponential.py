@@ -282,6 +282,17 @@ def square(self):
     """
 
 
+@elementwise(
+    lambda F, t, result: t / (3 * result * result),
+    promotion="float -complex",
+    domain=(0.1, 3),
+    function=False,
+    method=False,
+)
+def cbrt(self):
+    """The cube root of every element."""
+
+
 @elementwise(lambda F, t, result: t / (2 * result), promotion="float", domain=(0.1, 3))
 def sqrt(self):
     """The square root of every element.

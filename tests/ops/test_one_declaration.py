@@ -25,7 +25,12 @@ OTHER_LISTS = {
         "backends/vmap/array.py": "METHODS",
         "backends/vmap/functions.py": "_elementwise _reduction",
         "kernels/evaluation.py": "_FUNCTIONS _with_number _of_numbers",
-        "numpy_functions.py": "_CONSTANT _METHODS _OPERATIONS _OTHER_NAMES _SAME",
+        "numpy/__init__.py": "_names",
+        "numpy/protocols.py": "_CUPY_NAMES",
+        "numpy/reductions.py": "REDUCTIONS",
+        "numpy/shaping.py": "_padded_with_values",
+        "numpy/table.py": "CONSTANT",
+        "numpy/ufuncs.py": "Ufunc _CONSTANT _SCATTERED _SMOOTH _SPECIAL",
     },
     "Python's operators": {
         "backends/codegen/expr.py": "_name",

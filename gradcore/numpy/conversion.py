@@ -1,0 +1,185 @@
+"""Arguments of NumPy's functions as tensors, with NumPy's dtypes and axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from gradcore import dtypes
+from gradcore import functional as F
+from gradcore.backends.registry import resolve
+from gradcore.tensor import Tensor, is_differentiated
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "axes_of", "axis_of", "cast", "common", "dtype_of", "expand", "inexact", "numpy_dtype", "promoted", "same_dtype",
+    "tensor_of", "written",
+]  # fmt: skip
+
+#: What tensors do not hold, by the kind of NumPy's dtype, and what to do.
+_NO_NUMBERS = {
+    "O": "objects; convert the array with array.astype(float)",
+    "S": "bytes; convert them to numbers, or keep them in a NumPy array",
+    "U": "strings; convert them to numbers, or keep them in a NumPy array",
+    "T": "strings; convert them to numbers, or keep them in a NumPy array",
+    "M": "dates; count from a first one: (array - array[0]) / np.timedelta64(1, 's')",
+    "m": "time spans; convert them to numbers: array / np.timedelta64(1, 's')",
+    "V": "records; take one field, array['name']",
+}
+
+
+def numpy_dtype(value: Any) -> np.dtype[Any]:
+    """NumPy's dtype of anything that names one, of gradcore's dtypes too."""
+    return value.numpy if isinstance(value, dtypes.dtype) else np.dtype(value)
+
+
+def dtype_of(value: Any) -> Any:
+    """The dtype that `value` names; None stays None. Names without a size are NumPy's: ``float`` is float64."""
+    if value is None or isinstance(value, dtypes.dtype):
+        return value
+    found = np.dtype(value)
+    if found.kind in _NO_NUMBERS:
+        raise TypeError(f"tensors hold numbers, not {_NO_NUMBERS[found.kind]}")
+    return dtypes.from_numpy(found)
+
+
+def tensor_of(x: Any, dtype: Any = None) -> AnyTensor:
+    """A tensor of numbers, arrays or nested sequences of them and of tensors, in NumPy's dtype by default.
+
+    Sequences with tensors are stacked, so that they keep their history.
+    """
+    if not isinstance(x, Tensor):
+        if isinstance(x, (list, tuple)) and _holds_tensors(x):
+            x = F.stack(list(promoted(*x, broadcast=False)))
+        elif hasattr(x, "__cuda_array_interface__"):
+            x = F.as_tensor(x)
+        else:
+            x = _from_host(x)
+    return x if dtype is None else cast(x, dtype_of(dtype))
+
+
+def _holds_tensors(x: Any) -> bool:
+    return any(isinstance(each, Tensor) or (isinstance(each, (list, tuple)) and _holds_tensors(each)) for each in x)
+
+
+def _from_host(x: Any) -> AnyTensor:
+    """A tensor of what NumPy makes an array of: an array's memory is shared, other values go to the default device."""
+    array = np.asarray(x)
+    if array.dtype.kind in _NO_NUMBERS:
+        raise TypeError(f"tensors hold numbers, not {_NO_NUMBERS[array.dtype.kind]}")
+    if array is x:
+        return F.as_tensor(array)
+    return F.tensor(array, device=resolve(None))
+
+
+def cast(x: Tensor, dtype: Any) -> AnyTensor:
+    """`x` in another dtype."""
+    return x if dtype is None or x._dtype is dtype else F.to(x, dtype)
+
+
+def inexact(x: Tensor) -> AnyTensor:
+    """`x` in floating point: float64 of integers and bools."""
+    return x if x._dtype.is_differentiable else F.to(x, dtypes.float64)
+
+
+def same_dtype(*values: Any) -> dtypes.dtype:
+    """The dtype that NumPy promotes tensors and arrays to; Python's numbers take part by their kind."""
+    found = {x._dtype for x in values if isinstance(x, Tensor)}
+    numbers = [x for x in values if not isinstance(x, Tensor)]
+    if len(found) == 1 and not numbers:
+        return found.pop()
+    return dtypes.from_numpy(np.result_type(*(t.numpy for t in found), *numbers))
+
+
+def promoted(*values: Any, broadcast: bool = False) -> list[Tensor]:
+    """Tensors of `values` in their common dtype; Python's numbers are weak beside tensors."""
+    first = values[0] if values else None
+    if isinstance(first, Tensor) and all(x.__class__ is Tensor and x._dtype is first._dtype for x in values):
+        return list(F.broadcast_tensors(*values)) if broadcast else list(values)
+    weak = (bool, int, float, complex)
+    if any(x.__class__ not in weak for x in values):
+        values = tuple(x if x.__class__ in weak else tensor_of(x) for x in values)
+        dtype = same_dtype(*values)
+        like = next(x for x in values if isinstance(x, Tensor))
+        values = tuple(
+            cast(x, dtype) if isinstance(x, Tensor) else F.full((), x, dtype=dtype, device=like._device.real)
+            for x in values
+        )
+    else:
+        dtype = dtypes.from_numpy(np.asarray(values).dtype)
+        values = tuple(tensor_of(x, dtype) for x in values)
+    return list(F.broadcast_tensors(*values)) if broadcast else list(values)
+
+
+def common(*values: Any) -> list[Tensor]:
+    """`promoted` to floating point."""
+    return [inexact(x) for x in promoted(*values)]
+
+
+def axis_of(axis: Any, ndim: int) -> int:
+    """An axis counted from the front; NumPy's error if there is none."""
+    return normalize_axis_index(axis, ndim)
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front; all for None."""
+    return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
+
+
+def expand(x: Tensor, axis: int) -> AnyTensor:
+    return F.unsqueeze(x, axis)
+
+
+def written(result: Any, out: Any, casting: Any = "same_kind", where: Any = True) -> Any:
+    """The result, or `out` with the result in it."""
+    if isinstance(out, tuple):
+        if isinstance(result, tuple):
+            return tuple(written(r, o, casting, where) for r, o in zip(result, out, strict=True))
+        (out,) = out
+    if out is None:
+        return result
+    if not np.can_cast(result._dtype.numpy, numpy_dtype(out.dtype), casting):
+        raise TypeError(
+            f"Cannot cast output from dtype('{result._dtype.name}') to dtype('{numpy_dtype(out.dtype)}') with casting "
+            f"rule '{casting}'"
+        )
+    if where is not True:
+        result = F.where(tensor_of(where), result, tensor_of(out))
+    if isinstance(out, Tensor):
+        if np.broadcast_shapes(tuple(out.shape), tuple(result.shape)) != tuple(out.shape):
+            raise ValueError(
+                f"non-broadcastable output operand with shape {tuple(out.shape)} doesn't match the broadcast shape "
+                f"{tuple(result.shape)}"
+            )
+        return F.copy_(out, result)
+    refuse_history(result, "out=")
+    np.copyto(out, result.numpy(), casting=casting)
+    return out
+
+
+def refuse_history(values: Any, what: str) -> None:
+    """Raise if a tensor among nested values is differentiated."""
+    if isinstance(values, Tensor):
+        if is_differentiated(values):
+            raise RuntimeError(
+                f"Can't call {what} on Tensor that requires grad: the result would have no history. Use tensors, or "
+                "functions of gradcore, which are differentiated, or tensor.detach() if no gradient is wanted."
+            )
+    elif isinstance(values, (list, tuple)):
+        for each in values:
+            refuse_history(each, what)
+    elif isinstance(values, dict):
+        refuse_history(tuple(values.values()), what)
+
+
+def masked(x: Tensor, where: Any, value: Any) -> AnyTensor:
+    """`x` with a number where a mask does not hold; ``where=True`` holds everywhere."""
+    return x if where is True else F.where(tensor_of(where), x, value)
+
+
+def sizes(shape: Any) -> tuple[int, ...]:
+    """A shape given as a number or a sequence of numbers."""
+    return (int(shape),) if not isinstance(shape, Sequence) and np.ndim(shape) == 0 else tuple(map(int, shape))

@@ -1,0 +1,67 @@
+"""``numpy.fft`` of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import axes_of, inexact, sizes, tensor_of, written
+
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
+    "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
+
+
+def _along_one(name: str) -> Callable[..., Any]:
+    def transform(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+        return written(getattr(F, f"fft_{name}")(inexact(tensor_of(a)), n, axis, norm), out)
+
+    transform.__name__ = transform.__qualname__ = name
+    return transform
+
+
+def _along_several(name: str, default: Any) -> Callable[..., Any]:
+    def transform(a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None) -> Any:
+        x = inexact(tensor_of(a))
+        if s is not None:
+            s = sizes(s)
+            axes = tuple(range(-len(s), 0)) if axes is None else tuple(axes)
+        elif axes is not None:
+            axes = tuple(axes)
+        return written(getattr(F, f"fft_{name[:-1]}n")(x, s, axes, norm), out)
+
+    transform.__name__ = transform.__qualname__ = name
+    return transform
+
+
+fft, ifft, rfft, irfft, hfft, ihfft = map(_along_one, ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"))
+fftn, ifftn, rfftn, irfftn = (_along_several(name, None) for name in ("fftn", "ifftn", "rfftn", "irfftn"))
+fft2, ifft2, rfft2, irfft2 = (_along_several(name, (-2, -1)) for name in ("fft2", "ifft2", "rfft2", "irfft2"))
+
+
+def fftshift(x: Any, axes: Any = None) -> Any:
+    t = tensor_of(x)
+    return F.fft_fftshift(t, axes_of(axes, t.ndim))
+
+
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    t = tensor_of(x)
+    return F.fft_ifftshift(t, axes_of(axes, t.ndim))
+
+
+def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
+    return _frequencies(np.fft.fftfreq(n), d, device)
+
+
+def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
+    return _frequencies(np.fft.rfftfreq(n), d, device)
+
+
+def _frequencies(unit: Any, d: Any, device: Any) -> Any:
+    found = tensor_of(unit.tolist() or np.zeros(0))
+    found = found if device is None else F.to(found, device)
+    return found / d

@@ -1,0 +1,214 @@
+"""``numpy.linalg`` of tensors."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore import functional as F
+from gradcore.errors import LinAlgError
+from gradcore.numpy import mathematics, shaping
+from gradcore.numpy.conversion import axes_of, cast, common, inexact, promoted, tensor_of
+from gradcore.numpy.ufuncs import UFUNCS
+from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv",
+    "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer",
+    "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot",
+    "vector_norm",
+]  # fmt: skip
+
+EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
+EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
+QRResult = namedtuple("QRResult", "Q R")
+SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
+SVDResult = namedtuple("SVDResult", "U S Vh")
+
+
+def _matrix(a: Any) -> AnyTensor:
+    x = inexact(tensor_of(a))
+    if x.ndim < 2:
+        raise LinAlgError(f"{x.ndim}-dimensional array given. Array must be at least two-dimensional")
+    return x
+
+
+def _square(a: Any) -> AnyTensor:
+    x = _matrix(a)
+    if x.shape[-1] != x.shape[-2]:
+        raise LinAlgError("Last 2 dimensions of the array must be square")
+    return x
+
+
+def cholesky(a: Any, /, *, upper: bool = False) -> Any:
+    return F.linalg_cholesky(_square(a), upper=upper)
+
+
+def cond(x: Any, p: Any = None) -> Any:
+    return F.linalg_cond(_matrix(x), p)
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    return F.linalg_cross(*promoted(x1, x2), dim=axis)
+
+
+def det(a: Any) -> Any:
+    return F.linalg_det(_square(a))
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    return shaping.diagonal(x, offset, -2, -1)
+
+
+def eig(a: Any) -> Any:
+    return EigResult(*F.linalg_eig(_square(a)))
+
+
+def eigvals(a: Any) -> Any:
+    return F.linalg_eigvals(_square(a))
+
+
+def eigh(a: Any, UPLO: str = "L") -> Any:
+    return EighResult(*F.linalg_eigh(_square(a), UPLO))
+
+
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:
+    return F.linalg_eigvalsh(_square(a), UPLO)
+
+
+def inv(a: Any) -> Any:
+    return F.linalg_inv(_square(a))
+
+
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    bound = rtol if rcond is None else rcond
+    return F.linalg_pinv(_matrix(a), 1e-15 if bound is None and rtol is None else bound, hermitian)
+
+
+def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    A, B = common(a, b)
+    columns = B if B.ndim > 1 else B[:, None]
+    m, n = A.shape[-2:]
+    values = F.linalg_svdvals(A)
+    rcond = float(np.finfo(A._dtype.numpy).eps) * max(m, n) if rcond is None else rcond
+    rank = int((values > rcond * values.max()).sum()) if values.numel() else 0
+    x = F.matmul(F.linalg_pinv(A, rcond), columns)
+    rest = F.sum(F.square(F.abs(columns - F.matmul(A, x))), -2)
+    if rank != n or m <= n:
+        rest = F.new_zeros(rest, (0,))
+    return (x if B.ndim > 1 else x[:, 0]), rest, rank, values
+
+
+def matmul(x1: Any, x2: Any, /) -> Any:
+    return UFUNCS[np.matmul](x1, x2)
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    return shaping.matrix_transpose(x)
+
+
+def matrix_power(a: Any, n: int) -> Any:
+    x = tensor_of(a)
+    return F.linalg_matrix_power(x if x._dtype.is_differentiable or n >= 0 else inexact(x), int(n))
+
+
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    x = inexact(tensor_of(A))
+    if x.ndim < 2:
+        return cast((x != 0).any(), dtypes.int64)
+    values = F.abs(F.linalg_eigvalsh(x)) if hermitian else F.linalg_svdvals(x)
+    if tol is None:
+        rtol = max(x.shape[-2:]) * float(np.finfo(x._dtype.numpy).eps) if rtol is None else rtol
+        bound = F.amax(values, -1, True) * (tensor_of(rtol)[..., None] if np.ndim(rtol) else rtol)
+    else:
+        bound = cast(tensor_of(tol), values._dtype)[..., None]
+    return (values > bound).sum(-1)
+
+
+def multi_dot(arrays: Any, *, out: Any = None) -> Any:
+    from gradcore.numpy.conversion import written
+
+    return written(F.linalg_multi_dot(promoted(*arrays)), out)
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    t = inexact(tensor_of(x))
+    if axis is None and ord is None:
+        flat = F.linalg_vector_norm(t.reshape(-1))
+        return flat.reshape((1,) * t.ndim) if keepdims else flat
+    axes = axes_of(axis, t.ndim)
+    if len(axes) == 1:
+        if isinstance(ord, str):
+            raise ValueError(f"Invalid norm order '{ord}' for vectors")
+        return F.linalg_vector_norm(t, 2 if ord is None else ord, axes, keepdims)
+    if len(axes) != 2:
+        raise ValueError("Improper number of dimensions to norm.")
+    return F.linalg_matrix_norm(t, "fro" if ord is None else ord, axes, keepdims)
+
+
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    t = inexact(tensor_of(x))
+    return F.linalg_vector_norm(t, ord, axes_of(axis, t.ndim), keepdims)
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    return F.linalg_matrix_norm(_matrix(x), ord, (-2, -1), keepdims)
+
+
+def outer(x1: Any, x2: Any, /) -> Any:
+    return mathematics.outer(x1, x2)
+
+
+def qr(a: Any, mode: str = "reduced") -> Any:
+    if mode == "raw":
+        raise TypeError("linalg.qr(mode='raw') of tensors: use gradcore.geqrf")
+    found = F.linalg_qr(_matrix(a), "reduced" if mode == "r" else mode)  # derivatives of R need Q
+    return found[1] if mode == "r" else QRResult(*found)
+
+
+def slogdet(a: Any) -> Any:
+    return SlogdetResult(*F.linalg_slogdet(_square(a)))
+
+
+def solve(a: Any, b: Any) -> Any:
+    A, B = common(a, b)
+    return F.linalg_solve(A, B[:, None])[..., 0] if B.ndim == 1 else F.linalg_solve(*_with_equal_batches(A, B))
+
+
+def _with_equal_batches(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """Stacks of matrices of one shape: a right side of two dims or more is one of matrices, as in NumPy 2."""
+    batch = np.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
+    return F.broadcast_to(A, (*batch, *A.shape[-2:])), F.broadcast_to(B, (*batch, *B.shape[-2:]))
+
+
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    x = _matrix(a)
+    return SVDResult(*F.linalg_svd(x, full_matrices)) if compute_uv else F.linalg_svdvals(x)
+
+
+def svdvals(x: Any, /) -> Any:
+    return F.linalg_svdvals(_matrix(x))
+
+
+def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+    return mathematics.tensordot(x1, x2, axes)
+
+
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    return F.linalg_tensorinv(inexact(tensor_of(a)), ind)
+
+
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    return F.linalg_tensorsolve(*common(a, b), axes if axes is None else tuple(axes))
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    return shaping.trace(x, offset, -2, -1, dtype)
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    return UFUNCS[np.vecdot](x1, x2, axis=axis)

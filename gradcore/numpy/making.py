@@ -1,0 +1,274 @@
+"""NumPy's functions that make arrays: tensors on the default device, in NumPy's dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore import functional as F
+from gradcore.backends.registry import resolve
+from gradcore.numpy.conversion import cast, common, dtype_of, numpy_dtype, promoted, sizes, tensor_of
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "arange", "array", "asanyarray", "asarray", "asarray_chkfinite", "ascontiguousarray", "asfortranarray", "empty",
+    "empty_like", "eye", "from_dlpack", "frombuffer", "fromfile", "fromfunction", "fromiter", "fromstring", "full",
+    "full_like", "geomspace", "identity", "linspace", "logspace", "meshgrid", "ones", "ones_like", "require", "zeros",
+    "zeros_like",
+]  # fmt: skip
+
+
+def array(
+    object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K", subok: bool = False, ndmin: int = 0,
+    ndmax: int = 0, like: Any = None, device: Any = None,
+) -> Any:  # fmt: skip
+    """A tensor of numbers, arrays and nested sequences of them and of tensors, which keep their history."""
+    found = asarray(object, dtype, device=device)
+    if found.ndim < ndmin:
+        found = F.reshape(found, (1,) * (ndmin - found.ndim) + tuple(found.shape))
+    shares = isinstance(object, (Tensor, np.ndarray)) or hasattr(object, "__cuda_array_interface__")
+    return F.clone(found) if copy and shares else found
+
+
+def asarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
+) -> Any:
+    """A tensor; one that is a tensor already is itself."""
+    found = tensor_of(a, dtype)
+    if device is not None or not isinstance(a, Tensor):
+        found = F.to(found, resolve(device))
+    return F.clone(found) if copy and found is a else found
+
+
+def _same_as(name: str) -> Callable[..., Any]:
+    def convert(
+        a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
+    ) -> Any:
+        found = asarray(a, dtype, device=device, copy=copy)
+        if name == "asarray_chkfinite" and not bool(F.isfinite(found).all()):
+            raise ValueError("array must not contain infs or NaNs")
+        return F.contiguous(found) if name == "ascontiguousarray" else found
+
+    convert.__name__ = convert.__qualname__ = name
+    return convert
+
+
+asanyarray, asarray_chkfinite = _same_as("asanyarray"), _same_as("asarray_chkfinite")
+ascontiguousarray, asfortranarray = _same_as("ascontiguousarray"), _same_as("asfortranarray")
+
+
+def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
+    return ascontiguousarray(a, dtype) if requirements else asarray(a, dtype)
+
+
+# -- filled -----------------------------------------------------------------------------------------------------------
+
+
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
+) -> Any:
+    value = asarray(fill_value, dtype, device=device)
+    return F.clone(F.broadcast_to(value, sizes(shape)))
+
+
+def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    return F.zeros(sizes(shape), dtype=dtype_of(dtype), device=resolve(device))
+
+
+def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    return F.ones(sizes(shape), dtype=dtype_of(dtype or float), device=resolve(device))
+
+
+empty = zeros
+
+
+def _like(x: Tensor, dtype: Any, shape: Any, device: Any) -> tuple[Any, Any, Any]:
+    return (
+        (tuple(x.shape) if shape is None else sizes(shape)),
+        dtype_of(dtype) or x._dtype,
+        x.device if device is None else resolve(device),
+    )
+
+
+def zeros_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Any:
+    shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
+    return F.zeros(shape, dtype=dtype, device=device)
+
+
+def ones_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Any:
+    shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
+    return F.ones(shape, dtype=dtype, device=device)
+
+
+def empty_like(
+    prototype: Any, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Any:
+    return zeros_like(prototype, dtype, order, subok, shape, device=device)
+
+
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    device: Any = None,
+) -> Any:  # fmt: skip
+    shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
+    return F.clone(F.broadcast_to(F.to(cast(tensor_of(fill_value), dtype), device), shape))
+
+
+def eye(
+    N: int, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
+) -> Any:
+    return F.to(tensor_of(np.eye(N, M, k), dtype), resolve(device))
+
+
+def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
+    return eye(n, dtype=dtype or float)
+
+
+# -- ranges -----------------------------------------------------------------------------------------------------------
+
+
+def _number(x: Any) -> Any:
+    """A Python number of what may be a tensor of whole numbers; those with a history are refused."""
+    return x.item() if isinstance(x, np.generic) else np.asarray(x).item() if isinstance(x, Tensor) else x
+
+
+def arange(
+    start_or_stop: Any = None, /, stop: Any = None, step: Any = None, *, dtype: Any = None, device: Any = None,
+    like: Any = None, start: Any = None,
+) -> Any:  # fmt: skip
+    first = start_or_stop if start is None else start
+    values = [_number(x) for x in (first, stop, step) if x is not None]
+    found = np.arange(*values) if step is None or stop is not None else np.arange(0, _number(first), _number(step))
+    return F.to(tensor_of(found, dtype), resolve(device))
+
+
+def linspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    axis: int = 0, *, device: Any = None,
+) -> Any:  # fmt: skip
+    num = int(num)
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    if not any(isinstance(x, Tensor) for x in (start, stop)):
+        made, width = np.linspace(start, stop, num, endpoint, True, None, axis)  # type: ignore[call-overload]
+        values = F.to(tensor_of(np.floor(made) if _is_whole(dtype) else made, dtype), resolve(device))
+        return (values, width) if retstep else values
+    first, last = F.broadcast_tensors(*common(start, stop))
+    parts = num - 1 if endpoint else num
+    width = (last - first) / parts if parts else first * np.nan
+    steps = F.to(tensor_of(np.arange(num), first._dtype), first.device).reshape([num] + [1] * first.ndim)
+    values = first + steps * width if parts else F.broadcast_to(first, (num, *first.shape))
+    if endpoint and num > 1:
+        values = F.cat([values[:-1], last[None]])
+    values = F.movedim(F.floor(values) if _is_whole(dtype) else values, 0, axis)
+    values = cast(values, dtype_of(dtype))
+    return (values, width) if retstep else values
+
+
+def _is_whole(dtype: Any) -> bool:
+    return dtype is not None and numpy_dtype(dtype).kind in "iu"
+
+
+def logspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+) -> Any:
+    exponents = linspace(start, stop, num, endpoint, axis=axis)
+    base = tensor_of(base)
+    if base.ndim:
+        base = F.unsqueeze(base, axis)
+    return cast(F.pow(*common(base, exponents)), dtype_of(dtype))
+
+
+def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+    if not any(isinstance(x, Tensor) for x in (start, stop)):
+        return tensor_of(np.geomspace(start, stop, num, endpoint, None, axis), dtype)
+    first, last = F.broadcast_tensors(*common(start, stop))
+    if not int(num):
+        return cast(F.new_zeros(first, (0, *first.shape)), dtype_of(dtype))
+    share = linspace(0.0, 1.0, num, endpoint).to(first.device, first._dtype).reshape([-1] + [1] * first.ndim)
+    values = first * F.pow(last / first, share)
+    if endpoint and num > 1:
+        values = F.cat([first[None], values[1:-1], last[None]])
+    return cast(F.movedim(values, 0, axis), dtype_of(dtype))
+
+
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    count = len(xi)
+    place = list(range(count))
+    if indexing == "xy" and count > 1:
+        place[:2] = 1, 0
+    grids = [tensor_of(x).reshape([-1 if i == place[k] else 1 for i in range(count)]) for k, x in enumerate(xi)]
+    return tuple(grids) if sparse or not grids else tuple(map(F.clone, F.broadcast_tensors(*grids)))
+
+
+# -- of other things -------------------------------------------------------------------------------------------------
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
+    from gradcore.creation import from_dlpack as take
+
+    found = take(x)
+    found = found if device is None else F.to(found, resolve(device))
+    return F.clone(found) if copy else found
+
+
+def _read(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def read(*args: Any, like: Any = None, **named: Any) -> Any:
+        if isinstance(named.get("dtype"), dtypes.dtype):
+            named["dtype"] = named["dtype"].numpy
+        return tensor_of(np.array(function(*args, **named)))
+
+    read.__name__ = read.__qualname__ = name
+    return read
+
+
+frombuffer, fromfile, fromiter, fromstring = map(_read, ("frombuffer", "fromfile", "fromiter", "fromstring"))
+
+
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None, **kwargs: Any
+) -> Any:
+    grids = np.indices(sizes(shape), numpy_dtype(dtype))
+    return function(*(tensor_of(grid) for grid in grids), **kwargs)
+
+
+class Grid:
+    """``mgrid`` (dense) and ``ogrid`` (open): coordinates by slices."""
+
+    def __init__(self, make: Any) -> None:
+        self._make = make
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self._make[key]
+        return tuple(map(tensor_of, found)) if isinstance(found, tuple) else tensor_of(found)
+
+
+class Joined:
+    """``r_`` and ``c_``: slices, numbers, arrays and tensors put together along an axis."""
+
+    def __init__(self, axis: int, ndmin: int) -> None:
+        self._axis, self._ndmin = axis, ndmin
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = key if isinstance(key, tuple) else (key,)
+        if isinstance(parts[0], str):
+            raise TypeError("r_ with a string: use concatenate(axis=...) or stack")
+        values = [tensor_of(np.r_[p]) if isinstance(p, slice) else F.atleast_1d(tensor_of(p)) for p in parts]
+        if self._ndmin == 2:
+            values = [v[:, None] if v.ndim == 1 else v for v in values]
+        return F.cat(promoted(*values), self._axis)
+
+
+mgrid, ogrid = Grid(np.mgrid), Grid(np.ogrid)
+r_, c_ = Joined(0, 1), Joined(-1, 2)

@@ -1,0 +1,572 @@
+"""NumPy's products, polynomials, calculus and further functions of numbers, on tensors."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore import functional as F
+from gradcore.numpy.conversion import (
+    axes_of,
+    axis_of,
+    cast,
+    common,
+    inexact,
+    numpy_dtype,
+    promoted,
+    tensor_of,
+    written,
+)
+from gradcore.numpy.ufuncs import UFUNCS
+from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "allclose", "angle", "around", "array_equal", "array_equiv", "bartlett", "blackman", "clip", "convolve",
+    "correlate", "cross", "diff", "dot", "ediff1d", "einsum", "einsum_path", "fix", "gradient", "hamming", "hanning",
+    "i0", "imag", "inner", "interp", "isclose", "iscomplex", "isneginf", "isposinf", "isreal", "kaiser", "kron",
+    "nan_to_num", "outer", "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",
+    "polyval", "real", "real_if_close", "roots", "round", "sinc", "tensordot", "trapezoid", "unwrap", "vander", "vdot",
+]  # fmt: skip
+
+
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+
+def real(val: Any) -> Any:
+    return F.real(tensor_of(val))
+
+
+def imag(val: Any) -> Any:
+    x = tensor_of(val)
+    return F.imag(x) if x._dtype.is_complex else F.zeros_like(x)
+
+
+def angle(z: Any, deg: bool = False) -> Any:
+    z = inexact(tensor_of(z))
+    result = F.angle(z)
+    return F.rad2deg(result) if deg else result
+
+
+def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    x = tensor_of(a)
+    if x._dtype.is_complex:
+        result = F.complex(F.round(F.real(x), decimals=decimals), F.round(F.imag(x), decimals=decimals))
+    elif x._dtype is dtypes.bool_:
+        result = cast(x, dtypes.float16)
+    elif not x._dtype.is_differentiable:
+        result = x if decimals >= 0 else cast(F.round(cast(x, dtypes.float64), decimals=decimals), x._dtype)
+    else:
+        result = F.round(x, decimals=decimals)
+    return written(result, out)
+
+
+around = round
+
+
+def fix(x: Any, out: Any = None) -> Any:
+    return UFUNCS[np.trunc](x) if out is None else UFUNCS[np.trunc](x, out=out)
+
+
+def clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **named: Any
+) -> Any:
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    x = tensor_of(a)
+    if low is None and high is None:
+        return written(F.clone(x), out)
+    bounds = [b for b in (low, high) if b is not None]
+    if (
+        all(b.__class__ in (int, float) for b in bounds)
+        and (x._dtype.is_floating_point or all(b.__class__ is int for b in bounds))
+        and x._dtype is not dtypes.bool_
+    ):
+        result = F.clamp(x, low, high)
+    else:
+        x, *rest = promoted(x, *bounds)
+        if low is not None:
+            x = F.maximum(x, rest.pop(0))
+        result = x if high is None else F.minimum(x, rest.pop(0))
+    return written(result, out)
+
+
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    t = tensor_of(x)
+    if not t._dtype.is_differentiable:
+        return F.clone(t)
+    if t._dtype.is_complex:
+        result = F.complex(*(nan_to_num(part, True, nan, posinf, neginf) for part in (F.real(t), F.imag(t))))
+    elif isinstance(nan, (int, float)):
+        result = F.nan_to_num(t, nan, posinf, neginf)
+    else:
+        result = F.where(F.isnan(t), cast(tensor_of(nan), t._dtype), F.nan_to_num(t, 0.0, posinf, neginf))
+    return result if copy else F.copy_(t, result)
+
+
+def real_if_close(a: Any, tol: float = 100) -> Any:
+    x = tensor_of(a)
+    if not x._dtype.is_complex:
+        return x
+    bound = tol * np.finfo(x._dtype.numpy).eps if tol > 1 else tol
+    return F.real(x) if bool((F.abs(F.imag(x)) < bound).all()) else x
+
+
+def sinc(x: Any) -> Any:
+    return F.sinc(inexact(tensor_of(x)))
+
+
+def i0(x: Any) -> Any:
+    return F.i0(inexact(tensor_of(x)))
+
+
+def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    return F.isclose(*promoted(a, b), rtol=float(rtol), atol=float(atol), equal_nan=equal_nan)
+
+
+def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    a, b = promoted(a1, a2)
+    return a.shape == b.shape and bool(_same(a, b, equal_nan).all())
+
+
+def _same(a: Tensor, b: Tensor, equal_nan: bool = False) -> AnyTensor:
+    same = a == b
+    return F.logical_or(same, F.logical_and(F.isnan(a), F.isnan(b))) if equal_nan else same
+
+
+def array_equiv(a1: Any, a2: Any) -> bool:
+    a, b = promoted(a1, a2)
+    try:
+        np.broadcast_shapes(tuple(a.shape), tuple(b.shape))
+    except ValueError:
+        return False
+    return bool(_same(a, b).all())
+
+
+def isreal(x: Any) -> Any:
+    return F.isreal(tensor_of(x))
+
+
+def iscomplex(x: Any) -> Any:
+    return F.logical_not(isreal(x))
+
+
+def isposinf(x: Any, out: Any = None) -> Any:
+    return written(F.isposinf(tensor_of(x)), out)
+
+
+def isneginf(x: Any, out: Any = None) -> Any:
+    return written(F.isneginf(tensor_of(x)), out)
+
+
+def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Any:
+    x = tensor_of(p)
+    whole = not x._dtype.is_differentiable and isinstance(period, int)
+    x = x if whole else inexact(x)
+    step = F.diff(x, 1, axis)
+    half = period // 2 if whole else period / 2
+    ambiguous = period % 2 == 0 if whole else True
+    low = -half
+    wrapped = F.remainder(step - low, period) + low
+    if ambiguous:
+        wrapped = F.where(F.logical_and(wrapped == low, step > 0), F.full_like(wrapped, half), wrapped)
+    correction = wrapped - step
+    correction = F.where(
+        F.abs(step) < (half if discont is None else builtins.max(discont, half)), F.zeros_like(step), correction
+    )
+    head = F.narrow(x, axis, 0, 1)
+    rest = F.narrow(x, axis, 1, x.shape[axis] - 1)
+    return F.cat([head, rest + F.cumsum(correction, axis)], axis)
+
+
+# -- products -------------------------------------------------------------------------------------------------------
+
+
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    x, y = promoted(a, b)
+    if not x.ndim or not y.ndim:
+        return written(UFUNCS[np.multiply](x, y), out)
+    if x.ndim <= 2 and y.ndim <= 2 and x._dtype is not dtypes.bool_:
+        return written(F.matmul(x, y), out)
+    return written(_tensordot(x, y, ([x.ndim - 1], [builtins.max(y.ndim - 2, 0)])), out)
+
+
+def _tensordot(x: Tensor, y: Tensor, axes: Any) -> AnyTensor:
+    if x._dtype is dtypes.bool_:
+        return F.tensordot(x.to(dtypes.int64), y.to(dtypes.int64), axes) > 0
+    return F.tensordot(x, y, axes)
+
+
+def vdot(a: Any, b: Any, /) -> Any:
+    x, y = (t.reshape(-1) for t in promoted(a, b))
+    return F.sum(F.conj(x) * y)
+
+
+def inner(a: Any, b: Any, /) -> Any:
+    x, y = promoted(a, b)
+    return UFUNCS[np.multiply](x, y) if not x.ndim or not y.ndim else _tensordot(x, y, ([x.ndim - 1], [y.ndim - 1]))
+
+
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    x, y = promoted(a, b)
+    return written(UFUNCS[np.multiply](x.reshape(-1, 1), y.reshape(1, -1)), out)
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    x, y = promoted(a, b)
+    if isinstance(axes, (int, np.integer)):
+        axes = (list(range(x.ndim - int(axes), x.ndim)), list(range(int(axes))))
+    left, right = ([each] if np.ndim(each) == 0 else list(each) for each in axes)
+    return _tensordot(x, y, (list(axes_of(left, x.ndim)), list(axes_of(right, y.ndim))))
+
+
+def kron(a: Any, b: Any) -> Any:
+    return F.kron(*promoted(a, b))
+
+
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Any:
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = promoted(a, b)
+    x, y = F.movedim(x, axisa, -1), F.movedim(y, axisb, -1)
+    if {x.shape[-1], y.shape[-1]} - {2, 3}:
+        raise ValueError("incompatible dimensions for cross product (dimension must be 2 or 3)")
+    flat = x.shape[-1] == y.shape[-1] == 2
+    x, y = (_three(t) for t in (x, y))
+    x, y = F.broadcast_tensors(x, y)
+    result = F.linalg_cross(x, y)
+    return result[..., 2] if flat else F.movedim(result, -1, axisc)
+
+
+def _three(x: Tensor) -> AnyTensor:
+    return F.cat([x, F.zeros_like(x[..., :1])], -1) if x.shape[-1] == 2 else x
+
+
+def einsum(
+    *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K", casting: str = "safe"
+) -> Any:
+    if isinstance(operands[0], str):
+        equation, values = operands[0], operands[1:]
+        tensors = promoted(*(tensor_of(x, dtype) for x in values))
+        return written(F.einsum(equation.replace(" ", ""), *tensors), out)
+    pairs = list(operands)
+    last = [pairs.pop()] if len(pairs) % 2 else []
+    tensors = promoted(*(tensor_of(x, dtype) for x in pairs[::2]))
+    return written(F.einsum(*(each for pair in zip(tensors, pairs[1::2], strict=True) for each in pair), *last), out)
+
+
+def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+    shapes = (np.broadcast_to(np.zeros(()), tuple(x.shape)) if isinstance(x, Tensor) else x for x in operands)
+    return np.einsum_path(*shapes, optimize=optimize)  # type: ignore[arg-type]
+
+
+def _window(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def window(M: int, *args: Any) -> Any:
+        return tensor_of(function(int(M), *map(float, args)), dtypes.float64)
+
+    window.__name__ = window.__qualname__ = name
+    return window
+
+
+bartlett, blackman, hamming = _window("bartlett"), _window("blackman"), _window("hamming")
+hanning, kaiser = _window("hanning"), _window("kaiser")
+
+
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    x, w = (F.atleast_1d(t) for t in promoted(a, v))
+    if x.shape[0] < w.shape[0]:
+        x, w = w, x
+    return _slid(x, F.flip(w, (0,)), mode)
+
+
+def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+    x, w = (F.atleast_1d(t) for t in promoted(a, v))
+    w = F.conj(w) if w._dtype.is_complex else w
+    if x.shape[0] >= w.shape[0]:
+        return _slid(x, w, mode)
+    return F.flip(_slid(w, x, mode, len(x) % 2), (0,))
+
+
+def _slid(x: Tensor, w: Tensor, mode: str, shift: int = 0) -> AnyTensor:
+    """Products of `w` with the parts of `x`, which is longer."""
+    n, m = x.shape[0], w.shape[0]
+    if not n or not m:
+        raise ValueError("an array cannot be empty")
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got '{mode}')")
+    left = {"full": m - 1, "valid": 0, "same": m // 2}[mode]
+    right = {"full": m - 1, "valid": 0, "same": m - 1 - m // 2}[mode]
+    if mode == "same" and shift == 0 and m % 2 == 0:
+        left, right = m // 2, m // 2 - 1
+    if mode == "same" and shift:
+        left, right = m // 2, m - 1 - m // 2
+    x = F.cat([F.new_zeros(x, (left,)), x, F.new_zeros(x, (right,))])
+    return F.matmul(x.unfold(0, m, 1), w)
+
+
+# -- calculus -------------------------------------------------------------------------------------------------------
+
+
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    x = tensor_of(a)
+    axis = axis_of(axis, x.ndim)
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n}")
+
+    def ends(value: Any) -> list[Any]:
+        if value is None:
+            return []
+        t = tensor_of(value)
+        return [F.broadcast_to(t, [1 if i == axis else s for i, s in enumerate(x.shape)]) if not t.ndim else t]
+
+    if prepend is not None or append is not None:
+        x = F.cat(promoted(*ends(prepend), x, *ends(append)), axis)
+    if x._dtype is dtypes.bool_:
+        for _ in range(n):
+            x = F.narrow(x, axis, 1, x.shape[axis] - 1) != F.narrow(x, axis, 0, x.shape[axis] - 1)
+        return x
+    return F.diff(x, n, axis)
+
+
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    x = tensor_of(ary).reshape(-1)
+    parts = [x[1:] - x[:-1]]
+    if to_begin is not None:
+        parts.insert(0, cast(tensor_of(to_begin), x._dtype).reshape(-1))
+    if to_end is not None:
+        parts.append(cast(tensor_of(to_end), x._dtype).reshape(-1))
+    return F.cat(parts)
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    y = inexact(tensor_of(y))
+    size = y.shape[axis]
+    pairs = F.narrow(y, axis, 1, size - 1) + F.narrow(y, axis, 0, size - 1)
+    if x is None:
+        return F.sum(UFUNCS[np.multiply](pairs, dx), axis) / 2.0
+    x = tensor_of(x)
+    steps = F.diff(x, 1, 0 if x.ndim == 1 else axis)
+    if x.ndim == 1:
+        steps = steps.reshape([-1 if i == axis_of(axis, y.ndim) else 1 for i in range(y.ndim)])
+    pairs, steps = promoted(pairs, steps)
+    return F.sum(pairs * steps, axis) / 2.0
+
+
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    x = inexact(tensor_of(f))
+    axes = axes_of(axis, x.ndim)
+    spacings = list(varargs) or [1.0]
+    if len(spacings) == 1:
+        spacings = spacings * len(axes)
+    if len(spacings) != len(axes):
+        raise TypeError("invalid number of arguments")
+    if edge_order > 2:
+        raise ValueError("'edge_order' greater than 2 not supported")
+    found = tuple(_slopes(x, spacing, i, edge_order) for spacing, i in zip(spacings, axes, strict=True))
+    return found[0] if len(found) == 1 else found
+
+
+def _slopes(x: Tensor, spacing: Any, axis: int, edge_order: int) -> AnyTensor:
+    """Second-order differences inside, one-sided ones at the ends."""
+    size = x.shape[axis]
+    if size < edge_order + 1:
+        raise ValueError(
+            "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are "
+            "required."
+        )
+    y = F.movedim(x, axis, -1)
+    h = tensor_of(spacing)
+    steps = F.diff(h, 1, 0) if h.ndim else F.broadcast_to(h, (size - 1,))
+    y, steps = common(y, steps)
+    before, after = steps[:-1], steps[1:]
+    inside = (
+        -after / (before * (before + after)) * y[..., :-2]
+        + (after - before) / (before * after) * y[..., 1:-1]
+        + before / (after * (before + after)) * y[..., 2:]
+    )
+    if edge_order == 1:
+        first, last = (y[..., 1] - y[..., 0]) / steps[0], (y[..., -1] - y[..., -2]) / steps[-1]
+    else:
+        a, b = steps[0], steps[1]
+        first = -(2 * a + b) / (a * (a + b)) * y[..., 0] + (a + b) / (a * b) * y[..., 1] - a / (b * (a + b)) * y[..., 2]
+        a, b = steps[-2], steps[-1]
+        last = (
+            b / (a * (a + b)) * y[..., -3] - (b + a) / (a * b) * y[..., -2] + (2 * b + a) / (b * (a + b)) * y[..., -1]
+        )
+    return F.movedim(F.cat([first[..., None], inside, last[..., None]], -1), -1, axis)
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    x, xp = (cast(t, dtypes.float64) for t in promoted(x, xp))
+    fp = tensor_of(fp)
+    fp = cast(fp, dtypes.complex128 if fp._dtype.is_complex else dtypes.float64)
+    if xp.ndim != 1 or xp.shape != fp.shape:
+        raise ValueError("fp and xp are not of the same length.")
+    if period is not None:
+        if not period:
+            raise ValueError("period must be a non-zero value")
+        period, left, right = abs(period), None, None
+        x, xp = F.remainder(x, period), F.remainder(xp, period)
+        order = F.argsort(xp, 0)
+        xp, fp = F.index_select(xp, 0, order), F.index_select(fp, 0, order)
+        xp, fp = F.cat([xp[-1:] - period, xp, xp[:1] + period]), F.cat([fp[-1:], fp, fp[:1]])
+    if xp.shape[0] == 1:
+        result = F.broadcast_to(fp, x.shape) if x.ndim else fp[0]
+    else:
+        at = F.clamp(F.searchsorted(xp.detach(), x.detach(), side="right") - 1, 0, xp.shape[0] - 2)
+        x0, x1, y0, y1 = (F.take(t, at + i) if not t._dtype.is_complex else t[at + i] for t in (xp, fp) for i in (0, 1))
+        result = y0 + (y1 - y0) / (x1 - x0) * (x - x0)
+        result = F.where(x >= xp[-1], fp[-1], result)
+    low = fp[0] if left is None else cast(tensor_of(left), fp._dtype)
+    high = fp[-1] if right is None else cast(tensor_of(right), fp._dtype)
+    return F.where(x > xp[-1], high, F.where(x < xp[0], low, result))
+
+
+# -- polynomials -------------------------------------------------------------------------------------------------------
+
+
+def polyval(p: Any, x: Any) -> Any:
+    p, x = promoted(p, x)
+    result = F.zeros_like(x)
+    for each in F.unbind(p, 0):
+        result = result * x + each
+    return result
+
+
+def polyadd(a1: Any, a2: Any) -> Any:
+    return UFUNCS[np.add](*_aligned(a1, a2))
+
+
+def polysub(a1: Any, a2: Any) -> Any:
+    return UFUNCS[np.subtract](*_aligned(a1, a2))
+
+
+def _aligned(a: Any, b: Any) -> list[Any]:
+    """Coefficients of two polynomials, with zeros before the shorter ones."""
+    parts = [F.atleast_1d(t) for t in promoted(a, b)]
+    size = builtins.max(t.shape[0] for t in parts)
+    return [F.cat([F.new_zeros(t, (size - t.shape[0],)), t]) for t in parts]
+
+
+def polymul(a1: Any, a2: Any) -> Any:
+    return convolve(_leading(a1), _leading(a2))
+
+
+def _leading(p: Any) -> AnyTensor:
+    """Coefficients without the zeros in front."""
+    p = F.atleast_1d(tensor_of(p))
+    found = np.flatnonzero(np.asarray(p.detach().cpu()))
+    return p[int(found[0]) if len(found) else p.shape[0] - 1 :]
+
+
+def polydiv(u: Any, v: Any) -> Any:
+    u, v = (F.atleast_1d(t) for t in common(u, v))
+    count = u.shape[0] - v.shape[0] + 1
+    if count < 1:
+        return F.new_zeros(u, (1,)), u
+    quotient, rest = [], u
+    for i in range(count):
+        d = rest[i] / v[0]
+        quotient.append(d)
+        rest = rest - F.cat([F.new_zeros(u, (i,)), d * v, F.new_zeros(u, (count - 1 - i,))])
+    host = np.asarray(rest.detach().cpu())
+    start = 0
+    while start < len(host) - 1 and np.allclose(host[start], 0, rtol=1e-14):
+        start += 1
+    return F.stack(quotient), rest[start:]
+
+
+def polyder(p: Any, m: int = 1) -> Any:
+    p = tensor_of(p)
+    for _ in range(m):
+        size = p.shape[0] - 1
+        p = UFUNCS[np.multiply](p[:-1], tensor_of(np.arange(size, 0, -1)).to(p._device.real))
+    return p
+
+
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    p = inexact(tensor_of(p))
+    constants = F.broadcast_to(F.atleast_1d(tensor_of(0.0 if k is None else k)), (m,)) if m else []
+    for i in range(m):
+        size = p.shape[0]
+        p = p / tensor_of(np.arange(size, 0, -1), p._dtype).to(p._device.real)
+        p = F.cat([p, cast(constants[i], p._dtype)[None]])
+    return p
+
+
+def poly(seq_of_zeros: Any) -> Any:
+    zeros = F.atleast_1d(tensor_of(seq_of_zeros))
+    if zeros.ndim == 2:
+        zeros = F.linalg_eigvals(inexact(zeros))
+    zeros = inexact(zeros)
+    result = F.new_zeros(zeros, (1,)) + 1
+    for each in F.unbind(zeros, 0):
+        result = F.cat([result, F.new_zeros(result, (1,))]) - F.cat([F.new_zeros(result, (1,)), result * each])
+    if zeros._dtype.is_complex:
+        host = np.asarray(zeros.detach().cpu())
+        if np.array_equal(np.sort(host), np.sort(host.conjugate())):
+            return F.real(result)
+    return result
+
+
+def roots(p: Any) -> Any:
+    p = inexact(tensor_of(p))
+    if p.ndim != 1:
+        raise ValueError("Input must be a rank-1 array.")
+    found = np.flatnonzero(np.asarray(p.detach().cpu()))
+    if not len(found):
+        return F.new_zeros(p, (0,))
+    trailing = p.shape[0] - int(found[-1]) - 1
+    p = p[int(found[0]) : int(found[-1]) + 1]
+    size = p.shape[0] - 1
+    if not size:
+        return F.new_zeros(p, (trailing,))
+    below = tensor_of(np.eye(size, k=-1)[1:], p._dtype).to(p._device.real)
+    values = F.linalg_eigvals(F.cat([(-p[1:] / p[0])[None], below]))
+    if not p._dtype.is_complex and not bool(F.imag(values).any()):
+        values = F.real(values)
+    return F.cat([values, F.new_zeros(values, (trailing,))])
+
+
+def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
+    x, y = common(x, y)
+    if full:
+        raise TypeError("polyfit(full=True) of tensors: use linalg.lstsq and linalg.svd of vander(x, deg + 1)")
+    left, right = vander(x, deg + 1), y
+    if w is not None:
+        weights = inexact(tensor_of(w))
+        left, right = left * weights[:, None], right * (weights[:, None] if y.ndim > 1 else weights)
+    scale = F.sqrt(F.sum(left * left, 0))
+    found = F.matmul(F.linalg_pinv(left / scale), right if y.ndim > 1 else right[:, None])
+    found = found / scale[:, None]
+    result = found if y.ndim > 1 else found[:, 0]
+    if not cov:
+        return result
+    base = F.linalg_inv(F.matmul((left / scale).mT, left / scale)) / F.outer(scale, scale)
+    if cov == "unscaled":
+        return result, base
+    residuals = F.sum(F.square(right - F.matmul(left, result)), 0) / (x.shape[0] - deg - 1)
+    return result, base * residuals if y.ndim == 1 else base[:, :, None] * residuals
+
+
+def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+    x = tensor_of(x)
+    count = x.shape[0] if N is None else N
+    columns = [F.ones_like(x)]
+    for _ in range(count - 1):
+        columns.append(columns[-1] * x)
+    columns = columns[:count]
+    dtype = dtypes.from_numpy(np.promote_types(numpy_dtype(x._dtype), np.dtype(int)))
+    return (
+        cast(F.stack(columns if increasing else columns[::-1], 1), dtype) if count else F.new_zeros(x, (x.shape[0], 0))
+    )

@@ -1,0 +1,87 @@
+"""What NumPy and CuPy do when one of their functions is called on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore.numpy.conversion import refuse_history, tensor_of
+from gradcore.numpy.table import BY_FUNCTION, ON_ARRAYS, REFUSED
+from gradcore.numpy.ufuncs import UFUNCS, by_name, known
+from gradcore.tensor import Tensor
+
+__all__ = ["array_function", "cupy_kernel", "ufunc"]
+
+
+def ufunc(function: Any, method: str, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """A universal function, or a method of one, on tensors."""
+    own = UFUNCS.get(function) or known(function)
+    if own is None:
+        return _on_arrays(f"numpy.{function.__name__}", getattr(function, method), inputs, named, as_tensors=True)
+    if named and isinstance(named.get("out"), tuple) and len(named["out"]) == 1:
+        named["out"] = named["out"][0]
+    return (own if method == "__call__" else getattr(own, method))(*inputs, **named)
+
+
+def array_function(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """A function of NumPy on tensors: gradcore's own of that name.
+
+    Raises
+    ------
+    TypeError
+        If tensors cannot be what the function is about.
+    RuntimeError
+        If a tensor requires grad and the function is none that gradcore knows: the result would move with it.
+    """
+    own = BY_FUNCTION.get(function)
+    if own is not None:
+        return own(*args, **named)
+    name = function.__name__
+    path = f"{function.__module__}.{name}"
+    if name in REFUSED:
+        raise TypeError(f"{path}() does not take tensors: {REFUSED[name]}")
+    if name in ON_ARRAYS:
+        return function(*_arrays(args, True), **_arrays(named, True))
+    return _on_arrays(path, function, args, named)
+
+
+def _on_arrays(path: str, function: Any, args: Any, named: Any, as_tensors: bool = False) -> Any:
+    """What NumPy computes of arrays, where no tensor is differentiated."""
+    refuse_history((args, named), f"{path}()")
+    result = function(*_arrays(args), **_arrays(named))
+    if not as_tensors or named.get("out") is not None or result is None:
+        return result
+    return tuple(map(tensor_of, result)) if isinstance(result, tuple) else tensor_of(result)
+
+
+def _arrays(value: Any, anyway: bool = False) -> Any:
+    """Nested containers with tensors replaced by arrays; `anyway` also those that have a history."""
+    if isinstance(value, Tensor):
+        return value.detach().numpy() if not anyway else value.numpy(force=True)
+    if isinstance(value, (list, tuple)):
+        made = [_arrays(each, anyway) for each in value]
+        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+    return {key: _arrays(each, anyway) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+#: CuPy's universal functions whose names are not NumPy's.
+_CUPY_NAMES = {"clip": None, "conj": "conjugate", "mod": "remainder", "abs": "absolute"}
+
+
+def cupy_kernel(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """A universal function of CuPy's on tensors; kernels of users get arrays, where nothing is differentiated."""
+    name = getattr(kernel, "name", type(kernel).__name__)
+    short = name.removeprefix("cupy_")
+    own = by_name(_CUPY_NAMES.get(short, short) or "")
+    if own is not None and type(kernel).__name__ == "ufunc":
+        return own(*args, **named)
+    refuse_history((args, named), f"{name}()")
+    return kernel(*(_cupy(x) for x in args), **{key: _cupy(x) for key, x in named.items()})
+
+
+def _cupy(value: Any) -> Any:
+    """The array of a tensor on CUDA."""
+    if not isinstance(value, Tensor):
+        return value
+    if value._device.type != "cuda":
+        raise TypeError(f"CuPy takes tensors on CUDA, and not on {value._device}: use tensor.cuda()")
+    return value._array

@@ -1,0 +1,556 @@
+"""NumPy's reductions and statistics on tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore import functional as F
+from gradcore.numpy.conversion import (
+    axes_of,
+    axis_of,
+    cast,
+    common,
+    dtype_of,
+    inexact,
+    masked,
+    promoted,
+    tensor_of,
+    written,
+)
+from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov", "cumprod",
+    "cumsum", "cumulative_prod", "cumulative_sum", "max", "mean", "median", "min", "nanargmax", "nanargmin",
+    "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile",
+    "nanstd", "nansum", "nanvar", "percentile", "prod", "ptp", "quantile", "std", "sum", "var",
+]  # fmt: skip
+
+
+def _over(operation: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> AnyTensor:
+    """A reduction of gradcore's over NumPy's axes, of which there may be none."""
+    if axis == () and axis.__class__ is tuple:
+        return x
+    return operation(x, axis if axis is None or axis.__class__ is int else axes_of(axis, x.ndim), keepdims)
+
+
+def _accumulator(x: Tensor, dtype: Any) -> AnyTensor:
+    """`x` in the dtype of its sums: small whole numbers in 64 bits."""
+    if dtype is not None:
+        return cast(x, dtype_of(dtype))
+    if x._dtype.is_differentiable:
+        return x
+    return cast(x, dtypes.int64 if x._dtype.is_signed or x._dtype is dtypes.bool_ else dtypes.uint64)
+
+
+def sum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+    where: Any = True,
+) -> Any:  # fmt: skip
+    x = _accumulator(tensor_of(a), dtype)
+    result = _over(F.sum, x if where is True else masked(x, where, 0), axis, keepdims)
+    if result._dtype is not x._dtype:  # of unsigned numbers
+        result = cast(result, x._dtype)
+    if initial is not None:
+        result = result + cast(tensor_of(initial), result._dtype)
+    return result if out is None else written(result, out)
+
+
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+    where: Any = True,
+) -> Any:  # fmt: skip
+    x = masked(_accumulator(tensor_of(a), dtype), where, 1)
+    if axis is None:
+        result = F.prod(x).reshape((1,) * x.ndim if keepdims else ())
+    else:
+        result = x
+        for each in sorted(axes_of(axis, x.ndim), reverse=True):
+            result = F.prod(result, each, keepdims)
+    result = cast(result, x._dtype)
+    if initial is not None:
+        result = result * cast(tensor_of(initial), result._dtype)
+    return written(result, out)
+
+
+def _extremum(operation: str, pairwise: str, name: str) -> Callable[..., Any]:
+    def reduce(
+        a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+    ) -> Any:
+        x = tensor_of(a)
+        if where is not True:
+            if initial is None:
+                raise ValueError(
+                    f"reduction operation '{pairwise}' does not have an identity, so to use a where mask one has to "
+                    "specify 'initial'"
+                )
+            x = masked(x, where, cast(tensor_of(initial), x._dtype))
+        if not x.numel() and initial is not None:
+            x = F.full([n or 1 for n in x.shape], initial, dtype=x._dtype, device=x._device.real)
+        result = _over(
+            getattr(F, operation),
+            x,
+            () if axis is None and not x.ndim else axis if axis is not None else tuple(range(x.ndim)),
+            keepdims,
+        )
+        if initial is not None:
+            result = getattr(F, pairwise)(result, cast(tensor_of(initial), result._dtype))
+        return written(result, out)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    return reduce
+
+
+max = amax = _extremum("amax", "maximum", "max")
+min = amin = _extremum("amin", "minimum", "min")
+
+
+def all(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Any:
+    return written(_over(F.all, cast(masked(tensor_of(a) != 0, where, True), dtypes.bool_), axis, keepdims), out)
+
+
+def any(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Any:
+    return written(_over(F.any, cast(masked(tensor_of(a) != 0, where, False), dtypes.bool_), axis, keepdims), out)
+
+
+def _of_ufunc(reduction: Callable[..., Any], takes_dtype: bool) -> Callable[..., Any]:
+    """A reduction with the arguments of ``ufunc.reduce``."""
+
+    def reduce(array: Any, axis: Any, dtype: Any, out: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+        if takes_dtype:
+            return reduction(array, axis, dtype, out, keepdims, initial, where)
+        array = tensor_of(array, dtype)
+        if reduction in (all, any):
+            return reduction(array, axis, out, keepdims, where=where)
+        return reduction(array, axis, out, keepdims, initial, where)
+
+    return reduce
+
+
+def _logsumexp(
+    array: Any, axis: Any, out: Any, keepdims: bool, initial: Any = None, where: Any = True, *, scale: float = 1.0
+) -> Any:
+    x = masked(inexact(tensor_of(array)) * scale, where, -np.inf)
+    result = F.logsumexp(x, axes_of(axis, x.ndim), keepdims) / scale
+    return written(result if initial is None else F.logaddexp(result * scale, tensor_of(initial * scale)) / scale, out)
+
+
+#: Reductions by the name of the universal function that is folded.
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "add": _of_ufunc(sum, True),
+    "multiply": _of_ufunc(prod, True),
+    "maximum": _of_ufunc(max, False),
+    "minimum": _of_ufunc(min, False),
+    "logical_and": _of_ufunc(all, False),
+    "logical_or": _of_ufunc(any, False),
+    "logaddexp": _of_ufunc(_logsumexp, False),
+    "logaddexp2": _of_ufunc(lambda *args: _logsumexp(*args, scale=float(np.log(2))), False),
+}
+
+
+# -- means and moments --------------------------------------------------------------------------------------------
+
+
+def _count(x: Tensor, axis: Any, keepdims: bool, where: Any) -> Any:
+    """How many elements are averaged."""
+    if where is True:
+        return int(np.prod([x.shape[i] for i in axes_of(axis, x.ndim)], dtype=np.int64))
+    return cast(sum(F.broadcast_to(tensor_of(where), x.shape), axis, keepdims=keepdims), x._dtype)
+
+
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+) -> Any:
+    x = tensor_of(a)
+    x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
+    if where is True:
+        result = (
+            _over(F.mean, x, axis, keepdims)
+            if x._dtype.is_differentiable
+            else cast(mean(inexact(x), axis, keepdims=keepdims), x._dtype)
+        )
+        return result if out is None else written(result, out)
+    return written(sum(x, axis, None, None, keepdims, None, where) / _count(x, axis, keepdims, where), out)
+
+
+def var(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
+    where: Any = True, mean: Any = None, correction: Any = None,
+) -> Any:  # fmt: skip
+    x = tensor_of(a)
+    x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
+    ddof = ddof if correction is None else correction
+    if where is True and mean is None and x.numel() and axis != ():
+        axes = axes_of(axis, x.ndim)
+        return written(F.var(x, axes if axes else None, correction=ddof, keepdim=keepdims), out)
+    count = _count(x, axis, keepdims, where)
+    x = masked(x, where, 0)
+    center = (
+        tensor_of(mean)
+        if mean is not None
+        else sum(x, axis, None, None, True, None, where) / _count(x, axis, True, where)
+    )
+    away = x - center
+    square = F.real(away * F.conj(away)) if x._dtype.is_complex else F.square(away)
+    return written(sum(square, axis, None, None, keepdims, None, where) / (count - ddof), out)
+
+
+def std(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
+    where: Any = True, mean: Any = None, correction: Any = None,
+) -> Any:  # fmt: skip
+    x = tensor_of(a)
+    if where is True and mean is None and x.numel() and axis != ():
+        x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
+        axes = axes_of(axis, x.ndim)
+        return written(
+            F.std(x, axes if axes else None, correction=ddof if correction is None else correction, keepdim=keepdims),
+            out,
+        )
+    return written(
+        F.sqrt(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)), out
+    )
+
+
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+    x = inexact(tensor_of(a))
+    if weights is None:
+        result, total = mean(x, axis, keepdims=keepdims), tensor_of(_count(x, axis, keepdims, True), x._dtype)
+    else:
+        x, w = common(x, weights)
+        if w.shape != x.shape:
+            axes = axes_of(axis, x.ndim)
+            if axis is None or tuple(x.shape[i] for i in axes) != tuple(w.shape):
+                raise TypeError("Axis must be specified when shapes of a and weights differ.")
+            shape = [x.shape[i] if i in axes else 1 for i in range(x.ndim)]
+            w = F.permute(w, tuple(int(i) for i in np.argsort(axes))).reshape(shape)
+            w = F.broadcast_to(w, x.shape)
+        total = sum(w, axis, keepdims=keepdims)
+        result = sum(x * w, axis, keepdims=keepdims) / total
+    return (result, F.broadcast_to(total, result.shape)) if returned else result
+
+
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    return written(max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims), out)
+
+
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return sum(tensor_of(a) != 0, axis, dtypes.int64, keepdims=keepdims)
+
+
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
+    return written(F.argmax(_numbers(tensor_of(a)), axis, keepdims), out)
+
+
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
+    return written(F.argmin(_numbers(tensor_of(a)), axis, keepdims), out)
+
+
+def _numbers(x: Tensor) -> AnyTensor:
+    return cast(x, dtypes.uint8) if x._dtype is dtypes.bool_ else x
+
+
+def cov(
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
+    aweights: Any = None, *, dtype: Any = None,
+) -> Any:  # fmt: skip
+    x = inexact(tensor_of(m, dtype))
+    x = x[None] if x.ndim < 2 else x if rowvar else x.mT
+    if y is not None:
+        other = inexact(tensor_of(y, dtype))
+        x = F.cat(promoted(x, other[None] if other.ndim < 2 else other if rowvar else other.mT))
+    correction = ddof if ddof is not None else int(not bias)
+    weights: Any = None
+    scaled: Any
+    if fweights is not None:
+        weights = inexact(tensor_of(fweights))
+    if aweights is not None:
+        given = inexact(tensor_of(aweights))
+        weights = given if weights is None else weights * given
+    if weights is None:
+        total, center, scaled = x.shape[1], F.mean(x, 1, True), 1.0
+        factor: Any = total - correction
+    else:
+        total = F.sum(weights)
+        center, scaled = F.sum(x * weights, 1, True) / total, weights
+        squares = total if aweights is None else F.sum(weights * inexact(tensor_of(aweights)))
+        factor = total - correction if aweights is None else total - correction * squares / total
+    centered = x - center
+    return F.squeeze(F.matmul(centered * scaled, F.conj(centered.mT)) / factor)
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    c = cov(x, y, rowvar, dtype=dtype)
+    if not c.ndim:
+        return c / c
+    scale = F.sqrt(F.real(F.diagonal(c)))
+    c = c / scale[:, None] / scale[None, :]
+    return F.complex(F.clamp(F.real(c), -1, 1), F.clamp(F.imag(c), -1, 1)) if c._dtype.is_complex else F.clamp(c, -1, 1)
+
+
+# -- cumulative ----------------------------------------------------------------------------------------------------
+
+
+def _cumulative(operation: str, name: str) -> Callable[..., Any]:
+    def accumulate(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        x = _accumulator(tensor_of(a), dtype)
+        result = getattr(F, operation)(*((x.reshape(-1), 0) if axis is None else (x, axis)))
+        return written(cast(result, x._dtype), out)
+
+    accumulate.__name__ = accumulate.__qualname__ = name
+    return accumulate
+
+
+cumsum = _cumulative("cumsum", "cumsum")
+cumprod = _cumulative("cumprod", "cumprod")
+
+
+def _with_initial(accumulate: Callable[..., Any], first: int, name: str) -> Callable[..., Any]:
+    def cumulative(
+        x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+    ) -> Any:
+        x = F.atleast_1d(tensor_of(x))
+        if axis is None:
+            if x.ndim != 1:
+                raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+            axis = 0
+        result = accumulate(x, axis, dtype)
+        if include_initial:
+            shape = [1 if i == axis_of(axis, x.ndim) else n for i, n in enumerate(x.shape)]
+            result = F.cat([F.full(shape, first, dtype=result._dtype, device=result._device.real), result], axis)
+        return written(result, out)
+
+    cumulative.__name__ = cumulative.__qualname__ = name
+    return cumulative
+
+
+cumulative_sum = _with_initial(cumsum, 0, "cumulative_sum")
+cumulative_prod = _with_initial(cumprod, 1, "cumulative_prod")
+
+
+# -- without NaN ---------------------------------------------------------------------------------------------------
+
+
+def _present(a: Any, where: Any) -> tuple[Tensor, Tensor]:
+    """A tensor, and where it is a number and `where` holds."""
+    x = tensor_of(a)
+    mask = F.logical_not(F.isnan(x))
+    return x, mask if where is True else F.logical_and(mask, tensor_of(where))
+
+
+def nansum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+    where: Any = True,
+) -> Any:  # fmt: skip
+    x, mask = _present(a, where)
+    return sum(x, axis, dtype, out, keepdims, initial, mask)
+
+
+def nanprod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+    where: Any = True,
+) -> Any:  # fmt: skip
+    x, mask = _present(a, where)
+    return prod(x, axis, dtype, out, keepdims, initial, mask)
+
+
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+) -> Any:
+    x, mask = _present(a, where)
+    return mean(x, axis, dtype, out, keepdims, where=mask)
+
+
+def nanvar(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
+    where: Any = True, mean: Any = None, correction: Any = None,
+) -> Any:  # fmt: skip
+    x, mask = _present(a, where)
+    count = _count(x, axis, keepdims, mask)
+    result = var(x, axis, dtype, None, ddof, keepdims, where=mask, mean=mean, correction=correction)
+    return written(masked(result, count - (ddof if correction is None else correction) > 0, np.nan), out)
+
+
+def nanstd(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
+    where: Any = True, mean: Any = None, correction: Any = None,
+) -> Any:  # fmt: skip
+    return written(
+        F.sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)), out
+    )
+
+
+def _nan_extremum(reduction: Callable[..., Any], worst: float, name: str) -> Callable[..., Any]:
+    def reduce(
+        a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+    ) -> Any:
+        x = tensor_of(a)
+        if not x._dtype.is_differentiable:
+            return reduction(x, axis, out, keepdims, initial, where)
+        x, mask = _present(x, where)
+        result = reduction(masked(x, mask, worst), axis, None, keepdims, initial)
+        if initial is None:
+            result = masked(result, any(mask, axis, keepdims=keepdims), np.nan)
+        return written(result, out)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    return reduce
+
+
+nanmax = _nan_extremum(max, -np.inf, "nanmax")
+nanmin = _nan_extremum(min, np.inf, "nanmin")
+
+
+def _nan_place(reduction: Callable[..., Any], worst: float, name: str) -> Callable[..., Any]:
+    def reduce(a: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
+        x = tensor_of(a)
+        if x._dtype.is_differentiable:
+            x, mask = _present(x, True)
+            if not bool(F.all(any(mask, axis))):
+                raise ValueError("All-NaN slice encountered")
+            x = masked(x, mask, worst)
+        return reduction(x, axis, out, keepdims=keepdims)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    return reduce
+
+
+nanargmax = _nan_place(argmax, -np.inf, "nanargmax")
+nanargmin = _nan_place(argmin, np.inf, "nanargmin")
+
+
+def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    x, mask = _present(a, True)
+    return cumsum(masked(x, mask, 0), axis, dtype, out)
+
+
+def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    x, mask = _present(a, True)
+    return cumprod(masked(x, mask, 1), axis, dtype, out)
+
+
+# -- order statistics ----------------------------------------------------------------------------------------------
+
+#: Methods that interpolate between neighbours: the two numbers that say where.
+_CONTINUOUS = {
+    "interpolated_inverted_cdf": (0, 1), "hazen": (0.5, 0.5), "weibull": (0, 0), "linear": (1, 1),
+    "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
+}  # fmt: skip
+
+
+def _places(q: Tensor, count: Any, method: str) -> AnyTensor:
+    """Where among the sorted elements the quantiles are, as numbers with a fraction."""
+    if method in _CONTINUOUS:
+        alpha, beta = _CONTINUOUS[method]
+        return count * q + (alpha + q * (1 - alpha - beta)) - 1
+    at = q * (count - 1)
+    if method == "lower":
+        return F.floor(at)
+    if method == "higher":
+        return F.ceil(at)
+    if method == "nearest":
+        return F.round(at)
+    if method == "midpoint":
+        return (F.floor(at) + F.ceil(at)) / 2
+    edge = count * q - 1
+    if method == "inverted_cdf":
+        return F.ceil(edge)
+    if method == "averaged_inverted_cdf":
+        return F.where(edge == F.floor(edge), edge + 0.5, F.ceil(edge))
+    if method == "closest_observation":
+        low = F.floor(edge - 0.5)
+        return F.where((edge - 0.5 == low) & (low % 2 == 1), low, low + 1)
+    raise ValueError(f"'{method}' is not a valid method")
+
+
+def _quantile(
+    a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: bool, weights: Any, interpolation: Any, skip_nan: bool
+) -> Any:
+    if weights is not None:
+        raise TypeError("quantiles with weights of tensors: repeat the elements, or sort and use cumsum of the weights")
+    method = interpolation or method
+    x = inexact(tensor_of(a))
+    axes = axes_of(axis, x.ndim)
+    rest = [i for i in range(x.ndim) if i not in axes]
+    flat = F.permute(x, (*rest, *axes)).reshape(*[x.shape[i] for i in rest], -1)
+    dtype = (
+        x._dtype
+        if isinstance(q, (bool, int, float))
+        else dtypes.from_numpy(np.result_type(x._dtype.numpy, _type_of(q)))
+    )
+    points = cast(tensor_of(q).to(x._device.real), dtypes.float64)
+    if bool(((points < 0) | (points > 1)).any()):
+        raise ValueError("Quantiles must be in the range [0, 1]")
+    ordered = F.sort(flat, -1)[0]
+    size = flat.shape[-1]
+    found = []
+    for point in F.unbind(points.reshape(-1), 0):
+        count = F.sum(F.logical_not(F.isnan(flat)), -1).to(dtypes.float64) if skip_nan else float(size)
+        last = count - 1
+        at = F.broadcast_to(_places(point, count, method), flat.shape[:-1])
+        at = F.minimum(F.maximum(at, F.zeros_like(at)), last if skip_nan else F.full_like(at, last))
+        at = F.maximum(at, F.zeros_like(at))
+        low = F.floor(at)
+        left = F.gather(ordered, -1, F.to(low, dtypes.int64)[..., None])[..., 0]
+        right = F.gather(ordered, -1, F.to(F.ceil(at), dtypes.int64)[..., None])[..., 0]
+        found.append(cast(F.where(at == low, left, left + (right - left) * cast(at - low, x._dtype)), dtype))
+    result = F.stack(found, 0)
+    if not skip_nan:
+        result = masked(result, F.logical_not(F.isnan(flat).any(-1)), np.nan)
+    shape = [1 if i in axes else x.shape[i] for i in range(x.ndim)] if keepdims else [x.shape[i] for i in rest]
+    return written(result.reshape(*points.shape, *shape), out)
+
+
+def _type_of(q: Any) -> Any:
+    return q._dtype.numpy if isinstance(q, Tensor) else np.asarray(q).dtype
+
+
+def quantile(
+    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: Any = None, interpolation: Any = None,
+) -> Any:  # fmt: skip
+    return _quantile(a, q, axis, out, method, keepdims, weights, interpolation, False)
+
+
+def nanquantile(
+    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: Any = None, interpolation: Any = None,
+) -> Any:  # fmt: skip
+    return _quantile(a, q, axis, out, method, keepdims, weights, interpolation, True)
+
+
+def _share(q: Any) -> Any:
+    return (
+        q / 100
+        if isinstance(q, (bool, int, float))
+        else tensor_of(q) / 100.0
+        if isinstance(q, Tensor)
+        else np.asarray(q) / 100
+    )
+
+
+def percentile(
+    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: Any = None, interpolation: Any = None,
+) -> Any:  # fmt: skip
+    return _quantile(a, _share(q), axis, out, method, keepdims, weights, interpolation, False)
+
+
+def nanpercentile(
+    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: Any = None, interpolation: Any = None,
+) -> Any:  # fmt: skip
+    return _quantile(a, _share(q), axis, out, method, keepdims, weights, interpolation, True)
+
+
+def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    return _quantile(a, 0.5, axis, out, "linear", keepdims, None, None, False)
+
+
+def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    return _quantile(a, 0.5, axis, out, "linear", keepdims, None, None, True)

@@ -1,0 +1,545 @@
+"""NumPy's functions that select, sort and search, on tensors."""
+
+from __future__ import annotations
+
+import builtins
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore import functional as F
+from gradcore.numpy.conversion import axis_of, cast, inexact, numpy_dtype, promoted, sizes, tensor_of, written
+from gradcore.tensor import Tensor, is_differentiated
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "apply_along_axis", "apply_over_axes", "argpartition", "argsort", "argwhere", "bincount", "choose", "compress",
+    "copyto", "diag_indices", "diag_indices_from", "digitize", "extract", "fill_diagonal", "flatnonzero", "histogram",
+    "histogram2d", "histogram_bin_edges", "histogramdd", "indices", "intersect1d", "isin", "ix_", "lexsort",
+    "mask_indices", "nonzero", "packbits", "partition", "piecewise", "place", "put", "put_along_axis", "putmask",
+    "ravel_multi_index", "searchsorted", "select", "setdiff1d", "setxor1d", "sort", "sort_complex", "take",
+    "take_along_axis", "tri", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from", "union1d",
+    "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unpackbits", "unravel_index",
+    "vectorize", "where",
+]  # fmt: skip
+
+
+def _index(x: Any, like: Tensor) -> AnyTensor:
+    """Indices on the device of a tensor."""
+    return cast(tensor_of(x).to(like._device.real), dtypes.int64)
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    if x is None and y is None:
+        return nonzero(condition)
+    if x is None or y is None:
+        raise ValueError("either both or neither of x and y should be given")
+    x, y = promoted(x, y)
+    mask = tensor_of(condition)
+    return F.where(cast(mask, dtypes.bool_), x, y)
+
+
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if not len(condlist):
+        raise ValueError("select with an empty condition list is not possible")
+    *choices, result = promoted(*choicelist, default)
+    for mask, choice in zip(builtins.reversed(list(condlist)), builtins.reversed(choices), strict=True):
+        result = F.where(tensor_of(mask), choice, result)
+    return result
+
+
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    options = F.stack(
+        promoted(*choices, broadcast=True) if not isinstance(choices, Tensor) else list(F.unbind(choices, 0))
+    )
+    place = tensor_of(a)
+    count = options.shape[0]
+    shape = np.broadcast_shapes(tuple(place.shape), tuple(options.shape[1:]))
+    place = _in_range(F.broadcast_to(_index(place, options), shape), count, mode)
+    options = F.broadcast_to(options, (count, *shape))
+    return written(F.gather(options, 0, place[None])[0], out)
+
+
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    x = tensor_of(x)
+    masks = tensor_of(condlist)
+    masks = masks[None] if masks.ndim <= x.ndim and not (masks.ndim == 1 and not x.ndim) else masks
+    functions = list(funclist)
+    if len(functions) == len(masks) + 1:
+        default = functions.pop()
+    elif len(functions) == len(masks):
+        default = 0
+    else:
+        raise ValueError(
+            f"with {len(masks)} condition(s), either {len(masks)} or {len(masks) + 1} functions are expected"
+        )
+    result = F.zeros_like(x)
+    rest = F.logical_not(F.any(masks, 0))
+    for mask, function in [(rest, default), *zip(masks, functions, strict=True)]:
+        inner = F.where(mask, x, F.ones_like(x))
+        value = function(inner, *args, **kw) if callable(function) else function
+        result = F.where(mask, cast(tensor_of(value), x._dtype), result)
+    return result
+
+
+def _in_range(place: Tensor, size: int, mode: str) -> AnyTensor:
+    """Indices between zero and `size`."""
+    if mode == "clip":
+        return F.clamp(place, 0, size - 1)
+    if mode == "wrap":
+        return F.remainder(place, size)
+    if not place.is_meta and bool(((place < -size) | (place >= size)).any()):
+        raise IndexError(f"an index is out of bounds for axis with size {size}")
+    return F.where(place < 0, place + size, place)
+
+
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    x = tensor_of(a)
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    axis = axis_of(axis, x.ndim)
+    place = _in_range(_index(indices, x), x.shape[axis], mode)
+    result = F.index_select(x, axis, place.reshape(-1))
+    return written(result.reshape(*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]), out)
+
+
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    x = tensor_of(arr)
+    place = _index(indices, x)
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    if place.ndim != x.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    axis = axis_of(axis, x.ndim)
+    return F.take_along_dim(x, _in_range(place, x.shape[axis], "raise"), axis)
+
+
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
+    x = _target(arr, "put_along_axis")
+    flat, axis = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
+    place = _in_range(_index(indices, x), flat.shape[axis], "raise")
+    shape = [place.shape[i] if i == axis else n for i, n in enumerate(flat.shape)]
+    place = F.broadcast_to(place, shape)
+    new = F.scatter(flat, axis, place, F.broadcast_to(cast(tensor_of(values).to(x._device.real), x._dtype), shape))
+    F.copy_(x, new.reshape(x.shape))
+
+
+def _target(value: Any, name: str) -> AnyTensor:
+    """What is written to in place."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name}() writes in place into a tensor, not into {type(value).__name__}: use gradcore.numpy.array"
+        )
+    return value
+
+
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    x = _target(a, "put")
+    place = _in_range(_index(ind, x).reshape(-1), x.numel(), mode)
+    values = cast(tensor_of(v).to(x._device.real), x._dtype).reshape(-1)
+    values = F.tile(values, (-(-place.numel() // builtins.max(values.numel(), 1)),))[: place.numel()]
+    F.copy_(x, F.put(x, place, values))
+
+
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    x = _target(arr, "place")
+    found = F.nonzero(cast(tensor_of(mask), dtypes.bool_).reshape(-1)).reshape(-1)
+    put(x, found, vals)
+
+
+def putmask(a: Any, /, mask: Any, values: Any) -> None:
+    x = _target(a, "putmask")
+    v = cast(tensor_of(values), x._dtype).reshape(-1)
+    v = F.tile(v, (-(-x.numel() // v.numel()),))[: x.numel()].reshape(x.shape)
+    F.copy_(x, F.where(tensor_of(mask), v, x))
+
+
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    written(tensor_of(src), dst, casting, where)
+
+
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    x = _target(a, "fill_diagonal")
+    host = np.arange(x.numel()).reshape(x.shape)
+    mask = np.zeros(x.shape, np.bool_)
+    np.fill_diagonal(mask, True, wrap)
+    put(x, host[mask], val)
+
+
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    x = tensor_of(a)
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    return written(take(x, flatnonzero(condition), axis), out)
+
+
+def extract(condition: Any, arr: Any) -> Any:
+    return take(ravel_of(arr), flatnonzero(condition))
+
+
+def ravel_of(x: Any) -> AnyTensor:
+    return tensor_of(x).reshape(-1)
+
+
+def nonzero(a: Any) -> Any:
+    return tuple(F.nonzero(F.atleast_1d(tensor_of(a)), as_tuple=True))
+
+
+def flatnonzero(a: Any) -> Any:
+    return F.nonzero(ravel_of(a)).reshape(-1)
+
+
+def argwhere(a: Any) -> Any:
+    return F.argwhere(tensor_of(a))
+
+
+# -- sorting --------------------------------------------------------------------------------------------------------
+
+
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    x, axis = _along(a, axis)
+    if x._dtype.is_complex:
+        return F.take_along_dim(x, argsort(x, axis), axis)
+    return F.sort(x, axis, stable=True)[0]
+
+
+def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    x, axis = _along(a, axis)
+    if x._dtype.is_complex:
+        by_imag = F.argsort(F.imag(x), axis, stable=True)
+        by_real = F.argsort(F.take_along_dim(F.real(x), by_imag, axis), axis, stable=True)
+        return F.take_along_dim(by_imag, by_real, axis)
+    return F.argsort(x, axis, stable=True)
+
+
+def _along(a: Any, axis: Any) -> tuple[Tensor, int]:
+    x = tensor_of(a)
+    return (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
+
+
+def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+    return sort(a, axis)
+
+
+def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+    return argsort(a, axis)
+
+
+def sort_complex(a: Any) -> Any:
+    x = tensor_of(a)
+    return sort(cast(x, x._dtype.to_complex() if x._dtype.is_differentiable else dtypes.complex128))
+
+
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    keys = [tensor_of(k) for k in keys]
+    order = None
+    for key in keys:
+        at = axis_of(axis, key.ndim) if key.ndim else 0
+        if order is None:
+            order = F.argsort(key, at, stable=True)
+        else:
+            order = F.take_along_dim(order, F.argsort(F.take_along_dim(key, order, at), at, stable=True), at)
+    return order
+
+
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    x, v = promoted(a, v)
+    return F.searchsorted(x, v, side=side, sorter=None if sorter is None else _index(sorter, x))
+
+
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    x, edges = promoted(x, bins)
+    steps = edges[1:] - edges[:-1]
+    if bool((steps >= 0).all()):
+        return F.searchsorted(edges, x, side="left" if right else "right")
+    if not bool((steps <= 0).all()):
+        raise ValueError("bins must be monotonically increasing or decreasing")
+    return edges.numel() - F.searchsorted(F.flip(edges, (0,)), x, side="right" if right else "left")
+
+
+# -- sets -----------------------------------------------------------------------------------------------------------
+
+
+def _firsts(x: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The order that sorts a vector, the sorted elements, and which of these differ from the one before."""
+    order = argsort(x)
+    ordered = F.index_select(x, 0, order)
+    new = ordered[1:] != ordered[:-1]
+    if equal_nan:
+        new = F.logical_and(new, F.logical_not(F.logical_and(F.isnan(ordered[1:]), F.isnan(ordered[:-1]))))
+    return order, ordered, F.cat([F.ones_like(ordered[:1], dtype=dtypes.bool_), new])
+
+
+def unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None,
+    *, equal_nan: bool = True, sorted: bool = True,
+) -> Any:  # fmt: skip
+    x = tensor_of(ar)
+    shape = tuple(x.shape)
+    if axis is not None:
+        return _unique_slices(x, return_index, return_inverse, return_counts, axis_of(axis, x.ndim))
+    order, ordered, new = _firsts(x.reshape(-1), equal_nan)
+    starts = F.nonzero(new).reshape(-1)
+    found = [F.index_select(ordered, 0, starts)]
+    if return_index:
+        found.append(F.index_select(order, 0, starts))
+    if return_inverse:
+        groups = F.cumsum(F.to(new, dtypes.int64), 0) - 1
+        found.append(F.index_copy(F.zeros_like(order), 0, order, groups).reshape(shape))
+    if return_counts:
+        ends = F.cat([starts[1:], F.full_like(starts[:1], x.numel())])
+        found.append(ends - starts)
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def _unique_slices(x: Tensor, index: bool, inverse: bool, counts: bool, axis: int) -> Any:
+    """`unique` along an axis: which slices differ is found on the host."""
+    host = np.asarray(x.detach().cpu())
+    _, first, *others = np.unique(host, True, inverse, counts, axis)  # type: ignore[call-overload]
+    results = [F.index_select(x, axis, _index(first, x))]
+    if index:
+        results.append(_index(first, x))
+    results += [_index(each, x) for each in others]
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+UniqueAllResult = namedtuple("UniqueAllResult", "values indices inverse_indices counts")
+UniqueCountsResult = namedtuple("UniqueCountsResult", "values counts")
+UniqueInverseResult = namedtuple("UniqueInverseResult", "values inverse_indices")
+
+
+def unique_all(x: Any) -> Any:
+    return UniqueAllResult(*unique(x, True, True, True, equal_nan=False))
+
+
+def unique_counts(x: Any) -> Any:
+    return UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False))
+
+
+def unique_inverse(x: Any) -> Any:
+    return UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False))
+
+
+def unique_values(x: Any) -> Any:
+    return unique(x, equal_nan=False)
+
+
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Any:
+    return F.isin(*promoted(element, test_elements), invert=invert)
+
+
+def union1d(ar1: Any, ar2: Any) -> Any:
+    return unique(F.cat([ravel_of(x) for x in promoted(ar1, ar2)]))
+
+
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    a, b = (ravel_of(x) for x in promoted(ar1, ar2))
+    a = a if assume_unique else unique(a)
+    return extract(F.isin(a, b, invert=True), a)
+
+
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    a, b = (ravel_of(x) for x in promoted(ar1, ar2))
+    return sort(F.cat([setdiff1d(a, b, assume_unique), setdiff1d(b, a, assume_unique)]))
+
+
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
+    a, b = (ravel_of(x) for x in promoted(ar1, ar2))
+    a, first, *_ = unique(a, True, True)
+    found = flatnonzero(F.isin(a, b))
+    common = F.index_select(a, 0, found)
+    if not return_indices:
+        return common
+    values, second = unique(b, True)
+    return common, F.index_select(first, 0, found), F.index_select(second, 0, F.searchsorted(values, common))
+
+
+# -- counting -------------------------------------------------------------------------------------------------------
+
+
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    x = tensor_of(x)
+    if weights is None:
+        return F.bincount(x, minlength=minlength)
+    w = tensor_of(weights, dtypes.float64)
+    size = builtins.max(int(x.max()) + 1 if x.numel() else 0, minlength)
+    return F.index_add(F.new_zeros(w, (size,)), 0, _index(x, w), w)
+
+
+def _edges(x: Tensor, bins: Any, bounds: Any) -> tuple[Any, Tensor]:
+    """Edges of bins on the host, and as a tensor that moves with given edges or with the data's extremes."""
+    if isinstance(bins, (int, str)):
+        host = np.histogram_bin_edges(_host(x), bins, None if bounds is None else (float(bounds[0]), float(bounds[1])))
+        edges = tensor_of(host).to(x._device.real)
+        if bounds is None and is_differentiated(x):
+            low, high = F.amin(x), F.amax(x)
+            share = tensor_of(np.linspace(0.0, 1.0, len(host)), edges._dtype).to(x._device.real)
+            moving = low + (high - low) * share
+            edges = edges + (moving - moving.detach())
+        return host, edges
+    edges = tensor_of(bins)
+    return np.histogram_bin_edges(_host(x), _host(edges)), edges
+
+
+def _host(x: Any) -> Any:
+    return np.asarray(x.detach().cpu()) if isinstance(x, Tensor) else np.asarray(x)
+
+
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    return _edges(tensor_of(a), bins, range)[1]
+
+
+def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    counts, (edges,) = histogramdd(
+        ravel_of(a)[:, None], [bins], [range], density=density, weights=None if weights is None else ravel_of(weights)
+    )
+    return (counts if density or weights is not None else cast(counts, dtypes.int64)), edges
+
+
+def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    x = tensor_of(sample) if isinstance(sample, Tensor) or np.ndim(sample) == 2 else F.stack(promoted(*sample), -1)
+    count = x.shape[-1]
+    bins = [bins] * count if isinstance(bins, int) else bins
+    bounds = [None] * count if range is None else range
+    edges, found_edges = zip(*(_edges(x[:, i], bins[i], bounds[i]) for i in builtins.range(count)), strict=True)
+    host = _host(x)
+    places = np.zeros(len(host), np.intp)
+    inside = np.ones(len(host), np.bool_)
+    for i, edge in enumerate(edges):
+        found = np.searchsorted(edge, host[:, i], "right") - 1
+        found[host[:, i] == edge[-1]] = len(edge) - 2
+        inside &= (found >= 0) & (found < len(edge) - 1)
+        places = places * (len(edge) - 1) + found
+    shape = tuple(len(edge) - 1 for edge in edges)
+    kept = _index(np.flatnonzero(inside), x)
+    w = F.ones(len(host), dtype=dtypes.float64, device=x._device.real) if weights is None else tensor_of(weights)
+    w = F.index_select(inexact(w), 0, kept)
+    result = F.index_add(F.new_zeros(w, (int(np.prod(shape)),)), 0, _index(places[inside], x), w).reshape(shape)
+    if density:
+        total = F.sum(result)
+        for i, edge in enumerate(found_edges):
+            result = result / F.diff(edge).reshape([-1 if i == j else 1 for j in builtins.range(count)])
+        result = result / total
+    return result, tuple(found_edges)
+
+
+def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    if not isinstance(bins, int) and len(bins) not in (1, 2):
+        bins = [_host(bins)] * 2
+    result, edges = histogramdd(F.stack(promoted(x, y), -1), bins, range, density, weights)
+    return result, *edges
+
+
+# -- indices --------------------------------------------------------------------------------------------------------
+
+
+def _of_numpy(name: str) -> Callable[..., Any]:
+    """A function that makes indices, whose arguments are numbers or tensors of whole numbers."""
+    function = getattr(np, name)
+
+    def make(*args: Any, **named: Any) -> Any:
+        found = function(*map(_plain, args), **{k: _plain(v) for k, v in named.items()})
+        return tuple(map(tensor_of, found)) if isinstance(found, tuple) else tensor_of(found)
+
+    make.__name__ = make.__qualname__ = name
+    return make
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return np.asarray(x.detach().cpu())
+    return tuple(map(_plain, x)) if isinstance(x, tuple) else x
+
+
+diag_indices, diag_indices_from = _of_numpy("diag_indices"), _of_numpy("diag_indices_from")
+mask_indices = _of_numpy("mask_indices")
+packbits, unpackbits = _of_numpy("packbits"), _of_numpy("unpackbits")
+ravel_multi_index, unravel_index = _of_numpy("ravel_multi_index"), _of_numpy("unravel_index")
+tril_indices, tril_indices_from = _of_numpy("tril_indices"), _of_numpy("tril_indices_from")
+triu_indices, triu_indices_from = _of_numpy("triu_indices"), _of_numpy("triu_indices_from")
+
+
+def ix_(*args: Any) -> Any:
+    found = []
+    for i, each in enumerate(args):
+        x = tensor_of(each)
+        if x.ndim != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        x = flatnonzero(x) if x._dtype is dtypes.bool_ else x if x.numel() else cast(x, dtypes.int64)
+        found.append(x.reshape([-1 if i == j else 1 for j in range(len(args))]))
+    return tuple(found)
+
+
+def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
+    found = np.indices(sizes(dimensions), numpy_dtype(dtype), sparse)  # type: ignore[call-overload]
+    return tuple(map(tensor_of, found)) if sparse else tensor_of(found)
+
+
+def tri(N: int, M: Any = None, k: int = 0, dtype: Any = float, *, like: Any = None) -> Any:
+    return tensor_of(np.tri(N, M, k), dtype)
+
+
+# -- functions of functions -------------------------------------------------------------------------------------------
+
+
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    x = tensor_of(arr)
+    axis = axis_of(axis, x.ndim)
+    rows = F.movedim(x, axis, -1)
+    outer = tuple(rows.shape[:-1])
+    found = promoted(*(func1d(row, *args, **kwargs) for row in F.unbind(rows.reshape(-1, rows.shape[-1]), 0)))
+    inner = tuple(found[0].shape)
+    result = F.stack(found).reshape(*outer, *inner)
+    return (
+        F.movedim(result, tuple(range(len(outer), result.ndim)), tuple(range(axis, axis + len(inner))))
+        if inner
+        else result
+    )
+
+
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
+    x = tensor_of(a)
+    for axis in (axes,) if np.ndim(axes) == 0 else axes:
+        result = func(x, axis_of(axis, x.ndim))
+        x = result if result.ndim == x.ndim else F.unsqueeze(result, axis_of(axis, x.ndim))
+    return x
+
+
+class vectorize:
+    """A function of numbers, called for each element of its broadcast arguments; results are stacked.
+
+    ``gradcore.func.vmap`` calls the function once instead.
+    """
+
+    def __init__(
+        self, pyfunc: Callable[..., Any], otypes: Any = None, doc: Any = None, excluded: Any = None,
+        cache: bool = False, signature: Any = None,
+    ) -> None:  # fmt: skip
+        if signature is not None or otypes == "O":
+            raise TypeError("vectorize(signature=...) of tensors: use gradcore.func.vmap")
+        self.pyfunc, self.otypes, self.excluded = pyfunc, otypes, set(excluded or ())
+        self.__doc__ = doc or pyfunc.__doc__
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        varied = [i for i in range(len(args)) if i not in self.excluded]
+        columns = F.broadcast_tensors(*(tensor_of(args[i]) for i in varied))
+        rows = []
+        for elements in zip(*(F.unbind(c.reshape(-1), 0) for c in columns), strict=True):
+            call = list(args)
+            for i, element in zip(varied, elements, strict=True):
+                call[i] = element
+            rows.append(self.pyfunc(*call, **named))
+        if rows and isinstance(rows[0], tuple):
+            return tuple(self._joined(column, columns[0].shape, i) for i, column in enumerate(zip(*rows, strict=True)))
+        return self._joined(rows, columns[0].shape, 0)
+
+    def _joined(self, values: Any, shape: Any, output: int) -> Any:
+        result = F.stack(promoted(*values)).reshape(shape)
+        return result if self.otypes is None else cast(result, dtypes.from_numpy(np.dtype(self.otypes[output])))

@@ -1,0 +1,496 @@
+"""NumPy's functions that rearrange, join and split arrays, on tensors."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore import functional as F
+from gradcore.numpy.conversion import (
+    axes_of,
+    axis_of,
+    cast,
+    dtype_of,
+    promoted,
+    sizes,
+    tensor_of,
+    written,
+)
+from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "append", "array_split", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "block", "broadcast_arrays",
+    "broadcast_shapes", "broadcast_to", "column_stack", "concat", "concatenate", "copy", "delete", "diag",
+    "diagflat", "diagonal", "dsplit", "dstack", "expand_dims", "flip", "fliplr", "flipud", "hsplit", "hstack",
+    "insert", "matrix_transpose", "moveaxis", "pad", "permute_dims", "ravel", "repeat", "reshape", "resize", "roll",
+    "rollaxis", "rot90", "split", "squeeze", "stack", "swapaxes", "tile", "trace", "transpose", "tril", "trim_zeros",
+    "triu", "unstack", "vsplit", "vstack",
+]  # fmt: skip
+
+
+# -- shapes ---------------------------------------------------------------------------------------------------------
+
+
+def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
+    x, wanted = tensor_of(a), sizes(shape)
+    if order in "CK" or (order == "A" and x.is_contiguous()):
+        result = F.reshape(x, wanted)
+    else:
+        if -1 in wanted:
+            wanted = tuple(np.empty(x.shape, np.bool_).reshape(wanted).shape)
+        result = transpose(F.reshape(transpose(x), wanted[::-1]))
+    return F.clone(result) if copy else result
+
+
+def ravel(a: Any, order: str = "C") -> Any:
+    return reshape(a, -1, "F" if order == "F" else "C")
+
+
+def transpose(a: Any, axes: Any = None) -> Any:
+    x = tensor_of(a)
+    return F.permute(x, tuple(range(x.ndim))[::-1] if axes is None else axes_of(axes, x.ndim))
+
+
+def permute_dims(a: Any, axes: Any = None) -> Any:
+    return transpose(a, axes)
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    t = tensor_of(x)
+    if t.ndim < 2:
+        raise ValueError(f"Input array must be at least 2-dimensional, but it is {t.ndim}")
+    return t.mT
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return F.transpose(tensor_of(a), axis1, axis2)
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    x = tensor_of(a)
+    return F.movedim(x, axes_of(source, x.ndim), axes_of(destination, x.ndim))
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    x = tensor_of(a)
+    order = list(range(x.ndim))
+    axis, start = axis_of(axis, x.ndim), start if start >= 0 else start + x.ndim
+    order.remove(axis)
+    order.insert(start - 1 if axis < start else start, axis)
+    return F.permute(x, tuple(order))
+
+
+def expand_dims(a: Any, axis: Any) -> Any:
+    x = tensor_of(a)
+    count = x.ndim + (1 if np.ndim(axis) == 0 else len(axis))
+    for each in sorted(axes_of(axis, count)):
+        x = F.unsqueeze(x, each)
+    return x
+
+
+def squeeze(a: Any, axis: Any = None) -> Any:
+    x = tensor_of(a)
+    if axis is None:
+        return F.squeeze(x)
+    axes = axes_of(axis, x.ndim)
+    if builtins.any(x.shape[i] != 1 for i in axes):
+        raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
+    return F.reshape(x, [n for i, n in enumerate(x.shape) if i not in axes])
+
+
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    return F.broadcast_to(tensor_of(array), sizes(shape))
+
+
+def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+    return tuple(F.broadcast_tensors(*(tensor_of(x) for x in args)))
+
+
+def broadcast_shapes(*args: Any) -> Any:
+    return np.broadcast_shapes(*args)
+
+
+def atleast_1d(*arys: Any) -> Any:
+    return _each(F.atleast_1d, arys)
+
+
+def atleast_2d(*arys: Any) -> Any:
+    return _each(F.atleast_2d, arys)
+
+
+def atleast_3d(*arys: Any) -> Any:
+    return _each(F.atleast_3d, arys)
+
+
+def _each(function: Any, values: Any) -> Any:
+    found = tuple(function(tensor_of(x)) for x in values)
+    return found[0] if len(found) == 1 else found
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    t = tensor_of(x)
+    made = cast(t, dtype_of(dtype))
+    return F.clone(made) if copy and made is t else made
+
+
+def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+    return F.clone(tensor_of(a))
+
+
+def resize(a: Any, new_shape: Any) -> Any:
+    x, shape = tensor_of(a).reshape(-1), sizes(new_shape)
+    count = int(np.prod(shape))
+    if not x.numel():
+        return F.new_zeros(x, shape)
+    return F.tile(x, (-(-count // x.numel()) or 1,))[:count].reshape(shape)
+
+
+# -- order ----------------------------------------------------------------------------------------------------------
+
+
+def flip(m: Any, axis: Any = None) -> Any:
+    x = tensor_of(m)
+    return F.flip(x, axes_of(axis, x.ndim))
+
+
+def fliplr(m: Any) -> Any:
+    return F.fliplr(tensor_of(m))
+
+
+def flipud(m: Any) -> Any:
+    return F.flipud(tensor_of(m))
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    x = tensor_of(a)
+    if axis is None:
+        return F.roll(x.reshape(-1), (int(shift),), (0,)).reshape(x.shape)
+    shifts, axes = np.broadcast_arrays(shift, axis)
+    return F.roll(x, tuple(shifts.ravel().tolist()), tuple(axis_of(i, x.ndim) for i in axes.ravel().tolist()))
+
+
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    return F.rot90(tensor_of(m), k, tuple(axes))
+
+
+# -- joining --------------------------------------------------------------------------------------------------------
+
+
+def _join(operation: Any, arrays: Any, out: Any, dtype: Any, casting: Any, *args: Any) -> Any:
+    tensors = promoted(*arrays)
+    if dtype is not None:
+        wanted = dtype_of(dtype)
+        if not np.can_cast(tensors[0]._dtype.numpy, wanted.numpy, casting):
+            raise TypeError(
+                f"Cannot cast array data from {tensors[0]._dtype.numpy!r} to {wanted.numpy!r} according to the rule "
+                f"'{casting}'"
+            )
+        tensors = [cast(x, wanted) for x in tensors]
+    return written(operation(tensors, *args), out)
+
+
+def concatenate(
+    arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
+    arrays = [tensor_of(x) for x in arrays]
+    if axis is None:
+        arrays, axis = [x.reshape(-1) for x in arrays], 0
+    dims = {x._array.ndim for x in arrays}
+    if 0 in dims:
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    if len(dims) > 1:
+        raise ValueError("all the input array dimensions must match: the arrays have different numbers of dimensions")
+    return _join(F.cat, arrays, out, dtype, casting, axis)
+
+
+concat = concatenate
+
+
+def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    return _join(F.stack, [tensor_of(x) for x in arrays], out, dtype, casting, axis)
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> Any:
+    return tuple(F.unbind(tensor_of(x), axis))
+
+
+def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    return _join(F.hstack, [tensor_of(x) for x in tup], None, dtype, casting)
+
+
+def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    return _join(F.vstack, [tensor_of(x) for x in tup], None, dtype, casting)
+
+
+def dstack(tup: Any) -> Any:
+    return _join(F.dstack, [tensor_of(x) for x in tup], None, None, "same_kind")
+
+
+def column_stack(tup: Any) -> Any:
+    return _join(F.column_stack, [tensor_of(x) for x in tup], None, None, "same_kind")
+
+
+def block(arrays: Any) -> Any:
+    depth, inner = 0, arrays
+    while isinstance(inner, list):
+        depth, inner = depth + 1, inner[0]
+    leaves = [tensor_of(x) for x in _leaves(arrays)]
+    ndim = builtins.max(depth, *(x.ndim for x in leaves)) if leaves else depth
+
+    def assemble(value: Any, level: int) -> AnyTensor:
+        if isinstance(value, list):
+            return concatenate([assemble(each, level + 1) for each in value], axis=level - depth)
+        x = tensor_of(value)
+        return F.reshape(x, (1,) * (ndim - x.ndim) + tuple(x.shape))
+
+    return assemble(arrays, 0)
+
+
+def _leaves(value: Any) -> Any:
+    if isinstance(value, list):
+        for each in value:
+            yield from _leaves(each)
+    else:
+        yield value
+
+
+def append(arr: Any, values: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return concatenate((ravel(arr), ravel(values)))
+    return concatenate((arr, values), axis=axis)
+
+
+def _selected(obj: Any, size: int) -> np.ndarray[Any, Any]:
+    """Indices that a slice, a number, a sequence or a mask means."""
+    if isinstance(obj, Tensor):
+        obj = np.asarray(obj.detach().cpu())
+    if not isinstance(obj, slice):
+        obj = np.asarray(obj)
+        if not obj.size:
+            obj = obj.astype(np.intp)
+    return np.atleast_1d(np.arange(size)[obj])
+
+
+def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    x = tensor_of(arr)
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    keep = np.ones(x.shape[axis], np.bool_)
+    keep[_selected(obj, x.shape[axis])] = False
+    return _taken(x, np.flatnonzero(keep), axis)
+
+
+def _taken(x: Tensor, places: Any, axis: int) -> AnyTensor:
+    return F.index_select(x, axis, tensor_of(np.asarray(places, np.int64)).to(x._device.real))
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    x = tensor_of(arr)
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    axis = axis_of(axis, x.ndim)
+    size = x.shape[axis]
+    v = cast(tensor_of(values).to(x._device.real), x._dtype)
+    single = not isinstance(obj, slice) and np.ndim(obj if not isinstance(obj, Tensor) else obj.tolist()) == 0
+    if isinstance(obj, slice):
+        where = np.arange(*obj.indices(size))
+    else:
+        where = np.atleast_1d(np.asarray(obj.tolist() if isinstance(obj, Tensor) else obj))
+        where = np.flatnonzero(where) if where.dtype == np.bool_ else where.astype(np.intp)
+    if builtins.any(i < -size or i > size for i in where):
+        raise IndexError(f"index {where} is out of bounds for axis {axis} with size {size}")
+    where = np.where(where < 0, where + size, where)
+    if single:  # all values go to one place
+        v = v if v.ndim >= x.ndim else v.reshape((1,) * (x.ndim - v.ndim) + tuple(v.shape))
+        v = F.movedim(v, 0, axis) if axis and v.ndim > 1 else v
+        count = v.shape[axis]
+        where = np.repeat(where, count)
+    count = len(where)
+    v = F.broadcast_to(v, [count if i == axis else n for i, n in enumerate(x.shape)])
+    order = np.argsort(where, kind="stable")
+    places = np.empty(count, np.intp)
+    places[order] = where[order] + np.arange(count)
+    source = np.zeros(size + count, np.intp)
+    is_new = np.zeros(size + count, np.bool_)
+    is_new[places] = True
+    source[places] = size + np.arange(count)
+    source[~is_new] = np.arange(size)
+    return _taken(F.cat([x, v], axis), source, axis)
+
+
+# -- splitting ------------------------------------------------------------------------------------------------------
+
+
+def _cuts(indices_or_sections: Any) -> Any:
+    if isinstance(indices_or_sections, Tensor):
+        indices_or_sections = indices_or_sections.tolist()
+    return int(indices_or_sections) if np.ndim(indices_or_sections) == 0 else [int(i) for i in indices_or_sections]
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    return list(F.tensor_split(tensor_of(ary), _cuts(indices_or_sections), axis))
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    x, cuts = tensor_of(ary), _cuts(indices_or_sections)
+    if isinstance(cuts, int) and x.shape[axis] % cuts:
+        raise ValueError("array split does not result in an equal division")
+    return array_split(x, cuts, axis)
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> Any:
+    x = tensor_of(ary)
+    if not x.ndim:
+        raise ValueError("hsplit only works on arrays of 1 or more dimensions")
+    return split(x, indices_or_sections, 1 if x.ndim > 1 else 0)
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> Any:
+    if tensor_of(ary).ndim < 2:
+        raise ValueError("vsplit only works on arrays of 2 or more dimensions")
+    return split(ary, indices_or_sections, 0)
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> Any:
+    if tensor_of(ary).ndim < 3:
+        raise ValueError("dsplit only works on arrays of 3 or more dimensions")
+    return split(ary, indices_or_sections, 2)
+
+
+# -- repeating ------------------------------------------------------------------------------------------------------
+
+
+def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    x = tensor_of(a)
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    if not isinstance(repeats, int):
+        repeats = tensor_of(repeats).to(x._device.real)
+        repeats = int(repeats.reshape(-1)[0]) if repeats.numel() == 1 else repeats
+    return F.repeat_interleave(x, repeats, axis)
+
+
+def tile(A: Any, reps: Any) -> Any:
+    return F.tile(tensor_of(A), sizes(reps))
+
+
+# -- diagonals ------------------------------------------------------------------------------------------------------
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    return F.diag(tensor_of(v), k)
+
+
+def diagflat(v: Any, k: int = 0) -> Any:
+    return F.diagflat(tensor_of(v), k)
+
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return F.diagonal(tensor_of(a), offset, axis1, axis2)
+
+
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+    from gradcore.numpy.reductions import sum as total
+
+    return total(diagonal(a, offset, axis1, axis2), -1, dtype, out)
+
+
+def tril(m: Any, k: int = 0) -> Any:
+    return F.tril(_matrix(m), k)
+
+
+def triu(m: Any, k: int = 0) -> Any:
+    return F.triu(_matrix(m), k)
+
+
+def _matrix(m: Any) -> AnyTensor:
+    x = tensor_of(m)
+    return F.broadcast_to(x, (x.shape[0], x.shape[0])) if x.ndim == 1 else x
+
+
+# -- borders --------------------------------------------------------------------------------------------------------
+
+
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    x = tensor_of(filt)
+    found = np.argwhere(np.asarray(x.detach().cpu()))
+    key = [slice(None)] * x.ndim
+    for i in axes_of(axis, x.ndim):
+        first, last = (found[:, i].min(), found[:, i].max() + 1) if len(found) else (x.shape[i], x.shape[i])
+        key[i] = slice(int(first) if "f" in trim.lower() else 0, int(last) if "b" in trim.lower() else None)
+    return x[tuple(key)]
+
+
+#: Modes of `pad` whose elements are those of the array itself: the index that NumPy's own function finds.
+_COPYING = ("edge", "reflect", "symmetric", "wrap")
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    x = tensor_of(array)
+    if callable(mode):
+        raise TypeError("numpy.pad(mode=function) writes into arrays in place: use a mode by name, or concatenate")
+    if isinstance(pad_width, dict):
+        pad_width = [pad_width.get(i, pad_width.get(i - x.ndim, 0)) for i in range(x.ndim)]
+        pad_width = [(p, p) if np.ndim(p) == 0 else tuple(p) for p in pad_width]
+    widths = np.broadcast_to(np.asarray(pad_width, np.intp), (x.ndim, 2))
+    if mode in _COPYING and kwargs.get("reflect_type", "even") == "even":
+        for i, width in enumerate(widths):
+            if width.any():
+                x = _taken(x, np.pad(np.arange(x.shape[i]), tuple(width), mode, **kwargs), i)
+        return x
+    return _padded_with_values(x, widths, mode, kwargs)
+
+
+def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, Any]) -> AnyTensor:
+    from gradcore.numpy import reductions
+
+    statistics: dict[str, Any] = {
+        "maximum": reductions.max,
+        "minimum": reductions.min,
+        "mean": reductions.mean,
+        "median": reductions.median,
+    }
+    if mode == "empty":
+        mode = "constant"
+    if mode not in statistics and mode not in ("constant", "linear_ramp"):
+        if mode in _COPYING:
+            raise TypeError("numpy.pad(reflect_type='odd') of tensors: concatenate 2 * edge - reflected parts")
+        raise ValueError(f"mode '{mode}' is not supported")
+    name = {"constant": "constant_values", "linear_ramp": "end_values"}.get(mode, "stat_length")
+    given = settings.get(name, 0 if mode in ("constant", "linear_ramp") else None)
+    values = np.broadcast_to(
+        np.asarray(given if not isinstance(given, Tensor) else given.tolist(), dtype=object), (x.ndim, 2)
+    )
+    for i, width in enumerate(widths):
+        parts = [x]
+        for side, count in enumerate(map(int, width)):
+            size, value = x.shape[i], values[i][side]
+            edge = F.narrow(x, i, 0 if side == 0 else size - 1, 1)
+            shape = [count if j == i else n for j, n in enumerate(x.shape)]
+            if mode == "constant":
+                new = F.full(
+                    shape,
+                    float(value) if x._dtype.is_differentiable and not isinstance(value, complex) else value,
+                    dtype=x._dtype,
+                    device=x._device.real,
+                )
+            elif mode == "linear_ramp":
+                steps = np.arange(count) / builtins.max(count, 1)
+                weights = tensor_of(
+                    steps if side == 0 else steps[::-1].copy(),
+                    x._dtype if x._dtype.is_differentiable else dtypes.float64,
+                )
+                weights = weights.to(x._device.real).reshape([count if j == i else 1 for j in range(x.ndim)])
+                new = cast(float(value) + (edge - float(value)) * weights, x._dtype)
+            else:
+                length = size if value is None else builtins.min(int(value), size)
+                part = F.narrow(x, i, 0 if side == 0 else size - length, length)
+                found = statistics[mode](part, i, keepdims=True)
+                new = F.broadcast_to(cast(F.round(found) if not x._dtype.is_differentiable else found, x._dtype), shape)
+            parts.insert(0 if side == 0 else len(parts), new)
+        x = F.cat(parts, i)
+    return x

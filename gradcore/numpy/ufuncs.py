@@ -1,0 +1,422 @@
+"""NumPy's universal functions on tensors: its dtypes, broadcasting and methods, by gradcore's operations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce as fold
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore import functional as F
+from gradcore.numpy.conversion import axes_of, axis_of, cast, masked, numpy_dtype, promoted, tensor_of, written
+from gradcore.ops.table import OPS
+from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
+
+__all__ = ["UFUNCS", "Ufunc"]
+
+_WEAK = (int, float, complex)
+_NUMBERS = (bool, *_WEAK)
+
+
+def _parts_of_float(x: Tensor) -> tuple[Tensor, Tensor]:
+    return F.frac(x), F.trunc(x)
+
+
+def _divmod(x: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+    return F.floor_divide(x, y), F.remainder(x, y)
+
+
+def _bits(x: Tensor) -> AnyTensor:
+    """How many bits of the absolute value are set."""
+    x = F.abs(x) if x._dtype.is_signed else x
+    wide = F.to(x, dtypes.int64)
+    return fold(F.add, (F.bitwise_and(F.bitwise_right_shift(wide, i), 1) for i in range(8 * x._dtype.itemsize)))
+
+
+def _sign(x: Tensor) -> AnyTensor:
+    return (
+        F.sgn(x)
+        if x._dtype.is_complex
+        else F.where(F.isnan(x), x, F.sign(x))
+        if x._dtype.is_floating_point
+        else F.sign(x)
+    )
+
+
+def _reciprocal(x: Tensor) -> AnyTensor:
+    return F.reciprocal(x) if x._dtype.is_differentiable else F.div(F.ones_like(x), x, rounding_mode="trunc")
+
+
+def _spacing(x: Tensor) -> AnyTensor:
+    return F.copysign(F.abs(F.nextafter(x, F.copysign(F.full_like(x, math.inf), x)) - x), x)
+
+
+def _matvec(a: Tensor, b: Tensor) -> AnyTensor:
+    return F.squeeze(F.matmul(a, F.unsqueeze(b, -1)), -1)
+
+
+def _vecmat(a: Tensor, b: Tensor) -> AnyTensor:
+    return F.squeeze(F.matmul(F.unsqueeze(F.conj(a), -2), b), -2)
+
+
+#: Universal functions with derivatives: NumPy's name, and the operation where it has another name.
+_SMOOTH: dict[str, Any] = {
+    "absolute": "abs", "add": "add", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
+    "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "cbrt": "cbrt", "conjugate": "conj",
+    "copysign": "copysign", "cos": "cos", "cosh": "cosh", "deg2rad": "deg2rad", "degrees": "rad2deg",
+    "divide": "div", "divmod": _divmod, "exp": "exp", "exp2": "exp2", "expm1": "expm1", "fabs": "abs",
+    "float_power": "pow",
+    "fmax": "fmax", "fmin": "fmin", "fmod": "fmod", "frexp": "frexp", "heaviside": "heaviside", "hypot": "hypot",
+    "ldexp": "ldexp", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2", "logaddexp": "logaddexp",
+    "logaddexp2": "logaddexp2", "matmul": "matmul", "matvec": _matvec, "maximum": "maximum", "minimum": "minimum",
+    "modf": _parts_of_float, "multiply": "mul", "negative": "neg", "positive": "positive", "power": "pow",
+    "rad2deg": "rad2deg", "radians": "deg2rad", "reciprocal": _reciprocal, "remainder": "remainder", "sin": "sin",
+    "sinh": "sinh", "sqrt": "sqrt", "square": "square", "subtract": "sub", "tan": "tan", "tanh": "tanh",
+    "vecdot": "linalg_vecdot", "vecmat": _vecmat,
+}  # fmt: skip
+
+#: Universal functions whose results carry no derivative: whole numbers, bools, and steps.
+_CONSTANT: dict[str, Any] = {
+    "bitwise_and": "bitwise_and", "bitwise_count": _bits, "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
+    "ceil": "ceil", "equal": "eq", "floor": "floor", "floor_divide": "floor_divide", "gcd": "gcd", "greater": "gt",
+    "greater_equal": "ge", "invert": "bitwise_not", "isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan",
+    "lcm": "lcm", "left_shift": "bitwise_left_shift", "less": "lt", "less_equal": "le", "logical_and": "logical_and",
+    "logical_not": "logical_not", "logical_or": "logical_or", "logical_xor": "logical_xor", "nextafter": "nextafter",
+    "not_equal": "ne", "right_shift": "bitwise_right_shift", "rint": "round", "sign": _sign, "signbit": "signbit",
+    "spacing": _spacing, "trunc": "trunc",
+}  # fmt: skip
+
+#: Universal functions of scipy.special: SciPy's name, operation.
+_SPECIAL = {
+    "digamma": "digamma", "entr": "entr", "erf": "erf", "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv",
+    "expit": "sigmoid", "gammainc": "igamma", "gammaincc": "igammac", "gammaln": "lgamma", "i0": "i0", "i0e": "i0e",
+    "i1": "i1", "i1e": "i1e", "j0": "bessel_j0", "j1": "bessel_j1", "k0": "modified_bessel_k0",
+    "k0e": "scaled_modified_bessel_k0", "k1": "modified_bessel_k1", "k1e": "scaled_modified_bessel_k1",
+    "log_expit": "logsigmoid", "log_ndtr": "log_ndtr", "logit": "logit", "ndtr": "ndtr", "ndtri": "ndtri",
+    "psi": "digamma", "xlog1py": "xlog1py", "xlogy": "xlogy", "y0": "bessel_y0", "y1": "bessel_y1", "zeta": "zeta",
+}  # fmt: skip
+
+
+class Ufunc:
+    """A universal function of tensors, with NumPy's signature and methods.
+
+    Parameters
+    ----------
+    function : numpy.ufunc
+        Says which dtypes it computes in.
+    operation : str or callable
+        An operation of gradcore by name, or a function of tensors that have these dtypes.
+    differentiable : bool
+        Whether results have derivatives.
+    """
+
+    def __init__(self, function: Any, operation: Any, differentiable: bool) -> None:
+        self.ufunc, self.operation, self.differentiable = function, operation, differentiable
+        self.__name__ = self.__qualname__ = function.__name__
+        self.__doc__ = f"NumPy's universal function ``{function.__name__}`` of tensors."
+        self.nin, self.nout, self.identity = function.nin, function.nout, function.identity
+        self._plans: dict[Any, Callable[..., Any]] = {}
+
+    def __repr__(self) -> str:
+        return f"<ufunc '{self.__name__}' of gradcore>"
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        if not named:
+            try:
+                key = tuple([x._dtype if isinstance(x, Tensor) else x.__class__ for x in inputs])
+                plan = self._plans[key]
+            except KeyError:
+                return self._prepared(inputs)
+            return plan(*inputs)
+        return self._general(inputs, **named)
+
+    # -- dtypes ---------------------------------------------------------------------------------------------------
+
+    def _prepared(self, inputs: tuple[Any, ...], dtype: Any = None) -> Any:
+        """Call with arguments of whatever kind: what is neither tensor nor number becomes a tensor."""
+        if len(inputs) != self.nin:
+            if self.nin < len(inputs) <= self.nin + self.nout:
+                return self._general(inputs[: self.nin], out=inputs[self.nin :], dtype=dtype)
+            raise TypeError(f"{self.__name__}() takes {self.nin} positional arguments but {len(inputs)} were given")
+        inputs = tuple(
+            x if isinstance(x, Tensor) or x.__class__ in _NUMBERS or isinstance(x, np.generic) else tensor_of(x)
+            for x in inputs
+        )
+        if not any(isinstance(x, Tensor) for x in inputs):
+            loops = [numpy_dtype(x.dtype) if isinstance(x, np.generic) else np.asarray(x).dtype for x in inputs]
+            inputs = tuple(
+                x if x.__class__ in _WEAK and i else tensor_of(np.asarray(x, loop).tolist(), loop)
+                for i, (x, loop) in enumerate(zip(inputs, loops, strict=True))
+            )
+        key = tuple(x._dtype if isinstance(x, Tensor) else x.__class__ for x in inputs)
+        plan = self._plans.get(key) if dtype is None else None
+        return (plan or self._plan(key, inputs, dtype))(*inputs)
+
+    def _plan(self, key: tuple[Any, ...], inputs: tuple[Any, ...], dtype: Any) -> Callable[..., Any]:
+        """A function of such arguments; kept if `dtype` is the default."""
+        compute = getattr(F, self.operation) if isinstance(self.operation, str) else self.operation
+        scalars = OPS[self.operation].accepts_scalars if isinstance(self.operation, str) else ()
+        if dtypes.bfloat16 in key:
+            return lambda *values: compute(*self._tensors(values))
+        types = [_numpy_type(k) for k in key]
+        wanted = {} if dtype is None else {"signature": (*[None] * self.nin, *[numpy_dtype(dtype)] * self.nout)}
+        loop = self.ufunc.resolve_dtypes((*types, *[None] * self.nout), **wanted)
+        ins, outs = (tuple(map(dtypes.from_numpy, part)) for part in (loop[: self.nin], loop[self.nin :]))
+
+        def converted(*values: Any) -> Any:
+            like = next(x for x in values if isinstance(x, Tensor))
+            operands = [
+                cast(x, wanted) if isinstance(x, Tensor) else _number(x, wanted, like, i in scalars, outs[0])
+                for i, (x, wanted) in enumerate(zip(values, ins, strict=True))
+            ]
+            result = compute(*operands)
+            if self.nout == 1:
+                return cast(result, outs[0])
+            return tuple(cast(r, d) for r, d in zip(result, outs, strict=True))
+
+        plan: Callable[..., Any] = converted
+        if key == ins and dtype is None and self.nout == 1 and compute(*inputs)._dtype is outs[0]:
+            plan = compute
+        elif (
+            self.nout == 1
+            and dtype is None
+            and ins[0].is_differentiable
+            and all(k is d or (k in _WEAK and i in scalars) for i, (k, d) in enumerate(zip(key, ins, strict=True)))
+            and compute(*inputs)._dtype is outs[0]
+        ):
+            plan = compute  # which takes numbers beside tensors
+        if dtype is None:
+            self._plans[key] = plan
+        return plan
+
+    def _tensors(self, values: tuple[Any, ...]) -> list[Any]:
+        like = next(x for x in values if isinstance(x, Tensor))
+        return [x if isinstance(x, Tensor) else F.number_as_tensor(_item(x), like) for x in values]
+
+    # -- arguments by name ----------------------------------------------------------------------------------------
+
+    def _general(
+        self,
+        inputs: tuple[Any, ...],
+        *,
+        out: Any = None,
+        where: Any = True,
+        dtype: Any = None,
+        casting: str = "same_kind",
+        order: str = "K",
+        subok: bool = True,
+        signature: Any = None,
+        axis: Any = None,
+        axes: Any = None,
+        keepdims: bool = False,
+    ) -> Any:
+        if signature is not None:
+            raise TypeError(f"{self.__name__}(signature=...) of tensors: use dtype=")
+        if self.ufunc.signature is not None:
+            inputs, back = _core_last(self.ufunc.signature, inputs, axis, axes, keepdims)
+        if where is not True:  # masked elements are computed of ones, whose derivatives are not taken
+            mask = tensor_of(where)
+            inputs = tuple(
+                x if x.__class__ in _NUMBERS else masked(tensor_of(x), mask, tensor_of(x).new_ones(())) for x in inputs
+            )
+        result = self._prepared(inputs, dtype)
+        if self.ufunc.signature is not None:
+            result = back(result)
+        if where is not True and out is None:
+            result = masked(result, where, 0)
+        return written(result, out, casting, where)
+
+    # -- methods --------------------------------------------------------------------------------------------------
+
+    def outer(self, a: Any, b: Any, **named: Any) -> Any:
+        """Every element of the first meets every element of the second."""
+        a, b = tensor_of(a), tensor_of(b)
+        return self(a.reshape(*a.shape, *(1,) * b.ndim), b, **named)
+
+    def reduce(
+        self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+        initial: Any = None, where: Any = True,
+    ) -> Any:  # fmt: skip
+        """The function folded over an axis."""
+        from gradcore.numpy import reductions
+
+        self._check_binary("reduce")
+        known = reductions.REDUCTIONS.get(self.__name__)
+        if known is not None:
+            return known(array, axis, dtype, out, keepdims, initial, where)
+        x = tensor_of(array, dtype)
+        if where is not True:
+            if self.identity is None:
+                raise ValueError(
+                    f"reduction operation '{self.__name__}' does not have an identity; where= needs initial="
+                )
+            x = masked(x, where, self.identity)
+        axes = axes_of(axis, x.ndim)
+        if len(axes) > 1 and not self._is_reorderable:
+            raise ValueError(
+                f"reduction operation '{self.__name__}' is not reorderable, so at most one axis may be specified"
+            )
+        for each in sorted(axes, reverse=True):
+            x = self._fold(x, each, keepdims)
+        return written(x if initial is None else self(x, initial), out)
+
+    @property
+    def _is_reorderable(self) -> bool:
+        return self.identity is not None or self.__name__ in (
+            "maximum",
+            "minimum",
+            "fmax",
+            "fmin",
+            "bitwise_or",
+            "bitwise_xor",
+            "gcd",
+            "lcm",
+        )
+
+    def _fold(self, x: Tensor, axis: int, keepdims: bool) -> AnyTensor:
+        parts = F.unbind(x, axis)
+        if not parts and self.identity is None:
+            raise ValueError(f"zero-size array to reduction operation {self.__name__} which has no identity")
+        result = fold(self, parts) if parts else F.full(_without(x.shape, axis), self.identity, device=x._device.real)
+        return F.unsqueeze(result, axis) if keepdims else result
+
+    def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+        """All results on the way of `reduce`."""
+        from gradcore.numpy import reductions
+
+        self._check_binary("accumulate")
+        known = {"add": reductions.cumsum, "multiply": reductions.cumprod}.get(self.__name__)
+        if known is not None:
+            return known(array, axis, dtype, out)
+        x = tensor_of(array, dtype)
+        found: list[Any] = []
+        for part in F.unbind(x, axis):
+            found.append(self(found[-1], part) if found else part)
+        return written(F.stack(list(promoted(*found)), axis_of(axis, x.ndim)) if found else x, out)
+
+    def reduceat(self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+        """`reduce` over the parts between the indices."""
+        self._check_binary("reduceat")
+        x = tensor_of(array, dtype)
+        starts = [int(i) for i in np.asarray(indices if not isinstance(indices, Tensor) else indices.tolist())]
+        axis = axis_of(axis, x.ndim)
+        ends = [*starts[1:], x.shape[axis]]
+        parts = [
+            self.reduce(F.narrow(x, axis, start, max(end - start, 1)), axis)
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        return written(F.stack(parts, axis), out)
+
+    def at(self, a: Any, indices: Any, b: Any = None, /) -> None:
+        """Apply in place to the elements at the indices, again for each time that an index occurs."""
+        if not isinstance(a, Tensor):
+            raise TypeError(
+                f"{self.__name__}.at() writes in place into a tensor, not into {type(a).__name__}: use "
+                "gradcore.numpy.array(a)"
+            )
+        key = indices if isinstance(indices, tuple) else (indices,)
+        key = tuple(tensor_of(i) if isinstance(i, (list, np.ndarray)) else i for i in key)
+        if self.nin == 1:
+            a[key] = self(a[key])
+            return
+        places = _places(a, key)
+        values = F.broadcast_to(cast(tensor_of(b), a._dtype), places.shape).reshape(-1)
+        flat, places = F.clone(a).reshape(-1), places.reshape(-1)
+        if self.__name__ in ("add", "subtract"):
+            new = F.index_add(flat, 0, places, values if self.__name__ == "add" else -values)
+        elif self.__name__ in _SCATTERED:
+            new = F.scatter_reduce(flat, 0, places, values, _SCATTERED[self.__name__])
+        elif len(set(places.tolist())) == places.numel():
+            new = F.index_copy(flat, 0, places, cast(self(F.index_select(flat, 0, places), values), a._dtype))
+        else:
+            raise TypeError(
+                f"{self.__name__}.at() of tensors takes each index once; only add, subtract, multiply, maximum and "
+                "minimum take an index several times"
+            )
+        F.copy_(a, new.reshape(a.shape))
+
+    def _check_binary(self, method: str) -> None:
+        if self.nin != 2 or self.nout != 1:
+            raise ValueError(f"{method} only supported for binary functions")
+
+
+_SCATTERED = {"multiply": "prod", "maximum": "amax", "minimum": "amin"}
+
+
+def _places(a: Tensor, key: tuple[Any, ...]) -> AnyTensor:
+    """Positions in memory order of the elements at a key."""
+    return tensor_of(np.arange(a.numel())).to(a._device.real).reshape(a.shape)[key]
+
+
+def _without(shape: Any, axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def _numpy_type(key: Any) -> Any:
+    """What `numpy.ufunc.resolve_dtypes` takes for a tensor's dtype or the class of a number."""
+    return key.numpy if isinstance(key, dtypes.dtype) else key if key in _WEAK else np.dtype(key)
+
+
+def _item(x: Any) -> Any:
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def _number(x: Any, dtype: Any, like: Tensor, taken: bool, result: Any) -> Any:
+    """A number as an operand: itself where the operation takes numbers, else a tensor without dims."""
+    x = _item(x)
+    if x.__class__ is int and not dtype.is_differentiable and result is not dtypes.bool_:
+        np.asarray(x, dtype.numpy)  # OverflowError for those that do not fit
+    if dtype.is_differentiable and not dtype.is_complex and x.__class__ is not complex:
+        x = float(x)
+    return x if taken and dtype.is_differentiable else F.full((), x, dtype=dtype, device=like._device.real)
+
+
+def _core_last(signature: str, inputs: Any, axis: Any, axes: Any, keepdims: bool) -> tuple[Any, Callable[..., Any]]:
+    """Inputs of a generalised function with the dims of its signature last, and the way back for the result."""
+    core_in, core_out = (
+        [part.count(",") + 1 if part.strip("() ") else 0 for part in side.strip().replace("),(", ")|(").split("|")]
+        for side in signature.split("->")
+    )
+    tensors = tuple(tensor_of(x) for x in inputs)
+    if axis is not None:
+        axes = [(axis,) if core else () for core in (*core_in, *core_out)]
+    if axes is None:
+        if not keepdims:
+            return tensors, lambda result: result
+        return tensors, lambda result: result.reshape(*result.shape, *(1,) * max(core_in))
+    groups = [(a,) if isinstance(a, int) else tuple(a) for a in axes]
+    moved = tuple(F.movedim(x, g, tuple(range(-len(g), 0))) if g else x for x, g in zip(tensors, groups, strict=False))
+
+    def back(result: Tensor) -> AnyTensor:
+        if keepdims:
+            return F.unsqueeze(result, groups[0][0])
+        own = groups[len(core_in)] if len(groups) > len(core_in) else ()
+        return F.movedim(result, tuple(range(-len(own), 0)), own) if own and core_out[0] else result
+
+    return moved, back
+
+
+UFUNCS: dict[Any, Ufunc] = {
+    getattr(np, name): Ufunc(getattr(np, name), operation, smooth)
+    for table, smooth in ((_SMOOTH, True), (_CONSTANT, False))
+    for name, operation in table.items()
+    if hasattr(np, name)  # `matvec` and `vecmat` came with NumPy 2.2
+}
+"""By NumPy's function."""
+
+
+def known(function: Any) -> Ufunc | None:
+    """The universal function of tensors for one of NumPy's, or of SciPy's."""
+    found = UFUNCS.get(function)
+    if found is None and isinstance(function, np.ufunc) and function.__name__ in _SPECIAL:
+        found = UFUNCS[function] = Ufunc(function, _SPECIAL[function.__name__], True)
+    return found
+
+
+def by_name(name: str) -> Ufunc | None:
+    """The universal function of tensors that has NumPy's name `name`."""
+    return UFUNCS.get(getattr(np, name, None))
