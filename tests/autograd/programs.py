@@ -596,7 +596,6 @@ class Run:
 
     def turn(self, a, b, p, q, k, off):
         name = list(TURNS)[k % len(TURNS)]
-        need(not (off and a.is_leaf))  # gradients of two shapes may broadcast where they are summed
         after = TURNS[name](p.where)
         with self.T.set_grad_enabled(not off):
             getattr(a, name)(*{"transpose_": (0, -1), "unsqueeze_": (0,)}.get(name, ()))
@@ -822,7 +821,7 @@ def gradients_of(program, everything=True):
             return None
         found = gc.autograd.grad(total, run.leaves, create_graph=True, allow_unused=True)
     except RuntimeError as error:
-        if run.reshaped:  # a leaf that got gradients of two shapes, say
+        if run.reshaped:  # a leaf that got gradients of two shapes, say: refused
             return None
         return excused(error)
     for g, start, leaf in zip(found, run.starts, run.leaves, strict=True):  # a leaf itself may have got another shape
