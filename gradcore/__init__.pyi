@@ -52,6 +52,12 @@ from gradcore.amp.autocasting import set_autocast_dtype as set_autocast_dtype
 from gradcore.amp.autocasting import set_autocast_enabled as set_autocast_enabled
 from gradcore.amp.by_device import autocast_decrement_nesting as autocast_decrement_nesting
 from gradcore.amp.by_device import autocast_increment_nesting as autocast_increment_nesting
+from gradcore.amp.by_device import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from gradcore.amp.by_device import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from gradcore.amp.by_device import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from gradcore.amp.by_device import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+from gradcore.amp.by_device import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+from gradcore.amp.by_device import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from gradcore.amp.scaling import GradScaler as GradScaler
 from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from gradcore.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
@@ -235,16 +241,10 @@ UInt16Tensor: Any
 UInt32Tensor: Any
 UInt64Tensor: Any
 e: builtins.float
-get_autocast_cpu_dtype: Any
-get_autocast_gpu_dtype: Any
 inf: builtins.float
-is_autocast_cpu_enabled: Any
 nan: builtins.float
 newaxis: None
 pi: builtins.float
-set_autocast_cpu_dtype: Any
-set_autocast_cpu_enabled: Any
-set_autocast_gpu_dtype: Any
 
 __version__: str
 

@@ -16,6 +16,7 @@ __all__ = [
     "caller_depth",
     "history_lost",
     "warn",
+    "warn_deprecated",
     "warn_once",
 ]
 
@@ -82,6 +83,14 @@ def warn_once(message: str) -> None:
     if message not in SAID or flags.is_warn_always_enabled():
         warn(message)
         SAID.add(message)  # not where a filter makes an error of it, which is raised each time
+
+
+def warn_deprecated(old: str, new: str, hint: str = "") -> None:
+    """Warn once of a function of ``torch`` that another one has replaced."""
+    warn_once(
+        f"torch.{old} is deprecated in favor of torch.{new} and will be removed in a future PyTorch release."
+        + (f"\n{hint}" if hint else "")
+    )
 
 
 #: Conversions that drop a tensor's history: what to do instead, and whether they are an error by default.

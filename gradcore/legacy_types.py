@@ -20,6 +20,7 @@ from gradcore.creation.filled import sizes
 from gradcore.creation.legacy import legacy_tensor
 from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace
+from gradcore.errors import warn, warn_once
 from gradcore.storage import TypedStorage, UntypedStorage, located
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.typing import AnyTensor, Array
@@ -93,6 +94,10 @@ def set_default_tensor_type(t: AnyTensor, /) -> None:
     TypeError
         If it is no such class, or not one of floating-point numbers.
     """
+    warn_once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+        "torch.set_default_device() as alternatives."
+    )
     kind = legacy_class(t) if isinstance(t, str) else t
     if not isinstance(kind, LegacyTensor):
         raise TypeError(f"invalid type object: {t!r}; only floating-point types are supported as the default type")
@@ -319,11 +324,13 @@ def divide_in_place(self: Tensor, other: Any) -> Tensor:
 
 def resize(self: Tensor, *size: Any) -> Tensor:
     """`reshape`, under an old name."""
+    warn("non-inplace resize is deprecated")
     return self.reshape(*size)
 
 
 def resize_as(self: Tensor, other: Tensor) -> Tensor:
     """`reshape` to the shape of another tensor."""
+    warn("non-inplace resize_as is deprecated")
     return self.reshape(other.shape)
 
 

@@ -17,7 +17,7 @@ from gradcore.autograd.variables import version_counter, wrap
 from gradcore.creation import empty, from_numpy, tensor
 from gradcore.device import DeviceLike
 from gradcore.dtypes import DTypeLike
-from gradcore.errors import history_lost
+from gradcore.errors import history_lost, warn_once
 from gradcore.ops.geometry import contiguous_strides, each
 from gradcore.tensor import Tensor, is_differentiated
 
@@ -297,6 +297,15 @@ def _read_as(flat: Tensor, dtype: dtypes.dtype) -> Tensor:
 
 def storage(self: Tensor) -> TypedStorage:
     """The memory that this tensor shares with its views, as elements of its dtype."""
+    warn_once(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+        "class: use tensor.untyped_storage() instead of tensor.storage()."
+    )
+    return typed_storage(self)
+
+
+def typed_storage(self: Tensor) -> TypedStorage:
+    """What `storage` gives."""
     return TypedStorage.__new__(TypedStorage)._of(_memory_of(self))
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from gradcore import creation, dtypes, paths, random
 from gradcore.creation.filled import sizes
+from gradcore.errors import warn
 from gradcore.tensor import Tensor
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]
@@ -246,6 +247,11 @@ def assert_allclose(
     msg: str = "",
 ) -> None:
     """`assert_close` under an older name: whatever is no tensor is made one, dtypes and devices may differ."""
+    warn(
+        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. Please "
+        "use `torch.testing.assert_close()` instead.",
+        FutureWarning,
+    )
     pair = [t if isinstance(t, Tensor) else creation.tensor(t) for t in (actual, expected)]
     settings = {"check_device": False, "check_dtype": False, "check_stride": False, "msg": msg or None}
     assert_close(*pair, rtol=rtol, atol=atol, equal_nan=equal_nan, **settings)  # type: ignore[arg-type]

@@ -262,7 +262,7 @@ def _index(pages: Iterable[list[str]]) -> list[str]:
     """All names that the pages describe, in the order of the alphabet, with links."""
     paths = {path for lines in pages for line in lines for path in _DESCRIBED.findall(line)}
     letters: dict[str, list[str]] = {}
-    for path in sorted(paths, key=lambda path: (path.rpartition(".")[2].lower(), path)):
+    for path in sorted(paths, key=lambda path: (path.rpartition(".")[2].lower().lstrip("_"), path)):
         letters.setdefault(path.rpartition(".")[2].lstrip("_")[0].upper(), []).append(path)
     lines = _heading("A to Z", "=")
     for letter, found in letters.items():

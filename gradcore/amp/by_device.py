@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from typing import Any
 
 from gradcore.amp.autocasting import (
     get_autocast_dtype,
@@ -10,13 +11,30 @@ from gradcore.amp.autocasting import (
     set_autocast_dtype,
     set_autocast_enabled,
 )
+from gradcore.errors import warn
 
 __all__: list[str] = []
 
-get_autocast_cpu_dtype, get_autocast_gpu_dtype = (partial(get_autocast_dtype, kind) for kind in ("cpu", "cuda"))
-set_autocast_cpu_dtype, set_autocast_gpu_dtype = (partial(set_autocast_dtype, kind) for kind in ("cpu", "cuda"))
-is_autocast_cpu_enabled = partial(is_autocast_enabled, "cpu")
-set_autocast_cpu_enabled = partial(set_autocast_enabled, "cpu")
+
+def _renamed(name: str, function: Callable[..., Any], device_type: str, settings: str = "") -> Callable[..., Any]:
+    """A function of a device type as one under its old name, for one of them."""
+
+    def call(*args: Any) -> Any:
+        now = f"torch.{function.__name__}({', '.join(filter(None, (repr(device_type), settings)))})"
+        warn(f"torch.{name}({settings}) is deprecated. Please use {now} instead.", DeprecationWarning)
+        return function(device_type, *args)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"`gradcore.{function.__name__}` of {device_type!r}."
+    return call
+
+
+get_autocast_cpu_dtype = _renamed("get_autocast_cpu_dtype", get_autocast_dtype, "cpu")
+get_autocast_gpu_dtype = _renamed("get_autocast_gpu_dtype", get_autocast_dtype, "cuda")
+is_autocast_cpu_enabled = _renamed("is_autocast_cpu_enabled", is_autocast_enabled, "cpu")
+set_autocast_cpu_dtype = _renamed("set_autocast_cpu_dtype", set_autocast_dtype, "cpu", "dtype")
+set_autocast_cpu_enabled = _renamed("set_autocast_cpu_enabled", set_autocast_enabled, "cpu", "enabled")
+set_autocast_gpu_dtype = _renamed("set_autocast_gpu_dtype", set_autocast_dtype, "cuda", "dtype")
 
 
 def autocast_increment_nesting() -> int:

@@ -12,6 +12,7 @@ from gradcore.autograd.modes import INFERENCE, local
 from gradcore.backends.numpy import malloc
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
+from gradcore.errors import warn
 from gradcore.locks import process_lock
 
 if TYPE_CHECKING:
@@ -173,8 +174,10 @@ class Variable:
     _vc: VersionCounter | None
     _execution_engine: ClassVar[Any]
 
-    def __new__(cls, data: Any, requires_grad: bool = False) -> Any:
+    def __new__(cls, data: Any, requires_grad: bool = False, volatile: Any = None) -> Any:
         """``Variable(tensor)``, from before tensors were variables: the same data as a leaf."""
+        if volatile is not None:
+            warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.")
         if not isinstance(data, Variable):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
         return data.detach().requires_grad_(requires_grad)  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from gradcore.device import DeviceLike
 from gradcore.dispatch.settings import converting
 from gradcore.dispatch.torch_function import created
 from gradcore.dtypes import DTypeLike
-from gradcore.errors import history_lost, warn_once
+from gradcore.errors import history_lost, warn, warn_once
 from gradcore.interop import device_of, from_dlpack_on_host
 from gradcore.ops.checks import fitting
 from gradcore.tensor import Tensor, is_differentiated
@@ -172,6 +172,8 @@ def tensor(
     if isinstance(data, Tensor):
         if is_differentiated(data):
             history_lost("copy")
+        else:
+            warn(_COPIED)
         data = data if data.__class__ is Tensor else as_class(data, Tensor)
         out = data.detach().to(
             device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True
@@ -190,6 +192,12 @@ def tensor(
     if wanted.category == 1 and not isinstance(data, np.ndarray):
         _check_range(array, wanted)
     return from_host(converted(array, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
+
+
+_COPIED = (
+    "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+    "sourceTensor.detach().clone().requires_grad_(True), rather than gradcore.tensor(sourceTensor)."
+)
 
 
 def _check_range(array: np.ndarray[Any, Any], wanted: dtypes.dtype) -> None:

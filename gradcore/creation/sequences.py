@@ -13,6 +13,7 @@ from gradcore.backends.registry import resolve
 from gradcore.creation.factory import OutOptions, computed, converted, factory, from_host
 from gradcore.creation.filled import filled
 from gradcore.dispatch.settings import converting
+from gradcore.errors import warn
 from gradcore.ops.annotations import Number
 from gradcore.ops.shapes import check_elements
 from gradcore.tensor import Tensor, is_differentiated
@@ -126,6 +127,10 @@ def range(
     **options: Unpack[OutOptions],
 ) -> Tensor:
     """The numbers from `start` to `end`, inclusive; `arange` is what Python programmers expect."""
+    warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
+        "Python's range builtin. Instead, use torch.arange, which produces values in [start, end)."
+    )
     first, last, by = _bounds("range", start, end, step)
     wanted = _dtype(options)
     count = math.floor((last - first) / by) + 1

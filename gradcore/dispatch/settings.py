@@ -23,7 +23,7 @@ from gradcore.autograd.views import requires_grad
 from gradcore.ops.parameters import Parameter
 from gradcore.ops.table import Op
 
-__all__ = ["SCOPE", "Setting", "converting", "setting", "settings_of", "settled"]
+__all__ = ["SCOPE", "Setting", "argument", "constructor", "converting", "setting", "settings_of", "settled"]
 
 
 class Unfit(TypeError):
@@ -136,6 +136,11 @@ def flag(value: Any) -> bool:
     return bool(value) if isinstance(value, (bool, np.bool_)) else _refuse()
 
 
+def lenient_flag(value: Any) -> bool:
+    """A flag of a constructor, where 0 and 1 are common."""
+    return bool(value) if type(value) is int and value in (0, 1) else flag(value)
+
+
 def text(value: Any) -> str:
     """A name."""
     return str(value) if isinstance(value, str) else _refuse()
@@ -222,6 +227,7 @@ KINDS = {
     "None": [Kind("", "{} is None", none)],
     "Tensor": [Kind("Tensor", "", tensor)],
     "bool": [Kind("bool", "{} is False or {} is True", flag)],
+    "Flag": [Kind("bool", "{} is False or {} is True", lenient_flag)],
     "int": [Kind("int", f"{_INT} and -0x8000000000000000 <= {{}} < 0x8000000000000000", index)],
     "dim": [Kind("int", _INT, dim)],
     "float": [Kind("float", _REAL, real)],
@@ -253,6 +259,31 @@ def _kinds(annotation: str, name: str) -> tuple[Kind, ...]:
         return ()
     words = ["dim" if word == "int" and _A_DIM.fullmatch(name) else word for word in words]
     return tuple(kind for word in sorted(words, key="Tensor".__ne__) for kind in KINDS[word])
+
+
+@functools.cache
+def argument(owner: str, name: str, annotation: str) -> Setting | None:
+    """An argument of a constructor: its `Setting`, None if the annotation does not say what it takes."""
+    kinds = _kinds(annotation.replace("bool", "Flag"), name)
+    several = re.fullmatch(r"tuple\[(.+)\]", annotation)
+    if several and not kinds:
+        elements = [argument(owner, name, each) for each in several[1].split(", ")]
+        if None not in elements:
+            kinds = (Kind(f"tuple of {len(elements)} numbers", "", _of_each(cast("list[Setting]", elements))),)
+    return Setting(owner, name, None, kinds) if kinds else None
+
+
+def _of_each(elements: list[Setting]) -> Callable[[Any], Any]:
+    """A sequence with one value for each setting, which stays the object that it is."""
+
+    def convert(values: Any) -> Any:
+        if not isinstance(values, (tuple, list)) or len(values) != len(elements):
+            raise Unfit
+        for element, value in zip(elements, values, strict=True):
+            element.take(value)
+        return values
+
+    return convert
 
 
 @functools.cache
@@ -348,6 +379,22 @@ def settled(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def constructor(function: _F) -> _F:
+    """``__init__`` with its arguments refused that are none of what the annotations say, and the others exact."""
+    parameters = list(signature(function).parameters.values())[1:]
+    owner = function.__qualname__.rpartition(".")[0]
+    by_name = {p.name: argument(owner, p.name, str(p.annotation)) for p in parameters}
+    positional = [by_name[p.name] for p in parameters if p.kind is InspectParameter.POSITIONAL_OR_KEYWORD]
+
+    @functools.wraps(function)
+    def init(self: Any, *args: Any, **named: Any) -> None:
+        given = [value if s is None else s.take(value) for s, value in zip(positional, args, strict=False)]
+        taken = {name: value if (s := by_name.get(name)) is None else s.take(value) for name, value in named.items()}
+        function(self, *given, *args[len(given) :], **taken)
+
+    return cast(_F, init)
 
 
 def converting(function: _F) -> _F:

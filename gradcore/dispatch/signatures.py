@@ -15,7 +15,9 @@ from gradcore.dispatch.fast_path import globals_of, has_fast_path, source_of
 from gradcore.dispatch.general import apply, call_composite
 from gradcore.dispatch.inplace import apply_inplace, out_of
 from gradcore.dispatch.interception import intercepted
+from gradcore.dispatch.operands import NUMBERS
 from gradcore.dispatch.torch_function import overridable
+from gradcore.errors import warn_once
 from gradcore.ops.documentation import docstring
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file, shorten, shortened
@@ -32,6 +34,10 @@ def _other_names(op: Op) -> dict[str, str]:
     first = op.names[0] if op.names else ""
     further = {"input": "A"} if first == "A" else {"x": first} if op.path.startswith("special.") else {}
     return {**NUMPY_NAMES, **further, **op.also}
+
+
+#: Operations whose numbers PyTorch also takes by position, before the tensors that they multiply; it warns of that.
+_NUMBERS_FIRST = frozenset({"add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "sub"})
 
 
 class _Required:
@@ -111,6 +117,7 @@ class _Signature:
             self.required = tuple(i for i, p in enumerate(parameters) if i >= first and p.default is p.empty)
         keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
         self.positional = len(names) - len(keyword_only)
+        self.numbers_first = op.name in _NUMBERS_FIRST
         self.names = [*names, "out"] if self.out else names
         self.defaults = tuple(
             REQUIRED if p.default is p.empty else p.default
@@ -131,6 +138,8 @@ class _Signature:
         parameters = [f"a{i}" for i in range(len(self.op.names))]
         if self.variadic:
             parameters[-1:] = [f"*{parameters[-1]}", "**named"]
+        if self.numbers_first:
+            parameters.insert(self.positional, "*deprecated")
         if self.out:
             parameters.append("out")
         if self.required is not None:
@@ -146,20 +155,23 @@ class _Signature:
         if self.required is not None:
             missing = "".join(f" or a{i} is REQUIRED" for i in self.required)
             yield from (f"if aliases{missing}:", f"    {everything} = renamed(op, {everything}, aliases)")
+        if self.numbers_first:
+            yield from ("if deprecated:", f"    {everything} = numbers_last(op, {everything}, deprecated, function)")
         if self.out:
             yield from ("if out is not None:", f"    return out_of(op, {everything}, out)")
 
     def function(self) -> Any:
         """A function of this signature, with globals of its own, that hands its arguments to ``run(op, args)``."""
-        key = tuple(self.names), self.positional, self.required, self.out, self.variadic
+        key = tuple(self.names), self.positional, self.required, self.out, self.variadic, self.numbers_first
         if key not in _handing_over:
             _handing_over[key] = self.code([f"return run(op, {_names(self.op)})"])
         scope: dict[str, Any] = {
             "__builtins__": builtins,  # C code that imports, as NumPy's for a dtype's name, looks there
             "__name__": __name__, "op": self.op, "out_of": out_of, "renamed": _renamed, "sizes": _sizes,
-            "REQUIRED": REQUIRED, "shorten": shorten,
+            "numbers_last": _numbers_last, "REQUIRED": REQUIRED, "shorten": shorten,
         }  # fmt: skip
         function = types.FunctionType(_handing_over[key], scope, "call", None if self.variadic else self.defaults)
+        scope["function"] = function
         if not self.variadic:
             function.__kwdefaults__ = self.keyword_defaults
         return function
@@ -208,6 +220,37 @@ def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any
         if value is REQUIRED:
             raise TypeError(f"{name}() missing required argument: '{parameter.name}'")
     return full
+
+
+def _numbers_last(op: Op, args: tuple[Any, ...], further: tuple[Any, ...], function: Any) -> list[Any]:
+    """The arguments of a deprecated overload in their places: ``add(x, 2, y)`` is ``add(x, y, alpha=2)``."""
+    count, method = len(op.tensors), function.__qualname__.startswith("Tensor.")
+    given, settings = [*args[:count], *further], op.names[count:]
+    # beta comes before the tensor that it multiplies or after that of the method, alpha before the product
+    places = (int(method or len(settings) == 1), 2)[: len(further)]
+    twice = any(args[op.position[name]] != op.parameters[op.position[name]].default for name in settings)
+    if twice or len(further) > len(settings) or not all(isinstance(given[i], NUMBERS) for i in places):
+        raise TypeError(f"{function.__qualname__}() takes {count} positional arguments but {len(given)} were given")
+    warn_once(_overload_warning(op, places, function.__name__, method))
+    numbers = dict(zip(settings, (given[i] for i in places), strict=False))
+    tensors = [value for i, value in enumerate(given) if i not in places]
+    return [*tensors, *(numbers.get(name, args[op.position[name]]) for name in settings)]
+
+
+def _overload_warning(op: Op, places: tuple[int, ...], name: str, method: bool) -> str:
+    names, settings = list(op.names[: len(op.tensors)]), op.names[len(op.tensors) :]
+    new = [f"Tensor {name}" for name in (names if method else ["input", *names[1:]])]
+    old = list(new)
+    for i, number in zip(places, settings, strict=False):
+        old.insert(i, f"Number {number}")
+    new += ["*", *(f"Number {number} = 1" for number in settings)]
+    if not method:
+        old, new = [*old, "*", "Tensor out = None"], [*new, "Tensor out = None"]
+    was, now = (", ".join(each[method:]) for each in (old, new))
+    return (
+        f"This overload of {name} is deprecated:\n\t{name}({was})\n"
+        f"Consider using one of the following signatures instead:\n\t{name}({now})"
+    )
 
 
 def _sizes(op: Op, values: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradcore.creation import full
+from gradcore.errors import warn
 from gradcore.nn import functional as F
 from gradcore.nn.module import Module
 from gradcore.nn.module_factory import Made, make, settings
@@ -21,6 +22,7 @@ def _hardtanh(chosen: dict[str, Any]) -> dict[str, Any]:
     for old, new in (("min_value", "min_val"), ("max_value", "max_val")):
         value = chosen.pop(old)
         if value is not None:
+            warn(f"keyword argument `{old}` is deprecated and renamed to `{new}`", FutureWarning)
             chosen[new] = value
     if chosen["max_val"] <= chosen["min_val"]:
         raise AssertionError("max_val must be larger than min_val")

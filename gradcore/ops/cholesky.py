@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.errors import warn_deprecated
 from gradcore.ops.matrix_checks import check_square
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
@@ -106,6 +107,7 @@ def cholesky(F, self, upper: bool = False):
     tensor([[2., 0.],
             [1., 2.]])
     """
+    warn_deprecated("cholesky", "linalg.cholesky")
     return F.cholesky_factor(self, upper, "cholesky")[0]
 
 

@@ -7,6 +7,7 @@ vectors); a complex loss that does depend on a phase is refused.
 from __future__ import annotations
 
 from gradcore.backends.kernel_rules import all_samples
+from gradcore.errors import warn_deprecated
 from gradcore.ops.matrix_checks import check_floating, check_matrix, check_square
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, constant, general
@@ -482,4 +483,5 @@ def qr(F, self, some: bool = True):
     >>> Q.shape, R.shape
     (torch.Size([3, 2]), torch.Size([2, 2]))
     """
+    warn_deprecated("qr", "linalg.qr", "The mode is 'reduced' or 'complete' there, in the place of some=True or False.")
     return F.linalg_qr(self, "reduced" if some else "complete")

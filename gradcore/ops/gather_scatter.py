@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from gradcore import dtypes
+from gradcore.errors import warn_once
 from gradcore.ops.annotations import Number
 from gradcore.ops.checks import fitting, overflow
 from gradcore.ops.geometry import broadcast_shape
@@ -163,6 +164,11 @@ def scatter(F, self, dim: int, index, src=None, *, reduce: str | None = None, va
         raise TypeError('scatter() missing 1 required positional arguments: "src"')
     if reduce not in (None, "add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
+    if reduce is not None and F.is_tensor(src):
+        warn_once(
+            "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future "
+            "PyTorch release. Use torch.scatter_reduce instead for more reduction options."
+        )
     if reduce is None:
         return F.scatter_src(self, src, dim, index) if F.is_tensor(src) else F.scatter_value(self, dim, index, src)
     if not F.is_tensor(src):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from gradcore.errors import warn_deprecated
 from gradcore.ops.annotations import Dims
 from gradcore.ops.matrix_checks import check_matrix, check_reshapable, check_solvable, check_square, is_vector
 from gradcore.ops.promotion import same_dtypes
@@ -312,6 +313,7 @@ def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, un
     tensor([[1.],
             [2.]])
     """
+    warn_deprecated("triangular_solve", "linalg.solve_triangular", "Its arguments come in another order: A, B.")
     for name, x in (("b", self), ("A", A)):
         if x.ndim < 2:
             raise RuntimeError(

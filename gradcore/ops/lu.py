@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore.errors import warn_deprecated
 from gradcore.ops.matrix_checks import check_square
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, values
@@ -180,6 +181,7 @@ def lu(F, self, pivot: bool = True, get_infos: bool = False):
     >>> pivots
     tensor([2, 2], dtype=torch.int32)
     """
+    warn_deprecated("lu", "linalg.lu_factor / torch.linalg.lu_factor_ex")
     return F.linalg_lu_factor_ex(self, pivot=pivot) if get_infos else F.lu_factors(self, pivot, "torch.lu_factor")[:2]
 
 
@@ -323,4 +325,5 @@ def lu_solve(F, self, LU_data, LU_pivots):
     tensor([[1.0000],
             [0.5000]])
     """
+    warn_deprecated("lu_solve", "linalg.lu_solve", "Its arguments come in another order: LU, pivots, B.")
     return F.linalg_lu_solve(LU_data, LU_pivots, self)

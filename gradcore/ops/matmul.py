@@ -604,6 +604,10 @@ def chain_matmul(F, *matrices):
     >>> gc.chain_matmul(gc.ones(2, 3), gc.ones(3, 4)).shape
     torch.Size([2, 4])
     """
+    warn_once(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use torch.linalg.multi_dot, "
+        "which takes a list of matrices."
+    )
     if len(matrices) == 1:
         return F.clone(matrices[0])
     return F.linalg_multi_dot(matrices)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from gradcore.errors import warn_once
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite
 
 
-def _window(F, x, window, n_fft: int, win_length: int):
-    """The window, centred in a frame of `n_fft` samples; ones where none is given."""
+def _window(F, x, window, n_fft: int, win_length: int, consequence: str):
+    """The window, centred in a frame of `n_fft` samples; ones where none is given, with a warning of what follows."""
     if window is None:
+        warn_once(
+            f"A window was not provided. A rectangular window will be applied{consequence} Explicitly set "
+            "`window=torch.ones(win_length)` to suppress this warning."
+        )
         window = F.ones_like(x.reshape(-1)[:1].expand(win_length))
     if tuple(window.shape) != (win_length,):
         raise RuntimeError(
@@ -68,7 +73,7 @@ def stft(
     hop, win = _lengths(n_fft, hop_length, win_length)
     if self.ndim not in (1, 2):
         raise RuntimeError(f"stft expected a 1D or 2D tensor, but got a {self.ndim}D tensor")
-    window = _window(F, self, window, n_fft, win)
+    window = _window(F, self, window, n_fft, win, ", which is known to cause spectral leakage.")
     is_complex = self.is_complex() or window.is_complex()
     if return_complex is None and not is_complex:
         raise RuntimeError("stft requires the return_complex parameter be given for real inputs.")
@@ -141,7 +146,8 @@ def istft(
         frames = F.fft_ifft(spectra, norm=norm)
     else:  # of a real signal, half of the spectrum is enough
         frames = F.fft_irfft(F.narrow(spectra, -1, 0, n_fft // 2 + 1), n_fft, norm=norm)
-    window = _window(F, F.real(self), window, n_fft, win)
+    consequence = ".Please provide the same window used by stft to make the inversion lossless."
+    window = _window(F, F.real(self), window, n_fft, win, consequence)
     count = n_fft + hop * (self.shape[-1] - 1)
     whole = (*self.shape[:-2], count)
     signal = F.unfold_dim_backward(frames * window, whole, len(whole) - 1, n_fft, hop)

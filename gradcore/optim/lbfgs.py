@@ -16,13 +16,18 @@ from gradcore.tensor import Tensor
 __all__ = ["LBFGS"]
 
 
+def _check_history_size(size: int) -> None:
+    if size < 1:
+        raise ValueError(f"Invalid history_size: {size}")
+
+
 @with_options(
     lr=OPTIONS["lr"]._replace(description="Length of a step; with a line search, the first length that it tries."),
     max_iter=Option("Largest number of iterations in a step."),
     max_eval=Option("Largest number of evaluations of the closure in a step; None for ``max_iter * 5 // 4``."),
     tolerance_grad=Option("Stop when no gradient is larger than this."),
     tolerance_change=Option("Stop when neither the parameters nor the loss change by more than this."),
-    history_size=Option("Number of steps from which the inverse Hessian is estimated."),
+    history_size=Option("Number of steps from which the inverse Hessian is estimated.", _check_history_size),
     line_search_fn=Option('Line search for the length of each step: "strong_wolfe" or None.'),
 )
 class LBFGS(Optimizer):
@@ -58,8 +63,10 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
-        super().__init__(params, checked(locals()))
+        options = checked(locals())
+        if max_eval is None:
+            options["max_eval"] = options["max_iter"] * 5 // 4
+        super().__init__(params, options)
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 

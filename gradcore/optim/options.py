@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from gradcore.dispatch.settings import argument
 from gradcore.tensor import Tensor
 
 __all__ = ["OPTIONS", "Option", "arguments", "checked", "non_negative", "valid_lr", "with_options", "with_sections"]
@@ -38,11 +40,11 @@ class Option(NamedTuple):
     check: Callable[[Any], None] | None = None
 
 
-def non_negative(what: str, message: str = "Invalid {what}: {value}") -> Callable[[Any], None]:
-    """A check that refuses negative values, and NaN."""
+def non_negative(what: str, message: str = "Invalid {what}: {value}", finite: bool = False) -> Callable[[Any], None]:
+    """A check that refuses negative values, NaN, and infinity if values must be `finite`."""
 
     def check(value: Any) -> None:
-        if not value >= 0.0:
+        if not value >= 0.0 or (finite and not value < math.inf):
             raise ValueError(message.format(what=what, value=value))
 
     return check
@@ -72,7 +74,7 @@ OPTIONS = {
     "betas": Option("Decay rates of the first and second moment estimates.", _check_betas),
     "eps": Option("Term added to the denominator, for numerical stability.", non_negative("epsilon value")),
     "weight_decay": Option("L2 penalty (weight decay) coefficient.", non_negative("weight_decay value")),
-    "momentum": Option("Momentum factor.", non_negative("momentum value")),
+    "momentum": Option("Momentum factor.", non_negative("momentum value", finite=True)),
     "nesterov": Option("Use Nesterov momentum."),
     "decoupled_weight_decay": Option("Decay the parameters instead of adding to their gradients, as `AdamW`."),
     "maximize": Option("Maximize the objective instead of minimizing it."),
@@ -123,7 +125,11 @@ def checked(namespace: dict[str, Any]) -> dict[str, Any]:
     """The options among the arguments of a constructor, checked, in the order of groups; see `arguments`."""
     cls, options = type(namespace["self"]), arguments(namespace)
     del options["params"]
+    parameters = inspect.signature(cls.__init__).parameters
     for name, value in options.items():
+        kind = argument(cls.__name__, name, str(parameters[name].annotation)) if name in parameters else None
+        if kind is not None and not isinstance(value, Tensor):
+            options[name] = value = kind.take(value)
         option = cls.option_table.get(name)
         if option is not None and option.check is not None:
             option.check(value)

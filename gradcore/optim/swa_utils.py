@@ -11,6 +11,7 @@ from typing import Any
 from gradcore import dtypes, paths
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import tensor
+from gradcore.dispatch.settings import constructor
 from gradcore.nn.module import Module
 from gradcore.nn.normalization import _BatchNorm
 from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current, for_each_group
@@ -283,6 +284,7 @@ class SWALR(LRScheduler):
     [0.75, 0.5, 0.5]
     """
 
+    @constructor
     def __init__(
         self,
         optimizer: Optimizer,

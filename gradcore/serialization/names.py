@@ -17,7 +17,7 @@ from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.ops.geometry import contiguous_strides
 from gradcore.serialization.interpreter import check_names
 from gradcore.size import Size
-from gradcore.storage import TypedStorage, UntypedStorage
+from gradcore.storage import TypedStorage, UntypedStorage, typed_storage
 from gradcore.tensor import Tensor
 
 __all__ = ["CALLS", "KNOWN", "Kind", "Memory"]
@@ -59,7 +59,7 @@ class Memory:
     def __init__(self, data: Tensor, swap: bool, typed: bool) -> None:
         self.data, self._swap = data, swap
         #: What the file gets of it.
-        self.storage = data.storage() if typed else data.untyped_storage()
+        self.storage = typed_storage(data) if typed else data.untyped_storage()
         self.storage.__dict__["_memory"] = self
         self._read: dict[tuple[dtypes.dtype, bool, bool], Tensor] = {(data._dtype, False, False): data}
 

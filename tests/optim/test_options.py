@@ -160,3 +160,53 @@ def test_a_step_is_few_calls() -> None:
     changes = sum(a != b for a, b in itertools.pairwise(files))
     assert len(files) <= 45
     assert changes <= 15
+
+
+#: What means nothing, by the annotation of an option or of a scheduler's argument.
+MEANINGLESS = {
+    "int": ["a", 1.5, None, [], 1j, 2**70, object()],
+    "float": ["a", None, [], 1j, object()],
+    "float | Tensor": ["a", None, [], 1j, object()],
+    "bool": ["a", None, [], 1.5, 2, object()],
+    "bool | None": ["a", [], 1.5, 2, object()],
+    "str": [None, 1, [], object()],
+}
+SCHEDULERS = {
+    "StepLR": {"step_size": 2}, "MultiStepLR": {"milestones": [1]}, "ConstantLR": {}, "LinearLR": {},
+    "ExponentialLR": {"gamma": 0.5}, "PolynomialLR": {}, "CosineAnnealingLR": {"T_max": 5},
+    "CyclicLR": {"base_lr": 0.1, "max_lr": 0.2}, "ReduceLROnPlateau": {},
+}  # fmt: skip
+
+
+def refused(make: Any, given: dict[str, Any]) -> None:
+    """Every argument refuses what its annotation does not allow, and says which argument it is."""
+    asked = 0
+    for name, parameter in inspect.signature(make).parameters.items():
+        for value in MEANINGLESS.get(str(parameter.annotation), ()):
+            asked += 1
+            with pytest.raises((TypeError, ValueError), match=f"'{name}'|Overflow"):
+                make(**{**given, name: value})
+    assert asked > 5
+
+
+@every_name
+def test_options_that_mean_nothing(name: str) -> None:
+    refused(getattr(optim, name), {"params": [gradcore.ones(2, 2, requires_grad=True)]})
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_arguments_of_schedulers_that_mean_nothing(name: str) -> None:
+    optimizer = optim.SGD([gradcore.ones(2, requires_grad=True)], lr=0.1, momentum=0.9)
+    refused(getattr(optim.lr_scheduler, name), {"optimizer": optimizer, **SCHEDULERS[name]})
+
+
+def test_numbers_of_other_kinds() -> None:
+    p = [gradcore.ones(2, requires_grad=True)]
+    group = optim.Adam(p, lr=np.float64(0.5), amsgrad=1, betas=[0.9, np.float64(0.5)], eps=gradcore.tensor(1e-3))
+    assert (group.param_groups[0]["lr"], group.param_groups[0]["amsgrad"]) == (0.5, True)
+    with pytest.raises(ValueError, match="momentum"):
+        optim.SGD(p, momentum=float("inf"))
+    with pytest.raises(TypeError, match="tuple of 2 numbers"):
+        optim.Adam(p, betas=(0.9,))
+    with pytest.raises(ValueError, match="history_size"):
+        optim.LBFGS(p, history_size=0)

@@ -356,3 +356,23 @@ def test_slow_workers_time_out():
 def test_misuse(call, error, message):
     with pytest.raises(error, match=message):
         call(Squares(4))
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{"generator": "a"}, {"generator": 3}, {"num_workers": "a"}, {"timeout": "a"}, {"pin_memory": "a"}, {"shuffle": []}],
+)
+def test_arguments_that_mean_nothing(named):
+    (name,) = named
+    with pytest.raises(TypeError, match=name):
+        data.DataLoader([1, 2], **named)
+
+
+def test_generators_of_samplers():
+    for make in (
+        lambda: data.RandomSampler([1], generator="a"),
+        lambda: data.SubsetRandomSampler([0], generator=3),
+        lambda: data.WeightedRandomSampler([1.0], 1, generator=[]),
+    ):
+        with pytest.raises(TypeError, match="generator"):
+            make()

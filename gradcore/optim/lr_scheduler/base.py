@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from gradcore.dispatch.settings import constructor
 from gradcore.optim.flat_state import value_of
 from gradcore.optim.optimizer import Optimizer
 from gradcore.optim.options import with_sections
@@ -127,6 +128,7 @@ class LRScheduler:
     _get_lr_called_within_step = False
     _is_initial = False
 
+    @constructor
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         check_optimizer(optimizer)
         self.optimizer = optimizer

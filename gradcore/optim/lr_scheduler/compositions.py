@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.dispatch.settings import constructor
 from gradcore.optim.lr_scheduler.base import LRScheduler, current, documented, put
 from gradcore.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from gradcore.optim.optimizer import Optimizer
@@ -71,6 +72,7 @@ class SequentialLR(Composition):
     [0.5, 0.75, 1.0, 0.9, 0.81]
     """
 
+    @constructor
     def __init__(
         self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1
     ) -> None:
@@ -130,6 +132,7 @@ class ChainedScheduler(Composition):
     [0.5]
     """
 
+    @constructor
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         self.optimizer = self._check(schedulers, optimizer, " to be chained")
         self._schedulers = schedulers

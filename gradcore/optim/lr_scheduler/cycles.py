@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from gradcore.dispatch.settings import constructor
 from gradcore.optim.lr_scheduler.base import (
     LRScheduler,
     Rate,
@@ -35,7 +36,8 @@ def _annealed(scheduler: Any, height: float) -> list[Rate]:
 class CosineAnnealingLR(LRScheduler):
     """Anneals the learning rate along half a cosine in `T_max` steps, and back."""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+    @constructor
+    def __init__(self, optimizer: Optimizer, T_max: float, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
@@ -262,13 +264,14 @@ def _phases(steps: int, share: float, three: bool) -> list[dict[str, Any]]:
 class CyclicLR(MomentumCycle):
     """Cycles the learning rate linearly between two bounds."""
 
+    @constructor
     def __init__(
         self,
         optimizer: Optimizer,
         base_lr: float | list[float],
         max_lr: float | list[float],
-        step_size_up: int = 2000,
-        step_size_down: int | None = None,
+        step_size_up: float = 2000,
+        step_size_down: float | None = None,
         mode: str = "triangular",
         gamma: float = 1.0,
         scale_fn: Callable[[float], float] | None = None,

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gradcore.dispatch.settings import constructor, setting
 from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current, documented
 from gradcore.optim.optimizer import Optimizer
 
@@ -21,6 +22,10 @@ __all__ = [
     "PolynomialLR",
     "StepLR",
 ]
+
+
+#: An element of `milestones`.
+MILESTONE = setting("MultiStepLR", "milestones", "float")
 
 
 class Factors(LRScheduler):
@@ -52,7 +57,8 @@ class Factors(LRScheduler):
 class StepLR(Factors):
     """Decays the learning rate by `gamma` every `step_size` steps."""
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+    @constructor
+    def __init__(self, optimizer: Optimizer, step_size: float, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 
@@ -71,10 +77,11 @@ class StepLR(Factors):
 class MultiStepLR(Factors):
     """Decays the learning rate by `gamma` at given steps."""
 
+    @constructor
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
-        self.milestones, self.gamma = Counter(milestones), gamma
+        self.milestones, self.gamma = Counter(map(MILESTONE.take, milestones)), gamma
         super().__init__(optimizer, last_epoch)
 
     def step_factor(self, epoch: int) -> float:
@@ -92,8 +99,9 @@ class MultiStepLR(Factors):
 class ConstantLR(Factors):
     """Multiplies the learning rate by a constant for the first steps."""
 
+    @constructor
     def __init__(
-        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: float = 5, last_epoch: int = -1
     ) -> None:
         if not 0 <= factor <= 1.0:
             raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
@@ -118,12 +126,13 @@ class ConstantLR(Factors):
 class LinearLR(Factors):
     """Changes the factor of the learning rate linearly."""
 
+    @constructor
     def __init__(
         self,
         optimizer: Optimizer,
         start_factor: float = 1.0 / 3,
         end_factor: float = 1.0,
-        total_iters: int = 5,
+        total_iters: float = 5,
         last_epoch: int = -1,
     ) -> None:
         if not 0 < start_factor <= 1.0:
@@ -150,6 +159,7 @@ class LinearLR(Factors):
 class ExponentialLR(Factors):
     """Decays the learning rate by `gamma` every step."""
 
+    @constructor
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -169,7 +179,8 @@ class ExponentialLR(Factors):
 class PolynomialLR(Factors):
     """Decays the learning rate to 0 by a polynomial."""
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+    @constructor
+    def __init__(self, optimizer: Optimizer, total_iters: float = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
@@ -186,6 +197,7 @@ class PolynomialLR(Factors):
 class Lambdas(LRScheduler):
     """The base of schedulers by functions, one for each group."""
 
+    @constructor
     def __init__(
         self,
         optimizer: Optimizer,
@@ -232,6 +244,7 @@ class LambdaLR(Lambdas):
 class MultiplicativeLR(Lambdas):
     """Multiplies the last learning rate by a function of the number of steps."""
 
+    @constructor
     def __init__(
         self,
         optimizer: Optimizer,

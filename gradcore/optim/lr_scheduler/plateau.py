@@ -6,6 +6,7 @@ import math
 import warnings
 from typing import Any, SupportsFloat
 
+from gradcore.dispatch.settings import constructor
 from gradcore.optim.lr_scheduler.base import EPOCH_WARNING, LRScheduler, check_optimizer, current, documented, put
 from gradcore.optim.optimizer import Optimizer
 
@@ -36,6 +37,7 @@ class ReduceLROnPlateau(LRScheduler):
     [0.1]
     """
 
+    @constructor
     def __init__(
         self,
         optimizer: Optimizer,

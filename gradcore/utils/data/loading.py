@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradcore import cuda
+from gradcore.dispatch.settings import constructor
+from gradcore.errors import warn
 from gradcore.random import Generator, randint
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_map
 from gradcore.utils.data.collation import default_collate, default_convert
 from gradcore.utils.data.datasets import IterableDataset, samples_of
-from gradcore.utils.data.samplers import BatchSampler, RandomSampler, SequentialSampler, count_batches
+from gradcore.utils.data.samplers import BatchSampler, RandomSampler, SequentialSampler, check_generator, count_batches
 from gradcore.utils.data.workers import END, PATIENCE, Workers
 
 __all__ = ["DataLoader"]
@@ -78,6 +80,7 @@ class DataLoader:
 
     _made = False
 
+    @constructor
     def __init__(
         self,
         dataset: Any,
@@ -87,7 +90,7 @@ class DataLoader:
         batch_sampler: Any = None,
         num_workers: int = 0,
         collate_fn: Callable[[Any], Any] | None = None,
-        pin_memory: bool = False,
+        pin_memory: bool | None = False,
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], object] | None = None,
@@ -95,10 +98,11 @@ class DataLoader:
         generator: Generator | None = None,
         *,
         prefetch_factor: int | None = None,
-        persistent_workers: bool = False,
+        persistent_workers: bool | None = False,
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
+        check_generator(generator)
         self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         self._iterable = isinstance(dataset, IterableDataset)
         self._check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
@@ -120,7 +124,7 @@ class DataLoader:
         self._made = True
 
     @staticmethod
-    def _check_workers(count: int, timeout: float, ahead: int | None, persistent: bool) -> None:
+    def _check_workers(count: int, timeout: float, ahead: int | None, persistent: bool | None) -> None:
         if count < 0:
             raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
         if timeout < 0:
@@ -175,6 +179,8 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         batches = self._with_workers() if self.num_workers else self._here()
+        if self.pin_memory and not cuda.is_available():
+            warn("'pin_memory' argument is set as true but no accelerator is found: memory will not be pinned.")
         return map(_pin, batches) if self.pin_memory and cuda.is_available() else batches
 
     # -- without workers -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
 from gradcore.creation import as_tensor
+from gradcore.dispatch.settings import constructor
 from gradcore.dtypes import float64
 from gradcore.random import Generator, multinomial, randint, randperm
 
@@ -81,6 +82,12 @@ def _check_replacement(replacement: Any) -> None:
         raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
 
 
+def check_generator(generator: Any) -> None:
+    """Refuse what is no generator where one is expected."""
+    if generator is not None and not isinstance(generator, Generator):
+        raise TypeError(f"generator must be a gradcore.Generator or None, not {type(generator).__name__}")
+
+
 class RandomSampler(Sampler[int]):
     """The numbers of samples in a random order, another one each time.
 
@@ -109,6 +116,7 @@ class RandomSampler(Sampler[int]):
         num_samples: int | None = None,
         generator: Generator | None = None,
     ) -> None:
+        check_generator(generator)
         self.data_source, self.replacement, self.generator = data_source, replacement, generator
         self._num_samples = num_samples
         _check_replacement(replacement)
@@ -158,6 +166,7 @@ class SubsetRandomSampler(Sampler[int]):
     """
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
+        check_generator(generator)
         self.indices, self.generator = indices, generator
 
     def __iter__(self) -> Iterator[int]:
@@ -197,6 +206,7 @@ class WeightedRandomSampler(Sampler[int]):
         replacement: bool = True,
         generator: Generator | None = None,
     ) -> None:
+        check_generator(generator)
         _check_count(num_samples)
         _check_replacement(replacement)
         self.weights = as_tensor(weights, dtype=float64)
@@ -237,6 +247,7 @@ class DistributedSampler(Sampler[int]):
     [[0, 2, 4], [1, 3, 0]]
     """
 
+    @constructor
     def __init__(
         self,
         dataset: Sized,
