@@ -360,7 +360,14 @@ def test_misuse(call, error, message):
 
 @pytest.mark.parametrize(
     "named",
-    [{"generator": "a"}, {"generator": 3}, {"num_workers": "a"}, {"timeout": "a"}, {"pin_memory": "a"}, {"shuffle": []}],
+    [
+        {"generator": "a"},
+        {"generator": 3},
+        {"num_workers": "a"},
+        {"timeout": "a"},
+        {"pin_memory": "a"},
+        {"shuffle": []},
+    ],
 )
 def test_arguments_that_mean_nothing(named):
     (name,) = named
