@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradcore.backends.portable.cross_entropy import NEVER
 from gradcore.dtypes import INTEGER, int64
 from gradcore.ops.annotations import Tensor
 from gradcore.ops.checks import check_reduction
 from gradcore.ops.samples import case, floats, ints
-from gradcore.ops.table import composite
-
-# The logarithm of a probability of zero. Finite, as differences of infinities have no derivative.
-_NEVER = -1e30
+from gradcore.ops.table import composite, general
 
 
 def _listed(name: str, lengths: Any) -> list[int]:
@@ -41,8 +39,8 @@ def _check(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int], 
         )
 
 
-def _extended(targets: Any, lengths: list[int], blank: int) -> tuple[list[list[int]], list[list[bool]]]:
-    """Each sequence with blanks around its labels, and where the blank before a label can be skipped."""
+def _extended(targets: Any, lengths: list[int], blank: int) -> list[list[int]]:
+    """Each sequence with blanks around its labels."""
     if targets.ndim == 1:
         flat, rows, start = targets.tolist(), [], 0
         for n in lengths:
@@ -56,27 +54,97 @@ def _extended(targets: Any, lengths: list[int], blank: int) -> tuple[list[list[i
                 "argument #2 'targets'"
             )
     longest = 2 * max(lengths, default=0) + 1
-    labels, skips = [], []
+    labels = []
     for row, n in zip(rows, lengths, strict=True):
         line = [blank] * longest
         line[1 : 2 * n : 2] = row[:n]
         labels.append(line)
-        skips.append([s > 1 and line[s] != blank and line[s] != line[s - 2] for s in range(longest)])
-    return labels, skips
+    return labels
 
 
-def _forward(F: Any, scores: Any, skips: Any, inputs: Sequence[int]) -> Any:
-    """Logarithms of the probabilities of all beginnings, ``(batch, positions)``, after each sequence's last step."""
-    steps = F.unbind(scores, 0)
-    width = scores.shape[2]
-    alpha = F.where(F.index_tensor([s < 2 for s in range(width)], scores), steps[0], _NEVER)
-    lengths = F.unsqueeze(F.index_tensor(list(inputs), scores), 1)
-    for t, step in enumerate(steps[1:], 1):
-        moved = F.constant_pad_nd(alpha, (1, -1), _NEVER)
-        skipped = F.where(skips, F.constant_pad_nd(alpha, (2, -2), _NEVER), _NEVER)
-        new = F.logsumexp(F.stack([alpha, moved, skipped]), 0) + step
-        alpha = new if t < min(inputs) else F.where(lengths > t, new, alpha)
-    return alpha
+# -- the recursion: `alphas` are the logarithms of the probabilities of all beginnings, after each step ---------------
+
+
+def _skips(F: Any, labels: Any, blank: int) -> Any:
+    """Where the position two before is a predecessor: the blank between different labels can be skipped."""
+    return (labels != blank) & (labels != _along(F, labels, 2, blank))
+
+
+def _scores(F: Any, log_probs: Any, labels: Any) -> Any:
+    """The logarithms of the probabilities of each position's label, ``(steps, batch, positions)``."""
+    return F.gather(log_probs, 2, F.expand(F.unsqueeze(labels, 0), (log_probs.shape[0], *labels.shape)))
+
+
+def _first(F: Any, x: Any, fill: float) -> Any:
+    """The two positions at which a sequence may begin; `fill` at the others."""
+    width = x.shape[1]
+    return F.constant_pad_nd(F.narrow(x, 1, 0, 2), (0, width - 2), fill) if width > 2 else x
+
+
+def _along(F: Any, x: Any, by: int, fill: float) -> Any:
+    """Each position's number moved on by so many positions, within rows."""
+    width = x.shape[1]
+    if by >= width or -by >= width:
+        return F.zeros_like(x) + fill
+    return F.constant_pad_nd(x, (by, -by), fill)
+
+
+@general(
+    outputs=("result", "alphas"),
+    seen_outputs=(0,),
+    node="CtcLossBackward0",
+    function=False,
+    method=False,
+    materialize=False,
+    keeps_dtype=("labels", "ends", "counts"),
+    constant={"labels": "labels are indices", "ends": "ends are bools", "counts": "counts are integers"},
+)
+def ctc_losses(F, log_probs, labels, ends, counts, blank: int):
+    """The losses of label sequences that may end in some positions after `counts` steps; also `alphas`."""
+    scores, skips = _scores(F, log_probs, labels), _skips(F, labels, blank)
+    alpha = _first(F, F.select(scores, 0, 0), NEVER)
+    alphas = [alpha]
+    for t in range(1, log_probs.shape[0]):
+        skipped = F.where(skips, _along(F, alpha, 2, NEVER), NEVER)
+        new = F.logsumexp(F.stack([alpha, _along(F, alpha, 1, NEVER), skipped], 0), (0,))
+        alpha = F.where(counts > t, new + F.select(scores, 0, t), alpha)
+        alphas.append(alpha)
+    return -F.logsumexp(F.where(ends, alpha, NEVER), (1,)), F.stack(alphas, 0)
+
+
+@ctc_losses.vjp("log_probs")
+def _(F, grads, log_probs, labels, ends, counts, result, alphas, blank):
+    return F.ctc_losses_backward(*grads, log_probs, labels, ends, counts, result, alphas, blank)
+
+
+# A position's cotangent is that of each successor, times the share that the position has in the successor's sum.
+
+
+@composite(function=False, method=False)
+def ctc_losses_backward(F, grad, grad_alphas, log_probs, labels, ends, counts, result, alphas, blank: int):
+    """The gradient of `ctc_losses`."""
+    steps, scores = log_probs.shape[0], _scores(F, log_probs, labels)
+    sums, flow, ahead = alphas - scores, F.zeros_like(F.select(alphas, 0, 0)), _along(F, labels, -2, blank)
+    skipped = (ahead != blank) & (ahead != labels)
+    if grad is not None:
+        last = F.select(alphas, 0, steps - 1) + F.unsqueeze(result, 1)
+        flow = F.unsqueeze(-grad, 1) * F.exp(F.where(ends, last, NEVER))
+    found: list[Any] = [None] * steps
+    for t in reversed(range(steps)):
+        if grad_alphas is not None:
+            flow = flow + F.select(grad_alphas, 0, t)
+        if not t:
+            break
+        lasts, shares = counts > t, 0
+        found[t] = F.where(lasts, F.where(F.select(alphas, 0, t) <= NEVER / 2, 0, flow), 0)
+        for by, allowed in enumerate((lasts, lasts, lasts & skipped)):
+            away = F.select(alphas, 0, t - 1) - _along(F, F.select(sums, 0, t), -by, -NEVER)
+            share = F.exp(F.where(allowed, F.where(away < 0, away, 0), NEVER))
+            shares = shares + _along(F, found[t], -by, 0) * share
+        flow = F.where(lasts, shares, flow)
+    found[0] = _first(F, flow, 0)
+    index = F.expand(F.unsqueeze(labels, 0), scores.shape)
+    return F.scatter_add(F.new_zeros(log_probs, log_probs.shape), 2, index, F.stack(found, 0))
 
 
 @composite(
@@ -139,15 +207,11 @@ def ctc_loss(
     inputs, lengths = _listed("input_lengths", input_lengths), _listed("target_lengths", target_lengths)
     _check(log_probs, targets, inputs, lengths, blank)
     targets = F.to(targets, int64)
-    labels, skips = _extended(targets, lengths, blank)
-    index = F.unsqueeze(F.index_tensor(labels, log_probs), 0)
-    scores = F.gather(log_probs, 2, F.expand(index, (log_probs.shape[0], *index.shape[1:])))
-    alpha = _forward(F, scores, F.index_tensor(skips, log_probs), inputs)
-    ends = F.index_tensor([[2 * n, max(2 * n - 1, 0)] for n in lengths], log_probs)
-    last = F.gather(alpha, 1, ends)
-    double = F.index_tensor([[n == 0 and k == 1 for k in range(2)] for n in lengths], log_probs)
-    losses = -F.logsumexp(F.where(double, _NEVER, last), 1)
-    losses = F.where(losses > -_NEVER / 10, 0.0 if zero_infinity else float("inf"), losses)
+    width = 2 * max(lengths, default=0) + 1
+    ends = [[s in (2 * n - 1, 2 * n) for s in range(width)] for n in lengths]
+    rows = _extended(targets, lengths, blank), ends, [[n] for n in inputs]
+    losses = F.ctc_losses(log_probs, *(F.index_tensor(each, log_probs) for each in rows), blank)[0]
+    losses = F.where(losses > -NEVER / 10, 0.0 if zero_infinity else float("inf"), losses)
     if reduction == "mean":
         return F.mean(losses / F.index_tensor([max(n, 1) for n in lengths], log_probs))
     if reduction == "sum":

@@ -130,7 +130,7 @@ def gru_backward(
 
 @general(
     outputs=("result", "h"),
-    node=lambda inflow, h0, weight, relu=False, *_: "RnnReluBackward0" if relu else "RnnTanhBackward0",
+    node=lambda relu: "RnnReluBackward0" if relu else "RnnTanhBackward0",
     function=False,
     method=False,
     materialize=False,

@@ -465,6 +465,21 @@ def test_ctc_without_an_alignment() -> None:
     assert (gradient(loss, log_probs) == 0).all()
 
 
+@pytest.mark.parametrize("labels", [0, 3])
+def test_ctc_of_probabilities_that_are_zero(labels: int) -> None:
+    log_probs = np.log(np.random.default_rng(0).dirichlet(np.ones(4), (7, 2)))
+    log_probs[3, 0, 1:] = -np.inf
+    x, targets = gc.tensor(log_probs, requires_grad=True), gc.tensor([[1, 2, 3], [3, 3, 1]])[:, :labels]
+    losses = F.ctc_loss(x, targets, [7, 6], [labels, labels], reduction="none")
+    losses.sum().backward()
+    assert x.grad is not None
+    assert bool(x.grad.isfinite().all())
+    assert bool((x.grad[3, 0, 1:] == 0).all())
+    assert bool((x.grad[6, 1] == 0).all())
+    if not labels:
+        close(losses, -np.array([log_probs[:, 0, 0].sum(), log_probs[:6, 1, 0].sum()]))
+
+
 def test_ctc_errors() -> None:
     log_probs, targets = gc.zeros(4, 2, 3), gc.tensor([[1, 2], [1, 2]])
     for lengths, sizes, blank, message in (

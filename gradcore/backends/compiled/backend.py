@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore.backends.compiled.convolution import CompiledConvolution
+from gradcore.backends.compiled.ctc import CompiledCtc
 from gradcore.backends.compiled.elementwise import CompiledElementwise
 from gradcore.backends.compiled.products import CompiledProducts
 from gradcore.backends.compiled.recurrent import CompiledRecurrent
@@ -13,7 +14,13 @@ __all__ = ["CompiledBackend"]
 
 
 class CompiledBackend(
-    CompiledConvolution, CompiledElementwise, CompiledProducts, CompiledRecurrent, CompiledRows, CompiledSteps
+    CompiledConvolution,
+    CompiledCtc,
+    CompiledElementwise,
+    CompiledProducts,
+    CompiledRecurrent,
+    CompiledRows,
+    CompiledSteps,
 ):
     """NumPy, with kernels of the compiled library in the place of some."""
 

@@ -21,8 +21,8 @@ __all__ = ["SOURCES", "BuildError", "build", "build_variants", "find_compiler"]
 
 #: The sources written by hand, with options of their own.
 SOURCES: dict[str, tuple[str, ...]] = {
-    "convolution.cpp": ("-ffp-contract=fast",), "elementwise.cpp": (), "pool.cpp": (), "products.cpp": (),
-    "recurrent.cpp": ("-ffp-contract=fast",), "rows.cpp": (), "steps.cpp": (),
+    "convolution.cpp": ("-ffp-contract=fast",), "ctc.cpp": (), "elementwise.cpp": (), "pool.cpp": (),
+    "products.cpp": (), "recurrent.cpp": ("-ffp-contract=fast",), "rows.cpp": (), "steps.cpp": (),
 }  # fmt: skip
 
 

@@ -91,7 +91,9 @@ INLINE T fused(T x, T y, T z) {
 // 2**n for a normal result.
 template <class T>
 INLINE T power_of_two(typename Format<T>::Bits n) {
-    return float_of<T>((n + Format<T>::bias) << Format<T>::fraction);
+    using Bits = typename Format<T>::Bits;  // whose shift, of what NaN leaves in n, may not overflow
+    const auto exponent = static_cast<std::make_unsigned_t<Bits>>(n + Format<T>::bias);
+    return float_of<T>(static_cast<Bits>(exponent << Format<T>::fraction));
 }
 
 // ------------------------------------------------------------------------------------------------- simple functions

@@ -42,6 +42,15 @@ class CudaFusion(CudaKernels):
                 return found[0]
         return formula(self, *operands.values())
 
+    def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
+        """The results of an elementwise formula, as one kernel if formulas are fused."""
+        if self.supports_fusion:
+            named = [(f"x{i}", x) for i, x in enumerate(operands)]
+            found = self.fusion.run(formula.__name__.strip("_"), formula, formula, named)
+            if found is not None:
+                return found
+        return formula(self, *operands)
+
     def rounded_once(self, name: str, *args: Any) -> Any:
         """A body of single elements, as one kernel if formulas are fused; halves are rounded at the end only."""
         dtype, body = args[0].dtype, self.bodies[name]

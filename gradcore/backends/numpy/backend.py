@@ -11,6 +11,7 @@ from gradcore.backends.base import Backend
 from gradcore.backends.numpy import threads, tiled
 from gradcore.backends.numpy.attention import NumpyAttention
 from gradcore.backends.numpy.convolution import NumpyConvolution
+from gradcore.backends.numpy.ctc import NumpyCtc
 from gradcore.backends.numpy.elementwise import NumpyElementwise
 from gradcore.backends.numpy.flash_attention import NumpyFlashAttention
 from gradcore.backends.numpy.fourier import NumpyFourier
@@ -47,6 +48,7 @@ class NumpyBackend(
     NumpyConvolution,
     NumpyPooling,
     NumpyRecurrent,
+    NumpyCtc,
     NumpyFourier,
     NumpyProducts,
     Lapack,

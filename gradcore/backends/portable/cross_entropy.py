@@ -11,7 +11,10 @@ from typing import Any, ClassVar, NamedTuple
 from gradcore.backends.kernel_methods import packed
 from gradcore.typing import Array
 
-__all__ = ["LossGradients", "Targets"]
+__all__ = ["NEVER", "LossGradients", "Targets"]
+
+#: The logarithm of a probability of zero, of alignments. Finite, as differences of infinities have no derivative.
+NEVER = -1e30
 
 
 class LossGradients(NamedTuple):

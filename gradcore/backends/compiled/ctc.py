@@ -1,0 +1,66 @@
+"""Connectionist temporal classification of float32 and float64 by kernels of the compiled library."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cached_property
+
+from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.typing import Array
+
+__all__ = ["CompiledCtc"]
+
+
+class _Problem(ctypes.Structure):
+    """What the kernels of `ctc.cpp` are called for, beside their arrays."""
+
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("steps", "batch", "classes", "positions", "blank", "threads"))
+
+
+class CompiledCtc(NumpyBackend):
+    """Losses of label sequences, and their gradients."""
+
+    library: ctypes.CDLL
+
+    @cached_property
+    def _ctc(self) -> dict[str, Callable[..., None]]:
+        found = {}
+        for name, arrays in (("ctc", 6), ("ctc_back", 8)):
+            make = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.py_object] * arrays)
+            found.update({name + char: make((f"gradcore_{name}_{char}", self.library)) for char in "fd"})
+        return found
+
+    def _over_sequences(self, name: str, log_probs: Array, labels: Array, blank: int, *arrays: Array) -> None:
+        steps, batch, classes = log_probs.shape
+        problem = _Problem(steps, batch, classes, labels.shape[1], blank, threads.available())
+        self._ctc[name + log_probs.dtype.char](ctypes.byref(problem), *arrays)
+
+    def run_ctc(
+        self,
+        log_probs: Array,
+        labels: Array,
+        ends: Array,
+        counts: Array,
+        blank: int,
+        losses: Array,
+        alphas: Array,
+    ) -> None:
+        arrays = log_probs, labels, ends, counts, losses, alphas
+        self._over_sequences("ctc", log_probs, labels, blank, *arrays)
+
+    def run_ctc_back(
+        self,
+        grad: Array,
+        log_probs: Array,
+        labels: Array,
+        ends: Array,
+        counts: Array,
+        losses: Array,
+        alphas: Array,
+        blank: int,
+        out: Array,
+    ) -> None:
+        arrays = grad, log_probs, labels, ends, counts, losses, alphas, out
+        self._over_sequences("ctc_back", log_probs, labels, blank, *arrays)

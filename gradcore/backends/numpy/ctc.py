@@ -1,0 +1,140 @@
+"""Connectionist temporal classification for NumPy: a step of the recursion is a few functions of a batch.
+
+The shares that positions have in the sums of their successors are computed for all steps at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.portable.cross_entropy import NEVER
+from gradcore.typing import Array
+
+__all__ = ["NumpyCtc"]
+
+
+def _takes(backend: Any, log_probs: Array, labels: Array, *others: Any) -> bool:
+    """Whether numbers are floats, and labels are classes."""
+    if log_probs.dtype.char not in "fd" or not log_probs.size:
+        return False
+    return bool(labels.min() >= 0 and labels.max() < log_probs.shape[2])
+
+
+def _takes_gradients(backend: Any, grad: Array, grad_alphas: Array, *arrays: Any) -> bool:
+    """Whether the gradient is that of the losses alone, as it is but in second derivatives."""
+    return grad is not None and grad_alphas is None and _takes(backend, *arrays)
+
+
+class NumpyCtc:
+    """Losses of label sequences, of float32 and float64."""
+
+    @kernel_for(_takes)
+    def ctc_losses(
+        self, log_probs: Array, labels: Array, ends: Array, counts: Array, blank: int
+    ) -> tuple[Array, Array]:
+        alphas = np.empty((len(log_probs), *labels.shape), log_probs.dtype)
+        losses = np.empty(len(labels), log_probs.dtype)
+        arrays = (np.ascontiguousarray(x) for x in (log_probs, labels, ends, counts))
+        self.run_ctc(*arrays, blank, losses, alphas)
+        return losses, alphas
+
+    def run_ctc(
+        self,
+        log_probs: Array,
+        labels: Array,
+        ends: Array,
+        counts: Array,
+        blank: int,
+        losses: Array,
+        alphas: Array,
+    ) -> None:
+        """Compute the losses, and the logarithms of the probabilities of all beginnings after each step."""
+        scores, hops = _scores(log_probs, labels), _hops(labels, blank, log_probs.dtype)
+        alphas[0] = NEVER
+        alphas[0, :, :2] = scores[0, :, :2]
+        terms, top = np.full((3, *labels.shape), NEVER, log_probs.dtype), np.empty(labels.shape, log_probs.dtype)
+        for t in range(1, len(alphas)):
+            before, alpha = alphas[t - 1], alphas[t]
+            terms[0], terms[1, :, 1:] = before, before[:, :-1]
+            terms[1, :, 0] = NEVER
+            np.add(before[:, :-2], hops[:, 2:], terms[2, :, 2:])
+            terms[2, :, :2] = NEVER
+            np.maximum.reduce(terms, 0, out=top, initial=NEVER)
+            np.exp(np.subtract(terms, top, terms), terms)
+            np.log(np.add.reduce(terms, 0, out=alpha), alpha)
+            alpha += top
+            alpha += scores[t]
+            np.copyto(alpha, before, where=counts <= t)
+        last = np.where(ends, alphas[-1], NEVER)
+        highest = last.max(1, keepdims=True, initial=NEVER)
+        np.negative(np.log(np.exp(last - highest).sum(1)) + highest[:, 0], losses)
+
+    @kernel_for(_takes_gradients)
+    def ctc_losses_backward(
+        self,
+        grad: Array,
+        grad_alphas: Array,
+        log_probs: Array,
+        labels: Array,
+        ends: Array,
+        counts: Array,
+        result: Array,
+        alphas: Array,
+        blank: int,
+    ) -> Array:
+        arrays = (np.ascontiguousarray(x) for x in (grad, log_probs, labels, ends, counts, result, alphas))
+        out = np.zeros(log_probs.shape, log_probs.dtype)
+        self.run_ctc_back(*arrays, blank, out)
+        return out
+
+    def run_ctc_back(
+        self,
+        grad: Array,
+        log_probs: Array,
+        labels: Array,
+        ends: Array,
+        counts: Array,
+        losses: Array,
+        alphas: Array,
+        blank: int,
+        out: Array,
+    ) -> None:
+        """Add the gradient to `out`."""
+        steps, batch, classes = log_probs.shape
+        sums, hops = alphas - _scores(log_probs, labels), _hops(labels, blank, log_probs.dtype)
+        shares = np.zeros((3, max(steps - 1, 0), *labels.shape), log_probs.dtype)
+        for by in range(min(3, labels.shape[1])):
+            behind = slice(None, -by if by else None)
+            away = alphas[:-1, :, behind] - sums[1:, :, by:]
+            away = np.where(away < 0, away, 0)  # it is not less where neither position is reached
+            shares[by, :, :, behind] = np.exp(away + hops[:, by:] if by == 2 else away)
+        flows = np.zeros(alphas.shape, alphas.dtype)
+        flow = -grad[:, None] * np.exp(np.where(ends, alphas[-1] + losses[:, None], NEVER))
+        never = alphas <= NEVER / 2
+        for t in range(steps - 1, 0, -1):
+            lasts = counts > t
+            some = flows[t]
+            np.copyto(some, flow, where=lasts)
+            some[never[t]] = 0
+            new = some * shares[0, t - 1]
+            new[:, :-1] += some[:, 1:] * shares[1, t - 1, :, :-1]
+            new[:, :-2] += some[:, 2:] * shares[2, t - 1, :, :-2]
+            np.copyto(flow, new, where=lasts)
+        flows[0, :, :2] = flow[:, :2]
+        places = np.arange(steps * batch).reshape(steps, batch, 1) * classes + labels
+        out += np.bincount(places.ravel(), flows.ravel(), out.size).reshape(out.shape)
+
+
+def _scores(log_probs: Array, labels: Array) -> Array:
+    """The logarithms of the probabilities of each position's label."""
+    return log_probs[:, np.arange(len(labels))[:, None], labels]  # type: ignore[no-any-return]
+
+
+def _hops(labels: Array, blank: int, dtype: Any) -> Array:
+    """Zero where the position two before is a predecessor, else the logarithm of no probability."""
+    hops = np.full(labels.shape, NEVER, dtype)
+    hops[:, 2:][(labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])] = 0
+    return hops
