@@ -57,6 +57,9 @@ autograd.variable: Variable
 cuda.amp.autocast_mode: autocast custom_bwd custom_fwd
 cuda.amp.grad_scaler: GradScaler
 cuda.graphs < cuda: is_current_stream_capturing make_graphed_callables
+distributed < distributed.buckets: GradBucket
+distributed.algorithms.ddp_comm_hooks.default_hooks < distributed.comm_hooks: *
+distributed.algorithms.ddp_comm_hooks.powerSGD_hook < distributed.powersgd: PowerSGDState powerSGD_hook
 distributions.bernoulli: Bernoulli
 distributions.beta: Beta
 distributions.binomial: Binomial
@@ -148,7 +151,8 @@ nn.modules.upsampling < nn: Upsample UpsamplingBilinear2d UpsamplingNearest2d
 nn.modules.utils < nn.sizes: _list_with_default _ntuple _pair _quadruple _reverse_repeat_tuple _single _triple
 nn.modules.utils < nn.state: consume_prefix_in_state_dict_if_present
 nn.parallel.data_parallel < nn.parallel: DataParallel data_parallel
-nn.parallel.distributed < nn.parallel: DistributedDataParallel
+nn.parallel < distributed.data_parallel: DistributedDataParallel
+nn.parallel.distributed < distributed.data_parallel: DistributedDataParallel
 nn.parallel.scatter_gather < nn.parallel: gather scatter
 nn.parameter < nn.lazy_parameter: UninitializedBuffer UninitializedParameter UninitializedTensorMixin=Uninitialized
 nn.parameter < nn.lazy_parameter: is_lazy

@@ -488,5 +488,18 @@ def new_group(
     return made
 
 
+def own_group(group: ProcessGroup, name: str) -> ProcessGroup:
+    """The same processes as a group of its own, whose calls do not mix with others. All of them make this call."""
+    if group.size() == 1:
+        return group
+    from gradcore.distributed.checks import check_alike
+
+    check_alike(group, group.any_engine, "new_group", {"name": name}, always=True)
+    engines = {device: engine.split(range(group.size())) for device, engine in group.engines.items()}
+    made = ProcessGroup(engines, group.ranks, group.timeout, f"{name} in {group.name}", group.backend)
+    _state.groups.append(made)
+    return made
+
+
 for _class in (ProcessGroup, Backend, GroupMember, group):
     _class.__module__ = __name__.rpartition(".")[0]

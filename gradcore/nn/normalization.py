@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gradcore import dtypes
+from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import empty, ones, tensor, zeros
 from gradcore.dispatch.settings import setting
 from gradcore.nn import functional as F
@@ -277,16 +279,21 @@ class _BatchNorm(_Running):
     def forward(self, input: Tensor) -> Tensor:
         """The input, normalized over everything but the channels."""
         self._check_input_dim(input)
-        momentum = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                momentum = 1 / float(self.num_batches_tracked)
+        momentum = self._count_batch()
         by_batch = self.training or self.running_mean is None
         kept = not self.training or self.track_running_stats
         mean: Any = self.running_mean if kept else None
         var: Any = self.running_var if kept else None
         return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
+
+    def _count_batch(self) -> float:
+        """The weight of a batch in the running statistics, of which it is the next."""
+        momentum: float = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1 / float(self.num_batches_tracked)
+        return momentum
 
 
 class _InstanceNorm(_Running):
@@ -331,14 +338,17 @@ def _made(base: type[_Running], n: int, ndims: tuple[int, ...]) -> type[_Running
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization over all processes, which are one here: `BatchNorm1d` and its like for any number of dims.
+    """Batch normalization over the batches of all processes together, for any number of dims.
+
+    The processes are those of `gradcore.distributed`. It has derivatives of every order. Where there is one process,
+    and in evaluation, it is `BatchNorm1d` or its like.
 
     Parameters
     ----------
     num_features, eps, momentum, affine, track_running_stats
         As for `BatchNorm2d`.
-    process_group
-        Accepted for compatibility.
+    process_group : ProcessGroup, optional
+        The processes; by default all.
     device, dtype
         Of the parameters.
     bias : bool
@@ -372,6 +382,37 @@ class SyncBatchNorm(_BatchNorm):
         if input.ndim < 2:
             raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
 
+    def forward(self, input: Tensor) -> Tensor:
+        """The input, normalized over everything but the channels, in all processes."""
+        from gradcore import distributed
+
+        by_batch = self.training or self.running_mean is None
+        if not by_batch or not distributed.is_initialized() or distributed.get_world_size(self.process_group) == 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        dims = (0, *range(2, input.ndim))
+        total = partial(distributed.nn.functional.all_reduce, group=self.process_group)
+        numbers = [input.numel() // input.shape[1]] if input.shape[1] else [0]
+        count = total(tensor(numbers)).item()
+        if count == 1:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+        exact = input.float() if input.dtype.is_reduced else input
+        wide = (1, -1, *(1,) * (input.ndim - 2))
+        mean = total(exact.sum(dims)) / count
+        centered = exact - mean.view(wide)
+        var = total((centered * centered).sum(dims)) / count
+        momentum = self._count_batch()
+        if self.training and self.running_mean is not None and self.running_var is not None:
+            with no_grad():
+                self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
+                self.running_var.lerp_((var * (count / (count - 1))).to(self.running_var.dtype), momentum)
+        out: Tensor = centered * (var + self.eps).rsqrt().view(wide)
+        if self.weight is not None:
+            out = out * self.weight.view(wide)
+        if self.bias is not None:
+            out = out + self.bias.view(wide)
+        return out.to(input.dtype)
+
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
         """The module with its layers of batch normalization replaced by such that have their parameters and buffers.
@@ -379,8 +420,8 @@ class SyncBatchNorm(_BatchNorm):
         Parameters
         ----------
         module : Module
-        process_group
-            Accepted for compatibility.
+        process_group : ProcessGroup, optional
+            The processes over which they normalize; by default all.
         """
         made = module
         if isinstance(module, _BatchNorm):

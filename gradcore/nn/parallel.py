@@ -16,7 +16,7 @@ from gradcore.nn.module import Module
 from gradcore.nn.utils.stateless import call_with
 from gradcore.tensor import Tensor
 
-__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "scatter"]
+__all__ = ["DataParallel", "data_parallel", "gather", "scatter"]
 
 Places = Sequence[DeviceLike]
 
@@ -240,25 +240,6 @@ class DataParallel(Module):
             held = (*self.module.named_parameters(), *self.module.named_buffers())
             moved = {name: t.to(device) for name, t in held if t.device != device}
             return call_with(self.module, moved, args, kwargs, tie_weights=True, strict=False)
-
-
-class DistributedDataParallel(Module):
-    """A module that processes train together: it cannot be made, as gradcore runs in one process.
-
-    Programs make one where they have found several processes, see `gradcore.distributed`.
-
-    Raises
-    ------
-    RuntimeError
-        Whenever it is called.
-    """
-
-    def __init__(self, module: Module, *args: Any, **settings: Any) -> None:
-        raise RuntimeError(
-            "DistributedDataParallel needs torch.distributed, and gradcore runs in one process "
-            "(torch.distributed.is_available() is False): train the module as it is, or with nn.DataParallel on "
-            "several devices"
-        )
 
 
 __getattr__ = paths.further(__name__)

@@ -93,3 +93,24 @@ def test_variables_of_launchers(monkeypatch):
     assert dist.get_node_local_rank(7) == 7
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert dist.get_node_local_rank() == 1
+
+
+def test_data_parallel_of_one_process(world):
+    from gradcore.distributed.algorithms.ddp_comm_hooks import default_hooks
+    from gradcore.nn.parallel import DistributedDataParallel
+
+    plain = gc.nn.Linear(3, 2)
+    for hook in (None, default_hooks.allreduce_hook):
+        net = DistributedDataParallel(gc.nn.Linear(3, 2), gradient_as_bucket_view=True)
+        net.module.load_state_dict(plain.state_dict())
+        if hook is not None:
+            net.register_comm_hook(None, hook)
+        plain.zero_grad()
+        with net.join():
+            for module in (net, plain):
+                module(gc.ones(4, 3)).square().sum().backward()
+        assert gc.equal(net.module.weight.grad, plain.weight.grad)
+        with net.no_sync():
+            net(gc.ones(4, 3)).square().sum().backward()
+        assert gc.equal(net.module.weight.grad, 2 * plain.weight.grad)
+    assert len(net._get_ddp_logging_data()) == 3

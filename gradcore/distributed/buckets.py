@@ -1,0 +1,383 @@
+"""Gradients on their way to other processes: flat buckets, each reduced as soon as all of its gradients are there."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.autograd.variables import Variable, bump
+from gradcore.creation import empty, tensor
+from gradcore.distributed import collectives
+from gradcore.distributed.groups import ProcessGroup
+from gradcore.distributed.work import Work
+from gradcore.futures import Future
+from gradcore.typing import AnyTensor
+
+__all__ = ["GradBucket", "Reducer", "used_leaves"]
+
+Hook = Callable[[Any, "GradBucket"], Future[Any]]
+
+NOT_FINISHED = (
+    "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that "
+    "your module has parameters that were not used in producing loss. You can enable unused parameter detection by "
+    "passing the keyword argument `find_unused_parameters=True` to `DistributedDataParallel`, and by making sure all "
+    "`forward` function outputs participate in calculating loss. Parameters that got no gradient: {}"
+)
+TWICE = (
+    "Expected to mark a variable ready only once. Parameter {} got gradients in two backward passes of one iteration, "
+    "as by reentrant checkpoints; static_graph=True allows for that where every iteration does the same."
+)
+RECORDED = (
+    "DistributedDataParallel reduces gradients without recording it, so derivatives of them (create_graph=True) would "
+    "be wrong. Use gradcore.distributed.nn.functional.all_reduce on what you differentiate."
+)
+LATE = (
+    "a gradient arrived that is not reduced: DistributedDataParallel reduces those of one backward for each forward. "
+    "Use no_sync() around further passes, and a forward through the wrapper before each backward."
+)
+
+
+class GradBucket:
+    """Gradients that are reduced together, as views of one flat tensor; what communication hooks get.
+
+    Parameters
+    ----------
+    index : int
+        In the order of reduction.
+    parameters : list of Tensor
+    numbers : list of int
+        Their numbers among all parameters.
+    is_last : bool
+    """
+
+    def __init__(self, index: int, parameters: Sequence[AnyTensor], numbers: Sequence[int], is_last: bool) -> None:
+        self._index, self._parameters, self.numbers, self._is_last = index, list(parameters), list(numbers), is_last
+        first = parameters[0]
+        self._buffer = empty(sum(p.numel() for p in parameters), dtype=first.dtype, device=first.device)
+        self.views: list[AnyTensor] = []
+        start = 0
+        for p in parameters:
+            self.views.append(self._buffer[start : start + p.numel()].view(p.shape))
+            start += p.numel()
+        #: How many gradients are still to come.
+        self.waiting = len(self._parameters)
+        #: What the reduction will give.
+        self.work: Work | None = None
+        self.future: Future[Any] | None = None
+
+    def index(self) -> int:
+        """The number of the bucket, in the order of reduction."""
+        return self._index
+
+    def buffer(self) -> AnyTensor:
+        """All gradients, one after the other."""
+        return self._buffer
+
+    def set_buffer(self, buffer: AnyTensor) -> None:
+        """Replace the values of all gradients."""
+        self._buffer.copy_(buffer)
+
+    def gradients(self) -> list[AnyTensor]:
+        """The gradients, in the shapes of their parameters: views of the buffer."""
+        return list(self.views)
+
+    def parameters(self) -> list[AnyTensor]:
+        """The parameters."""
+        return list(self._parameters)
+
+    def is_last(self) -> bool:
+        """Whether it is the last one of an iteration."""
+        return self._is_last
+
+
+def used_leaves(outputs: Iterable[Any]) -> set[int]:
+    """The identities of the leaves in the history of tensors."""
+    found: set[int] = set()
+    edges = [getattr(t, "_edge", None) for t in outputs if isinstance(t, Variable)]
+    nodes = [edge[0] for edge in edges if edge is not None]
+    seen = set(nodes)
+    while nodes:
+        node = nodes.pop()
+        if node.is_accumulator:
+            found.add(id(node.variable))
+        for edge in node._edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                nodes.append(edge[0])
+    return found
+
+
+class Reducer:
+    """Reduces the gradients of parameters over processes while backward computes further ones.
+
+    A hook on each parameter puts its gradient into a bucket. A full bucket is reduced once all buckets before it are on
+    their way, so that all processes reduce them in the same order. At first, buckets are filled in the reverse order of
+    the parameters; after the first backward, in the order in which gradients have arrived in one of the processes.
+
+    Parameters
+    ----------
+    parameters : list of (str, Tensor)
+        Those that require grad.
+    group : ProcessGroup
+        Used by this object alone.
+    capacity, first_capacity : int
+        Bytes of a bucket; of the first one, which is to be on its way early.
+    find_unused : bool
+        Whether parameters that a forward has not used count as ready.
+    static : bool
+        Whether all iterations use the same parameters.
+    as_views : bool
+        Whether ``.grad`` are views of the buckets.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[tuple[str, AnyTensor]],
+        group: ProcessGroup,
+        capacity: int,
+        first_capacity: int,
+        find_unused: bool,
+        static: bool,
+        as_views: bool,
+    ) -> None:
+        self.names, self.parameters = [name for name, _ in parameters], [p for _, p in parameters]
+        self.group, self.capacity, self.first_capacity = group, capacity, first_capacity
+        self.find_unused, self.static, self.as_views = find_unused, static, as_views
+        self.hook: tuple[Any, Hook] | None = None
+        #: What the sum is divided by.
+        self.divisor = group.size()
+        #: The process whose order of arrival counts.
+        self.source = 0
+        #: In which order the gradients of the first backward have arrived, until buckets are made by it.
+        self.arrived: list[int] = []
+        self.rebuilt = False
+        #: How many times each parameter gets a gradient in an iteration of a static graph.
+        self.counts: list[int] | None = None
+        #: Whether gradients that arrive are reduced; whether some have arrived; whether they stay local; whether there
+        #: was an iteration.
+        self.armed = self.begun = self.local = self.finished = False
+        #: Which gradients are in their buckets; how many buckets have been started; how many gradients are to come of
+        #: each parameter; whether the first iteration of a static graph finds that out.
+        self.ready: list[bool] = []
+        self.left: list[int] = []
+        self.next, self.learning = 0, False
+        #: Whether parameters get the reduced gradients.
+        self.gives = True
+        #: The parameters that this process does not use in this iteration.
+        self.absent: set[int] = set()
+        self.clock = [0.0, 0.0, 0.0]
+        self._make_buckets(range(len(self.parameters))[::-1])
+        self.handles = [
+            p.register_post_accumulate_grad_hook(lambda _, i=i: self._arrive(i)) for i, p in enumerate(self.parameters)
+        ]
+
+    # -- buckets ----------------------------------------------------------------------------------------------------
+
+    def _make_buckets(self, order: Iterable[int]) -> None:
+        """Fill buckets in an order; each has gradients of one dtype and device."""
+        groups: list[list[int]] = []
+        filling: dict[Any, list[int]] = {}
+        sizes: dict[Any, int] = {}
+        for i in order:
+            p = self.parameters[i]
+            kind = p.dtype, p.device
+            size = p.numel() * p.dtype.itemsize
+            limit = self.first_capacity if groups and filling.get(kind) is groups[0] else self.capacity
+            if kind not in filling or sizes[kind] >= limit:
+                filling[kind], sizes[kind] = [], 0
+                groups.append(filling[kind])
+            filling[kind].append(i)
+            sizes[kind] += size
+        self.buckets = [
+            GradBucket(k, [self.parameters[i] for i in numbers], numbers, k == len(groups) - 1)
+            for k, numbers in enumerate(groups)
+        ]
+        self.slots = {i: (b, b.views[k]) for b in self.buckets for k, i in enumerate(b.numbers)}
+
+    def rebuild(self) -> None:
+        """After the first backward, make buckets in the order in which gradients have arrived."""
+        if self.rebuilt or not self.finished or self.find_unused:
+            return
+        rest = [i for i in range(len(self.parameters)) if i not in self.arrived]
+        order = tensor([*self.arrived, *rest])
+        collectives.broadcast(order, group=self.group, group_src=self.source)
+        self.rebuilt = True
+        self._make_buckets(order.tolist())
+
+    # -- an iteration -----------------------------------------------------------------------------------------------
+
+    def prepare(self, outputs: Sequence[Any], local: bool) -> None:
+        """Begin an iteration, after forward.
+
+        Parameters
+        ----------
+        outputs : sequence
+            What forward has returned: tensors, and what else there was.
+        local : bool
+            Whether gradients stay in this process.
+        """
+        if self.armed and self.begun:
+            missing = [name for i, name in enumerate(self.names) if not self.ready[i]]
+            raise RuntimeError(NOT_FINISHED.format(", ".join(missing)))
+        self.local = local
+        if local:
+            self.armed = False
+            return
+        self.armed, self.begun, self.next = True, False, 0
+        self.ready = [False] * len(self.parameters)
+        for bucket in self.buckets:
+            bucket.waiting, bucket.work, bucket.future = len(bucket.numbers), None, None
+        self.learning = self.static and self.counts is None
+        self.left = list(self.counts) if self.counts is not None else [1] * len(self.parameters)
+        if self.learning:
+            self.left = [0] * len(self.parameters)
+            for t in outputs:
+                if isinstance(t, Variable) and t.requires_grad:  # type: ignore[attr-defined]
+                    t.register_hook(self._expect_end)  # type: ignore[attr-defined]
+            return
+        if self.static:
+            absent = [i for i, n in enumerate(self.left) if not n]
+        elif self.find_unused:
+            found = used_leaves(outputs)
+            absent = [i for i, p in enumerate(self.parameters) if id(p) not in found]
+        else:
+            return
+        self.absent = set(absent)
+        for i in absent:
+            self._mark(i, None)
+        if self.next == len(self.buckets):  # nothing is used, so no backward will come here
+            self._finish()
+
+    def _expect_end(self, _: Any) -> None:
+        """Backward begins, of which the passes of reentrant checkpoints are a part."""
+        if self.learning and not self.begun:
+            self.begun, self.clock[0] = True, time.perf_counter()
+            Variable._execution_engine.queue_callback(self._learn)
+
+    def _arrive(self, i: int) -> None:
+        """A parameter has got its gradient."""
+        if not self.armed:
+            if not self.local:
+                warnings.warn(LATE, stacklevel=2)
+            return
+        if not self.begun:
+            self.begun, self.clock[0] = True, time.perf_counter()
+        if not self.rebuilt and i not in self.arrived:
+            self.arrived.append(i)
+        if self.learning:
+            self.left[i] += 1
+            return
+        self.left[i] -= 1
+        if self.ready[i] or self.left[i] < 0:
+            raise RuntimeError(TWICE.format(self.names[i]))
+        if not self.left[i]:
+            self._mark(i, self.parameters[i].grad)
+            if self.next == len(self.buckets):
+                Variable._execution_engine.queue_callback(self._finish)
+
+    def _learn(self) -> None:
+        """At the end of the first backward of a static graph: know who gets gradients, and reduce them."""
+        self.counts, self.learning = list(self.left), False
+        self.absent = {i for i, n in enumerate(self.counts) if not n}
+        for i, p in enumerate(self.parameters):
+            self._mark(i, None if i in self.absent else p.grad)
+        self._finish()
+
+    def _mark(self, i: int, grad: AnyTensor | None) -> None:
+        """Put a gradient into its bucket, divided; start the buckets that are full."""
+        bucket, view = self.slots[i]
+        self.ready[i] = True
+        array = view._array
+        if grad is None:
+            array[...] = 0
+        elif grad._edge is not None or grad.requires_grad:
+            raise RuntimeError(RECORDED)
+        elif self.hook is not None:
+            if grad is not view:
+                array[...] = grad._array
+        else:
+            xp = view._device.backend.xp
+            xp.multiply(grad._array, array.dtype.type(1 / self.divisor), out=array)
+        bucket.waiting -= 1
+        while self.next < len(self.buckets) and not self.buckets[self.next].waiting:
+            self._start(self.buckets[self.next])
+            self.next += 1
+
+    def _start(self, bucket: GradBucket) -> None:
+        """Reduce a bucket."""
+        bump(bucket._buffer)
+        with no_grad():
+            if self.hook is not None:
+                state, hook = self.hook
+                bucket.future = hook(state, bucket)
+                if not isinstance(bucket.future, Future):
+                    raise RuntimeError("a communication hook must return a torch.futures.Future")
+            else:
+                bucket.work = collectives.all_reduce(bucket._buffer, group=self.group, async_op=True)
+
+    def _finish(self) -> None:
+        """Wait for all buckets, and give the parameters their gradients."""
+        reached = time.perf_counter()
+        self.armed = self.begun = False
+        self.finished = True
+        with no_grad():
+            idle = self._unused_everywhere()
+            for bucket in self.buckets:
+                self._wait(bucket)
+                for i, view in zip(bucket.numbers, bucket.views, strict=True):
+                    if self.gives and i not in idle:
+                        self._give(self.parameters[i], view)
+        done = time.perf_counter()
+        self.clock[1:] = reached - self.clock[0], done - reached
+
+    def _wait(self, bucket: GradBucket) -> None:
+        if bucket.work is not None:
+            bucket.work.wait()
+        if bucket.future is not None:
+            found = bucket.future.wait()
+            found = found[0] if isinstance(found, (list, tuple)) else found
+            if found is not bucket._buffer:
+                bucket._buffer.copy_(found.view(bucket._buffer.shape))
+
+    def _unused_everywhere(self) -> set[int]:
+        """The parameters that got no gradient in any process: theirs stay as they are."""
+        if not (self.static or self.find_unused):
+            return set()
+        flags = tensor([int(i not in self.absent) for i in range(len(self.parameters))])
+        collectives.all_reduce(flags, group=self.group)
+        return {i for i, n in enumerate(flags.tolist()) if not n}
+
+    def _give(self, p: AnyTensor, view: AnyTensor) -> None:
+        grad = p.grad
+        if self.as_views:
+            if grad is not view:
+                p.grad = view
+        elif grad is None:
+            p.grad = view.clone()
+        else:
+            grad._array[...] = view._array
+        if grad is not None:
+            bump(grad)
+
+    def shadow(self) -> None:
+        """Take part in the reductions of an iteration without gradients of one's own."""
+        self.rebuild()
+        self.gives = False
+        try:
+            self.prepare((), False)
+            if self.armed:  # it is not over yet
+                for i in range(len(self.parameters)):
+                    self._mark(i, None)
+                self._finish()
+        finally:
+            self.gives = True
+
+    def times(self) -> dict[str, float]:
+        """Seconds of the last iteration: of backward, of communication, of what backward has hidden of it."""
+        _, backward, waited = self.clock
+        works = [b.work for b in self.buckets if b.work is not None]
+        communication = sum(work._ended - work._begun for work in works)
+        return {"backward": backward, "communication": communication, "waited": waited}

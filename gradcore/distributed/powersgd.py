@@ -1,0 +1,139 @@
+"""PowerSGD: gradients of matrices are sent as products of two thin matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore import functional as F
+from gradcore import linalg
+from gradcore.distributed import collectives
+from gradcore.distributed.buckets import GradBucket
+from gradcore.distributed.comm_hooks import allreduce_hook
+from gradcore.distributed.groups import find
+from gradcore.futures import Future
+from gradcore.random import Generator, randn
+from gradcore.typing import AnyTensor
+
+__all__ = ["PowerSGDState", "powerSGD_hook"]
+
+
+class PowerSGDState:
+    """What `powerSGD_hook` keeps between iterations.
+
+    Parameters
+    ----------
+    process_group : ProcessGroup or None
+        By default the world.
+    matrix_approximation_rank : int
+        Columns of the thin matrices: more are more exact, and more bytes.
+    start_powerSGD_iter : int
+        How many iterations begin with exact gradients; at least two, as buckets change after the first.
+    min_compression_rate : float
+        Matrices that would not shrink by this factor are sent as they are.
+    use_error_feedback : bool
+        Whether what is lost in an iteration is added to the gradient of the next.
+    warm_start : bool
+        Whether an iteration begins with the matrices of the one before.
+    random_seed : int
+        Of the first matrices; the same in all processes.
+    """
+
+    def __init__(
+        self,
+        process_group: Any = None,
+        matrix_approximation_rank: int = 1,
+        start_powerSGD_iter: int = 1_000,
+        min_compression_rate: float = 2,
+        use_error_feedback: bool = True,
+        warm_start: bool = True,
+        random_seed: int = 0,
+    ) -> None:
+        if start_powerSGD_iter < 2 and (use_error_feedback or warm_start):
+            raise ValueError(
+                "Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is enabled, because PowerSGD "
+                "can only be applied after the first two iterations in DDP."
+            )
+        self.process_group, self.matrix_approximation_rank = process_group, matrix_approximation_rank
+        self.start_powerSGD_iter, self.min_compression_rate = start_powerSGD_iter, min_compression_rate
+        self.use_error_feedback, self.warm_start = use_error_feedback, warm_start
+        self.generator = Generator().manual_seed(random_seed)
+        self.iter = 0
+        #: By the number of the bucket: what was lost, and the matrices with fewer rows.
+        self.error_dict: dict[int, AnyTensor] = {}
+        self.q_memory_dict: dict[int, list[AnyTensor]] = {}
+
+
+def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Any]:
+    """The mean over all processes, of matrices approximately: ``P @ Q.mT`` with few columns.
+
+    Parameters
+    ----------
+    state : PowerSGDState
+    bucket : GradBucket
+    """
+    index = bucket.index()
+    exact = state.iter < state.start_powerSGD_iter
+    state.iter += bucket.is_last()
+    if exact:
+        return allreduce_hook(state.process_group, bucket)
+    group = find(state.process_group)
+    buffer = bucket.buffer()
+    if state.use_error_feedback and index in state.error_dict:
+        buffer += state.error_dict[index]
+    given = buffer.clone() if state.use_error_feedback else None
+    matrices: list[AnyTensor] = []
+    rest: list[AnyTensor] = []
+    for grad in bucket.gradients():
+        matrix = grad.view(grad.shape[0], -1) if grad.ndim > 1 else grad
+        (matrices if _shrinks(matrix, state) else rest).append(matrix)
+    if rest:
+        flat = F.cat([grad.reshape(-1) for grad in rest]) / group.size()
+        collectives.all_reduce(flat, group=group)
+        for grad, part in zip(rest, flat.split([grad.numel() for grad in rest]), strict=True):
+            grad.copy_(part.view(grad.shape))
+    approximations = _approximate(state, index, matrices, group) if matrices else []
+    if given is not None:  # what is lost: the process's own gradient less what all have agreed on
+        lost = F.zeros_like(buffer)
+        start = 0
+        for grad in bucket.gradients():
+            matrix = next((k for k, m in enumerate(matrices) if m.data_ptr() == grad.data_ptr()), None)
+            if matrix is not None:
+                part = given[start : start + grad.numel()]
+                lost[start : start + grad.numel()] = part - approximations[matrix].reshape(-1)
+            start += grad.numel()
+        state.error_dict[index] = lost
+    for matrix, approximation in zip(matrices, approximations, strict=True):
+        matrix.copy_(approximation)
+    future: Future[Any] = Future()
+    future.set_result(buffer)
+    return future
+
+
+def _shrinks(matrix: AnyTensor, state: PowerSGDState) -> bool:
+    if matrix.ndim < 2:
+        return False
+    n, m = matrix.shape
+    return bool((n + m) * state.matrix_approximation_rank * state.min_compression_rate < n * m)
+
+
+def _approximate(state: PowerSGDState, index: int, matrices: list[AnyTensor], group: Any) -> list[AnyTensor]:
+    """The means of matrices, approximately: one step of a power iteration."""
+    rank = state.matrix_approximation_rank
+    known = state.q_memory_dict.get(index) if state.warm_start else None
+    Q = known or [
+        randn(m.shape[1], min(rank, *m.shape), generator=state.generator, dtype=m.dtype).to(m.device) for m in matrices
+    ]
+    Q = [linalg.qr(q)[0] for q in Q]
+    P = _summed([m @ q for m, q in zip(matrices, Q, strict=True)], group)
+    P = [linalg.qr(p)[0] for p in P]
+    Q = _summed([m.mT @ p / group.size() for m, p in zip(matrices, P, strict=True)], group)
+    if state.warm_start:
+        state.q_memory_dict[index] = Q
+    return [p @ q.mT for p, q in zip(P, Q, strict=True)]
+
+
+def _summed(tensors: list[AnyTensor], group: Any) -> list[AnyTensor]:
+    """The sums over all processes, by one collective."""
+    flat = F.cat([t.reshape(-1) for t in tensors])
+    collectives.all_reduce(flat, group=group)
+    return [part.view(t.shape) for part, t in zip(flat.split([t.numel() for t in tensors]), tensors, strict=True)]
