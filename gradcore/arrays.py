@@ -1,4 +1,4 @@
-"""The arrays of tensors, for code that calls kernels on many tensors at once, as optimisers do.
+"""The arrays of tensors, for code that calls kernels on them or makes tensors of memory: optimisers, saved files.
 
 Kernels know nothing of tensors. Code that changes arrays in place calls `note_writes` for their tensors, so that a
 backward that needs the old values raises.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gradcore.autograd.variables import VersionCounter, bump_all, wrap
+from gradcore.autograd.variables import VersionCounter, as_class, bump_all, wrap
 
-__all__ = ["arrays_of", "note_writes", "share_version", "tensor_of", "with_grad"]
+__all__ = ["arrays_of", "as_class", "note_writes", "share_version", "tensor_of", "with_grad"]
 
 #: ``tensor_of(array, device, dtype=None)``: a tensor without history that has an array of that device as its memory.
 tensor_of = wrap

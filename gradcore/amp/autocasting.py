@@ -253,8 +253,8 @@ def _unusable(device_type: str, dtype: dtypes.dtype) -> str | None:
 def _cast(value: Any, device_type: str, dtype: dtypes.dtype) -> Any:
     """The floating-point tensors in a value, and in containers of values, in another dtype."""
     if isinstance(value, Tensor):
-        eligible = value._dtype.is_floating_point and value._dtype is not dtypes.float64
-        return value.to(dtype) if eligible and value._device.type == device_type else value
+        eligible = value.is_floating_point() and value.dtype is not dtypes.float64
+        return value.to(dtype) if eligible and value.device.type == device_type else value
     if isinstance(value, Mapping):
         return {key: _cast(each, device_type, dtype) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

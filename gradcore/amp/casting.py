@@ -8,10 +8,9 @@ from typing import Any
 
 from gradcore import dtypes, functional
 from gradcore.autograd.modes import AUTOCAST, GRAD, State, local
-from gradcore.autograd.variables import Variable
-from gradcore.autograd.views import requires_grad
 from gradcore.dispatch.interception import Run
 from gradcore.ops.table import Op
+from gradcore.tensor import Tensor
 
 __all__ = ["LOWER_PRECISION", "Casting", "casting", "policy_of"]
 
@@ -78,7 +77,7 @@ class Casting:
 
     def cast(self, value: Any, device_type: str, target: dtypes.dtype) -> Any:
         """An argument, or the tensors in one, in another precision."""
-        if value.__class__ in (list, tuple) and any(isinstance(t, Variable) for t in value):
+        if value.__class__ in (list, tuple) and any(isinstance(t, Tensor) for t in value):
             return type(value)(self.cast(t, device_type, target) for t in value)
         if not _eligible(value, device_type) or value._dtype is target:
             return value
@@ -102,10 +101,10 @@ safe to autocast."""
 
 def _tensors(args: tuple[Any, ...]) -> Iterator[Any]:
     for value in args:
-        if isinstance(value, Variable):
+        if isinstance(value, Tensor):
             yield value
         elif value.__class__ in (list, tuple):
-            yield from (t for t in value if isinstance(t, Variable))
+            yield from (t for t in value if isinstance(t, Tensor))
 
 
 def _device_type(args: tuple[Any, ...]) -> str:
@@ -115,14 +114,14 @@ def _device_type(args: tuple[Any, ...]) -> str:
 
 def _eligible(value: Any, device_type: str) -> bool:
     """Whether autocasting converts a value: floating-point tensors, but none of double precision."""
-    if not isinstance(value, Variable) or value._device.type != device_type:
+    if not isinstance(value, Tensor) or value._device.type != device_type:
         return False
     return value._dtype.is_floating_point and value._dtype is not dtypes.float64
 
 
 def _is_parameter(t: Any) -> bool:
     leaf = t._edge is None and t._autograd is not None and t._autograd.base is None
-    return leaf and t._dtype is dtypes.float32 and requires_grad(t)
+    return leaf and t._dtype is dtypes.float32 and t._autograd.requires_grad
 
 
 def _widest(args: tuple[Any, ...], device_type: str, lower: dtypes.dtype) -> dtypes.dtype:

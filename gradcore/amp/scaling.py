@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from gradcore import dtypes, functional
+from gradcore.arrays import arrays_of, note_writes
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.autograd.variables import bump_all
 from gradcore.backends import registry
 from gradcore.foreach import reciprocal, unscale_
 from gradcore.tensor import Tensor
@@ -266,8 +266,8 @@ class GradScaler:
         """Without asking the device how it went: a step costs no wait."""
         tensors = self._scale, self._growth_tracker, found_inf
         numbers = self._growth_factor, self._backoff_factor, self._growth_interval
-        if self._scale.device.kernels["adapt_scale"](*(t._array for t in tensors), *numbers):
-            bump_all(tensors[:2])
+        if self._scale.device.kernels["adapt_scale"](*arrays_of(tensors), *numbers):
+            note_writes(tensors[:2])
             return
         bad = found_inf > 0
         steps = functional.where(bad, 0, self._growth_tracker + 1)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gradcore as gc
+from gradcore.arrays import arrays_of
 from gradcore.backends import registry
 from gradcore.cuda.cases import Drawn, cases
 from gradcore.ops.table import OPS
@@ -317,8 +318,8 @@ def _difference(there: Sequence[Any], here: Sequence[Any], tolerance: float | No
             if a is not b:
                 return f"result {i} is {'missing' if a is None else 'one too many'}"
             continue
-        if a.dtype is not b.dtype or a.shape != b.shape or a._array.dtype != a.dtype.numpy:
-            return f"result {i} is of {a._array.dtype} and {list(a.shape)} for {b.dtype} and {list(b.shape)}"
+        if a.dtype is not b.dtype or a.shape != b.shape or arrays_of((a,))[0].dtype != a.dtype.numpy:
+            return f"result {i} is of {arrays_of((a,))[0].dtype} and {list(a.shape)} for {b.dtype} and {list(b.shape)}"
         bound = TOLERANCES.get(a.dtype, 0.0) if tolerance is None else tolerance
         wide = gc.complex128 if a.is_complex() else gc.float64
         x, y = (t.detach().resolve_conj().cpu().to(wide).numpy() for t in (a, b))

@@ -9,11 +9,11 @@ from gradcore.amp.autocasting import is_autocast_cache_enabled, is_autocast_enab
 from gradcore.autograd import Function
 from gradcore.autograd import grad as gradients
 from gradcore.autograd.function import once_differentiable
-from gradcore.autograd.variables import Variable
 from gradcore.creation import empty_like
 from gradcore.cuda.devices import synchronize
 from gradcore.cuda.graphs import CUDAGraph, graph, graph_pool_handle
 from gradcore.cuda.streams import Stream, stream
+from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["make_graphed_callables"]
@@ -105,7 +105,7 @@ class _Part:
         if self.is_module:
             _check(function)
         given = tree_leaves(args)
-        if not all(isinstance(arg, Variable) for arg in given):
+        if not all(isinstance(arg, Tensor) for arg in given):
             raise AssertionError(
                 "In the beta API, sample_args for each callable must contain only Tensors. Other types are not allowed."
             )

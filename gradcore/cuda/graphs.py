@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from gradcore import paths
-from gradcore.autograd.variables import Variable
 from gradcore.backends import registry
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import PrivatePool
 from gradcore.backends.random import recording
 from gradcore.cuda.streams import Stream, current_stream, stream
 from gradcore.random import Generator
+from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle"]
@@ -415,7 +415,7 @@ def graph(
 def _record(
     function: Callable[..., Any], flat: list[Any], structure: Any, warmup: int, how: tuple[Any, ...]
 ) -> dict[str, Any]:
-    inputs = [t.detach().clone() if isinstance(t, Variable) else t for t in flat]  # type: ignore[attr-defined]
+    inputs = [t.detach().clone() if isinstance(t, Tensor) else t for t in flat]
     side = Stream()
     side.wait_stream(current_stream())
     with stream(side):
@@ -432,18 +432,18 @@ def _refill(recorded: dict[str, Any], flat: list[Any], structure: Any) -> None:
     if structure != recorded["structure"]:
         raise RuntimeError("a captured function was called with arguments of another structure")
     for kept, given in zip(recorded["inputs"], flat, strict=True):
-        if isinstance(kept, Variable):
-            if not isinstance(given, Variable) or _kind(given) != _kind(kept):
+        if isinstance(kept, Tensor):
+            if not isinstance(given, Tensor) or _kind(given) != _kind(kept):
                 raise RuntimeError(
                     "a captured function was called with a tensor of another shape or dtype than that of the first call"
                 )
-            kept.copy_(given.detach())  # type: ignore[attr-defined]
+            kept.copy_(given.detach())
         elif kept != given:
             raise RuntimeError(f"a captured function was called with {given!r} instead of {kept!r}")
 
 
 def _kind(t: Any) -> tuple[Any, ...]:
-    return t._array.shape, t._dtype
+    return t.shape, t.dtype
 
 
 __getattr__ = paths.further(__name__)

@@ -10,12 +10,12 @@ import warnings
 from collections import Counter
 from typing import Any
 
-from gradcore.autograd.variables import Variable
 from gradcore.backends import registry
 from gradcore.backends.cupy.memory import OutOfMemoryError, Peaks
 from gradcore.cuda.devices import index_of, is_available
 from gradcore.device import DeviceLike
 from gradcore.device import device as Device
+from gradcore.tensor import Tensor
 
 __all__ = [
     "OutOfMemoryError",
@@ -287,7 +287,7 @@ def memory_summary(device: DeviceLike | None = None) -> str:
     seen = set()
     # By their types: an object that only stands for another would be asked for its class, and may warn.
     for t in gc.get_objects():
-        if issubclass(type(t), Variable) and getattr(t, "_device", None) is where:
+        if issubclass(type(t), Tensor) and getattr(t, "_device", None) is where:
             array = t._array if t._array.base is None else t._array.base
             if id(array) not in seen:
                 seen.add(id(array))

@@ -40,7 +40,7 @@ class Ranges:
 
     def node(self, node: Any, grad: Any, run: Callable[[], Any]) -> Any:
         """Run a node of backward, whose range has the node's number."""
-        return self._inside(f"{node.name()}, seq = {node._seq}", (), run)
+        return self._inside(f"{node.name()}, seq = {node._sequence_nr()}", (), run)
 
     def _inside(self, name: str, args: tuple[Any, ...], run: Callable[..., Any], *given: Any) -> Any:
         event = self.begin(name, args)

@@ -13,9 +13,9 @@ from typing import Any, Self
 import numpy as np
 
 from gradcore.autograd.modes import PROFILE, local
-from gradcore.autograd.variables import Variable
 from gradcore.backends import registry
 from gradcore.profiler.events import FunctionEvent
+from gradcore.tensor import Tensor
 
 __all__ = ["Recorder", "is_profiling", "kineto_available", "record_function", "shape_of"]
 
@@ -86,7 +86,7 @@ class Recorder:
         name = node.name() if not node.is_accumulator else "torch::autograd::AccumulateGrad"
         outer = self.begin(f"autograd::engine::evaluate_function: {name}")
         inner = self.begin(name)
-        outer.sequence_nr = inner.sequence_nr = node._seq
+        outer.sequence_nr = inner.sequence_nr = node._sequence_nr()
         outer.scope, inner.scope = 0, 1
         try:
             pieces = run()
@@ -104,7 +104,7 @@ class Recorder:
     def _note_result(self, event: FunctionEvent, result: Any, args: tuple[Any, ...]) -> None:
         first = next(_tensors((result,)), None)
         if first is not None and first._edge is not None and not first._edge[0].is_accumulator:
-            event.sequence_nr = first._edge[0]._seq
+            event.sequence_nr = first._edge[0]._sequence_nr()
         if self.memory:
             self._count(event, _tensors((result,)), _tensors(args))
 
@@ -147,7 +147,7 @@ class Recorder:
 
 def _tensors(values: Any) -> Iterator[Any]:
     for value in values:
-        if isinstance(value, Variable):
+        if isinstance(value, Tensor):
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors(value)
@@ -155,9 +155,9 @@ def _tensors(values: Any) -> Iterator[Any]:
 
 def shape_of(value: Any) -> list[Any]:
     """The shape of a tensor, the shapes of several; empty for anything else."""
-    if isinstance(value, Variable):
+    if isinstance(value, Tensor):
         return list(value._array.shape)
-    if isinstance(value, (list, tuple)) and any(isinstance(t, Variable) for t in value):
+    if isinstance(value, (list, tuple)) and any(isinstance(t, Tensor) for t in value):
         return [shape_of(t) for t in value]
     return []
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import dtypes, functional, layouts, return_types
-from gradcore.autograd.variables import as_class, wrap
+from gradcore.arrays import arrays_of, as_class, tensor_of
 from gradcore.creation import empty_strided
 from gradcore.device import device
 from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter
@@ -61,7 +61,7 @@ class Memory:
         #: What the file gets of it.
         self.storage = typed_storage(data) if typed else data.untyped_storage()
         self.storage.__dict__["_memory"] = self
-        self._read: dict[tuple[dtypes.dtype, bool, bool], Tensor] = {(data._dtype, False, False): data}
+        self._read: dict[tuple[dtypes.dtype, bool, bool], Tensor] = {(data.dtype, False, False): data}
 
     def read_as(self, dtype: dtypes.dtype, conj: bool = False, neg: bool = False) -> Tensor:
         """All elements in a dtype; conjugated or negated, as PyTorch marks it in views, in memory of their own."""
@@ -78,10 +78,11 @@ class Memory:
 
     def _retyped(self, dtype: dtypes.dtype) -> Tensor:
         """Bytes that the file has without a dtype, read in one."""
-        if self.data._dtype is not dtypes.uint8 or dtype is dtypes.bool_:
-            raise refused(f"a memory of {self.data._dtype} in the file is read as {dtype}")
-        array = self.data._array[: self.data.numel() // dtype.itemsize * dtype.itemsize].view(dtype.numpy)
-        return wrap(array.byteswap() if self._swap else array, self.data._device, dtype)  # type: ignore[no-any-return]
+        if self.data.dtype is not dtypes.uint8 or dtype is dtypes.bool_:
+            raise refused(f"a memory of {self.data.dtype} in the file is read as {dtype}")
+        (array,) = arrays_of((self.data,))
+        array = array[: self.data.numel() // dtype.itemsize * dtype.itemsize].view(dtype.numpy)
+        return tensor_of(array.byteswap() if self._swap else array, self.data.device, dtype)  # type: ignore[no-any-return]
 
     def part(self, dtype: dtypes.dtype, offset: Any, shape: Any, stride: Any, metadata: Any) -> Tensor:
         """A tensor in this memory."""
@@ -96,11 +97,12 @@ class Memory:
         room = sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1 if all(shape) else 0
         if offset + room > flat.numel():
             raise refused("a tensor in the file reaches beyond its memory")
+        (array,) = arrays_of((flat,))
         if not offset and room == flat.numel() and stride == contiguous_strides(shape):
-            view = flat._array.reshape(shape)
+            view = array.reshape(shape)
         else:
-            view = flat._device.backend.strided(flat._array, shape, stride, offset)
-        return wrap(view, flat._device, dtype)  # type: ignore[no-any-return]
+            view = flat.device.backend.strided(array, shape, stride, offset)
+        return tensor_of(view, flat.device, dtype)  # type: ignore[no-any-return]
 
 
 def checked_geometry(shape: Any, stride: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -126,7 +128,7 @@ def _memory_in(storage: Any) -> Memory:
 
 def _rebuild(storage: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, metadata: Any = None) -> Tensor:
     memory = _memory_in(storage)
-    out = memory.part(memory.data._dtype, offset, shape, stride, metadata)
+    out = memory.part(memory.data.dtype, offset, shape, stride, metadata)
     return out.requires_grad_(exactly(grad, bool))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.variables import wrap
+from gradcore.arrays import tensor_of
 from gradcore.backends.registry import CPU
 from gradcore.device import device
 from gradcore.serialization.archive import Archive
@@ -65,7 +65,7 @@ class _Memories:
         if self.swap:
             array = array.byteswap()
         return Memory(
-            _placed(wrap(array, CPU, dtype), location, self.locations), self.swap, kind.name != "UntypedStorage"
+            _placed(tensor_of(array, CPU, dtype), location, self.locations), self.swap, kind.name != "UntypedStorage"
         )
 
 

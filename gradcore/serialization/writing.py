@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gradcore import dtypes, layouts, return_types
+from gradcore.arrays import arrays_of
 from gradcore.device import device
 from gradcore.nn.lazy_parameter import Uninitialized
 from gradcore.nn.parameter import Buffer, Parameter
@@ -130,7 +131,7 @@ class _Pickler(_Base):  # type: ignore[misc]
         Only elements that are in tensors are written: where those of a NumPy array have gaps between them, the gaps
         are left out.
         """
-        array, backend = t._array, t._device.backend
+        (array,), backend = arrays_of((t,)), t.device.backend
         owner = backend.owner_of(array)
         layout = Layout.of(owner) if owner.dtype == array.dtype else None
         position = None if layout is None else layout.place_of(array, backend.address(array) - backend.address(owner))
