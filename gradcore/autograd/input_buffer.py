@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from heapq import heapify, heappush
 from operator import add, iadd
 from typing import TYPE_CHECKING, Any
@@ -71,9 +72,7 @@ class RawGrads:
         """A gradient in a dtype: the real part where that is real."""
         if grad.dtype == dtype.numpy:
             return grad
-        if grad.dtype.kind == "c" and not dtype.is_complex:
-            grad = grad.real
-        return local.state.run(grad.astype, dtype.numpy)
+        return local.state.run(self.F.astype, grad, dtype.numpy)
 
     def validate_grad(self, grad: Any, meta: TensorMeta) -> Any:
         """A gradient with the shape and the dtype of its input."""
@@ -97,7 +96,8 @@ class RawGrads:
             return None
         several = grads if isinstance(grads, list) else [grads]
         dtype = dtypes.from_numpy(next(g for g in several if g is not None).dtype)
-        return _upcast if dtype.is_reduced and not F.computes_half_in_float(op.name, several, True) else None
+        widen = dtype.is_reduced and not F.computes_half_in_float(op.name, several, True)
+        return partial(_upcast, F) if widen else None
 
     def evaluate(self, op: Any, function: Any, grads: Any, values: list[Any]) -> Any:
         """The value of a formula; a differential is conjugated before and after for complex numbers."""
@@ -172,15 +172,15 @@ def widened(value: Any) -> Any:
     return functional.to(value, dtypes.float32) if is_half else value
 
 
-def _upcast(value: Any) -> Any:
+def _upcast(F: Any, value: Any) -> Any:
     """Arrays of halves in float32."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_upcast(v) for v in value)
+        return type(value)(_upcast(F, v) for v in value)
     dtype = getattr(value, "dtype", None)
     if dtype is None or not hasattr(value, "astype"):
         return value
     known = dtypes.FROM_NUMPY.get(dtype)
-    return value.astype("float32") if known is not None and known.is_reduced else value
+    return F.astype(value, dtypes.float32.numpy) if known is not None and known.is_reduced else value
 
 
 def _any_complex(values: list[Any]) -> bool:

@@ -153,9 +153,10 @@ def index_select(K, self, dim: int, index):
     dim, index = _vector(self, dim, index, "index_select")
     if not self.ndim and index.size != 1:
         raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
-    rows = _along_rows(self)
-    K.check_bounds(index, rows.shape[dim], dim)
-    return rows.take(index, dim) if self.ndim else self.copy()
+    if not self.ndim:
+        K.check_bounds(index, 1, dim)
+        return self.copy()
+    return K.taken_along(self, dim, index)
 
 
 def _selected_backward(F, grad, shape, dim, index):

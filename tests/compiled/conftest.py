@@ -16,6 +16,8 @@ import pytest
 from gradcore.backends.compiled import library
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+#: Names and characters of kernels.
+Ran = list[tuple[str, str]]
 
 
 def python(cache: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -74,6 +76,22 @@ def compiled(built: tuple[Path, str]) -> Any:
     assert loaded is not None
     register("compiled", lambda: OnItsOwn(loaded))
     return find("compiled")
+
+
+@pytest.fixture
+def ran(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """The kernels that have run through `CompiledCalls`."""
+    from gradcore.backends.compiled.calls import CompiledCalls
+
+    kernels: Ran = []
+    find = CompiledCalls._function
+
+    def noting(self: Any, name: str, char: str, arrays: int) -> Any:
+        kernels.append((name, char))
+        return find(self, name, char, arrays)
+
+    monkeypatch.setattr(CompiledCalls, "_function", noting)
+    return kernels
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.compiled import elementwise, rows
+from gradcore.backends.compiled import conversions, elementwise, indexing, reductions, rows, sorting
 from gradcore.backends.compiled.elementwise import CompiledElementwise
 from tests.ops.cases import ALL, Drawn
 
@@ -19,7 +19,11 @@ CASES = [case for case in ALL if not case.op.random and any(a.dtype == "f8" for 
 def _everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CompiledElementwise, "LARGE", 1)
     monkeypatch.setattr(elementwise, "_NARROW", 1)
-    monkeypatch.setattr(rows, "_LARGE", 1)
+    for module in (conversions, indexing, rows, sorting):
+        monkeypatch.setattr(module, "_LARGE", 1)
+    monkeypatch.setattr(sorting, "_LENGTH", 1)
+    monkeypatch.setattr(reductions, "_LARGE", dict.fromkeys(reductions._LARGE, 1))
+    monkeypatch.setattr(reductions, "_WIDTH", 1)
     monkeypatch.setattr(rows, "_WIDTHS", dict.fromkeys(rows._WIDTHS, 1))
 
 

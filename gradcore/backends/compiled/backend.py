@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from gradcore.backends.compiled.conversions import CompiledConversions
 from gradcore.backends.compiled.convolution import CompiledConvolution
 from gradcore.backends.compiled.ctc import CompiledCtc
 from gradcore.backends.compiled.elementwise import CompiledElementwise
+from gradcore.backends.compiled.indexing import CompiledIndexing
 from gradcore.backends.compiled.products import CompiledProducts
 from gradcore.backends.compiled.recurrent import CompiledRecurrent
+from gradcore.backends.compiled.reductions import CompiledReductions
 from gradcore.backends.compiled.rows import CompiledRows
+from gradcore.backends.compiled.sorting import CompiledSorting
 from gradcore.backends.compiled.steps import CompiledSteps
 
 __all__ = ["CompiledBackend"]
 
 
 class CompiledBackend(
+    CompiledConversions,
     CompiledConvolution,
     CompiledCtc,
     CompiledElementwise,
+    CompiledIndexing,
     CompiledProducts,
     CompiledRecurrent,
+    CompiledReductions,
     CompiledRows,
+    CompiledSorting,
     CompiledSteps,
 ):
     """NumPy, with kernels of the compiled library in the place of some."""

@@ -3,18 +3,10 @@
 // A kernel works on the rows from `start` to before `stop` of contiguous matrices. What it reads comes first in its
 // arguments, what it writes last.
 
-#include "arrays.h"
-#include "pool.h"
+#include "calls.h"
 #include "sums.h"
 
 namespace gradcore {
-
-// What a kernel is called for, beside its arrays: the shape of the matrices, into how many parts the work is divided
-// (as a rule rows), and numbers whose meaning is the kernel's own.
-struct Work {
-    i64 parts, height, width, inner, cycle;
-    double number;
-};
 
 // out = exp(x - top), none of which is above one.
 template <class T>
@@ -292,6 +284,44 @@ INLINE void accumulate(i64 width, bool reverse, const T* x, T* out) {
     }
 }
 
+// Products one after the other, of some rows at a time.
+template <class T, int rows>
+INLINE void multiply_up(i64 width, const T* x, T* out) {
+    T products[rows];
+    for (int row = 0; row < rows; ++row) products[row] = 1;
+    for (i64 i = 0; i < width; ++i) {
+        for (int row = 0; row < rows; ++row) out[row * width + i] = products[row] *= x[row * width + i];
+    }
+}
+
+template <class T>
+void cumulative_product(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    const i64 width = work.width;
+    i64 row = start;
+    for (; row + 4 <= stop; row += 4) multiply_up<T, 4>(width, x + row * width, out + row * width);
+    for (; row < stop; ++row) multiply_up<T, 1>(width, x + row * width, out + row * width);
+}
+
+// Running maxima, or minima if the number is not zero, and the index of the last element that equals each; NaN once
+// there was one.
+template <class T>
+void cumulative_extremum(const Work& work, i64 start, i64 stop, const T* x, T* out, i64* index) {
+    const i64 width = work.width;
+    const bool least = work.number != 0;
+    for (i64 row = start; row < stop; ++row) {
+        const T* a = x + row * width;
+        T best = a[0];
+        i64 place = 0;
+        for (i64 i = 0; i < width; ++i) {
+            const T value = a[i];
+            const bool taken = (least ? value <= best : value >= best) | (value != value);
+            best = taken ? value : best;
+            place = taken ? i : place;
+            out[row * width + i] = best, index[row * width + i] = place;
+        }
+    }
+}
+
 // Backwards if the number is not zero.
 template <class T>
 void cumulative_sum(const Work& work, i64 start, i64 stop, const T* x, T* out) {
@@ -302,46 +332,22 @@ void cumulative_sum(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     for (; row < stop; ++row) accumulate<T, 1>(width, reverse, x + row * width, out + row * width);
 }
 
-// ------------------------------------------------------------------------------------------------------------ calls
-
-// What Python calls for a kernel: numbers, then its arrays, objects of NumPy.
-template <auto kernel>
-struct Entry;
-
-template <class... A, void (*kernel)(const Work&, i64, i64, A...)>
-struct Entry<kernel> {
-    template <class>
-    using Object = const void*;
-
-    static void run(const Work* work, i64 grain, i64 threads, Object<A>... objects) {
-        spread(work->parts, grain, 1, threads, [&](i64 start, i64 stop) {
-            kernel(*work, start, stop, reinterpret_cast<A>(array_of(objects).data)...);
-        });
-    }
-};
-
 }  // namespace gradcore
 
-// The addresses of these functions, by kernel and type.
-
-#define KERNEL(name)                                                                                      \
-    extern "C" {                                                                                          \
-    const void* name##_f = reinterpret_cast<const void*>(&gradcore::Entry<&gradcore::name<float>>::run);  \
-    const void* name##_d = reinterpret_cast<const void*>(&gradcore::Entry<&gradcore::name<double>>::run); \
-    }
-
-KERNEL(softmax)
-KERNEL(softmax_backward)
-KERNEL(log_softmax)
-KERNEL(log_softmax_backward)
-KERNEL(row_powers)
-KERNEL(scaled_rows)
-KERNEL(layer_norm)
-KERNEL(layer_norm_backward)
-KERNEL(group_norm)
-KERNEL(group_norm_backward)
-KERNEL(plane_moments)
-KERNEL(plane_line)
-KERNEL(plane_products)
-KERNEL(plane_plane)
-KERNEL(cumulative_sum)
+FLOAT_KERNEL(softmax)
+FLOAT_KERNEL(softmax_backward)
+FLOAT_KERNEL(log_softmax)
+FLOAT_KERNEL(log_softmax_backward)
+FLOAT_KERNEL(row_powers)
+FLOAT_KERNEL(scaled_rows)
+FLOAT_KERNEL(layer_norm)
+FLOAT_KERNEL(layer_norm_backward)
+FLOAT_KERNEL(group_norm)
+FLOAT_KERNEL(group_norm_backward)
+FLOAT_KERNEL(plane_moments)
+FLOAT_KERNEL(plane_line)
+FLOAT_KERNEL(plane_products)
+FLOAT_KERNEL(plane_plane)
+FLOAT_KERNEL(cumulative_sum)
+FLOAT_KERNEL(cumulative_product)
+FLOAT_KERNEL(cumulative_extremum)

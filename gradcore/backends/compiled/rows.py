@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from gradcore.backends.compiled.calls import CompiledCalls, Work
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.row_blocks import rows_of
 from gradcore.backends.portable.normalization import NormGradients, Triple
 from gradcore.typing import Array
@@ -27,18 +26,10 @@ _PART = 1 << 15
 #: the lanes of the CPU have little to do.
 _WIDTHS = {
     "softmax": 128, "log_softmax": 32, "row_powers": 32, "softmax_backward": 32, "log_softmax_backward": 32,
-    "scaled_rows": 32, "cumulative_sum": 1, "layer_norm": 32, "layer_norm_backward": 32, "batch_norm": 128,
-    "batch_norm_backward": 16, "group_norm": 16, "group_norm_backward": 16,
+    "scaled_rows": 32, "cumulative_sum": 1, "cumulative_product": 1, "cumulative_extremum": 1, "layer_norm": 32,
+    "layer_norm_backward": 32, "batch_norm": 128, "batch_norm_backward": 16, "group_norm": 16,
+    "group_norm_backward": 16,
 }  # fmt: skip
-
-
-class _Work(ctypes.Structure):
-    """The work of a call of the kernels of `rows.cpp`."""
-
-    _fields_ = (
-        ("parts", ctypes.c_int64), ("height", ctypes.c_int64), ("width", ctypes.c_int64), ("inner", ctypes.c_int64),
-        ("cycle", ctypes.c_int64), ("number", ctypes.c_double),
-    )  # fmt: skip
 
 
 Condition = Callable[..., bool]
@@ -85,23 +76,8 @@ def _takes_batch_gradients(backend: Any, given: NormGradients) -> bool:
     return given.of_result_alone and _usual("batch_norm_backward", points, x, given.grad, given.weight)
 
 
-class CompiledRows(NumpyBackend):
+class CompiledRows(CompiledCalls):
     """Kernels of contiguous rows of float32 and float64."""
-
-    library: ctypes.CDLL
-
-    @cached_property
-    def _functions(self) -> dict[tuple[str, str], Any]:
-        return {}
-
-    def _function(self, name: str, char: str, arrays: int) -> Callable[..., None]:
-        """A kernel of `rows.cpp`: ``(work, grain, threads, *arrays)``."""
-        function = self._functions.get((name, char))
-        if function is None:
-            place = ctypes.c_void_p.in_dll(self.library, f"{name}_{char}").value or 0
-            kinds = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64] + [ctypes.py_object] * arrays
-            function = self._functions[name, char] = ctypes.CFUNCTYPE(None, *kinds)(place)
-        return function
 
     def _run(self, name: str, shape: tuple[int, int], *arrays: Any, parts: int | None = None, **more: Any) -> None:
         """Run a kernel on all rows, or on parts of more rows; arrays are contiguous and of one dtype."""
@@ -109,7 +85,7 @@ class CompiledRows(NumpyBackend):
         function = self._function(name, arrays[-1].dtype.char, len(arrays))
         parts = parts or height
         grain = max(1, _WORTH_A_THREAD * parts // (height * width))
-        function(ctypes.byref(_Work(parts, height, width, **more)), grain, threads.available(), *arrays)
+        function(ctypes.byref(Work(parts, height, width, **more)), grain, threads.available(), *arrays)
 
     # -- softmax ---------------------------------------------------------------------------------------------
 
@@ -154,6 +130,25 @@ class CompiledRows(NumpyBackend):
         rows, out = rows_of(x), _like(x)
         self._run("cumulative_sum", rows.shape, rows, out, number=reverse)
         return out
+
+    def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
+        if not _fits("cumulative_product", x, dim) or (dtype is not None and dtype.numpy != x.dtype):
+            return super().cumprod_along(x, dim, dtype)
+        return self._of_rows("cumulative_product", x)
+
+    @kernel_for(_takes_rows("cumulative_extremum"))
+    def cummax_along(self, x: Array, dim: int) -> tuple[Array, Array]:
+        return self._cumulative_extremum(x, least=False)
+
+    @kernel_for(_takes_rows("cumulative_extremum"))
+    def cummin_along(self, x: Array, dim: int) -> tuple[Array, Array]:
+        return self._cumulative_extremum(x, least=True)
+
+    def _cumulative_extremum(self, x: Any, least: bool) -> tuple[Any, Any]:
+        rows, out, index = rows_of(x), _like(x), np.empty(x.shape, np.int64)
+        work = Work(len(rows), *rows.shape, number=least)
+        self.run_kernel("cumulative_extremum", x.dtype.char, work, x.size, rows, out, index)
+        return out, index
 
     # -- normalization over the last dims --------------------------------------------------------------------
 

@@ -33,14 +33,7 @@ _add: Any = np.add.reduce
 _multiply: Any = np.multiply.reduce
 _maximum: Any = np.maximum.reduce
 _minimum: Any = np.minimum.reduce
-
-
-def _sum_run(x: Any, start: int, stop: int) -> Any:
-    """Sum a contiguous array over the dimensions from `start` to before `stop`."""
-    if threads.get_num_threads() < 2:
-        return _summed(x, start, stop)
-    with blas_alone(x.size):
-        return _summed(x, start, stop)
+_REDUCE = {"products": _multiply, "maxima": _maximum, "minima": _minimum}
 
 
 def _summed(x: Any, start: int, stop: int) -> Any:
@@ -192,6 +185,7 @@ class NumpyReductions(Reductions, Cumulative):
     """Reductions of NumPy arrays."""
 
     bodies: ClassVar[dict[str, Callable[..., Any]]]
+    dot: Any  # of the products
 
     def sum(self, x: Any, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """The sum of all elements of a small array at once, without what dims and dtypes ask for."""
@@ -212,13 +206,14 @@ class NumpyReductions(Reductions, Cumulative):
             elif small:
                 return _add(x, dims, None, None, keepdim)
         wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
-        if x.size < SMALL or kind not in "fc" or wanted != x.dtype or x.itemsize < 4 or dims == ():
+        natural = wanted == x.dtype and x.itemsize >= 4 if kind in "fc" else wanted == "int64"
+        if x.size < SMALL or not natural or dims == ():
             return _add(x, dims, wanted, None, keepdim)
         if dims is not None:
             dims = tuple(d % x.ndim for d in dims)
         if not x.flags.c_contiguous:
             if not x.flags.f_contiguous:
-                return _add(x, dims, None, None, keepdim)
+                return _add(x, dims, wanted, None, keepdim)
             turned = None if dims is None else tuple(x.ndim - 1 - d for d in dims)
             return self.sum_over(x.T, turned, keepdim).T
         reduced = range(x.ndim) if dims is None else sorted(dims)
@@ -227,9 +222,49 @@ class NumpyReductions(Reductions, Cumulative):
             start = stop - 1
             while start and reduced[start - 1] == reduced[start] - 1:
                 start -= 1
-            total = _sum_run(total, reduced[start], reduced[stop - 1] + 1)
+            total = self.reduce_run("sums", total, reduced[start], reduced[stop - 1] + 1)
             stop = start
         return total.reshape([1 if d in reduced else n for d, n in enumerate(x.shape)]) if keepdim else total
+
+    def reduce_run(self, kind: str, x: Any, start: int, stop: int) -> Any:
+        """Reduce a large contiguous array over the dims from `start` to before `stop`.
+
+        `kind` is one of ``sums``, ``squares``, ``products``, ``maxima`` and ``minima``.
+        """
+        if kind != "sums":
+            return self._reduce_run(kind, x, start, stop)
+        if x.dtype.kind in "biu":
+            return _add(x, tuple(range(start, stop)), np.int64)
+        if threads.get_num_threads() < 2:
+            return _summed(x, start, stop)
+        with blas_alone(x.size):
+            return _summed(x, start, stop)
+
+    def _reduce_run(self, kind: str, x: Any, start: int, stop: int) -> Any:
+        """The same but for sums."""
+        dims = tuple(range(start, stop))
+        if kind == "squares":
+            if stop == x.ndim and not start:
+                return np.asarray(self.dot(x.reshape(-1), x.reshape(-1)))
+            return self.sum_over(x * x, dims)
+        last = stop == x.ndim and x.dtype.kind == "f"
+        n = math.prod(x.shape[start:])
+        if kind == "products" and last and (n >= 64 or not start):
+            return np.asarray(_product_of_rows(x.reshape(*x.shape[:start], n)))
+        if kind == "maxima" and last and start and n >= 4:
+            return row_maxima(x.reshape(-1, n)).reshape(x.shape[:start])
+        return _REDUCE[kind](x, dims)
+
+    def reduced(self, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
+        """Products, extrema or sums of squares over all dims, or over dims that follow each other."""
+        if x.size < SMALL or x.dtype.kind != "f" or dims == () or not x.flags.c_contiguous:
+            return None
+        chosen = sorted(range(x.ndim) if dims is None else [d % x.ndim for d in dims])
+        start, stop = chosen[0], chosen[-1] + 1
+        if stop - start != len(chosen):
+            return None
+        found = self.reduce_run(kind, x, start, stop)
+        return found.reshape(x.shape[:start] + (1,) * (stop - start) + x.shape[stop:]) if keepdim else found
 
     def sum_to_size(self, x: Any, shape: Sequence[int]) -> Any:
         """Sums of a matrix over one of its dims, without the search for dims."""
@@ -250,23 +285,20 @@ class NumpyReductions(Reductions, Cumulative):
         return np.vecdot(x, y)[..., None]
 
     def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        if x.size >= SMALL and x.dtype.kind == "f" and dtype is None and x.flags.c_contiguous:
-            if dims is None:
-                product = np.asarray(_product_of_rows(x.reshape(-1)))
-                return product.reshape((1,) * x.ndim) if keepdim else product
-            if dims == (x.ndim - 1,) and x.shape[-1] >= 64:
-                product = _product_of_rows(x)
-                return product[..., None] if keepdim else product
-        return super().prod_over(x, dims, keepdim, dtype)
+        found = self.reduced("products", x, dims, keepdim) if dtype is None else None
+        return super().prod_over(x, dims, keepdim, dtype) if found is None else found
 
     def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
-        if x.size >= SMALL and dims == (x.ndim - 1,) and x.dtype.kind == "f" and x.shape[-1] >= 4:
-            top = row_maxima(rows_of(x)).reshape(x.shape[:-1])
-            return top[..., None] if keepdim else top
-        return _maximum(x, dims, None, None, keepdim)
+        found = self.reduced("maxima", x, dims, keepdim)
+        return _maximum(x, dims, None, None, keepdim) if found is None else found
 
     def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
-        return _minimum(x, dims, None, None, keepdim)
+        found = self.reduced("minima", x, dims, keepdim)
+        return _minimum(x, dims, None, None, keepdim) if found is None else found
+
+    def squares_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
+        found = self.reduced("squares", x, dims, keepdim)
+        return super().squares_over(x, dims, keepdim) if found is None else found
 
     def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
         return self.kept(_index_of(x, dim, _maximum, np.argmax), dim, keepdim)

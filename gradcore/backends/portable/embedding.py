@@ -15,11 +15,11 @@ class Embedding:
     number: Any
     check_bounds: Any
     sum_into_rows: Any
+    taken_along: Any
 
     def embedding_rows(self, weight: Any, indices: Any, *_: Any) -> Any:
         """The rows `indices` of `weight`, ``(*indices, *width)``; further settings concern the gradient."""
-        self.check_bounds(indices, weight.shape[0], 0, 0, "index out of range in self")
-        return weight.take(indices, axis=0)
+        return self.taken_along(weight, 0, indices, False, "index out of range in self")
 
     def embedding_sum(self, rows: Any, indices: Any, height: int, padding_idx: int = -1) -> Any:
         """`height` rows of zeros, with `rows` added where `indices` say; none to the row `padding_idx`."""

@@ -57,11 +57,16 @@ class Indexing:
         try:
             alone = self._alone(x, indices)
             if alone is not None:
-                x, dim, places = alone
-                return x.take(places, dim)
+                return self.taken_along(*alone, True)
             return self.xp.ascontiguousarray(x[key])
         except (IndexError, ValueError) as error:
             raise index_error(error, x.shape, self._without_masks(indices)) from None
+
+    def taken_along(self, x: Any, dim: int, index: Any, negative: bool = False, message: str = OUT_OF_BOUNDS) -> Any:
+        """The slices of a dim at `index`, where negative ones count from the end or are out of bounds."""
+        if not negative:
+            self.check_bounds(index, x.shape[dim], dim, 0, message)
+        return x.take(index, dim)
 
     def index_write(self, x: Any, values: Any, indices: Indices, accumulate: bool = False) -> Any:
         """A copy with `values` at `indices`, or with `values` added there."""

@@ -329,7 +329,7 @@ class LinearAlgebra:
             if axes is None and not keepdim:
                 flat = x.reshape(-1)
                 return self.xp.sqrt(self.dot(flat, flat))
-            return self.xp.sqrt(self.sum_over(x * x, axes, keepdim, None))
+            return self.xp.sqrt(self.squares_over(x, axes, keepdim))
         if ord == 0:
             return (x != 0).sum(axis=axes, keepdims=keepdim).astype(x.real.dtype)
         size = abs(x)

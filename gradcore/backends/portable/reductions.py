@@ -59,6 +59,10 @@ class Reductions:
     def mean_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         return self.sum_over(x, dims, keepdim, dtype) / _count(x.shape, dims)
 
+    def squares_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
+        """Sum of ``x * x`` over dims."""
+        return self.sum_over(x * x, dims, keepdim)
+
     @along(2)
     def dot_over(self, x: Any, y: Any, dim: int) -> Any:
         """Sum of ``x * y`` over one dim, which stays with size 1."""

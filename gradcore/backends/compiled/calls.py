@@ -1,0 +1,52 @@
+"""Calls of the compiled library's kernels, which work on parts that threads share."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.backend import NumpyBackend
+
+__all__ = ["CompiledCalls", "Work"]
+
+
+class Work(ctypes.Structure):
+    """The shape of the work of a kernel, and its settings, whose meaning is the kernel's own."""
+
+    _fields_ = (
+        ("parts", ctypes.c_int64), ("height", ctypes.c_int64), ("width", ctypes.c_int64), ("inner", ctypes.c_int64),
+        ("cycle", ctypes.c_int64), ("number", ctypes.c_double),
+    )  # fmt: skip
+
+
+class CompiledCalls(NumpyBackend):
+    """Kernels of the library by name and by the character of a dtype."""
+
+    library: ctypes.CDLL
+
+    @cached_property
+    def _functions(self) -> dict[tuple[str, str], Any]:
+        return {}
+
+    def _function(self, name: str, char: str, arrays: int) -> Callable[..., None]:
+        """A kernel: ``(work, grain, threads, *arrays)``."""
+        function = self._functions.get((name, char))
+        if function is None:
+            place = ctypes.c_void_p.in_dll(self.library, f"{name}_{char}").value or 0
+            kinds = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64] + [ctypes.py_object] * arrays
+            function = self._functions[name, char] = ctypes.CFUNCTYPE(None, *kinds)(place)
+        return function
+
+    def run_kernel(self, name: str, char: str, work: Any, size: int, *arrays: np.ndarray[Any, Any]) -> None:
+        """Run a kernel of `size` elements on contiguous arrays of the dtypes that it takes."""
+        grain = max(1, WORTH_A_THREAD * work.parts // size)
+        self._function(name, char, len(arrays))(ctypes.byref(work), grain, threads.available(), *arrays)
+
+
+#: Elements of a single pass that are worth a thread.
+WORTH_A_THREAD = 1 << 16

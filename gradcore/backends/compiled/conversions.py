@@ -1,0 +1,45 @@
+"""Conversions from and to float16 and bfloat16, which NumPy makes one element after the other."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.compiled.calls import CompiledCalls, Work
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.typing import Array
+
+__all__ = ["CompiledConversions"]
+
+#: Elements from which the kernel is faster.
+_LARGE = 1 << 10
+#: Pairs of dtypes, by NumPy's characters, E for bfloat16, for which there are kernels. From float64 to float16 a
+#: number would be rounded twice.
+_PAIRS = {"ef", "ed", "eE", "fe", "fE", "dE", "Ef", "Ed", "Ee"}
+
+
+def _character(dtype: Any) -> str:
+    """A dtype's character; that of bfloat16 is E, for whatever package has made the dtype."""
+    if dtype.char in "efd":
+        return str(dtype.char)
+    ml_dtypes: Any = sys.modules.get("ml_dtypes")
+    return "E" if ml_dtypes is not None and dtype == ml_dtypes.bfloat16 else ""
+
+
+def _has_kernel(backend: Any, x: Array, dtype: Any) -> bool:
+    if x.size < _LARGE or not (x.flags.forc and x.flags.aligned):
+        return False
+    return _character(x.dtype) + _character(np.dtype(dtype)) in _PAIRS
+
+
+class CompiledConversions(CompiledCalls):
+    """Conversions of dense arrays."""
+
+    @kernel_for(_has_kernel)
+    def astype(self, x: Array, dtype: Any) -> Array:
+        out = np.empty_like(x, dtype)  # in the order of `x`
+        pair = _character(x.dtype) + _character(out.dtype)
+        self.run_kernel("converted", pair, Work(x.size), x.size, x, out)
+        return out

@@ -1,0 +1,79 @@
+"""Sums, products, extrema and norms of large arrays, at the speed of memory."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.compiled.calls import CompiledCalls, Work
+from gradcore.typing import Array
+
+__all__ = ["CompiledReductions"]
+
+#: Elements that are reduced at a time where there is a single row; those of a block of rows of a matrix.
+_ROW, _BLOCK = 1 << 13, 1 << 17
+#: Elements from which kernels are faster than BLAS and NumPy's loops, by kind.
+_LARGE = {"sums": 1 << 21, "maxima": 1 << 20, "minima": 1 << 14, "products": 1 << 13, "squares": 1 << 14}
+#: The least width of rows for whose elements, or whose columns, the lanes of the CPU have enough to do.
+_WIDTH = 32
+
+
+class CompiledReductions(CompiledCalls):
+    """Reductions of contiguous arrays over dims that follow each other; NumPy's methods have looked at the rest."""
+
+    def reduce_run(self, kind: str, x: Array, start: int, stop: int) -> Any:
+        out = self._by_kernel(kind, x, start, stop)
+        return super().reduce_run(kind, x, start, stop) if out is None else out
+
+    def _by_kernel(self, kind: str, x: Array, start: int, stop: int) -> Any:
+        char, shape = x.dtype.char, x.shape
+        char = _SAME.get(char, char)
+        outer, inner = prod(shape[:start]), prod(shape[stop:])
+        n = prod(shape[start:stop])
+        if not x.flags.aligned or not (char in "fd" or (kind == "sums" and char in "Bbhil")):
+            return None
+        if x.size < _LARGE[kind] and char in "fd":
+            return None
+        rest = shape[:start] + shape[stop:]
+        if inner > 1:
+            if kind != "squares" or inner < _WIDTH:
+                return None
+            return self._column_squares(x, outer, n, inner).reshape(rest)
+        if n < _WIDTH:
+            return None
+        if outer > 1:
+            return self._reduce_rows(kind, char, x, outer, n).astype(_result(kind, x.dtype), copy=False).reshape(rest)
+        parts = self._reduce_rows(kind, char, x, -(-n // _ROW), _ROW)
+        return np.asarray(_WHOLE[kind](parts)).astype(_result(kind, x.dtype), copy=False).reshape(rest)
+
+    def _reduce_rows(self, kind: str, char: str, x: Array, height: int, width: int) -> Any:
+        dtype = np.float64 if kind in ("sums", "squares") and char in "fd" else _result(kind, x.dtype)
+        out = np.empty(height, dtype)
+        self.run_kernel(_ROWS[kind], char, Work(height, height, width, x.size), x.size, x, out)
+        return out
+
+    def _column_squares(self, x: Array, outer: int, n: int, inner: int) -> Any:
+        rows = max(_BLOCK // inner, 4)
+        blocks = -(-n // rows)
+        out = np.empty((outer, blocks, inner))
+        work = Work(outer * blocks, n, inner, rows, blocks)
+        self.run_kernel("column_squares", x.dtype.char, work, x.size, x, out)
+        return np.add.reduce(out, 1).astype(x.dtype, copy=False)
+
+
+#: Bools are bytes; some platforms have two names for integers of one size.
+_SAME = {"?": "B", "q": "l" if np.dtype("l").itemsize == 8 else "q"}
+_ROWS = {"sums": "row_sums", "squares": "row_squares", "products": "row_products", "maxima": "row_maxima",
+         "minima": "row_minima"}  # fmt: skip
+#: Reductions of the parts of a single row.
+_WHOLE: dict[str, Any] = {
+    "sums": np.add.reduce, "squares": np.add.reduce, "products": np.multiply.reduce, "maxima": np.maximum.reduce,
+    "minima": np.minimum.reduce,
+}  # fmt: skip
+
+
+def _result(kind: str, dtype: Any) -> Any:
+    """The dtype of a reduction: sums of integers are int64."""
+    return np.dtype("int64") if dtype.kind in "biu" else dtype

@@ -1,0 +1,50 @@
+"""Stable sorting of rows by the bytes of their elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.compiled.calls import CompiledCalls, Work
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.typing import Array
+
+__all__ = ["CompiledSorting"]
+
+#: Elements, and the length of rows, from which the kernel is faster.
+_LARGE, _LENGTH = 1 << 12, 256
+#: What elements of a dtype are sorted as, by NumPy's kinds and sizes.
+_SORTED_AS = {
+    "f2": "f", "f4": "f", "f8": "d", "b1": "i", "i1": "i", "u1": "i", "i2": "i", "u2": "i", "i4": "i", "u4": "l",
+    "i8": "l",
+}  # fmt: skip
+
+
+def _sorts(backend: Any, x: Array, dim: int, descending: bool = False) -> bool:
+    return bool(x.size >= _LARGE and _LENGTH <= x.shape[dim] < 1 << 31 and x.dtype.str[1:] in _SORTED_AS)
+
+
+class CompiledSorting(CompiledCalls):
+    """Order along a dim."""
+
+    @kernel_for(_sorts)
+    def argsort_along(self, x: Array, dim: int, descending: bool = False) -> Array:
+        return self._sorted(x, dim, descending)[1]
+
+    @kernel_for(_sorts)
+    def sort_along(self, x: Array, dim: int, descending: bool = False) -> tuple[Array, Array]:
+        values, index = self._sorted(x, dim, descending)
+        return values.astype(x.dtype, copy=False), index
+
+    def _sorted(self, x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
+        char, moved = _SORTED_AS[x.dtype.str[1:]], x.swapaxes(dim, -1)
+        rows = np.ascontiguousarray(moved, char)
+        out, index, failed = np.empty(rows.shape, char), np.empty(rows.shape, np.int64), np.zeros(1, np.int64)
+        width = rows.shape[-1]
+        work = Work(rows.size // width, rows.size // width, width, number=descending)
+        self.run_kernel("sort_rows", char, work, rows.size, rows, out, index, failed)
+        if failed[0]:
+            raise MemoryError(f"to sort {rows.size} elements")
+        found = (np.ascontiguousarray(a.swapaxes(dim, -1)) for a in (out, index))
+        return next(found), next(found)

@@ -1,0 +1,287 @@
+"""Kernels of a single pass (conversions, reductions, indices, order) give what NumPy's functions give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcore.backends.base import Backend
+from gradcore.backends.compiled import calls, conversions, indexing, reductions, rows, sorting
+from gradcore.errors import OutOfBoundsError
+from tests.backends.test_numpy_reductions import agree, draw
+from tests.compiled.conftest import Ran
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
+
+
+class Portable(Backend):
+    """NumPy with the kernels that are written for any library."""
+
+    type = "portable"
+
+
+SLOW = Portable(np, np.ndarray)
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+EVERY = ["bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
+         "float32", "float64", "complex64", "complex128"]  # fmt: skip
+SHAPES = [(5000,), (40, 37), (6, 50, 11), (700, 3), (2, 1, 33)]
+SPECIAL = [
+    0.0,
+    -0.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    1e-45,
+    1e-40,
+    6e-8,
+    3e-8,
+    2.98e-8,
+    65504,
+    65519.99,
+    65520,
+    7e4,
+    3e38,
+    1.0,
+]
+
+
+@pytest.fixture(autouse=True)
+def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(reductions, "_LARGE", dict.fromkeys(reductions._LARGE, 1))
+    for module in (conversions, indexing, rows, sorting):
+        monkeypatch.setattr(module, "_LARGE", 1)
+    monkeypatch.setattr(sorting, "_LENGTH", 2)
+    monkeypatch.setattr(reductions, "_BLOCK", 256)
+    monkeypatch.setattr(calls, "WORTH_A_THREAD", 256)
+    with np.errstate(all="ignore"):
+        yield
+
+
+def dtype_of(name: str) -> Any:
+    return BFLOAT16 if name == "bfloat16" else np.dtype(name)
+
+
+def numbers(shape: tuple[int, ...], name: str, seed: int = 0) -> Any:
+    """Random numbers of a dtype, all of them whole and small, so that sums are exact in any order."""
+    x = np.random.default_rng(seed).integers(0 if name[0] in "ub" else -9, 9, shape)
+    return (x + 1j * (5 - x) if name.startswith("complex") else x).astype(dtype_of(name))
+
+
+# -- conversions --------------------------------------------------------------------------------------------------
+
+
+def same_numbers(found: Any, expected: Any) -> None:
+    """Equal bits, but for those of NaN."""
+    assert (found.dtype, found.shape, found.strides) == (expected.dtype, expected.shape, expected.strides)
+    bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[found.itemsize]
+    nan = np.isnan(expected.astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(found.astype(np.float64)), nan)
+    np.testing.assert_array_equal(found.view(bits)[~nan], expected.view(bits)[~nan])
+
+
+@pytest.mark.parametrize("target", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("source", ["float16", "bfloat16"])
+def test_every_half_is_converted(compiled: Any, ran: Ran, source: str, target: str) -> None:
+    x = np.arange(1 << 16, dtype=np.uint16).view(dtype_of(source))
+    same_numbers(compiled.astype(x, dtype_of(target)), x.astype(dtype_of(target)))
+    assert [name for name, _ in ran] == ["converted"] * (source != target)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("float32", "float16"), ("float32", "bfloat16"), ("float64", "bfloat16")]
+)
+def test_floats_are_rounded_to_halves(compiled: Any, ran: Ran, source: str, target: str) -> None:
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 32, 300_000, dtype=np.uint32).view(np.float32)
+    moderate = (rng.standard_normal(100_000) * 10.0 ** rng.integers(-9, 6, 100_000)).astype(np.float32)
+    halves = np.arange(1 << 16, dtype=np.uint16).view(dtype_of(target)).astype(np.float64)
+    between = ((halves[1:] + halves[:-1]) / 2).astype(np.float32)  # ties, and their neighbours
+    special = np.array(SPECIAL, np.float32)
+    every = [bits, moderate, between, np.nextafter(between, np.float32(9e9)), np.nextafter(between, np.float32(0))]
+    x = np.concatenate([*every, special, -special]).astype(source)
+    same_numbers(compiled.astype(x, dtype_of(target)), x.astype(dtype_of(target)))
+    for part in (x[:9], x[:0], x[3:10_003].reshape(100, 100).T, x[::2], x[:1].reshape(())):
+        same_numbers(compiled.astype(part, dtype_of(target)), part.astype(dtype_of(target)))
+    assert {name for name, _ in ran} == {"converted"}
+
+
+def test_float64_is_rounded_to_float16_once(compiled: Any) -> None:
+    x = np.full(3000, 1 + 2**-11 + 2**-40)
+    np.testing.assert_array_equal(compiled.astype(x, np.dtype("f2")), x.astype("f2"))
+
+
+# -- reductions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("special", [False, True])
+def test_reductions(compiled: Any, ran: Ran, shape: tuple[int, ...], dtype: str, special: bool) -> None:
+    x = draw(shape, dtype, kind="special" if special else "plain")
+    tolerance = {"float32": 1e-5, "float64": 1e-13}[dtype]
+    for start in range(x.ndim):
+        for stop in range(start + 1, x.ndim + 1):
+            dims = tuple(range(start, stop))
+            exact = x.astype(np.longdouble)
+            agree(compiled.reduce_run("maxima", x, start, stop), x.max(dims))
+            agree(compiled.reduce_run("minima", x, start, stop), x.min(dims))
+            squares = (exact * exact).sum(dims).astype(dtype)
+            agree(compiled.reduce_run("squares", x, start, stop), squares, tolerance)
+            sums, sizes = exact.sum(dims).astype(dtype), np.abs(exact).sum(dims).astype(dtype)
+            found, known = compiled.reduce_run("sums", x, start, stop), np.isfinite(sizes)
+            agree(np.where(known, found, 0), np.where(known, sums, 0), tolerance * max(sizes[known].max(initial=1), 1))
+            agree(np.where(known, 0, found), np.where(known, 0, sums))
+            near = 1 + x * x.dtype.type(0.001)
+            agree(compiled.reduce_run("products", near, start, stop), near.prod(dims), tolerance * 100)
+    if shape[-1] >= reductions._WIDTH:
+        assert {"row_sums", "row_squares", "row_products", "row_maxima", "row_minima"} <= {name for name, _ in ran}
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64"])
+def test_sums_of_integers_are_exact(compiled: Any, ran: Ran, dtype: str) -> None:
+    for shape in (*SHAPES, (70_000,), (3, 40_000)):
+        info = None if dtype == "bool" else np.iinfo(dtype)
+        for x in (
+            np.ones(shape, dtype),
+            np.full(shape, True if info is None else info.min, dtype),
+            numbers(shape, dtype),
+        ):
+            for dims in (None, (x.ndim - 1,), (0,)):
+                agree(compiled.sum_over(x, dims), np.add.reduce(x, dims, np.int64))
+    assert {name for name, _ in ran} == {"row_sums"}
+
+
+@pytest.mark.parametrize("place", [0, 31, 32, 4999])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nan_is_found_wherever_it_is(compiled: Any, dtype: str, place: int) -> None:
+    x = np.zeros(5000, dtype)
+    x[place] = np.nan
+    assert all(np.isnan(compiled.reduce_run(kind, x, 0, 1)) for kind in ("maxima", "minima", "sums", "products"))
+
+
+@pytest.mark.parametrize("dims", [None, (0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (-1,)], ids=str)
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_dims_of_reductions(compiled: Any, dims: Any, keepdim: bool) -> None:
+    for x in (
+        draw((40, 50, 60), "float64"),
+        draw((60, 50, 40), "float64").T,
+        draw((40, 60, 50), "float64").swapaxes(1, 2),
+    ):
+        for name in ("max_over", "min_over", "prod_over"):
+            agree(getattr(compiled, name)(x, dims, keepdim), getattr(SLOW, name)(x, dims, keepdim), 1e-9)
+        agree(compiled.squares_over(x, dims, keepdim), SLOW.squares_over(x, dims, keepdim), 1e-12)
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (1, 5000), (30, 40), (2, 20, 129), (9, 1)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["plain", "ties", "special"])
+def test_running_products_and_extrema(compiled: Any, ran: Ran, shape: tuple[int, ...], dtype: str, kind: str) -> None:
+    x = draw(shape, dtype, kind=kind)
+    agree(compiled.cumprod_along(x, x.ndim - 1), np.cumprod(x, -1))
+    for name in ("cummax_along", "cummin_along"):
+        agree(getattr(compiled, name)(x, x.ndim - 1), getattr(SLOW, name)(x, x.ndim - 1))
+    assert [name for name, _ in ran] == ["cumulative_product", *["cumulative_extremum"] * 2]
+
+
+# -- indices ------------------------------------------------------------------------------------------------------
+
+
+def indices(shape: Any, size: int, dtype: str = "int64", low: int = 0) -> Any:
+    return np.random.default_rng(1).integers(low, size, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", EVERY)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_slices_are_read_and_added(compiled: Any, ran: Ran, shape: tuple[int, ...], dtype: str) -> None:
+    x = numbers(shape, dtype)
+    for dim, size in enumerate(shape):
+        for kind in ("int64", "int32"):
+            for where in ((30,), (4, 5), (0,), ()):
+                index = indices(where, size, kind, -size)
+                agree(compiled.taken_along(x, dim, index, True), x.take(index, dim))
+                agree(compiled.taken_along(x, dim, index % size), x.take(index, dim))
+                key = (None,) * dim + (index,)
+                grad = numbers(x.take(index, dim).shape, dtype, 2)
+                agree(compiled.index_backward(grad, shape, key), SLOW.index_backward(grad, shape, key))
+                agree(compiled.index_write(x, grad, key, True), SLOW.index_write(x, grad, key, True))
+    assert "take_slices" in {name for name, _ in ran}
+    assert dtype == "bfloat16" or ("add_slices" in {name for name, _ in ran}) == (dtype != "bool")
+
+
+@pytest.mark.parametrize("dtype", EVERY)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_each_element_has_an_index(compiled: Any, ran: Ran, shape: tuple[int, ...], dtype: str) -> None:
+    x = numbers(shape, dtype)
+    for dim, size in enumerate(shape):
+        for count in (1, 9, size):
+            chosen = (*shape[:dim], count, *shape[dim + 1 :])
+            index, src = indices(chosen, size), numbers(chosen, dtype, 3)
+            agree(compiled.gathered(x, dim, index), SLOW.gathered(x, dim, index))
+            for values in (src, x.dtype.type(1)):
+                agree(compiled.scattered(x, dim, index, values), SLOW.scattered(x, dim, index, values))
+            agree(compiled.added_along(x.copy(), dim, index, src), SLOW.added_along(x.copy(), dim, index, src))
+            part = tuple(slice(max(n - 1, 1)) for n in chosen)  # smaller than the others: left to NumPy
+            agree(compiled.gathered(x, dim, index[part]), SLOW.gathered(x, dim, index[part]))
+    assert {"gather_along", "scatter_along"} <= {name for name, _ in ran}
+
+
+@pytest.mark.parametrize("change", [lambda x: x.T, lambda x: x[::2, ::-1], lambda x: np.broadcast_to(x[:1], x.shape)])
+def test_any_layout(compiled: Any, change: Any) -> None:
+    x, src = change(draw((40, 50), "float64")), change(draw((40, 50), "float64", kind="ties"))
+    for dim in (0, 1):
+        index = np.asfortranarray(indices(x.shape, x.shape[dim]))
+        agree(compiled.gathered(x, dim, index), SLOW.gathered(x, dim, index))
+        agree(compiled.scattered(x, dim, index, src), SLOW.scattered(x, dim, index, src))
+        agree(compiled.added_along(np.array(x), dim, index, src), SLOW.added_along(np.array(x), dim, index, src), 1e-12)
+        agree(compiled.taken_along(x, dim, index[0] % x.shape[dim]), x.take(index[0] % x.shape[dim], dim))
+        agree(compiled.sort_along(x, dim), SLOW.sort_along(x, dim))
+        agree(compiled.cumprod_along(x, dim), SLOW.cumprod_along(x, dim), 1e-12)
+
+
+@pytest.mark.parametrize("wrong", [50, -51, 1 << 40, -(1 << 62)])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_indices_out_of_bounds_are_errors_and_write_nothing(compiled: Any, wrong: int, dim: int) -> None:
+    x, index, row = np.ones((50, 50)), indices((50, 50), 50), indices((50,), 50)
+    index[20, 30] = row[30] = wrong
+    message = f"index {wrong} is out of bounds for dimension {dim} with size 50"
+    for call in (
+        lambda: compiled.gathered(x, dim, index),
+        lambda: compiled.scattered(x, dim, index, x),
+        lambda: compiled.added_along(x.copy(), dim, index, x),
+        lambda: compiled.taken_along(x, dim, row),
+        lambda: compiled.index(x, (None,) * dim + (row,)),
+        lambda: compiled.index_into(x, x, (None,) * dim + (row,), True),
+    ):
+        with pytest.raises((OutOfBoundsError, IndexError), match=message):
+            call()
+    assert (x == 1).all()
+    index[20, 30] = -1  # which only indexing by tuples takes for the last one
+    for call in (lambda: compiled.gathered(x, dim, index), lambda: compiled.scattered(x, dim, index, x)):
+        with pytest.raises(OutOfBoundsError, match="index -1 is out of bounds"):
+            call()
+
+
+# -- order --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [name for name in EVERY if name not in ("bfloat16", "complex64", "complex128")])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("kind", ["plain", "ties", "special"])
+def test_order(compiled: Any, ran: Ran, shape: tuple[int, ...], dtype: str, kind: str) -> None:
+    """Stable, with NaN at the end, and zeros of both signs equal."""
+    x = draw(shape, "float64", kind=kind).astype(dtype_of(dtype))
+    for dim in range(x.ndim):
+        for descending in (False, True):
+            agree(compiled.argsort_along(x, dim, descending), SLOW.argsort_along(x, dim, descending))
+            agree(compiled.sort_along(x, dim, descending), SLOW.sort_along(x, dim, descending))
+    assert bool(ran) == (dtype != "uint64")
+
+
+def test_order_of_large_integers(compiled: Any) -> None:
+    x = np.random.default_rng(0).integers(-(1 << 63), (1 << 63) - 1, 20_000)
+    x[::7], x[::11] = np.iinfo("i8").min, np.iinfo("i8").max
+    agree(compiled.sort_along(x, 0), SLOW.sort_along(x, 0))
+    agree(compiled.sort_along(x, 0, True), SLOW.sort_along(x, 0, True))
