@@ -34,6 +34,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: a smoke test")
     parser.add_argument("--seed", type=int, help="of the order in which things are measured")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every time to FILE")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table of ratios to FILE")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the ratios into FILE (.png, .svg)")
     parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: show what --json wrote")
     return parser.parse_args(arguments)
@@ -118,6 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(report.text())
     if options.json:
         report.save_json(options.json)
+    if options.markdown:
+        options.markdown.write_text(report.markdown(), encoding="utf-8")
     if options.plot:
         from benchmarks.plot import save_plot
 

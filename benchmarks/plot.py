@@ -12,11 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from benchmarks.goals import GOALS
+from benchmarks.libraries import TITLES
 from benchmarks.report import Report
 
 MARKS = {  # colours that people who confuse red and green can tell apart, and a shape each
     "gradcore": ("#d55e00", "D"),
-    "gradcore-compiled": ("#d55e00", "x"),
+    "gradcore-numpy": ("#d55e00", "x"),
     "torch": ("#000000", "o"),
     "torch.compile": ("#999999", "o"),
     "jax": ("#0072b2", "s"),
@@ -96,7 +97,7 @@ def _draw_column(axes: Axes, report: Report, column: Groups, rows: int) -> None:
                 shift = 0.7 * ((place + 0.5) / len(others) - 0.5)
                 _mark(axes, report.ratios(case, library), library, row + shift)
         row += 1
-    axes.axvline(1, color=MARKS[report.baseline][0], linewidth=1, label=report.baseline)
+    axes.axvline(1, color=MARKS[report.baseline][0], linewidth=1, label=TITLES[report.baseline])
     axes.set_yticks([place for place, _ in labels], [text for _, text in labels], fontsize=7)
     axes.set_ylim(rows - 0.5, -0.5)
     axes.set_xscale("log")
@@ -116,7 +117,7 @@ def _mark(axes: Axes, ratios: Sequence[float], library: str, row: float) -> None
     colour, marker = MARKS[library]
     axes.errorbar(
         [middle], [row], xerr=[[middle - least], [largest - middle]], fmt=marker, markersize=3, elinewidth=0.7,
-        color=colour, label=library,
+        color=colour, label=TITLES[library],
     )  # fmt: skip
 
 

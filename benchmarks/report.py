@@ -12,11 +12,11 @@ from statistics import geometric_mean, median
 from typing import Any, Self
 
 from benchmarks.goals import GOALS, IMPORT_GOAL
-from benchmarks.libraries import LIBRARIES
+from benchmarks.libraries import LIBRARIES, TITLES
 from benchmarks.measure import Result
 from benchmarks.workers import Worker
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Report:
@@ -89,7 +89,7 @@ class Report:
         means = self.group_means()
         rows: list[list[str]] = []
         for group, cases in self.by_group.items():
-            rows.append([group, self.baseline, *others])
+            rows.append([group, self.baseline, *(TITLES[o] for o in others)])
             for case in cases:
                 base = self.by_case[case].get(self.baseline)
                 shown = _quantity(base) if base is not None and base.values else "-"
@@ -116,12 +116,12 @@ class Report:
         return rows
 
     def _goals(self) -> Iterator[str]:
-        for library in ("gradcore", "gradcore-compiled"):
+        for library in ("gradcore", "gradcore-numpy"):
             found = self.goals(library)
             rows = [[f"  {n}", _ratio(a), _ratio(b), "reached" if b <= a else "missed"] for n, a, b in found]
             if rows:
                 yield "Goals: geometric means of gradcore's ratios to torch."
-                yield from _aligned([["  group", "goal", library, ""], *rows])
+                yield from _aligned([["  group", "goal", TITLES[library], ""], *rows])
 
     def _shares(self) -> Iterator[str]:
         """How near the machine's own rates gradcore comes."""
@@ -165,6 +165,21 @@ class Report:
         if reasons:
             yield "Not measured."
             yield from (f"  {library}: {', '.join(cases)}: {why}" for (library, why), cases in reasons.items())
+
+    def markdown(self) -> str:
+        """Return the ratios as a table in Markdown: for each group its geometric means, and a row for each case."""
+        others = [library for library in self.libraries if library != self.baseline]
+        means = self.group_means()
+        rows = [["case", self.baseline, *(TITLES[o] for o in others)], ["---"] * (2 + len(others))]
+        for group, cases in self.by_group.items():
+            mean = means.get(group, {})
+            rows.append([f"**{group}**", "", *(f"**{_ratio(mean[o])}**" if o in mean else "" for o in others)])
+            for case in cases:
+                base = self.by_case[case].get(self.baseline)
+                shown = _quantity(base) if base is not None and base.values else ""
+                rows.append([f"&nbsp; {_name(case)}", shown, *(self._cell(case, o).strip("-") for o in others)])
+        about = "\n".join(f"{line}  " for line in self._about())
+        return about + "\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
     # -- files ----------------------------------------------------------------------------------------------------
 

@@ -85,6 +85,24 @@ class Cube(Case):
         return (square * x).sum(), (3 * square,)
 
 
+class Sum(Case):
+    """The sum of a vector."""
+
+    group, sizes, large_sizes = "reductions", (1000, 1_000_000), (20_000_000,)
+
+    def inputs(self, random):
+        return (positive(random, self.size),), ()
+
+    def torch_style(self, T, x):
+        return x.sum()
+
+    def numpy_style(self, np, x):
+        return np.sum(x)
+
+    def by_hand(self, xp, x):
+        return x.sum(), (xp.ones_like(x),)
+
+
 class ColumnSums(Case):
     """A sum over the rows of a square matrix."""
 

@@ -96,6 +96,49 @@ class FunctionalHessian(RosenbrockHessian):
     jax_style = None
 
 
+class MLPHessian(HigherOrder):
+    """Of the loss of a net of three layers with respect to its second weight, by `func.hessian`."""
+
+    sizes = (32,)
+
+    def inputs(self, random):
+        return (), (normal(random, self.size, 8), *net_parameters(random, 8, 12, 12, 1))
+
+    def torch_style(self, T, x, *parameters):
+        w1, b1, w2, *rest = parameters
+        return (T.func.hessian(lambda w: (net((w1, b1, w, *rest), x) ** 2).mean())(w2),)
+
+    def jax_style(self, np, x, *parameters):
+        import jax
+
+        w1, b1, w2, *rest = parameters
+        return (jax.hessian(lambda w: (jax_net((w1, b1, w, *rest), x) ** 2).mean())(w2),)
+
+
+class Vmap(HigherOrder):
+    """A function of one pair of points for all pairs of `size` points, by two `func.vmap`."""
+
+    sizes = (100,)
+    skips: ClassVar = {}
+
+    def inputs(self, random):
+        return (), (normal(random, self.size, 3),)
+
+    def torch_style(self, T, points):
+        def kernel(a, b):
+            return (-((a - b) ** 2).sum()).exp()
+
+        return (T.func.vmap(lambda a: T.func.vmap(lambda b: kernel(a, b))(points))(points),)
+
+    def jax_style(self, np, points):
+        import jax
+
+        def kernel(a, b):
+            return np.exp(-((a - b) ** 2).sum())
+
+        return (jax.vmap(lambda a: jax.vmap(lambda b: kernel(a, b))(points))(points),)
+
+
 class GradientPenalty(Case):
     """The mean of a net, and how far the norm of its gradient with respect to the inputs is from 1, differentiated."""
 

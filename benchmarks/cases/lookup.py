@@ -63,9 +63,9 @@ class Slices(Case):
 
 
 class Gather(Case):
-    """For every row of a matrix, 100 elements by their columns."""
+    """For every one of `size` rows of a matrix, 100 elements by their columns."""
 
-    group, sizes = "indexing", (1000,)
+    group, sizes, large_sizes = "indexing", (10, 1000), (20_000,)
 
     def inputs(self, random):
         return (normal(random, self.size, 1000),), (random.integers(0, 1000, (self.size, 100)),)
@@ -79,10 +79,26 @@ class Gather(Case):
         return (picked * picked).sum()
 
 
+class IndexSelect(Embedding):
+    """A quarter of the rows of a table of `size` rows, some of them several times, by `index_select`."""
+
+    sizes, large_sizes = (100, 10_000), (200_000,)
+
+    def inputs(self, random):
+        return (normal(random, self.size, 64),), (random.integers(0, self.size, self.size // 4),)
+
+    def torch_style(self, T, table, rows):
+        picked = T.index_select(table, 0, rows)
+        return (picked * picked).sum()
+
+    numpy_style = None
+    jax_style = EmbeddingFunction.jax_style
+
+
 class ScatterAdd(Case):
     """`size` numbers summed into 1000 bins."""
 
-    group, sizes = "indexing", (100_000,)
+    group, sizes, large_sizes = "indexing", (1000, 100_000), (5_000_000,)
 
     def inputs(self, random):
         return (positive(random, self.size),), (random.integers(0, 1000, self.size), np.zeros(1000, np.float32))
@@ -98,6 +114,24 @@ class ScatterAdd(Case):
     def by_hand(self, xp, x, bins, zeros):
         sums = xp.bincount(bins, x, 1000)
         return (sums * sums).sum(), (2 * sums[bins].astype(x.dtype),)
+
+
+class Scatter(Case):
+    """A matrix in which 100 elements of every one of `size` rows are replaced."""
+
+    group, sizes, large_sizes = "indexing", (10, 1000), (20_000,)
+
+    def inputs(self, random):
+        columns = np.argsort(random.random((self.size, 200)), 1)[:, :100]  # each once
+        return (normal(random, self.size, 200), normal(random, self.size, 100)), (columns,)
+
+    def torch_style(self, T, x, values, columns):
+        replaced = x.scatter(1, columns, values)
+        return (replaced * replaced).sum()
+
+    def jax_style(self, np, x, values, columns):
+        replaced = x.at[np.arange(self.size)[:, None], columns].set(values)
+        return (replaced * replaced).sum()
 
 
 class Masked(Case):

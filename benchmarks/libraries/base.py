@@ -67,6 +67,8 @@ class Library:
     """
 
     name: ClassVar[str]
+    #: The heading of its column, where that is not its name.
+    title: ClassVar[str] = ""
     module: ClassVar[str]
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     #: Variables of the environment that the module is imported with.

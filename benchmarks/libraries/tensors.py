@@ -69,10 +69,20 @@ class TensorLibrary(Library):
 
 
 class GradCore(TensorLibrary):
-    """gradcore, eager, with NumPy's kernels alone."""
+    """gradcore, eager, as it is installed: with compiled kernels where the installation could compile them."""
 
     name, module = "gradcore", "gradcore"
-    environment: ClassVar = {"GRADCORE_COMPILED": "0"}
+    environment: ClassVar = {"GRADCORE_COMPILED": "auto"}
+
+    @property
+    def version(self) -> str:
+        """The version, and which kernels the CPU has."""
+        kernels = "NumPy's kernels"
+        if importlib.import_module("gradcore.compiled").is_used():
+            found = importlib.import_module("gradcore.backends.compiled.library")
+            path = found.find() or found.packaged()
+            kernels = f"{path.name.partition('-')[0]} kernels".replace("compiled kernels", "this machine's kernels")
+        return f"{super().version} with {kernels}"
 
     def open(self) -> None:
         found = str(self.tensor(np.zeros(1, np.float32)).device)
@@ -93,17 +103,11 @@ class GradCore(TensorLibrary):
         return cupy_elapsed(start, end)
 
 
-class GradCoreCompiled(GradCore):
-    """gradcore with compiled kernels: this machine's, or the package's."""
+class GradCoreNumPy(GradCore):
+    """gradcore with NumPy's kernels alone, as where no compiler was there to install it."""
 
-    name, devices = "gradcore-compiled", ("cpu",)
-    environment: ClassVar = {"GRADCORE_COMPILED": "auto"}
-
-    def open(self) -> None:
-        super().open()
-        compiled = importlib.import_module("gradcore.compiled")
-        if not compiled.is_used():
-            raise UnavailableError(f"compiled kernels are {compiled.state()}")
+    name, title, devices = "gradcore-numpy", "NumPy kernels", ("cpu",)
+    environment: ClassVar = {"GRADCORE_COMPILED": "0"}
 
 
 class Torch(TensorLibrary):
