@@ -1,5 +1,6 @@
 """Functions from functions: derivatives of pure functions, which nest to any depth."""
 
+from gradcore.func.arrays import checkpoint, elementwise_grad, jacobian, value_and_grad
 from gradcore.func.forwards import hessian, jacfwd, jvp, linearize
 from gradcore.func.functionalizing import functionalize
 from gradcore.func.modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
@@ -7,17 +8,21 @@ from gradcore.func.reverse import grad, grad_and_value, jacrev, vjp
 from gradcore.func.vmap import vmap
 
 __all__ = [
+    "checkpoint",
+    "elementwise_grad",
     "functional_call",
     "functionalize",
     "grad",
     "grad_and_value",
     "hessian",
     "jacfwd",
+    "jacobian",
     "jacrev",
     "jvp",
     "linearize",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
+    "value_and_grad",
     "vjp",
     "vmap",
 ]

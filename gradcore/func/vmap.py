@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradcore import functional
 from gradcore.func.arguments import check_randomness
 from gradcore.random import get_rng_state, set_rng_state
@@ -171,6 +173,8 @@ def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tu
         )
     for i, (t, d) in enumerate(zip(flat, dims, strict=True)):
         if d is not None:
+            if isinstance(t, np.ndarray):
+                t = flat[i] = functional.as_tensor(t)
             dims[i] = _checked_dim(where, t, d)
     sizes = [t.shape[d] for t, d in zip(flat, dims, strict=True) if d is not None]
     if not sizes:

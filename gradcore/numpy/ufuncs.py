@@ -154,9 +154,9 @@ class Ufunc:
             )
         key = tuple(x._dtype if isinstance(x, Tensor) else x.__class__ for x in inputs)
         plan = self._plans.get(key) if dtype is None else None
-        return (plan or self._plan(key, inputs, dtype))(*inputs)
+        return (plan or self._plan(key, dtype))(*inputs)
 
-    def _plan(self, key: tuple[Any, ...], inputs: tuple[Any, ...], dtype: Any) -> Callable[..., Any]:
+    def _plan(self, key: tuple[Any, ...], dtype: Any) -> Callable[..., Any]:
         """A function of such arguments; kept if `dtype` is the default."""
         compute = getattr(F, self.operation) if isinstance(self.operation, str) else self.operation
         scalars = OPS[self.operation].accepts_scalars if isinstance(self.operation, str) else ()
@@ -178,20 +178,21 @@ class Ufunc:
                 return cast(result, outs[0])
             return tuple(cast(r, d) for r, d in zip(result, outs, strict=True))
 
-        plan: Callable[..., Any] = converted
-        if key == ins and dtype is None and self.nout == 1 and compute(*inputs)._dtype is outs[0]:
-            plan = compute
-        elif (
-            self.nout == 1
-            and dtype is None
-            and ins[0].is_differentiable
+        plain = key == ins or (
+            ins[0].is_differentiable
             and all(k is d or (k in _WEAK and i in scalars) for i, (k, d) in enumerate(zip(key, ins, strict=True)))
-            and compute(*inputs)._dtype is outs[0]
-        ):
-            plan = compute  # which takes numbers beside tensors
-        if dtype is None:
-            self._plans[key] = plan
-        return plan
+        )
+        if dtype is not None or self.nout > 1 or not plain:
+            if dtype is None:
+                self._plans[key] = converted
+            return converted
+
+        def first(*values: Any) -> Any:
+            result = compute(*values)
+            self._plans[key] = compute if result._dtype is outs[0] else converted
+            return cast(result, outs[0])
+
+        return first
 
     def _tensors(self, values: tuple[Any, ...]) -> list[Any]:
         like = next(x for x in values if isinstance(x, Tensor))
