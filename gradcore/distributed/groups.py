@@ -233,7 +233,7 @@ def is_backend_available(backend: str) -> bool:
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether this process was started by torchrun, or a launcher that sets its variables."""
+    """Whether this process was started by ``python -m gradcore.distributed.run``, or by torchrun."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
@@ -342,7 +342,7 @@ def init_process_group(
     pg_options: Any = None,
     device_id: Any = None,
 ) -> None:
-    """Join the processes that were started together by ``mpiexec`` or ``srun``.
+    """Join the processes that ``mpiexec``, ``srun`` or ``gradcore.distributed.run`` have started together.
 
     Parameters
     ----------
@@ -412,7 +412,7 @@ def _start_mpi(given: tuple[int | None, int | None], limit: timedelta) -> Commun
             raise DistNetworkError(
                 f"MPI has started this process as rank {made.rank} of {made.size}, and it should be rank {given[0]} of "
                 f"{given[1]}: start the program with mpiexec -n {given[1]}, of the MPI that mpi4py "
-                "was built for"
+                "was built for, or with python -m gradcore.distributed.run"
             )
     return made if made.size > 1 else Alone()
 

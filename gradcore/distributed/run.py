@@ -1,0 +1,147 @@
+"""Starts a program in several processes: ``python -m gradcore.distributed.run --nproc-per-node 4 train.py``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+__all__ = ["main"]
+
+#: Signals that the processes get when the launcher gets them, where the system has them.
+_PASSED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+#: Seconds that processes have to end after SIGINT or SIGTERM.
+_GRACE = 15.0
+
+
+def _find_mpiexec() -> str:
+    """The program that starts processes: of this Python's environment, or of the system."""
+    given = os.environ.get("MPIEXEC")
+    beside = [Path(sys.executable).with_name(name) for name in ("mpiexec", "mpiexec.exe")]
+    found = given or next((str(path) for path in beside if path.exists()), None)
+    found = found or shutil.which("mpiexec") or shutil.which("mpirun")
+    if found is None:
+        raise SystemExit(
+            "mpiexec was not found: pip install 'gradcore[mpi]' installs it, or set MPIEXEC to the one that belongs to "
+            "the MPI of mpi4py"
+        )
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m gradcore.distributed.run",
+        description="Start a program in several processes of MPI, and end all of them if one fails.",
+    )
+    parser.add_argument("--nproc-per-node", "--nproc_per_node", default="1", help="processes: a number, cpu or auto")
+    parser.add_argument("--nnodes", type=int, default=1, help="machines, which mpiexec knows or --mpiexec-args name")
+    parser.add_argument("--max-restarts", "--max_restarts", type=int, default=0, help="starts again after failures")
+    parser.add_argument("--mpiexec-args", default="", help="further arguments of mpiexec, as one string")
+    parser.add_argument("--standalone", action="store_true", help="accepted for compatibility")
+    parser.add_argument("-m", "--module", action="store_true", help="the program is the name of a module")
+    parser.add_argument("program", help="script, or module after -m")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the launcher; return the exit code of the program."""
+    options = _parser().parse_args(argv)
+    cores = os.cpu_count() or 1
+    each = cores if options.nproc_per_node in ("cpu", "auto") else int(options.nproc_per_node)
+    size = each * options.nnodes
+    program = ["-m", options.program] if options.module else [options.program]
+    command = [_find_mpiexec(), "-n", str(size), *shlex.split(options.mpiexec_args)]
+    command += [sys.executable, "-m", "gradcore.distributed.worker", *program, *options.arguments]
+    run_id = uuid4().hex
+    for attempt in range(options.max_restarts + 1):
+        with tempfile.TemporaryDirectory(prefix="gradcore-run-") as folder:
+            variables = {
+                "OMP_NUM_THREADS": str(max(1, cores // each)),
+                **os.environ,
+                "LOCAL_WORLD_SIZE": str(each),
+                "GRADCORE_RUN_FOLDER": folder,
+                "TORCHELASTIC_RUN_ID": run_id,
+                "TORCHELASTIC_RESTART_COUNT": str(attempt),
+                "TORCHELASTIC_MAX_RESTARTS": str(options.max_restarts),
+                # Open MPI refuses more processes than processors; ours give the processor away while they wait.
+                "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+                "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            }
+            code, ended = _run(command, variables, Path(folder))
+            if not code:
+                return 0
+            code = _report(Path(folder), code)
+        if ended or attempt == options.max_restarts:
+            return code
+        print(f"gradcore.distributed.run: restart {attempt + 1} of {options.max_restarts}", file=sys.stderr, flush=True)
+    return code
+
+
+def _run(command: Sequence[str], variables: dict[str, str], folder: Path) -> tuple[int, bool]:
+    """Run the processes; return the exit code, and whether a signal was to end them."""
+    with (
+        subprocess.Popen(command, env=variables, start_new_session=True) as launcher,
+        _passing(launcher, folder) as got,
+    ):
+        while launcher.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                launcher.wait(0.2)
+            if got and time.monotonic() > got[0] + _GRACE:
+                os.killpg(launcher.pid, signal.SIGKILL)
+        return launcher.returncode, bool(got)
+
+
+@contextlib.contextmanager
+def _passing(launcher: Any, folder: Path) -> Iterator[list[float]]:
+    """Inside, signals go on to the processes; when one was to end them is in the list."""
+    got: list[float] = []
+
+    def pass_on(number: int, frame: Any) -> None:
+        if number in (signal.SIGINT, signal.SIGTERM):
+            got.append(time.monotonic())
+        pids = [int(path.read_text() or 0) for path in folder.glob("*.pid")]
+        for pid in filter(None, pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if not pids:  # none has begun, or they are on other machines
+            launcher.send_signal(number)
+
+    numbers = [getattr(signal, name) for name in _PASSED if hasattr(signal, name)]
+    before = {number: signal.signal(number, pass_on) for number in numbers}
+    try:
+        yield got
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _report(folder: Path, code: int) -> int:
+    """Print what went wrong, first that of the process which failed first; return its exit code."""
+    failures = sorted((json.loads(path.read_text()) for path in folder.glob("*.error")), key=lambda f: f["time"])
+    if not failures:
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        print(f"gradcore.distributed.run: the processes ended with {how}, without an error of Python", file=sys.stderr)
+        return code if code > 0 else 128 - code
+    first = failures[0]
+    print(f"gradcore.distributed.run: rank {first['rank']} failed first:\n{first['text']}", file=sys.stderr)
+    for other in failures[1:]:
+        last = other["text"].strip().splitlines()[-1]
+        print(f"rank {other['rank']} failed {other['time'] - first['time']:.1f} s later: {last}", file=sys.stderr)
+    return int(first["code"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""One process of a program that `gradcore.distributed.run` has started."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from gradcore.distributed import environment
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str]) -> None:
+    """Run a program; if it fails, leave its traceback to the launcher, and end all processes.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        A script, or ``-m`` and a module, and the arguments.
+    """
+    rank = environment.rank() or 0
+    os.environ.setdefault("RANK", str(rank))
+    os.environ.setdefault("WORLD_SIZE", str(environment.size() or 1))
+    os.environ.setdefault("LOCAL_RANK", str(environment.local_rank() or 0))
+    folder = Path(os.environ.get("GRADCORE_RUN_FOLDER", ""))
+    known = folder != Path() and folder.is_dir()  # not on other machines
+    if known:
+        (folder / f"{rank}.pid").write_text(str(os.getpid()))
+    code, text = 0, ""
+    try:
+        if argv[0] == "-m":
+            sys.argv = list(argv[1:])
+            runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv, sys.path[0] = list(argv), str(Path(argv[0]).resolve().parent)
+            runpy.run_path(argv[0], run_name="__main__")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        text = f"SystemExit: {end.code}" if code else ""
+    except BaseException as error:
+        error.__traceback__ = _of_program(error)
+        code, text = 1, "".join(traceback.format_exception(error))
+    if code:
+        _fail(folder / f"{rank}.error" if known else None, rank, code, text)
+
+
+def _of_program(error: BaseException) -> object:
+    """The traceback without the frames of this module and of runpy."""
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+        tb = tb.tb_next
+    return tb or error.__traceback__
+
+
+def _fail(path: Path | None, rank: int, code: int, text: str) -> None:
+    if path is None:
+        print(f"rank {rank}:\n{text}", file=sys.stderr)
+    else:
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps({"rank": rank, "code": code, "time": time.time(), "text": text}))
+        part.replace(path)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if "mpi4py.MPI" in sys.modules:
+        MPI = sys.modules["mpi4py.MPI"]
+        if not MPI.Is_finalized():
+            MPI.COMM_WORLD.Abort(code)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
