@@ -1,9 +1,11 @@
-"""``torch.compile`` and what goes with it. Programs run as they are: compiling gives back what it was given.
+"""``torch.compile`` and what goes with it: a function's array calls, recorded once and run without Python between them.
+
+See :doc:`/compile`.
 
 Examples
 --------
 >>> import gradcore
->>> @gradcore.compile(mode="max-autotune")
+>>> @gradcore.compile
 ... def double(x):
 ...     return 2 * x
 >>> double(gradcore.ones(2))
@@ -17,6 +19,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gradcore import paths
+from gradcore.compiler.arrays import current
+from gradcore.compiler.compiled import CompiledFunction, forget_programs
+from gradcore.compiler.modules import compiled_module
+from gradcore.compiler.watching import left_out
+from gradcore.nn.module import Module
 
 __all__ = [
     "allow_in_graph",
@@ -41,38 +48,65 @@ __all__ = [
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def compile(model: Any = None, **settings: Any) -> Any:
-    """The model or function itself, see `gradcore.compiler`.
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """A function or module whose calls are recorded, and from then on run as programs of array calls.
 
     Parameters
     ----------
     model : callable, optional
         Without one, a decorator is returned.
-    **settings
-        PyTorch's: ``fullgraph``, ``dynamic``, ``backend``, ``mode``, ``options``, ``disable``. They change nothing.
+    fullgraph : bool
+        Whether it is an error if the function cannot be recorded as a whole. Else it runs as it is, with a warning that
+        says why.
+    dynamic, backend, mode, options
+        PyTorch's; they change nothing: every combination of shapes has a program of its own.
+    disable : bool
+        Give back the function or module itself.
 
     Returns
     -------
     callable
+        Of a module, one that shares its parameters, buffers and attributes.
 
     Raises
     ------
     TypeError
-        For what cannot be called, and for other settings.
+        For what cannot be called.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> step = gradcore.compile(lambda x: (x * x).sum())
+    >>> x = gradcore.ones(3, requires_grad=True)
+    >>> for _ in range(3):
+    ...     step(x).backward()
+    >>> x.grad
+    tensor([6., 6., 6.])
     """
-    unknown = settings.keys() - {"backend", "disable", "dynamic", "fullgraph", "mode", "options"}
-    if unknown:
-        raise TypeError(f"compile() got an unexpected keyword argument {min(unknown)!r}")
     if model is None:
-        return lambda given: compile(given, **settings)
+        return lambda given: compile(given, fullgraph=fullgraph, disable=disable)
     if not callable(model):
         raise TypeError(f"compile(): model must be a module or a function, not {type(model).__name__}")
-    return model
+    if disable or isinstance(model, (CompiledFunction, type)):
+        return model
+    return compiled_module(model, fullgraph) if isinstance(model, Module) else CompiledFunction(model, fullgraph)
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """The function itself, or a decorator that gives it back."""
-    return _unchanged if fn is None else fn
+    """The function itself, or a decorator that gives it back: compiled functions that call it run as they are."""
+    if fn is None:
+        return disable
+    left_out.add(getattr(getattr(fn, "forward", fn), "__code__", None))
+    return fn
 
 
 def _unchanged(fn: _Function) -> _Function:
@@ -94,24 +128,27 @@ def substitute_in_graph(original_fn: Any, **settings: Any) -> Callable[[_Functio
 
 
 def is_compiling() -> bool:
-    """False: nothing is ever compiled."""
-    return False
+    """Whether this thread records a compiled function."""
+    return current.recorder is not None
 
 
 is_dynamo_compiling = is_exporting = is_compiling
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """The names of compilers: there are none."""
+    """The names of further compilers: there are none."""
     return []
 
 
 def reset() -> None:
-    """Nothing: no compiled program is kept."""
+    """Forget all programs: compiled functions are recorded anew."""
+    forget_programs()
 
 
 def graph_break(msg: str = "") -> None:
-    """Nothing: there is no compiled graph to end."""
+    """End the recording: the compiled function runs as it is."""
+    if current.recorder is not None:
+        current.recorder.stop(msg or "graph_break() is called")
 
 
 def cudagraph_mark_step_begin() -> None:

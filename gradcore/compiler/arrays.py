@@ -1,0 +1,203 @@
+"""Arrays that tell a recorder what is done with them."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+__all__ = ["RecordedArray", "RecordedInt", "current"]
+
+
+class _Current(threading.local):
+    """The recorder of this thread, if it records."""
+
+    recorder: Any = None
+
+
+current = _Current()
+
+#: Methods of arrays of which the result's shape follows from shapes and settings.
+METHODS = frozenset(
+    "all any argmax argmin argpartition argsort astype clip conj conjugate copy cumprod cumsum diagonal dot fill "
+    "flatten max mean min prod ravel reshape round searchsorted sort squeeze std sum swapaxes take trace transpose var "
+    "view".split()
+)
+#: Attributes that are arrays.
+PARTS = frozenset(["T", "imag", "mT", "real"])
+#: Attributes that say how an array lies in memory.
+FACTS = ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
+
+
+class RecordedArray:
+    """An array in the place of which a program has a numbered value.
+
+    It computes as the array inside, and has each call recorded. Whoever reads its elements ends the recording.
+
+    Parameters
+    ----------
+    array : array
+    number : int
+    """
+
+    __slots__ = ("__weakref__", "array", "number")
+    __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, array: Any, number: int) -> None:
+        self.array, self.number = array, number
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.array, name)
+        if name in PARTS:
+            return _call(f"method.{name}", operator.attrgetter(name), self)
+        if name not in METHODS:
+            _read(f"{name} of its array is used")
+            return value
+
+        def method(*args: Any, **named: Any) -> Any:
+            return _call(f"method.{name}", operator.methodcaller, self, *args, **named)
+
+        return method
+
+    @property
+    def base(self) -> Any:
+        """None for what owns its memory; else something that cannot be computed with."""
+        return None if self.array.base is None else NotImplemented
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(len(self.array))])
+
+    def __getitem__(self, index: Any) -> Any:
+        if _has_mask(index):
+            _read("a mask selects elements, so that sizes depend on values")
+        return _call("operator.getitem", operator.getitem, self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _call("operator.setitem", operator.setitem, self, index, value)
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        _read("a tensor is pickled")
+        return self.array.__reduce__()
+
+    def __array__(self, *args: Any, **named: Any) -> Any:
+        _read("a tensor becomes a NumPy array")
+        return self.array.__array__(*args, **named)
+
+    def __repr__(self) -> str:
+        return f"RecordedArray({self.array!r}, {self.number})"
+
+
+def _has_mask(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(i, (RecordedArray, np.ndarray)) and i.dtype == bool for i in parts)
+
+
+def _read(why: str) -> None:
+    """End the recording, as elements are read."""
+    if current.recorder is not None:
+        current.recorder.stop(why)
+
+
+def _call(name: str, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """A call in the recording of this thread; where there is none (any more), the call itself."""
+    recorder = current.recorder
+    if function is operator.methodcaller:
+        function = operator.attrgetter(name.removeprefix("method."))(np.ndarray)
+    if recorder is not None:
+        return recorder.call(name, function, args, named)
+    plain = [a.array if isinstance(a, RecordedArray) else a for a in args]
+    return function(*plain, **named)
+
+
+def _make_operators() -> None:
+    names = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+    for name in names:
+        plain = getattr(operator, f"{name}_" if name in ("and", "or") else name)
+        in_place = getattr(operator, f"i{name}")
+
+        def forward(self: Any, other: Any, f: Any = plain, name: str = f"operator.{name}") -> Any:
+            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
+
+        def reflected(self: Any, other: Any, f: Any = plain, name: str = f"operator.{name}") -> Any:
+            return _call(name, f, other, self)
+
+        def assigning(self: Any, other: Any, f: Any = in_place, name: str = f"operator.i{name}") -> Any:
+            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
+
+        setattr(RecordedArray, f"__{name}__", forward)
+        setattr(RecordedArray, f"__r{name}__", reflected)
+        setattr(RecordedArray, f"__i{name}__", assigning)
+    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+
+        def compare(self: Any, other: Any, f: Any = getattr(operator, name), name: str = f"operator.{name}") -> Any:
+            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
+
+        setattr(RecordedArray, f"__{name}__", compare)
+    for name in ("neg", "pos", "abs", "invert"):
+
+        def unary(self: Any, f: Any = getattr(operator, name), name: str = f"operator.{name}") -> Any:
+            return _call(name, f, self)
+
+        setattr(RecordedArray, f"__{name}__", unary)
+    for convert in (bool, int, float, complex, operator.index):
+
+        def number(self: Any, f: Any = convert) -> Any:
+            _read("a tensor becomes a number of Python")
+            return f(self.array)
+
+        setattr(RecordedArray, f"__{convert.__name__}__", number)
+    for fact in FACTS:
+        setattr(RecordedArray, fact, property(operator.attrgetter(f"array.{fact}")))
+
+
+def _takes_over(other: Any) -> bool:
+    """Whether the other operand's own operator runs: arrays in batches have theirs."""
+    return other.__class__ is not RecordedArray and getattr(other, "__array_ufunc__", 0) is None
+
+
+_make_operators()
+
+
+class RecordedInt(int):
+    """A number that a generator of random numbers gave: each run of the program has its own.
+
+    Parameters
+    ----------
+    value : int
+    number : int
+        Of its value in the program.
+    """
+
+    number: int
+
+    def __new__(cls, value: int, number: int) -> RecordedInt:
+        self = super().__new__(cls, value)
+        self.number = number
+        return self
+
+
+def _refuse_arithmetic() -> None:
+    for name in "add sub mul floordiv mod radd rsub rmul rfloordiv rmod and or xor lshift rshift eq lt le gt ge".split():
+
+        def arithmetic(self: Any, other: Any, f: Any = getattr(int, f"__{name}__")) -> Any:
+            _read("the position of a generator is computed with")
+            return f(int(self), other)
+
+        setattr(RecordedInt, f"__{name}__", arithmetic)
+    RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign, assignment]
+
+
+_refuse_arithmetic()

@@ -1,0 +1,97 @@
+"""The writer of Python: a program as a function without loops, one line for each call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradcore.compiler.program import Literal, Program, Value, values_in
+from gradcore.tracebacks import generated_file
+
+__all__ = ["function_of", "source_of"]
+
+#: Operators, as they are written.
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+}  # fmt: skip
+#: Values of at least so many bytes are let go after their last use.
+_LARGE = 1 << 12
+
+
+def function_of(program: Program) -> Any:
+    """The program as a function of its inputs that returns a tuple of its outputs."""
+    text, scope = source_of(program)
+    exec(compile(text, generated_file(__name__, text), "exec"), scope)
+    return scope["program"]
+
+
+def source_of(program: Program) -> tuple[str, dict[str, Any]]:
+    """The function's source, and what its names refer to."""
+    scope: dict[str, Any] = {"asarray": np.asarray}
+    names: dict[int, str] = {}
+    last = {n: i for i, call in enumerate(program.calls) for n in (*values_in(call.args), *values_in(call.named))}
+    kept = {*program.outputs}
+    lines = []
+
+    def constant(value: Any) -> str:
+        name = names.get(id(value))
+        if name is None:
+            name = names[id(value)] = f"c{len(names)}"
+            scope[name] = value
+        return name
+
+    def written(value: Any) -> str:
+        kind = type(value)
+        if kind is Value:
+            return f"v{value.number}"
+        if kind is Literal:
+            return constant(program.literals[value.number])
+        if value is None or value is ... or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
+            return repr(value)
+        if kind is tuple:
+            return f"({''.join(f'{written(each)}, ' for each in value)})"
+        if kind is list:
+            return f"[{', '.join(map(written, value))}]"
+        if kind is dict:
+            return f"{{{', '.join(f'{written(key)}: {written(each)}' for key, each in value.items())}}}"
+        if kind is slice:
+            return f"slice({written(value.start)}, {written(value.stop)}, {written(value.step)})"
+        if isinstance(value, tuple) and hasattr(value, "_fields") and any(True for _ in values_in(value)):
+            return f"{constant(kind)}({', '.join(map(written, value))})"
+        return constant(value)
+
+    for i, call in enumerate(program.calls):
+        results = list(values_in(call.results))
+        text = _called(call, written, constant)
+        lines.append(text if not results else f"{_target(call.results)} = {text}")
+        lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
+        over = {n for n in (*values_in(call.args), *values_in(call.named)) if last[n] == i}
+        over |= {n for n in results if n not in last}
+        over = {n for n in over if n not in kept and program.sizes.get(n, 0) >= _LARGE}
+        if over:
+            lines.append(f"del {', '.join(f'v{n}' for n in sorted(over))}")
+    head = f"def program({', '.join(f'v{n}' for n in program.inputs)}):"
+    result = f"return ({''.join(f'v{n}, ' for n in program.outputs)})"
+    return "\n    ".join([head, *lines, result]), scope
+
+
+def _called(call: Any, written: Any, constant: Any) -> str:
+    kind, _, name = call.name.partition(".")
+    args = [written(each) for each in call.args]
+    if kind == "operator" and name in _INFIX and not call.named:
+        return f"{args[0]} {_INFIX[name]} {args[1]}"
+    named = [f"{key}={written(value)}" for key, value in call.named.items()]
+    return f"{constant(call.function)}({', '.join([*args, *named])})"
+
+
+def _target(results: Any) -> str:
+    """The values of a result, where they are assigned to."""
+    if type(results) is Value:
+        return f"v{results.number}"
+    if results is None:
+        return "_"
+    return f"[{', '.join(map(_target, results))}]"

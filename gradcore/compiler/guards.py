@@ -1,0 +1,423 @@
+"""Guards: what a recorded program takes for granted, and the function that checks it.
+
+The state that a function can see is found from the code that it runs: global names, closures, defaults, attributes of
+objects and modules, elements of lists and dicts, from there on. All that is mutable and found so is guarded, by value or by
+identity; tensors by what matters of them. Modules of the standard library and of installed packages are constant.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import enum
+import functools
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.modes import local
+from gradcore.autograd.variables import OWN, Variable
+from gradcore.autograd.views import gradient_edge
+from gradcore.backends.registry import CPU
+from gradcore.determinism import get_deterministic_debug_mode as deterministic
+from gradcore.device import device, get_default_device
+from gradcore.nn.module_hooks import _Everywhere as Everywhere
+from gradcore.nn.parameter import Parameter
+from gradcore.tensor import Tensor
+from gradcore.tracebacks import generated_file
+
+__all__ = ["Guards", "TensorGuard", "Unguardable", "is_library", "names_in"]
+
+#: A program that depends on more than this is not made.
+MOST = 4096
+_PLAIN = (bool, int, float, complex, str, bytes)
+_UNIQUE = (
+    type(None), type(...), type(NotImplemented), dtypes.dtype, np.dtype, device, enum.Enum,
+    types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
+    types.GetSetDescriptorType, types.MemberDescriptorType,
+)  # fmt: skip
+_IMPURE = frozenset("random time os datetime secrets uuid tempfile socket subprocess threading io logging".split())
+_LIBRARY_FOLDERS = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+class Unguardable(Exception):
+    """A function depends on something that cannot be checked."""
+
+
+def is_library(namespace: dict[str, Any]) -> bool:
+    """Whether the globals are those of gradcore, the standard library, or an installed package."""
+    name = str(namespace.get("__name__", ""))
+    root = name.partition(".")[0]
+    if root == "gradcore" or root.startswith("namedtuple_") or (root in sys.stdlib_module_names and root != "__main__"):
+        return True
+    return str(namespace.get("__file__", "")).startswith(_LIBRARY_FOLDERS)
+
+
+class TensorGuard(NamedTuple):
+    """A tensor on which a program depends.
+
+    Attributes
+    ----------
+    name : str
+        Where it was found, for readers.
+    tensor : Tensor
+    given : bool
+        Whether it is an argument: each call has its own.
+    """
+
+    name: str
+    tensor: Any
+    given: bool
+
+
+def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
+    """The names of attributes that code may read: those in it, and its strings."""
+    found: set[str] = set()
+    for code in codes:
+        found.update(code.co_names)
+        for constant in code.co_consts:
+            parts = constant if isinstance(constant, (tuple, frozenset)) else (constant,)
+            found.update(part for part in parts if isinstance(part, str))
+    return frozenset(found)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two constants are the same: of one type, and equal with their signs; nan is the same as nan."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    return repr(a) == repr(b) if isinstance(a, (float, complex)) else bool(a == b)
+
+
+class Guards:
+    """The guards of a call, written as the lines of a function.
+
+    Parameters
+    ----------
+    executed : collection of code objects
+        The code that runs. What other code refers to is not read, nor are attributes of names that do not occur in it.
+    every : bool
+        Whether attributes may be read by names that are computed.
+    """
+
+    def __init__(self, executed: Iterable[types.CodeType], every: bool = False) -> None:
+        self.executed, self.every = frozenset(executed), every
+        self.names = names_in(self.executed)
+        #: Whether `.grad` of leaves is read or set.
+        self.reads_grads = every or any("grad" in code.co_names for code in self.executed)
+        self.lines: list[str] = []
+        #: What each line checks, in words.
+        self.texts: list[str] = []
+        self.scope: dict[str, Any] = {
+            "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge, "OWN": OWN,
+            "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
+            "deterministic": deterministic, "hooks_everywhere": _hooks_everywhere,
+        }  # fmt: skip
+        self.tensors: list[TensorGuard] = []
+        self.codes: set[types.CodeType] = set()
+        #: Names of attributes that were not read, since they do not occur in the code.
+        self.skipped: set[str] = set()
+        self._seen: dict[Any, Any] = {}
+        self._slots = 0
+
+    # -- lines ----------------------------------------------------------------------------------------------------
+
+    def require(self, condition: str, text: str) -> None:
+        """Check a condition."""
+        if len(self.lines) > MOST:
+            raise Unguardable(f"the function depends on more than {MOST} values")
+        self.lines.append(f"if not ({condition}): return {len(self.texts)}")
+        self.texts.append(text)
+
+    def bind(self, value: Any) -> str:
+        """A name for a constant."""
+        name = f"k{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def _variable(self, expression: str) -> str:
+        self._slots += 1
+        self.lines.append(f"o{self._slots} = {expression}")
+        return f"o{self._slots}"
+
+    # -- what programs depend on ------------------------------------------------------------------------------------
+
+    def modes(self) -> None:
+        """Those of the thread and of the process."""
+        self.lines.append("state = local.state")
+        self.require(f"state.mode == {local.state.mode}", "grad mode, or what intercepts operations, has changed")
+        self.require("not state.batches and not state.transforms and state.task is None", "inside a transform")
+        self.require(f"get_default_dtype() is {self.bind(dtypes.get_default_dtype())}", "the default dtype")
+        self.require(f"deterministic() == {deterministic()}", "whether algorithms are deterministic")
+        if any(_hooks_everywhere()):
+            raise Unguardable("there are hooks of all modules")
+        self.require("not any(hooks_everywhere())", "there are no hooks of all modules")
+        self.require(f"get_default_device() is {self.bind(get_default_device())}", "the default device")
+
+    def visit(self, value: Any, expression: str, text: str, given: bool = False) -> None:
+        """Guard a value that is found by an expression, and all that is found from there."""
+        kind = type(value)
+        if isinstance(value, Variable):
+            return self._tensor(value, expression, text, given)
+        if kind in _PLAIN:
+            name = self.bind(value)
+            return self.require(f"({expression}) is {name} or same({expression}, {name})", f"{text} == {value!r}")
+        if isinstance(value, _UNIQUE) or (isinstance(value, type) and is_library(_namespace(value))):
+            return self.require(f"({expression}) is {self.bind(value)}", f"{text} is {value!r}")
+        if kind in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_fields")):
+            return self._sequence(value, expression, text, given)
+        if isinstance(value, dict):
+            return self._dict(value, expression, text, given)
+        if kind in (set, frozenset) and all(type(each) in _PLAIN for each in value):
+            return self.require(f"{expression} == {self.bind(frozenset(value))}", f"elements of {text}")
+        if kind is slice:
+            parts = f"(lambda s: (s.start, s.stop, s.step))({expression})"
+            return self._sequence((value.start, value.stop, value.step), parts, text, given)
+        return self._object(value, expression, text)
+
+    def _sequence(self, value: Any, expression: str, text: str, given: bool) -> None:
+        o = self._variable(expression)
+        self.require(f"type({o}) is {self.bind(type(value))} and len({o}) == {len(value)}", f"length of {text}")
+        for i, each in enumerate(value):
+            self.visit(each, f"{o}[{i}]", f"{text}[{i}]", given)
+
+    def _dict(self, value: Any, expression: str, text: str, given: bool) -> None:
+        if any(not isinstance(key, (*_PLAIN, *_UNIQUE)) for key in value):
+            raise Unguardable(f"{text} has keys that cannot be checked")
+        o = self._variable(expression)
+        keys = self.bind(tuple(value))
+        self.require(f"type({o}) is {self.bind(type(value))} and tuple({o}) == {keys}", f"keys of {text}")
+        for key in value:
+            self.visit(value[key], f"{o}[{self.bind(key)}]", f"{text}[{key!r}]", given)
+
+    def _object(self, value: Any, expression: str, text: str) -> None:
+        name = self.bind(value)
+        self.require(f"({expression}) is {name}", f"{text} is {_short(value)}")
+        if id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, types.FunctionType):
+            self.function(value, name, text)
+        elif isinstance(value, types.MethodType):
+            self.visit(value.__func__, f"{name}.__func__", text)
+            self.visit(value.__self__, f"{name}.__self__", f"{text}.__self__")
+        elif isinstance(value, functools.partial):
+            for part in ("func", "args", "keywords"):
+                self.visit(getattr(value, part), f"{name}.{part}", f"{text}.{part}")
+        elif isinstance(value, types.ModuleType):
+            self._module(value, name, text)
+        elif isinstance(value, type):
+            self._class(value, name, text)
+        elif isinstance(value, (staticmethod, classmethod)):
+            self.visit(value.__func__, f"{name}.__func__", text)
+        elif isinstance(value, property):
+            for part in ("fget", "fset"):
+                self.visit(getattr(value, part), f"{name}.{part}", text)
+        else:
+            self._instance(value, name, text)
+
+    def function(self, value: types.FunctionType, name: str, text: str) -> None:
+        """Guard what a function of the user's refers to: closure, defaults, globals."""
+        if is_library(value.__globals__) or _is_generated(value.__code__):
+            self.codes.add(value.__code__)
+            return
+        self.require(f"{name}.__code__ is {self.bind(value.__code__)}", f"code of {text}")
+        if value.__code__ not in self.executed:
+            return
+        for i, cell in enumerate(value.__closure__ or ()):
+            at = f"{name}.__closure__[{i}].cell_contents"
+            label = value.__code__.co_freevars[i]
+            try:
+                self.visit(cell.cell_contents, at, f"{label} of {text}")
+            except ValueError:
+                raise Unguardable(f"{label} of {text} has no value yet") from None
+        self.visit(value.__defaults__, f"{name}.__defaults__", f"defaults of {text}")
+        self.visit(value.__kwdefaults__, f"{name}.__kwdefaults__", f"defaults of {text}")
+        self.globals_of(value.__code__, value.__globals__)
+
+    def globals_of(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
+        """Guard the global names that code, and the code in it, refers to."""
+        key = (id(code), id(namespace))
+        if key in self._seen:
+            return
+        self._seen[key] = (code, namespace)
+        self.codes.add(code)
+        scope = self.bind(namespace)
+        read = {i.argval for i in dis.get_instructions(code) if i.opname.endswith(("_GLOBAL", "_NAME"))}
+        for name in sorted(read):
+            if name in namespace:
+                value = namespace[name]
+                self._refuse_impure(value, name, code)
+                self.visit(value, f"{scope}.get({name!r})", name)
+            elif hasattr(builtins, name):
+                self.require(f"{name!r} not in {scope}", f"{name} is a builtin")
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType) and constant in self.executed:
+                self.globals_of(constant, namespace)
+
+    def _refuse_impure(self, value: Any, name: str, code: types.CodeType) -> None:
+        module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", "")
+        module = str(module)
+        if module.partition(".")[0] in _IMPURE or module.startswith("numpy.random"):
+            raise Unguardable(f"{name} gives other values in each call")
+        if value is np and "random" in code.co_names:
+            raise Unguardable("numpy.random gives other values in each call")
+
+    def _module(self, value: types.ModuleType, name: str, text: str) -> None:
+        if is_library(vars(value)):
+            return
+        self.skipped |= vars(value).keys() - self.names
+        for each in sorted(self.names & vars(value).keys()):
+            self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
+
+    def _class(self, value: type, name: str, text: str) -> None:
+        for cls in value.__mro__:
+            if is_library(_namespace(cls)):
+                continue
+            own = name if cls is value else self.bind(cls)
+            self.require(f"{own}.__mro__ == {self.bind(cls.__mro__)}", f"bases of {text}")
+            for each, found in vars(cls).items():
+                special = each[:2] == "__" and each[-2:] == "__"
+                if isinstance(found, types.FunctionType) if special else self.every or each in self.names:
+                    self.visit(found, f"{own}.__dict__.get({each!r})", f"{text}.{each}")
+                elif not special:
+                    self.skipped.add(each)
+
+    def _instance(self, value: Any, name: str, text: str) -> None:
+        kind = type(value)
+        own = getattr(value, "__dict__", None)
+        if type(own) is not dict or isinstance(value, (np.ndarray, types.GeneratorType)) or hasattr(kind, "__next__"):
+            raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
+        if str(kind.__module__).startswith(("numpy", "random")):
+            raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
+        self.visit(kind, f"type({name})", f"type of {text}")
+        o = self._variable(f"{name}.__dict__")
+        self.require(f"len({o}) == {len(own)}", f"attributes of {text}")
+        for each, found in own.items():
+            if self.every or each in self.names:
+                self.visit(found, f"{o}.get({each!r})", f"{text}.{each}")
+            else:
+                self.skipped.add(each)
+        for cls in kind.__mro__:
+            slots = vars(cls).get("__slots__", ())
+            for each in (slots,) if isinstance(slots, str) else slots:
+                if each not in ("__dict__", "__weakref__"):
+                    raise Unguardable(f"{text} has slots, which cannot be checked")
+
+    # -- tensors --------------------------------------------------------------------------------------------------
+
+    def _tensor(self, t: Any, expression: str, text: str, given: bool) -> None:
+        if type(t) not in (Tensor, Parameter) or t._device is not CPU or type(t._array) is not np.ndarray:
+            raise Unguardable(f"{text} is a {type(t).__name__} on {t._device}: programs are made of plain tensors of the CPU")
+        if vars(t):
+            raise Unguardable(f"{text} has attributes of its own")
+        known = self._seen.get(id(t))
+        if known is not None:
+            return self.require(f"({expression}) is {known[0]}", f"{text} is {known[1]}")
+        o = self._variable(expression)
+        if given:
+            for other in self.tensors:
+                if other.given:
+                    self.require(f"{o} is not {self._seen[id(other.tensor)][0]}", f"{text} is not {other.name}")
+            self.require(f"type({o}) is {self.bind(type(t))}", f"type of {text}")
+        else:
+            self.require(f"{o} is {self.bind(t)}", f"{text} is the same tensor")
+        self._seen[id(t)] = (o, text, t)
+        self.tensors.append(TensorGuard(text, t, given))
+        self._memory(o, t, text, len(self.tensors) - 1)
+        meta = t._autograd
+        has_history = t._edge is not None or (meta is not None and meta.base is not None and gradient_edge(t) is not None)
+        if meta is None and not has_history:
+            return self.require(f"{o}._autograd is None and {o}._edge is None", f"{text} has no history")
+        if meta is not None and (meta.tangents or meta.inference):
+            raise Unguardable(f"{text} has tangents, or is of inference mode")
+        if has_history:
+            if not given or (meta is not None and (t._edge is None or meta.base is not None)):
+                raise Unguardable(f"{text} is a view with a history, or found outside of the arguments with one")
+            self.require(f"{o}._edge is not None", f"{text} has a history")
+            m = self._variable(f"{o}._autograd")
+            return self.require(f"{m} is None or not ({m}.tangents or {m}.inference or {m}.base)", f"{text} is no view")
+        if meta.hooks or meta.post_accumulate_hooks or meta.retains_grad:
+            raise Unguardable(f"{text} has hooks")
+        if meta.grad_dtype is not OWN:
+            raise Unguardable(f"{text} has a dtype for its gradient")
+        m = self._variable(f"{o}._autograd")
+        conditions = [f"{m} is not None", f"{m}.requires_grad is {meta.requires_grad}", f"{o}._edge is None"]
+        conditions += [f"not {m}.tangents", f"not {m}.inference", f"not {m}.hooks", f"not {m}.post_accumulate_hooks"]
+        conditions += [f"{m}.grad_dtype is OWN", f"not {m}.retains_grad"]
+        conditions += [f"({m}.base is None) is {meta.base is None}"]
+        if meta.base is not None:
+            conditions.append(f"(not state.mode or gradient_edge({o}) is None)")
+        self.require(" and ".join(conditions), f"history and hooks of {text}")
+        accumulator = meta.accumulator and meta.accumulator()
+        if accumulator is not None and accumulator._hooks is not None:
+            raise Unguardable(f"{text} has hooks")
+        if meta.requires_grad:
+            hooked = f"{m}.accumulator is None or {m}.accumulator() is None or {m}.accumulator()._hooks is None"
+            self.require(hooked, f"hooks of {text}")
+        if not self.reads_grads:
+            return None
+        if meta.grad is None:
+            return self.require(f"{m}.grad is None", f"{text}.grad is None")
+        grad = meta.grad
+        if type(grad) is not Tensor or grad._autograd is not None or grad._edge is not None or id(grad) in self._seen:
+            raise Unguardable(f"{text}.grad has history, or is used elsewhere")
+        g = self._variable(f"{m}.grad")
+        self._seen[id(grad)] = (g, f"{text}.grad", grad)
+        self.require(f"type({g}) is {self.bind(Tensor)} and {g}._autograd is None and {g}._edge is None", f"{text}.grad")
+        self.tensors.append(TensorGuard(f"{text}.grad", grad, given))
+        self._memory(g, grad, f"{text}.grad", len(self.tensors) - 1)
+        return None
+
+    def _memory(self, o: str, t: Any, text: str, number: int) -> None:
+        a, array = f"a{number}", t._array
+        self.lines += [f"t{number} = {o}", f"{a} = {o}._array"]
+        conditions = [
+            f"{a}.shape == {array.shape}", f"{a}.strides == {array.strides}", f"{o}._dtype is {self.bind(t._dtype)}",
+            f"{o}._device is CPU", f"type({a}) is {self.bind(np.ndarray)}",
+        ]  # fmt: skip
+        described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
+        flags = f"{a}.flags.writeable is {array.flags.writeable} and {a}.flags.aligned is {array.flags.aligned}"
+        self.require(" and ".join(conditions), described)
+        self.require(flags, f"{text}: memory flags")
+
+    # -- the function ---------------------------------------------------------------------------------------------
+
+    def source(self) -> str:
+        """``(args, named) -> (tensors, arrays)``, or the number of the guard that failed."""
+        n = len(self.tensors)
+        tensors, arrays = "".join(f"t{i}, " for i in range(n)), "".join(f"a{i}, " for i in range(n))
+        lines = ["def check(args, named):", *(f"    {line}" for line in self.lines)]
+        return "\n".join([*lines, f"    return ({tensors}), ({arrays})"])
+
+    def function_of(self) -> Callable[..., Any]:
+        """The function of `source`."""
+        text = self.source()
+        exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
+        check: Callable[..., Any] = self.scope["check"]
+        return check
+
+
+def _hooks_everywhere() -> tuple[Any, ...]:
+    return Everywhere.forward, Everywhere.forward_pre, Everywhere.backward, Everywhere.backward_pre
+
+
+def _is_generated(code: types.CodeType) -> bool:
+    """Whether code was generated by gradcore."""
+    return code.co_filename.startswith("<gradcore")
+
+
+def _namespace(cls: type) -> dict[str, Any]:
+    module = sys.modules.get(cls.__module__)
+    return {} if module is None else vars(module)
+
+
+def _short(value: Any) -> str:
+    text = getattr(value, "__qualname__", None) or type(value).__name__
+    return str(text)

@@ -1,0 +1,38 @@
+"""Modules whose calls are compiled."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from gradcore.compiler.compiled import CompiledFunction
+
+__all__ = ["compiled_module"]
+
+
+def compiled_module(module: Any, fullgraph: bool) -> Any:
+    """A module with the attributes of another one, parameters and buffers included, whose calls are compiled."""
+    if isinstance(module, _Compiled):
+        return module
+    other: Any = object.__new__(_class_of(type(module)))
+    object.__setattr__(other, "__dict__", vars(module))
+    _Compiled._orig_mod.__set__(other, module)  # type: ignore[attr-defined]
+    _Compiled._compiled_call_impl.__set__(other, CompiledFunction(module, fullgraph))  # type: ignore[attr-defined]
+    return other
+
+
+class _Compiled:
+    """What compiled modules have beside the attributes that they share."""
+
+    __slots__ = ("_compiled_call_impl", "_orig_mod")
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._compiled_call_impl(*args, **named)  # type: ignore[attr-defined]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return compiled_module, (self._orig_mod, self._compiled_call_impl._fullgraph)  # type: ignore[attr-defined]
+
+
+@functools.cache
+def _class_of(cls: type) -> type:
+    return type(cls.__name__, (_Compiled, cls), {"__module__": cls.__module__, "__doc__": cls.__doc__})

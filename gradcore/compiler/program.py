@@ -1,0 +1,103 @@
+"""A recorded program: a flat list of calls on numbered values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+__all__ = ["Call", "Literal", "Program", "Value", "map_leaves", "values_in"]
+
+
+class Value(NamedTuple):
+    """A value of a program, by its number."""
+
+    number: int
+
+    def __repr__(self) -> str:
+        return f"v{self.number}"
+
+
+class Literal(NamedTuple):
+    """An array that is part of a program, by its number."""
+
+    number: int
+
+    def __repr__(self) -> str:
+        return f"array{self.number}"
+
+
+class Call(NamedTuple):
+    """One call: a function on values and settings.
+
+    Attributes
+    ----------
+    name : str
+        Of the function, for readers: ``kernels.mul``, ``backend.sum``, ``operator.add``, ``method.astype``.
+    function : callable
+    args, named
+        What it is called with, `Value` and `Literal` in the place of arrays.
+    results : object
+        What it returns, `Value` in the place of arrays: a value, a tuple or list of them, or None.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+    results: Any
+
+    def __repr__(self) -> str:
+        settings = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.named.items())]
+        call = f"{self.name}({', '.join(settings)})"
+        return call if not any(True for _ in values_in(self.results)) else f"{self.results!r} = {call}"
+
+
+class Program:
+    """Calls in order, and which values they begin and end with.
+
+    Attributes
+    ----------
+    inputs : list of int
+        Numbers of the values that are given.
+    calls : list of Call
+    outputs : list of int
+        Numbers of the values that are returned.
+    literals : list of array
+    scalars : set of int
+        Values that NumPy gives as scalars, and tensors hold as arrays without dims.
+    sizes : dict
+        Bytes of each value.
+    """
+
+    def __init__(self) -> None:
+        self.inputs: list[int] = []
+        self.calls: list[Call] = []
+        self.outputs: list[int] = []
+        self.literals: list[Any] = []
+        self.scalars: set[int] = set()
+        self.sizes: dict[int, int] = {}
+
+    def __repr__(self) -> str:
+        lines = [f"inputs: {', '.join(f'v{n}' for n in self.inputs)}", *map(repr, self.calls)]
+        return "\n".join([*lines, f"outputs: {', '.join(f'v{n}' for n in self.outputs)}"])
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """`value` with the function's result in the place of everything that is no tuple, list, dict or slice."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind([map_leaves(function, each) for each in value])
+    if kind is dict:
+        return {key: map_leaves(function, each) for key, each in value.items()}
+    if kind is slice:
+        return slice(*(map_leaves(function, each) for each in (value.start, value.stop, value.step)))
+    if isinstance(value, tuple) and hasattr(value, "_fields") and kind not in (Value, Literal):
+        return kind(*(map_leaves(function, each) for each in value))
+    return function(value)
+
+
+def values_in(value: Any) -> Iterator[int]:
+    """The numbers of the values in an argument or a result."""
+    found: list[int] = []
+    map_leaves(lambda leaf: found.append(leaf.number) if type(leaf) is Value else None, value)
+    return iter(found)

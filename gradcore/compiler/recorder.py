@@ -1,0 +1,448 @@
+"""Recording: a function runs once, and every call on raw arrays is noted.
+
+While a recorder is on, the CPU's table of kernels and its backend are replaced by ones that note each call of this thread
+and then make it; tensors hold `RecordedArray` in the place of their arrays. So the function computes what it always
+does, and nothing that it does with elements of arrays goes unseen: what is no call on arrays (a number that becomes
+Python's, a mask that selects) ends the recording, and the function goes on as if there had been none.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.node import Node
+from gradcore.autograd.saved import SavedTensor
+from gradcore.autograd.variables import AutogradMeta, Variable
+from gradcore.backends.base import Backend, Kernels
+from gradcore.backends.portable.optimizers import Batch
+from gradcore.backends.random.generator import PhiloxState
+from gradcore.backends.registry import CPU
+from gradcore.compiler.arrays import RecordedArray, RecordedInt, current
+from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves
+from gradcore.device import device
+from gradcore.dispatch import operands
+from gradcore.locks import process_lock
+from gradcore.random.generator import default_generator
+from gradcore.tracebacks import is_own
+
+__all__ = ["Recorder", "Unrecordable", "give_plain_arrays", "recording_lock"]
+
+
+class Unrecordable(RuntimeError):
+    """What a function does cannot be part of a program."""
+
+
+#: One recording at a time: it replaces the CPU's table of kernels.
+recording_lock = process_lock()
+#: Parts of a backend that are settings of the library, or make arrays of numbers that the library keeps.
+_UNRECORDED = frozenset(["constant", "scalar", "use_index"])
+#: Functions of arrays that read shapes and dtypes, not elements.
+_OF_METADATA = frozenset(
+    ["backend.computes_half_in_float", "backend.is_tensor", "backend.is_pinned"]
+    + [f"xp.{name}" for name in ("can_cast", "iscomplexobj", "may_share_memory", "ndim", "result_type", "shape", "size")]
+)
+#: Functions of the array library whose results have sizes that depend on values.
+_SIZED_BY_VALUES = frozenset(
+    "argwhere bincount compress extract flatnonzero nonzero repeat setdiff1d trim_zeros union1d unique unique_all "
+    "unique_counts unique_inverse unique_values intersect1d histogram delete insert".split()
+)
+#: What may be an argument beside arrays: it is the same in every call.
+_CONSTANTS = (
+    bool, int, float, complex, str, bytes, type(None), type(...), np.dtype, np.generic, type, range, np.ufunc,
+    types.BuiltinFunctionType, types.ModuleType, dtypes.dtype, device,
+)  # fmt: skip
+
+
+def _user_line() -> str:
+    """The line of the user's program that is running."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_own(frame):
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+
+
+class Recorder:
+    """The recording of one run of a function.
+
+    Parameters
+    ----------
+    fullgraph : bool
+        Whether what cannot be recorded is an error.
+
+    Attributes
+    ----------
+    program : Program
+    stopped : str or None
+        Why there will be no program, with the user's line.
+    """
+
+    def __init__(self, fullgraph: bool = False) -> None:
+        self.program = Program()
+        self.stopped: str | None = None
+        self.fullgraph = fullgraph
+        self.draws_default = False
+        self._depth = 0
+        self._calling = ""
+        self._constants: dict[int, Any] = {}
+        self._known: dict[int, RecordedArray] = {}
+        self._kept: dict[int, Any] = {}
+        self._number = 0
+
+    # -- what is recorded -----------------------------------------------------------------------------------------
+
+    def stop(self, why: str) -> None:
+        """End the recording: the function runs on as it is."""
+        if self.stopped is None:
+            where = _user_line()
+            self.stopped = f"{why} ({where})"
+            if self.fullgraph:
+                raise Unrecordable(
+                    f"compile(fullgraph=True) cannot record this function: {self.stopped}. Move this out of the compiled "
+                    "function, compute it with tensors (gradcore.where in the place of `if`), or leave fullgraph out."
+                )
+
+    def given(self, array: Any) -> RecordedArray:
+        """An array that the program is given; one that is given twice is one value."""
+        found = self._known.get(id(array))
+        if found is None:
+            found = self._new(array)
+            self.program.inputs.append(found.number)
+        return found
+
+    def literal(self, array: Any) -> RecordedArray:
+        """An array that was made of numbers of Python: each run of the program has its own copy."""
+        self.program.literals.append(array.copy("K"))
+        out = self._new(array)
+        args = (Literal(len(self.program.literals) - 1), "K")
+        self.program.calls.append(Call("copy", np.ndarray.copy, args, {}, Value(out.number)))
+        return out
+
+    def apart(self, array: Any) -> RecordedArray:
+        """An array that a later part of the program is given."""
+        return self._new(array)
+
+    def kept(self, number: int) -> Any:
+        """The array that a value was in this run."""
+        return self._kept[number]
+
+    def _new(self, array: Any) -> RecordedArray:
+        out = self._known[id(array)] = RecordedArray(array, self._count())
+        self._kept[out.number] = array
+        self.program.sizes[out.number] = array.nbytes
+        return out
+
+    def _count(self) -> int:
+        self._number += 1
+        return self._number - 1
+
+    def call(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Make a call, and note it."""
+        arrays: list[RecordedArray] = []
+
+        def plain(leaf: Any) -> Any:
+            if leaf.__class__ is RecordedArray:
+                arrays.append(leaf)
+                return leaf.array
+            if leaf.__class__ is Batch:
+                self.stop("an optimiser takes a step")
+                return _plain_batch(leaf)
+            return int(leaf) if leaf.__class__ is RecordedInt else leaf
+
+        plain_args, plain_named = map_leaves(plain, args), map_leaves(plain, named)
+        if self._depth:
+            self.stop("an array is hidden from the recording, in an object or a function")
+        self._depth += 1
+        try:
+            result = function(*plain_args, **plain_named)
+        finally:
+            self._depth -= 1
+        if self._depth:
+            return result
+        if name in _OF_METADATA:
+            return result
+        if name == "backend.shares_memory":
+            self._check_sharing(arrays)
+            return result
+        if name.rpartition(".")[2] in _SIZED_BY_VALUES or name.rpartition(".")[2] in Backend.synchronizing:
+            self.stop(f"{name.rpartition('.')[2]} has a result whose size depends on values")
+        return self._note(name, function, args, named, result, bool(arrays))
+
+    def _check_sharing(self, arrays: list[RecordedArray]) -> None:
+        """Stop where it is a matter of the arguments whether arrays share memory: in another call, others may."""
+        inputs = [self._kept[n] for n in self.program.inputs]
+        found = [[a for a in inputs if np.may_share_memory(a, each.array)] for each in arrays]
+        if len(found) == 2 and all(found) and (len(found[0]) > 1 or len(found[1]) > 1 or found[0][0] is not found[1][0]):
+            self.stop("whether arguments share memory decides what is computed")
+
+    def _note(self, name: str, function: Any, args: Any, named: Any, result: Any, reads: bool) -> Any:
+        scalars: list[int] = []
+        fresh: list[int] = []
+
+        def recorded(leaf: Any) -> Any:
+            if isinstance(leaf, np.generic):
+                leaf = np.asarray(leaf)
+                scalars.append(self._number)
+            if isinstance(leaf, np.ndarray):
+                known = self._known.get(id(leaf))
+                if known is None:
+                    known = self._new(leaf)
+                    fresh.append(known.number)
+                return known
+            positions = type(leaf) is int and name.endswith("_list")  # of tensors that a kernel of lists leaves out
+            if not (leaf is None or positions or isinstance(leaf, (np.dtype, type))) and reads:
+                self.stop(f"{name} returns {type(leaf).__name__}, which is no array")
+            return leaf
+
+        outcome = map_leaves(recorded, result)
+        if (reads or fresh) and self.stopped is None:
+            numbers = map_leaves(lambda leaf: Value(leaf.number) if leaf.__class__ is RecordedArray else None, outcome)
+            self._calling = name
+            shown = map_leaves(self._argument, args), map_leaves(self._argument, named)
+            self.program.scalars.update(scalars)
+            self.program.calls.append(Call(name, function, *shown, numbers))
+        return outcome
+
+    def _argument(self, leaf: Any) -> Any:
+        if leaf.__class__ is RecordedArray or leaf.__class__ is RecordedInt:
+            return Value(leaf.number)
+        if isinstance(leaf, np.ndarray):
+            if not self._is_constant(leaf):
+                self.stop(f"a tensor is used that is found in a way that cannot be checked, by {self._calling}")
+            self.program.literals.append(leaf)
+            return Literal(len(self.program.literals) - 1)
+        if isinstance(leaf, types.FunctionType):
+            cells = [cell.cell_contents for cell in leaf.__closure__ or ()]
+            if any(isinstance(each, (Variable, np.ndarray, RecordedArray)) for each in cells):
+                self.stop("a function with a tensor inside is given to a kernel")
+        elif not isinstance(leaf, _CONSTANTS) and not callable(leaf):
+            self.stop(f"{type(leaf).__name__} is given to a kernel")
+        return leaf
+
+    def _is_constant(self, array: Any) -> bool:
+        """Whether an array is one of the library's, of a number of Python."""
+        return id(array) in self._constants or any(array is t._array for t in list(operands._constants.values()))
+
+    def constant(self, array: Any) -> Any:
+        """Note an array that the library keeps for good."""
+        self._constants[id(array)] = array
+        return array
+
+    def draw(self, state: PhiloxState, words: int) -> tuple[int, int]:
+        """Draw from a generator; each run of the program draws anew."""
+        key, counter = _draw(state, words)
+        if self._depth:
+            self.stop("a kernel draws random numbers")
+        if self.stopped is not None:
+            return key, counter
+        if state is not default_generator._state:
+            self.stop("random numbers are drawn from another generator than the default one")
+        self.draws_default = True
+        found = RecordedInt(key, self._count()), RecordedInt(counter, self._count())
+        numbers = tuple(Value(each.number) for each in found)
+        self.program.calls.append(Call("random.draw", _draw_default, (words,), {}, numbers))
+        return found
+
+    # -- the time of a recording ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Context in which this thread is recorded."""
+        with recording_lock:
+            backend, kernels = CPU.backend, CPU.kernels
+            current.recorder = self
+            CPU.backend, CPU.kernels = _RecordingBackend(backend), Kernels(_resolver(kernels))  # type: ignore[assignment]
+            for name in _STATE_METHODS:
+                setattr(PhiloxState, name, _watched(name))
+            try:
+                yield
+            finally:
+                for name, method in _STATE_METHODS.items():
+                    setattr(PhiloxState, name, method)
+                CPU.backend, CPU.kernels = backend, kernels
+                current.recorder = None
+
+    def release(self) -> bool:
+        """Give every tensor that is left its plain array; returns whether there were others than those returned."""
+        references = [weakref.ref(known) for known in self._known.values()]
+        self._known.clear()
+        for _ in range(2):
+            arrays = [known for known in (reference() for reference in references) if known is not None]
+            if not arrays:
+                return False
+            gc.collect()  # cycles may keep some
+        for holder in gc.get_referrers(*arrays):
+            if isinstance(holder, (Variable, SavedTensor)) and isinstance(holder._array, RecordedArray):
+                holder._array = holder._array.array
+        return True
+
+
+def _plain(leaf: Any) -> Any:
+    return leaf.array if leaf.__class__ is RecordedArray else leaf
+
+
+def _plain_batch(batch: Batch) -> Batch:
+    """Let parameters that take their steps together be plain arrays."""
+    for name, value in vars(batch).items():
+        setattr(batch, name, map_leaves(_plain, value))
+    return batch
+
+
+def give_plain_arrays(nodes: list[Any]) -> None:
+    """Let the tensors that nodes, and those behind them, have saved hold plain arrays."""
+    seen: set[int] = set()
+    waiting: list[Any] = list(nodes)
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, types.FunctionType):  # not its globals
+            waiting += each.__closure__ or ()
+            continue
+        if isinstance(each, (Variable, SavedTensor)) and isinstance(each._array, RecordedArray):
+            each._array = each._array.array
+        waiting += [part for part in gc.get_referents(each) if isinstance(part, _SEARCHED)]
+
+
+#: What may hold tensors that a graph has saved.
+_SEARCHED = (Node, Variable, SavedTensor, AutogradMeta, tuple, list, dict, types.FunctionType, types.CellType, functools.partial)
+
+_draw = PhiloxState.draw
+#: Methods of generators' states that programs do not have, beside `draw`.
+_STATE_METHODS = {name: getattr(PhiloxState, name) for name in ("assign", "draw", "place")}
+
+
+def _draw_default(words: int) -> tuple[int, int]:
+    return _draw(default_generator._state, words)
+
+
+def _watched(name: str) -> Callable[..., Any]:
+    plain = _STATE_METHODS[name]
+
+    def method(state: PhiloxState, *args: Any) -> Any:
+        recorder = current.recorder
+        if recorder is None:
+            return plain(state, *args)
+        if name == "draw":
+            return recorder.draw(state, *args)
+        recorder.stop("the state of a generator is read or set")
+        return plain(state, *args)
+
+    return method
+
+
+# -- the CPU's backend and its parts ---------------------------------------------------------------------------------
+
+
+class _Recorded:
+    """A function of the backend or of its array library, noted as it is called, and with it its attributes."""
+
+    __slots__ = ("function", "name")
+
+    def __init__(self, name: str, function: Any) -> None:
+        self.name, self.function = name, function
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        recorder = current.recorder
+        if recorder is None:
+            return self.function(*args, **named)
+        return recorder.call(self.name, self.function, args, named)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "nout":  # such kernels write to ``out=``, and these are computed apart
+            raise AttributeError(name)
+        return _recorded(f"{self.name}.{name}", getattr(self.function, name))
+
+
+class _Namespace:
+    """A module of the array library with functions that are noted."""
+
+    def __init__(self, name: str, module: Any) -> None:
+        self._name, self._module = name, module
+
+    def __getattr__(self, name: str) -> Any:
+        return _recorded(f"{self._name}.{name}", getattr(self._module, name))
+
+
+def _recorded(name: str, value: Any) -> Any:
+    if isinstance(value, types.ModuleType):
+        return _Namespace(name, value)
+    return value if isinstance(value, type) or not callable(value) else _Recorded(name, value)
+
+
+class _RecordingBackend:
+    """The CPU's backend, whose functions are noted."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+        self.xp = _Namespace("xp", backend.xp)
+
+    @property
+    def array_type(self) -> Any:
+        return self._backend.array_type if current.recorder is None else RecordedArray
+
+    @property
+    def kernels(self) -> Any:
+        return CPU.kernels
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._backend, name)
+        if isinstance(value, types.ModuleType):
+            return _Namespace(name, value)
+        return value if isinstance(value, type) or not callable(value) else _Recorded(f"backend.{name}", value)
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, RecordedArray) or bool(self._backend.is_tensor(value))
+
+    def asarray(self, value: Any) -> Any:
+        """The array itself; of what was made apart, the program has a copy."""
+        recorder = current.recorder
+        if recorder is None or isinstance(value, RecordedArray):
+            return value if isinstance(value, RecordedArray) else self._backend.asarray(value)
+        array = self._backend.asarray(value)
+        known = recorder._known.get(id(array))
+        return recorder.literal(array) if known is None else known
+
+    from_host = asarray
+
+    def to_host(self, array: Any) -> Any:
+        if not isinstance(array, RecordedArray):
+            return self._backend.to_host(array)
+        if current.recorder is not None:
+            current.recorder.stop("elements of a tensor are read")
+        return array.array
+
+    def scalar(self, value: complex, dtype: Any) -> Any:
+        array = self._backend.scalar(value, dtype)
+        return array if current.recorder is None else current.recorder.constant(array)
+
+    def constant(self, table: Any) -> Any:
+        array = self._backend.constant(table)
+        return array if current.recorder is None else current.recorder.constant(array)
+
+    def use_index(self, index: int | None) -> Any:
+        return self._backend.use_index(index)
+
+    def random_words(self, n: int, key: Any, counter: Any) -> Any:
+        """All words at once, where plain backends make them in parts."""
+        return _Recorded("random.words", self._words)(n, key, counter)
+
+    def _words(self, n: int, key: Any, counter: Any) -> Any:
+        return self._backend.random_words(n, key, counter)[:]
+
+    def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
+        return state.draw(words)
+
+
+def _resolver(kernels: Any) -> Callable[[str], Any]:
+    return lambda name: _Recorded(f"kernels.{name}", kernels[name])

@@ -1,0 +1,92 @@
+"""Which code a function runs, and whether it does something that a program of array calls would leave out."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gradcore.compiler.guards import is_library
+
+__all__ = ["Watch", "left_out"]
+
+#: Code that is not to be part of a program.
+left_out: set[Any] = set()
+
+#: Functions written in C that users may call: what they give depends on their arguments alone.
+_MODULES = frozenset(["builtins", "math", "cmath", "_operator", "itertools", "_functools", "_collections", "_abc", "_typing"])
+_EFFECTS = frozenset("print open input eval exec compile globals locals vars dir id hash breakpoint __import__ next".split())
+_METHODS_OF = (list, dict, tuple, str, bytes, set, frozenset, int, float, complex, range, type, types.GeneratorType)
+_IMPURE_FILES = frozenset("random time os datetime secrets uuid tempfile socket subprocess threading io logging warnings".split())
+
+
+class Watch:
+    """What ran while this was on.
+
+    Attributes
+    ----------
+    executed, user_codes : set of code
+        All code that ran, and that of it which is no library's.
+    computed_names : bool
+        Whether attributes were read by names that the code does not contain.
+    refused : str or None
+        What would be left out, or would be another in each call.
+    """
+
+    def __init__(self) -> None:
+        self.executed: set[types.CodeType] = set()
+        self.user_codes: set[types.CodeType] = set()
+        self.computed_names = False
+        self.refused: str | None = None
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Context in which this thread is watched."""
+        before = sys.getprofile()
+        sys.setprofile(self._event)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+    def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
+        if event == "call":
+            if code not in self.executed:
+                self.executed.add(code)
+                if code in left_out:
+                    self._refuse(f"{code.co_name} is not to be compiled", frame)
+                root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+                if root in _IMPURE_FILES and not self._within_library(frame):
+                    self._refuse(f"{root}.{code.co_name} is called", frame)
+                generated = "__name__" not in frame.f_globals and self._within_library(frame)
+                if not (is_library(frame.f_globals) or generated or code.co_filename.startswith("<gradcore")):
+                    self.user_codes.add(code)
+        elif event == "c_call" and code in self.user_codes:
+            self._called(arg, frame)
+
+    def _within_library(self, frame: types.FrameType) -> bool:
+        """Whether a library, not the user, has called."""
+        return frame.f_back is not None and is_library(frame.f_back.f_globals)
+
+    def _called(self, function: Any, frame: types.FrameType) -> None:
+        owner, name = getattr(function, "__self__", None), function.__name__
+        if isinstance(owner, types.ModuleType):
+            if name in ("getattr", "hasattr", "attrgetter"):
+                self.computed_names = True
+            module = owner.__name__
+            pure = (module in _MODULES and name not in _EFFECTS) or (module.startswith("numpy") and "random" not in module)
+        elif owner is None:
+            pure = str(getattr(function, "__module__", None) or "builtins").partition(".")[0] in (*_MODULES, "numpy")
+        else:
+            pure = isinstance(owner, _METHODS_OF)
+        if not pure:
+            self._refuse(f"{name} is called", frame)
+
+    def _refuse(self, what: str, frame: types.FrameType) -> None:
+        if self.refused is None:
+            while frame.f_back is not None and is_library(frame.f_globals):
+                frame = frame.f_back
+            self.refused = f"{what} ({frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name})"
