@@ -22,9 +22,43 @@ current = _Current()
 
 #: Methods of arrays of which the result's shape follows from shapes and settings.
 METHODS = frozenset(
-    "all any argmax argmin argpartition argsort astype clip conj conjugate copy cumprod cumsum diagonal dot fill "
-    "flatten max mean min prod ravel reshape round searchsorted sort squeeze std sum swapaxes take trace transpose var "
-    "view".split()
+    [
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "argpartition",
+        "argsort",
+        "astype",
+        "clip",
+        "conj",
+        "conjugate",
+        "copy",
+        "cumprod",
+        "cumsum",
+        "diagonal",
+        "dot",
+        "fill",
+        "flatten",
+        "max",
+        "mean",
+        "min",
+        "prod",
+        "ravel",
+        "reshape",
+        "round",
+        "searchsorted",
+        "sort",
+        "squeeze",
+        "std",
+        "sum",
+        "swapaxes",
+        "take",
+        "trace",
+        "transpose",
+        "var",
+        "view",
+    ]
 )
 #: Attributes that are arrays.
 PARTS = frozenset(["T", "imag", "mT", "real"])
@@ -123,7 +157,7 @@ def _call(name: str, function: Callable[..., Any], *args: Any, **named: Any) -> 
 
 
 def _make_operators() -> None:
-    names = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+    names = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]
     for name in names:
         plain = getattr(operator, f"{name}_" if name in ("and", "or") else name)
         in_place = getattr(operator, f"i{name}")
@@ -141,14 +175,16 @@ def _make_operators() -> None:
         setattr(RecordedArray, f"__r{name}__", reflected)
         setattr(RecordedArray, f"__i{name}__", assigning)
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+        compared = getattr(operator, name)
 
-        def compare(self: Any, other: Any, f: Any = getattr(operator, name), name: str = f"operator.{name}") -> Any:
+        def compare(self: Any, other: Any, f: Any = compared, name: str = f"operator.{name}") -> Any:
             return NotImplemented if _takes_over(other) else _call(name, f, self, other)
 
         setattr(RecordedArray, f"__{name}__", compare)
     for name in ("neg", "pos", "abs", "invert"):
+        applied = getattr(operator, name)
 
-        def unary(self: Any, f: Any = getattr(operator, name), name: str = f"operator.{name}") -> Any:
+        def unary(self: Any, f: Any = applied, name: str = f"operator.{name}") -> Any:
             return _call(name, f, self)
 
         setattr(RecordedArray, f"__{name}__", unary)
@@ -190,14 +226,36 @@ class RecordedInt(int):
 
 
 def _refuse_arithmetic() -> None:
-    for name in "add sub mul floordiv mod radd rsub rmul rfloordiv rmod and or xor lshift rshift eq lt le gt ge".split():
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "floordiv",
+        "mod",
+        "radd",
+        "rsub",
+        "rmul",
+        "rfloordiv",
+        "rmod",
+        "and",
+        "or",
+        "xor",
+        "lshift",
+        "rshift",
+        "eq",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+    ]:
+        plain = getattr(int, f"__{name}__")
 
-        def arithmetic(self: Any, other: Any, f: Any = getattr(int, f"__{name}__")) -> Any:
+        def arithmetic(self: Any, other: Any, f: Any = plain) -> Any:
             _read("the position of a generator is computed with")
             return f(int(self), other)
 
         setattr(RecordedInt, f"__{name}__", arithmetic)
-    RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign, assignment]
+    RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign]
 
 
 _refuse_arithmetic()

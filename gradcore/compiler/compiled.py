@@ -13,6 +13,7 @@ import numpy as np
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import AutogradMeta, Variable, bump, new, version_counter
+from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler import emit_python
 from gradcore.compiler.arrays import RecordedArray, current
@@ -94,8 +95,10 @@ class CompiledFunction:
         if len(self._entries) >= MOST_PROGRAMS:
             failed = self._entries[0].run(args, named)
             text = self._entries[0].guards.texts[failed] if type(failed) is int else ""
-            self._leave(f"there are {MOST_PROGRAMS} programs of it already, and this guard keeps failing: {text}. Pass what "
-                        "changes as a tensor, or keep it the same")  # fmt: skip
+            self._leave(
+                f"there are {MOST_PROGRAMS} programs of it already, and this guard keeps failing: {text}. Pass what "
+                "changes as a tensor, or keep it the same"
+            )
             return self._function(*args, **named)
         if not recording_lock.acquire(blocking=False):  # another thread is recording
             return self._function(*args, **named)
@@ -141,11 +144,6 @@ class CompiledFunction:
             guards.visit(self._function, guards.bind(self._function), "the function")
             guards.visit(args, "args", "args", given=True)
             guards.visit(named, "named", "named", given=True)
-            missing = self._users - guards.codes
-            if missing:
-                code = min(missing, key=lambda code: code.co_name)
-                raise Unguardable(f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) is called, and found in a way "
-                                  "that cannot be checked")  # fmt: skip
         except (Unguardable, RecursionError) as error:
             self._leave(str(error))
             return self._function(*args, **named)
@@ -165,6 +163,9 @@ class CompiledFunction:
         known = self._learn(watch, guards)
         if self._left is not None or not known:
             return result
+        for code in watch.user_codes - guards.codes:
+            where = f"{code.co_filename}:{code.co_firstlineno}"
+            recorded.refuse(f"{code.co_name} ({where}) is called, and found in a way that cannot be checked")
         failed = recorded.checked(lambda: check(args, named))
         if recorder.stopped is None and type(failed) is int:
             recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
@@ -172,6 +173,7 @@ class CompiledFunction:
             self._leave(recorder.stopped)
             return result
         self._entries.insert(0, recorded.entry(guards, self._function))
+        guards.forget()
         return result
 
     # -- for readers ----------------------------------------------------------------------------------------------
@@ -232,13 +234,11 @@ class _Recorded:
 
     def record_backward(self, result: Any) -> None:
         """Record, after the function, the gradients of its results that have a history."""
-        outs = [t for t in _unique(_tensors_in(result, self._refuse)) if t._edge is not None]
+        outs = [t for t in _unique(_tensors_in(result, self.refuse)) if t._edge is not None]
         self.inputs = [i for i, t in enumerate(self.tensors) if t._autograd is not None and t._autograd.requires_grad]
         self.mark = len(self.recorder.program.calls)
         if not outs or self.recorder.stopped is not None:
             return
-        if not all(t._dtype.is_differentiable for t in outs):
-            return self._refuse("a result of whole numbers has a history")
         self.outs = outs
         given = [self.recorder.apart(np.ones(t.shape, t._dtype.numpy)) for t in outs]
         self.given = [array.number for array in given]
@@ -246,7 +246,8 @@ class _Recorded:
         inputs = [self.tensors[i] for i in self.inputs]
         found = gradients_of(outs, inputs, grads, retain_graph=True, allow_unused=True)
         if any(g is not None and not isinstance(g._array, RecordedArray) for g in found):
-            return self._refuse("a gradient is no recorded array")
+            self.refuse("a gradient is no recorded array")
+            return
         self.gradients = [None if g is None else g._array.number for g in found]
 
     def end(self, result: Any) -> None:
@@ -255,28 +256,31 @@ class _Recorded:
         self.numbers = {id(known.array): known.number for known in recorder._known.values()}
         for t, _, _ in self.histories:
             if t._edge is not None:
-                self._refuse("an argument with a history is written in place")
+                self.refuse("an argument with a history is written in place")
         for t, array in zip(self.tensors, self.arrays, strict=True):
             if isinstance(t._array, RecordedArray):
                 t._array = t._array.array
             if t._array is not array:
-                self._refuse("the memory of a tensor is replaced")
+                self.refuse("the memory of a tensor is replaced")
+        edges: dict[Any, Any] = {_accumulator(t): edge for t, edge, _ in self.histories if t._edge is None}
         for t, edge, meta in self.histories:
             t._edge, t._autograd = edge, meta
         self.after = [None if t._autograd is None else t._autograd.grad for t in self.tensors]
-        for t in (*_tensors_in(result, self._refuse), *(g for g in self.after if g is not None)):
+        for t in (*_tensors_in(result, self.refuse), *(g for g in self.after if g is not None)):
             base = t._autograd and t._autograd.base
             for each in (t, base):
                 if each is not None and isinstance(each._array, RecordedArray):
                     each._array = each._array.array
-        give_plain_arrays([t._edge[0] for t in self.outs])
+
+        outs = [] if result is None else [t._edge[0] for t in _tensors_in(result, _ignore) if t._edge is not None]
+        give_plain_arrays(outs, edges)
         self.result = result
         for t, needed in zip(self.tensors, self.requires_grad, strict=True):
             if t.requires_grad is not needed:
-                self._refuse("requires_grad of a tensor is changed, or a history is recorded into it")
+                self.refuse("requires_grad of a tensor is changed, or a history is recorded into it")
         self._check_outputs()
         if recorder.release():
-            self._refuse("the function keeps a tensor that it computes, beside what it returns")
+            self.refuse("the function keeps a tensor that it computes, beside what it returns")
 
     def checked(self, check: Callable[[], Any]) -> Any:
         """The outcome of the guards with the gradients that leaves had before."""
@@ -291,21 +295,21 @@ class _Recorded:
             for t, g in zip(leaves, after, strict=True):
                 t._autograd.grad = g
 
-    def _refuse(self, why: str) -> None:
+    def refuse(self, why: str) -> None:
         if self.recorder.stopped is None:
             self.recorder.stopped = why
 
     def _check_outputs(self) -> None:
         seen: list[Any] = list(self.tensors)
-        for t in _tensors_in(self.result, self._refuse):
+        for t in _tensors_in(self.result, self.refuse):
             if any(t is other for other in seen):
                 continue
             if t.requires_grad and not any(t is out for out in self.outs):
-                self._refuse("a result is a leaf that requires grad")
+                self.refuse("a result is a leaf that requires grad")
             if type(t) is not Tensor or t._device is not CPU:
-                self._refuse("a result is no plain tensor of the CPU")
+                self.refuse("a result is no plain tensor of the CPU")
             elif any(np.may_share_memory(t._array, other._array) for other in seen):
-                self._refuse("a result shares memory with an argument or with another result")
+                self.refuse("a result shares memory with an argument or with another result")
             seen.append(t)
 
     def entry(self, guards: Guards, function: Any) -> Entry:
@@ -346,7 +350,7 @@ class _Recorded:
             half = _bound(scope, self._backward(function, backward, saved, not effects))
             call = f"Call(tensors, args, named, {'place' if draws else 'None'})"
             made = "".join(f"{self._named(t)}, " for t in self.outs)
-            lines.append(f"{made}= connect({half}, ({arrays}), values[{start}:], {call})")
+            lines.append(f"{made}= connect({half}, ({arrays}), values[{start}:{start + len(saved)}], {call})")
         result = self._rebuilt(self.result, value, scope)
         program.outputs = outputs
         order = [program.inputs.index(self.numbers[id(a)]) for a in self.arrays]
@@ -412,9 +416,9 @@ class _Recorded:
                     return f"tensors[{i}]"
             made = self._made.get(id(value))
             if made is None:
-                dtype = _bound(scope, value._dtype)  # type: ignore[attr-defined]
+                dtype = _bound(scope, value._dtype)
                 made = self._made[id(value)] = f"made{len(self._made)}"
-                return f"({made} := wrap({array(value._array)}, {dtype}))"  # type: ignore[attr-defined]
+                return f"({made} := wrap({array(value._array)}, {dtype}))"
             return made
         if kind is tuple:
             return f"({''.join(f'{self._rebuilt(each, array, scope)}, ' for each in value)})"
@@ -442,9 +446,18 @@ def _wrapped(array: Any, dtype: Any) -> Any:
     return t
 
 
+def _accumulator(t: Any) -> Any:
+    edge: Any = gradient_edge(t)
+    return edge[0]
+
+
+def _ignore(why: str) -> None:
+    """Nothing: what is refused has been seen before."""
+
+
 def _with_history(result: Any) -> list[Any]:
     """The tensors in a result that have a history, each once."""
-    return [t for t in _unique(_tensors_in(result, str)) if t._edge is not None]
+    return [t for t in _unique(_tensors_in(result, _ignore)) if t._edge is not None]
 
 
 def _unique(tensors: list[Any]) -> list[Any]:
@@ -462,4 +475,3 @@ def _tensors_in(value: Any, refuse: Callable[[str], None]) -> list[Any]:
     if not (value is None or type(value) in (bool, int, float, complex, str)):
         refuse(f"a result is a {type(value).__name__}")
     return []
-

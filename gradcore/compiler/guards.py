@@ -1,8 +1,8 @@
 """Guards: what a recorded program takes for granted, and the function that checks it.
 
 The state that a function can see is found from the code that it runs: global names, closures, defaults, attributes of
-objects and modules, elements of lists and dicts, from there on. All that is mutable and found so is guarded, by value or by
-identity; tensors by what matters of them. Modules of the standard library and of installed packages are constant.
+objects and modules, elements of lists and dicts, from there on. All that is mutable and found so is guarded, by value
+or by identity; tensors by what matters of them. Modules of the standard library and of installed packages are constant.
 """
 
 from __future__ import annotations
@@ -41,7 +41,22 @@ _UNIQUE = (
     types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
-_IMPURE = frozenset("random time os datetime secrets uuid tempfile socket subprocess threading io logging".split())
+_IMPURE = frozenset(
+    [
+        "random",
+        "time",
+        "os",
+        "datetime",
+        "secrets",
+        "uuid",
+        "tempfile",
+        "socket",
+        "subprocess",
+        "threading",
+        "io",
+        "logging",
+    ]
+)
 _LIBRARY_FOLDERS = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -82,7 +97,7 @@ def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
         found.update(code.co_names)
         for constant in code.co_consts:
             parts = constant if isinstance(constant, (tuple, frozenset)) else (constant,)
-            found.update(part for part in parts if isinstance(part, str))
+            found.update(name for part in parts if isinstance(part, str) for name in part.split("."))
     return frozenset(found)
 
 
@@ -299,8 +314,9 @@ class Guards:
         self.visit(kind, f"type({name})", f"type of {text}")
         o = self._variable(f"{name}.__dict__")
         self.require(f"len({o}) == {len(own)}", f"attributes of {text}")
+        of_library = is_library(_namespace(kind))  # which reads attributes by names that it computes
         for each, found in own.items():
-            if self.every or each in self.names:
+            if self.every or each in self.names or (of_library and each[0] != "_"):
                 self.visit(found, f"{o}.get({each!r})", f"{text}.{each}")
             else:
                 self.skipped.add(each)
@@ -314,7 +330,9 @@ class Guards:
 
     def _tensor(self, t: Any, expression: str, text: str, given: bool) -> None:
         if type(t) not in (Tensor, Parameter) or t._device is not CPU or type(t._array) is not np.ndarray:
-            raise Unguardable(f"{text} is a {type(t).__name__} on {t._device}: programs are made of plain tensors of the CPU")
+            raise Unguardable(
+                f"{text} is a {type(t).__name__} on {t._device}: programs are made of plain tensors of the CPU"
+            )
         if vars(t):
             raise Unguardable(f"{text} has attributes of its own")
         known = self._seen.get(id(t))
@@ -332,7 +350,9 @@ class Guards:
         self.tensors.append(TensorGuard(text, t, given))
         self._memory(o, t, text, len(self.tensors) - 1)
         meta = t._autograd
-        has_history = t._edge is not None or (meta is not None and meta.base is not None and gradient_edge(t) is not None)
+        has_history = t._edge is not None or (
+            meta is not None and meta.base is not None and gradient_edge(t) is not None
+        )
         if meta is None and not has_history:
             return self.require(f"{o}._autograd is None and {o}._edge is None", f"{text} has no history")
         if meta is not None and (meta.tangents or meta.inference):
@@ -370,7 +390,9 @@ class Guards:
             raise Unguardable(f"{text}.grad has history, or is used elsewhere")
         g = self._variable(f"{m}.grad")
         self._seen[id(grad)] = (g, f"{text}.grad", grad)
-        self.require(f"type({g}) is {self.bind(Tensor)} and {g}._autograd is None and {g}._edge is None", f"{text}.grad")
+        self.require(
+            f"type({g}) is {self.bind(Tensor)} and {g}._autograd is None and {g}._edge is None", f"{text}.grad"
+        )
         self.tensors.append(TensorGuard(f"{text}.grad", grad, given))
         self._memory(g, grad, f"{text}.grad", len(self.tensors) - 1)
         return None
@@ -386,6 +408,11 @@ class Guards:
         flags = f"{a}.flags.writeable is {array.flags.writeable} and {a}.flags.aligned is {array.flags.aligned}"
         self.require(" and ".join(conditions), described)
         self.require(flags, f"{text}: memory flags")
+
+    def forget(self) -> None:
+        """Keep nothing of the call that the guards were made for."""
+        self._seen.clear()
+        self.tensors = [guard._replace(tensor=None) for guard in self.tensors]
 
     # -- the function ---------------------------------------------------------------------------------------------
 

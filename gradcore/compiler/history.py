@@ -58,7 +58,7 @@ class Backward(NamedTuple):
 
 
 class ReplayedCall:
-    """A call that a program has made: the tensors that took part, its arguments, and the generator's state, if it drew."""
+    """A call that a program has made: the tensors that took part, its arguments, the generator's state if it drew."""
 
     __slots__ = ("args", "named", "place", "tensors")
 
@@ -96,7 +96,7 @@ class CompiledFunctionBackward(Node):
         half, given = self.half, grads if self._n_outputs > 1 else [grads]
         if arithmetic.recorded or any(g is None for g in given):
             return _again(self, [arithmetic.as_tensor(g) for g in given], arithmetic)
-        arrays = iter(local.state.run(half.run, *self.saved, *map(np.ascontiguousarray, given)))
+        arrays = iter(local.state.run(half.run, *self.saved, *[np.asarray(g, order="C") for g in given]))
         return [next(arrays) if exists else None for exists in half.found]
 
 
@@ -112,7 +112,9 @@ class _FreshBackward(CompiledFunctionBackward):
 def connect(half: Backward, results: Any, saved: Any, call: ReplayedCall) -> list[Any]:
     """The tensors of a program's results, connected to its inputs."""
     inputs = [call.tensors[i] for i in half.inputs]
-    node: Any = (_FreshBackward if half.fresh else CompiledFunctionBackward).make(CPU, tuple(map(gradient_edge, inputs)))
+    node: Any = (_FreshBackward if half.fresh else CompiledFunctionBackward).make(
+        CPU, tuple(map(gradient_edge, inputs))
+    )
     outs = [wrap(array, CPU, None, (node, i)) for i, array in enumerate(results)]
     node._n_outputs, node._metas = len(outs), [TensorMeta.of(t) for t in outs]
     node.half, node.call, node.saved = half, call, saved
@@ -128,12 +130,14 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     inputs = [call.tensors[i] for i in half.inputs]
     if not half.repeatable:
         raise RuntimeError(
-            "the gradients of a compiled function that writes to tensors in place cannot be differentiated, nor computed "
-            "if the gradients of some of its results are missing: call it without gradcore.compile, or compile all of "
-            "the step"
+            "the gradients of a compiled function that writes to tensors in place cannot be differentiated, nor "
+            "computed if the gradients of some of its results are missing: call it without gradcore.compile, or "
+            "compile all of the step"
         )
     if node.versions != [version_counter(t).version for t in inputs]:
-        raise RuntimeError("an argument of a compiled function has been modified by an inplace operation since the call")
+        raise RuntimeError(
+            "an argument of a compiled function has been modified by an inplace operation since the call"
+        )
     recorded = bool(local.state.mode & GRAD)
     with enable_grad(), contextlib.nullcontext() if call.place is None else repeated(call.place):
         outs = half.chosen(half.function(*call.args, **call.named))

@@ -14,7 +14,7 @@ def compiled_module(module: Any, fullgraph: bool) -> Any:
     """A module with the attributes of another one, parameters and buffers included, whose calls are compiled."""
     if isinstance(module, _Compiled):
         return module
-    other: Any = object.__new__(_class_of(type(module)))
+    other: Any = object.__new__(_class_of(module.__class__))
     object.__setattr__(other, "__dict__", vars(module))
     _Compiled._orig_mod.__set__(other, module)  # type: ignore[attr-defined]
     _Compiled._compiled_call_impl.__set__(other, CompiledFunction(module, fullgraph))  # type: ignore[attr-defined]
@@ -34,5 +34,5 @@ class _Compiled:
 
 
 @functools.cache
-def _class_of(cls: type) -> type:
+def _class_of(cls: Any) -> Any:
     return type(cls.__name__, (_Compiled, cls), {"__module__": cls.__module__, "__doc__": cls.__doc__})

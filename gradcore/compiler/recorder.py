@@ -1,9 +1,9 @@
 """Recording: a function runs once, and every call on raw arrays is noted.
 
-While a recorder is on, the CPU's table of kernels and its backend are replaced by ones that note each call of this thread
-and then make it; tensors hold `RecordedArray` in the place of their arrays. So the function computes what it always
-does, and nothing that it does with elements of arrays goes unseen: what is no call on arrays (a number that becomes
-Python's, a mask that selects) ends the recording, and the function goes on as if there had been none.
+While a recorder is on, the CPU's table of kernels and its backend are replaced by ones that note each call of this
+thread and then make it; tensors hold `RecordedArray` in the place of their arrays. So the function computes what it
+always does, and nothing that it does with elements of arrays goes unseen: what is no call on arrays (a number that
+becomes Python's, a mask that selects) ends the recording, and the function goes on as if there had been none.
 """
 
 from __future__ import annotations
@@ -48,13 +48,36 @@ recording_lock = process_lock()
 _UNRECORDED = frozenset(["constant", "scalar", "use_index"])
 #: Functions of arrays that read shapes and dtypes, not elements.
 _OF_METADATA = frozenset(
-    ["backend.computes_half_in_float", "backend.is_tensor", "backend.is_pinned"]
-    + [f"xp.{name}" for name in ("can_cast", "iscomplexobj", "may_share_memory", "ndim", "result_type", "shape", "size")]
+    ["backend.computes_half_in_float", "backend.geometry_of", "backend.is_complex", "backend.is_pinned"]
+    + ["backend.is_tensor"]
+    + [
+        f"xp.{name}"
+        for name in ("can_cast", "iscomplexobj", "may_share_memory", "ndim", "result_type", "shape", "size")
+    ]
 )
 #: Functions of the array library whose results have sizes that depend on values.
 _SIZED_BY_VALUES = frozenset(
-    "argwhere bincount compress extract flatnonzero nonzero repeat setdiff1d trim_zeros union1d unique unique_all "
-    "unique_counts unique_inverse unique_values intersect1d histogram delete insert".split()
+    [
+        "argwhere",
+        "bincount",
+        "compress",
+        "extract",
+        "flatnonzero",
+        "nonzero",
+        "repeat",
+        "setdiff1d",
+        "trim_zeros",
+        "union1d",
+        "unique",
+        "unique_all",
+        "unique_counts",
+        "unique_inverse",
+        "unique_values",
+        "intersect1d",
+        "histogram",
+        "delete",
+        "insert",
+    ]
 )
 #: What may be an argument beside arrays: it is the same in every call.
 _CONSTANTS = (
@@ -67,7 +90,7 @@ def _user_line() -> str:
     """The line of the user's program that is running."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_own(frame):
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
 
 
@@ -107,8 +130,9 @@ class Recorder:
             self.stopped = f"{why} ({where})"
             if self.fullgraph:
                 raise Unrecordable(
-                    f"compile(fullgraph=True) cannot record this function: {self.stopped}. Move this out of the compiled "
-                    "function, compute it with tensors (gradcore.where in the place of `if`), or leave fullgraph out."
+                    f"compile(fullgraph=True) cannot record this function: {self.stopped}. Move this out of the "
+                    "compiled function, compute it with tensors (gradcore.where in the place of `if`), or leave "
+                    "fullgraph out."
                 )
 
     def given(self, array: Any) -> RecordedArray:
@@ -173,15 +197,22 @@ class Recorder:
         if name == "backend.shares_memory":
             self._check_sharing(arrays)
             return result
-        if name.rpartition(".")[2] in _SIZED_BY_VALUES or name.rpartition(".")[2] in Backend.synchronizing:
-            self.stop(f"{name.rpartition('.')[2]} has a result whose size depends on values")
+        kind, _, last = name.partition(".")
+        if last in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
+            self.stop(f"{last} has a result whose size depends on values")
+        if last == "index" and any(a.dtype == bool for a in arrays[1:]):
+            self.stop("a mask selects elements, so that sizes depend on values")
         return self._note(name, function, args, named, result, bool(arrays))
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
         """Stop where it is a matter of the arguments whether arrays share memory: in another call, others may."""
         inputs = [self._kept[n] for n in self.program.inputs]
         found = [[a for a in inputs if np.may_share_memory(a, each.array)] for each in arrays]
-        if len(found) == 2 and all(found) and (len(found[0]) > 1 or len(found[1]) > 1 or found[0][0] is not found[1][0]):
+        if (
+            len(found) == 2
+            and all(found)
+            and (len(found[0]) > 1 or len(found[1]) > 1 or found[0][0] is not found[1][0])
+        ):
             self.stop("whether arguments share memory decides what is computed")
 
     def _note(self, name: str, function: Any, args: Any, named: Any, result: Any, reads: bool) -> Any:
@@ -297,8 +328,15 @@ def _plain_batch(batch: Batch) -> Batch:
     return batch
 
 
-def give_plain_arrays(nodes: list[Any]) -> None:
-    """Let the tensors that nodes, and those behind them, have saved hold plain arrays."""
+def give_plain_arrays(nodes: list[Any], edges: dict[Any, Any]) -> None:
+    """Let the tensors that nodes, and those behind them, have saved hold plain arrays.
+
+    Parameters
+    ----------
+    nodes : list of Node
+    edges : dict
+        For accumulators that were made for the time of a recording, the edges that take their places.
+    """
     seen: set[int] = set()
     waiting: list[Any] = list(nodes)
     while waiting:
@@ -309,13 +347,30 @@ def give_plain_arrays(nodes: list[Any]) -> None:
         if isinstance(each, types.FunctionType):  # not its globals
             waiting += each.__closure__ or ()
             continue
-        if isinstance(each, (Variable, SavedTensor)) and isinstance(each._array, RecordedArray):
+        if isinstance(each, (Variable, SavedTensor)) and isinstance(getattr(each, "_array", None), RecordedArray):
             each._array = each._array.array
+        if isinstance(each, Node):
+            each._edges = tuple(e if e is None else edges.get(e[0], e) for e in each._edges)
+        elif isinstance(each, Variable) and each._edge is not None:
+            each._edge = edges.get(each._edge[0], each._edge)
+        elif isinstance(each, SavedTensor) and each.edge is not None:
+            each.edge = edges.get(each.edge[0], each.edge)
         waiting += [part for part in gc.get_referents(each) if isinstance(part, _SEARCHED)]
 
 
 #: What may hold tensors that a graph has saved.
-_SEARCHED = (Node, Variable, SavedTensor, AutogradMeta, tuple, list, dict, types.FunctionType, types.CellType, functools.partial)
+_SEARCHED = (
+    Node,
+    Variable,
+    SavedTensor,
+    AutogradMeta,
+    tuple,
+    list,
+    dict,
+    types.FunctionType,
+    types.CellType,
+    functools.partial,
+)
 
 _draw = PhiloxState.draw
 #: Methods of generators' states that programs do not have, beside `draw`.

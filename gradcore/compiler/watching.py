@@ -16,10 +16,48 @@ __all__ = ["Watch", "left_out"]
 left_out: set[Any] = set()
 
 #: Functions written in C that users may call: what they give depends on their arguments alone.
-_MODULES = frozenset(["builtins", "math", "cmath", "_operator", "itertools", "_functools", "_collections", "_abc", "_typing"])
-_EFFECTS = frozenset("print open input eval exec compile globals locals vars dir id hash breakpoint __import__ next".split())
+_MODULES = frozenset(
+    ["builtins", "math", "cmath", "_operator", "itertools", "_functools", "_collections", "_abc", "_typing"]
+)
+_EFFECTS = frozenset(
+    [
+        "print",
+        "open",
+        "input",
+        "eval",
+        "exec",
+        "compile",
+        "globals",
+        "locals",
+        "vars",
+        "dir",
+        "id",
+        "hash",
+        "breakpoint",
+        "__import__",
+        "next",
+    ]
+)
+#: What reads attributes by names that the code may have computed.
+_BY_NAME = frozenset(["__dict__", "__getattribute__", "attrgetter", "getattr", "hasattr", "methodcaller", "vars"])
 _METHODS_OF = (list, dict, tuple, str, bytes, set, frozenset, int, float, complex, range, type, types.GeneratorType)
-_IMPURE_FILES = frozenset("random time os datetime secrets uuid tempfile socket subprocess threading io logging warnings".split())
+_IMPURE_FILES = frozenset(
+    [
+        "random",
+        "time",
+        "os",
+        "datetime",
+        "secrets",
+        "uuid",
+        "tempfile",
+        "socket",
+        "subprocess",
+        "threading",
+        "io",
+        "logging",
+        "warnings",
+    ]
+)
 
 
 class Watch:
@@ -64,6 +102,7 @@ class Watch:
                 generated = "__name__" not in frame.f_globals and self._within_library(frame)
                 if not (is_library(frame.f_globals) or generated or code.co_filename.startswith("<gradcore")):
                     self.user_codes.add(code)
+                    self.computed_names |= not _BY_NAME.isdisjoint(code.co_names)
         elif event == "c_call" and code in self.user_codes:
             self._called(arg, frame)
 
@@ -74,10 +113,11 @@ class Watch:
     def _called(self, function: Any, frame: types.FrameType) -> None:
         owner, name = getattr(function, "__self__", None), function.__name__
         if isinstance(owner, types.ModuleType):
-            if name in ("getattr", "hasattr", "attrgetter"):
-                self.computed_names = True
+            self.computed_names |= name in _BY_NAME
             module = owner.__name__
-            pure = (module in _MODULES and name not in _EFFECTS) or (module.startswith("numpy") and "random" not in module)
+            pure = (module in _MODULES and name not in _EFFECTS) or (
+                module.startswith("numpy") and "random" not in module
+            )
         elif owner is None:
             pure = str(getattr(function, "__module__", None) or "builtins").partition(".")[0] in (*_MODULES, "numpy")
         else:

@@ -457,7 +457,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         return self
 
     def compile(self, *args: Any, **settings: Any) -> None:
-        """Nothing: modules run as they are, see `gradcore.compiler`."""
+        """Nothing: `gradcore.compile` makes a module whose calls are compiled, with the attributes of this one."""
 
     # -- printing -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,315 @@
+"""Guards: each change after which a program would be wrong leads to another one, or to the function as it is."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+import warnings
+from typing import Any
+
+import pytest
+
+import gradcore as gc
+from gradcore import nn
+from gradcore.compiler.compiled import MOST_PROGRAMS, CompiledFunction
+
+SCALE = 2.0
+TABLE = {"scale": 3.0, "more": [1.0, 2.0]}
+
+
+def helper(x: gc.Tensor) -> gc.Tensor:
+    return x * SCALE
+
+
+def other_helper(x: gc.Tensor) -> gc.Tensor:
+    return x * SCALE + 1
+
+
+class Config:
+    kind = "twice"
+
+    def __init__(self) -> None:
+        self.scale = 1.0
+        self.inner = types.SimpleNamespace(shift=0.5)
+
+    def factor(self) -> float:
+        return 2.0 if self.kind == "twice" else 3.0
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.drop = nn.Dropout(0.5)
+        self.register_buffer("shift", gc.zeros(3))
+        self.depth = 1
+
+    def forward(self, x: gc.Tensor) -> gc.Tensor:
+        for _ in range(self.depth):
+            x = self.drop(self.linear(x)) + self.shift
+        return x
+
+
+def check(function: Any, change: Any, make: Any = lambda: gc.randn(2, 3), programs: int | None = 2) -> CompiledFunction:
+    """Call a function before and after a change; `programs` is how many it has then."""
+    compiled = CompiledFunction(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for changes in (False, True):
+            if changes:
+                assert compiled._entries, compiled._left
+                change()
+            for seed in range(3):
+                x = make()
+                gc.manual_seed(seed)
+                found = compiled(x)
+                gc.manual_seed(seed)
+                expected = function(x)
+                assert gc.equal(found, expected)
+                assert found.requires_grad is expected.requires_grad
+                assert found.dtype is expected.dtype
+    assert programs is None or len(compiled._entries) == programs
+    return compiled
+
+
+def test_globals(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules[__name__]
+    check(lambda x: x * SCALE, lambda: monkeypatch.setattr(module, "SCALE", 5.0))
+    check(helper, lambda: monkeypatch.setattr(module, "SCALE", 6.0))
+    check(lambda x: helper(x), lambda: monkeypatch.setattr(module, "SCALE", 7.0))
+    check(lambda x: helper(x), lambda: monkeypatch.setattr(module, "helper", other_helper))
+    check(lambda x: x * TABLE["scale"], lambda: monkeypatch.setitem(TABLE, "scale", 8.0))
+    check(lambda x: x * sum(TABLE["more"]), lambda: TABLE["more"].append(4.0))
+    check(lambda x: x * abs(-2.0), lambda: monkeypatch.setattr(module, "abs", lambda v: v, raising=False))
+
+
+def test_closures_defaults_and_code() -> None:
+    scale, items = 2.0, [1.0]
+
+    def change() -> None:
+        nonlocal scale
+        scale = 3.0
+
+    check(lambda x: x * scale, change)
+    check(lambda x: x * len(items), lambda: items.append(2.0))
+    check(lambda x: x * items[0], lambda: items.__setitem__(0, 5.0))
+
+    def with_default(x: gc.Tensor, factor: float = 2.0) -> gc.Tensor:
+        return x * factor
+
+    check(with_default, lambda: setattr(with_default, "__defaults__", (4.0,)))
+
+    def first(x: gc.Tensor) -> gc.Tensor:
+        return x * 2
+
+    def second(x: gc.Tensor) -> gc.Tensor:
+        return x * 3
+
+    check(lambda x: first(x), lambda: setattr(first, "__code__", second.__code__))
+    signed = [0.0]
+    check(lambda x: x / signed[0], lambda: signed.__setitem__(0, -0.0))
+    typed: list[Any] = [1]
+    check(lambda x: x.long() * typed[0], lambda: typed.__setitem__(0, 1.0))
+
+
+def test_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config()
+    check(lambda x: x * config.scale, lambda: setattr(config, "scale", 2.0))
+    check(lambda x: x * config.inner.shift, lambda: setattr(config.inner, "shift", 2.0))
+    check(lambda x: x * config.factor(), lambda: monkeypatch.setattr(Config, "kind", "thrice"))
+    check(lambda x: x * config.factor(), lambda: setattr(config, "kind", "twice"))
+    name = "scale"
+    check(lambda x: x * getattr(config, name), lambda: setattr(config, "scale", 9.0))
+    check(lambda x: x * config.factor(), lambda: monkeypatch.setattr(Config, "factor", lambda self: 7.0))
+    partial = functools.partial(lambda factor, x: x * factor, 2.0)
+    check(partial, lambda: partial.__setstate__((partial.func, (3.0,), {}, {})), programs=None)
+
+
+MODULE_CHANGES = {
+    "training": lambda m: m.eval(),
+    "p": lambda m: setattr(m.drop, "p", 0.1),
+    "depth": lambda m: setattr(m, "depth", 2),
+    "parameter": lambda m: setattr(m.linear, "weight", nn.Parameter(gc.randn(3, 3))),
+    "bias": lambda m: setattr(m.linear, "bias", None),
+    "buffer": lambda m: setattr(m, "shift", gc.ones(3)),
+    "child": lambda m: setattr(m, "drop", nn.Tanh()),
+    "requires_grad": lambda m: m.requires_grad_(False),
+    "hook": lambda m: m.linear.register_forward_hook(lambda module, args, out: out * 2),
+    "data": lambda m: setattr(m.linear.weight, "data", gc.randn(3, 3)),
+    "values": lambda m: gc.no_grad()(lambda: m.linear.weight.mul_(2))(),
+    "dtype": lambda m: m.double(),
+}
+
+
+@pytest.mark.parametrize("name", MODULE_CHANGES)
+def test_modules(name: str) -> None:
+    model = Model()
+    same_program = name in ("data", "values")
+    make = lambda: gc.randn(2, 3, dtype=model.linear.weight.dtype)  # noqa: E731
+    check(model, lambda: MODULE_CHANGES[name](model), make, programs=1 if same_program else None)
+
+
+def test_hooks_of_all_modules_and_of_parameters() -> None:
+    model = Model()
+    compiled = CompiledFunction(model)
+    x = gc.randn(2, 3)
+    for _ in range(3):
+        compiled(x)
+    seen: list[int] = []
+    hook = nn.modules.module.register_module_forward_hook(lambda *a: seen.append(1))
+    with hook, pytest.warns(UserWarning, match="hooks of all modules"):
+        compiled(x)
+    assert len(seen) == 3
+    model = Model()
+    compiled = CompiledFunction(lambda x: model(x).sum())
+    for _ in range(3):
+        compiled(x).backward()
+    seen.clear()
+    model.linear.weight.register_hook(lambda g: seen.append(2))
+    with pytest.warns(UserWarning, match="hooks"):
+        compiled(x).backward()
+    assert seen == [2]
+
+
+ARGUMENTS = {
+    "shape": (lambda: gc.randn(2, 3), lambda: gc.randn(4, 3)),
+    "dims": (lambda: gc.randn(3), lambda: gc.randn(1, 3)),
+    "strides": (lambda: gc.randn(3, 3), lambda: gc.randn(3, 3).t()),
+    "dtype": (lambda: gc.randn(3), lambda: gc.randn(3, dtype=gc.float64)),
+    "requires_grad": (lambda: gc.randn(3), lambda: gc.randn(3, requires_grad=True)),
+    "history": (lambda: gc.randn(3, requires_grad=True), lambda: gc.randn(3, requires_grad=True) * 2),
+    "parameter": (lambda: gc.randn(3), lambda: nn.Parameter(gc.randn(3), requires_grad=False)),
+    "view": (lambda: gc.randn(3), lambda: gc.randn(6)[:3]),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_tensors(name: str) -> None:
+    before, after = ARGUMENTS[name]
+    makers = [before]
+    check(lambda x: (x * 2).reshape(-1) + x.shape[-1], lambda: makers.append(after), lambda: makers[-1]())
+
+
+def test_arguments_of_other_kinds() -> None:
+    def function(x: gc.Tensor, *rest: Any, factor: Any = 1.0) -> gc.Tensor:
+        for each in rest:
+            x = (
+                x + each[0]
+                if isinstance(each, (list, tuple))
+                else x * each["a"]
+                if isinstance(each, dict)
+                else x - each
+            )
+        return x * factor
+
+    compiled = CompiledFunction(function)
+    x = gc.randn(3)
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((), {}), ((1,), {}), ((1.0,), {}), (([x],), {}), (({"a": x},), {}), (((2.0, 3),), {}), ((), {"factor": 2}),
+    ]  # fmt: skip
+    for args, named in calls * 3:
+        assert gc.equal(compiled(x, *args, **named), function(x, *args, **named))
+    assert len(compiled._entries) == len(calls)
+
+
+def test_one_tensor_twice_is_not_two() -> None:
+    compiled = CompiledFunction(lambda x, y: (x * y).sum())
+    x, y = gc.ones(3, requires_grad=True), gc.full((3,), 2.0, requires_grad=True)
+    for _ in range(3):
+        assert gc.equal(gc.autograd.grad(compiled(x, x), x)[0], gc.full((3,), 2.0))
+    for _ in range(3):
+        assert gc.equal(gc.autograd.grad(compiled(x, y), x)[0], y)
+    for _ in range(3):
+        assert gc.equal(gc.autograd.grad(compiled(x, x), x)[0], gc.full((3,), 2.0))
+
+
+def test_modes() -> None:
+    x = gc.randn(3, requires_grad=True)
+    compiled = CompiledFunction(lambda x: x * 2.5 + gc.zeros(3))
+    for _ in range(3):
+        assert compiled(x).requires_grad
+        with gc.no_grad():
+            assert not compiled(x).requires_grad
+        with gc.inference_mode():
+            assert compiled(x).is_inference()
+        with gc.autocast("cpu"):
+            assert gc.equal(compiled(x), x * 2.5)
+    out, tangent = gc.func.jvp(compiled, (x.detach(),), (gc.ones(3),))
+    assert gc.equal(tangent, gc.full((3,), 2.5))
+    assert gc.equal(gc.vmap(compiled)(x.detach()[None]), out[None])
+    gc.set_default_dtype(gc.float64)
+    try:
+        y = x.detach().double()
+        for _ in range(3):
+            assert compiled(y).dtype is gc.float64
+    finally:
+        gc.set_default_dtype(gc.float32)
+    assert compiled(y).dtype is gc.float64
+
+
+def test_state_that_the_function_changes() -> None:
+    class Counter:
+        def __init__(self) -> None:
+            self.calls = 0
+
+    counter, items = Counter(), [0]
+
+    def counted(x: gc.Tensor) -> gc.Tensor:
+        counter.calls += 1
+        return x * counter.calls
+
+    def appended(x: gc.Tensor) -> gc.Tensor:
+        items.append(1)
+        return x * len(items)
+
+    for function in (counted, appended):
+        compiled = gc.compile(function)
+        with pytest.warns(UserWarning, match="changes what it depends on"):
+            found = [float(compiled(gc.ones(1)).item()) for _ in range(5)]
+        assert found == [found[0] + i for i in range(5)]
+
+
+def test_a_value_that_keeps_changing_ends_with_a_warning() -> None:
+    compiled = CompiledFunction(lambda x, factor: x * factor)
+    x = gc.ones(2)
+
+    def call_with_many() -> None:
+        for i in range(2 * MOST_PROGRAMS):
+            assert gc.equal(compiled(x, float(i)), x * float(i))
+
+    with pytest.warns(UserWarning, match=r"keeps failing: args\[1\]") as warned:
+        call_with_many()
+    assert len(warned) == 1
+    assert len(compiled._entries) == MOST_PROGRAMS
+    gc.compiler.reset()
+    assert gc.equal(compiled(x, 2.0), x * 2)
+    assert not compiled._entries
+
+
+def test_seeds() -> None:
+    compiled = CompiledFunction(lambda x: x + gc.randn(3))
+    x = gc.zeros(3)
+    for _ in range(4):
+        gc.manual_seed(5)
+        found = compiled(x), compiled(x)
+        gc.manual_seed(5)
+        assert gc.equal(found[0], gc.randn(3))
+        assert gc.equal(found[1], gc.randn(3))
+
+
+def test_compiling_is_seen_and_stopped() -> None:
+    seen: list[bool] = []
+
+    @gc.compiler.disable
+    def apart(x: gc.Tensor) -> gc.Tensor:
+        seen.append(gc.compiler.is_compiling())
+        return x * 2
+
+    compiled = gc.compile(lambda x: apart(x) + 1)
+    with pytest.warns(UserWarning, match="is not to be compiled"):
+        assert all([gc.equal(compiled(gc.ones(2)), gc.full((2,), 3.0)) for _ in range(3)])  # noqa: C419
+    assert seen == [False] * 3
+    assert gc.compile(apart, disable=True) is apart
+    with pytest.raises(TypeError, match="must be a module or a function"):
+        gc.compile(3)

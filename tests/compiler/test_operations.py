@@ -1,0 +1,85 @@
+"""Samples of every operation, compiled: values, gradients, random numbers and errors are those of eager execution."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from typing import Any
+
+import numpy as np
+
+import gradcore as gc
+from gradcore.compiler.compiled import CompiledFunction
+from gradcore.cuda.cases import _filled, _leaves
+from tests.ops.cases import ALL, Drawn
+from tests.ops.test_every_op import by_label, cotangents, floating
+
+_OF_OP: dict[str, list[Drawn]] = {}
+for _case in ALL:
+    _OF_OP.setdefault(_case.op.name, []).append(_case)
+#: One for each operation.
+CHOSEN = [cases[zlib.crc32(name.encode()) % len(cases)] for name, cases in _OF_OP.items()]
+
+
+def arguments(case: Drawn, arrays: list[Any]) -> Any:
+    chosen = set(case.differentiable())
+    tensors = [gc.tensor(a).requires_grad_(i in chosen) for i, a in enumerate(arrays)]
+    queue = list(tensors)
+    args = _filled(case.args, queue)
+    return tensors, args, {name: _filled(value, queue) for name, value in case.settings.items()}
+
+
+def others(case: Drawn) -> list[Any]:
+    """Arrays of the same shapes, with the elements in another order; matrices stay, which may be of a certain form."""
+    return [a if type(a) is not np.ndarray or a.ndim > 1 else np.roll(a, 1) for a in case.arrays()]
+
+
+def outcome(call: Any, case: Drawn, arrays: list[Any]) -> Any:
+    """Values, gradients, and the generator's state; or the error."""
+    tensors, args, settings = arguments(case, arrays)
+    gc.manual_seed(3)
+    try:
+        results = call(args, settings)
+        outs = [t for t in _leaves((results,)) if isinstance(t, gc.Tensor)]
+        tracked = floating(outs)
+        if tracked:
+            gc.autograd.backward(tracked, cotangents(tracked))
+    except Exception as error:
+        return type(error), str(error)
+    found = [None if t is None else t.detach().numpy() for t in (*outs, *(t.grad for t in tensors))]
+    return found, gc.get_rng_state().numpy(), [t.requires_grad for t in outs]
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        if (a.dtype, a.shape) != (b.dtype, b.shape):
+            return False
+        if a.dtype.kind == "c" and not a.ndim:  # NumPy's functions of complex scalars round otherwise
+            return bool(np.isclose(a, b, rtol=1e-13, atol=0, equal_nan=True))
+        return a.tobytes() == b.tobytes()
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and bool(a == b)
+
+
+def compare(case: Drawn) -> CompiledFunction:
+    call = case.op.call
+    function = lambda args, settings: call(*args, **settings)  # noqa: E731
+    compiled = CompiledFunction(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for arrays in (case.arrays(), case.arrays(), others(case), case.arrays()):
+            expected, found = outcome(function, case, arrays), outcome(compiled, case, arrays)
+            assert same(found, expected), f"{case.label}: {found} instead of {expected}"
+    return compiled
+
+
+@by_label(CHOSEN)
+def test_compiled_samples_are_those_of_eager_execution(case: Drawn) -> None:
+    compare(case)
+
+
+def test_nearly_all_operations_have_programs() -> None:
+    """Those that do not: views of arguments, sizes that depend on values, numbers that Python reads."""
+    compiled = [compare(case) for case in CHOSEN[::9]]
+    assert sum(bool(each._entries) for each in compiled) >= 0.85 * len(compiled)

@@ -1,0 +1,395 @@
+"""Compiled programs: models, training, transformations, in-place writes, random numbers, errors, memory."""
+
+from __future__ import annotations
+
+import copy
+import gc as collector
+import pickle
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gradcore as gc
+from gradcore import nn
+from gradcore.compiler.compiled import CompiledFunction
+
+F = nn.functional
+
+
+def leaves(value: Any) -> list[gc.Tensor]:
+    return [t for each in value for t in leaves(each)] if isinstance(value, (tuple, list)) else [value]
+
+
+def equal(a: Any, b: Any) -> bool:
+    return all(x.dtype is y.dtype and gc.equal(x, y) for x, y in zip(leaves(a), leaves(b), strict=True))
+
+
+def compiled_as(function: Any, make: Any, calls: int = 5, programs: int = 1) -> CompiledFunction:
+    """Compile a function, and compare some calls with eager ones."""
+    compiled = CompiledFunction(function, fullgraph=True)
+    for seed in range(calls):
+        args = make()
+        gc.manual_seed(seed)
+        found = compiled(*args)
+        drawn = gc.get_rng_state()
+        gc.manual_seed(seed)
+        assert equal(found, function(*args))
+        assert gc.equal(drawn, gc.get_rng_state())
+    assert len(compiled._entries) == programs
+    return compiled
+
+
+def rows() -> tuple[gc.Tensor, ...]:
+    return (gc.randn(5, 4),)
+
+
+def vector() -> tuple[gc.Tensor, ...]:
+    return (gc.randn(6),)
+
+
+def chain(x: gc.Tensor) -> gc.Tensor:
+    for _ in range(20):
+        x = x * 1.01 + 0.1
+    return x
+
+
+def loss_of(x: gc.Tensor) -> gc.Tensor:
+    return (x**3).sin().sum()
+
+
+PURE = {
+    "chain": (chain, rows),
+    "random": (lambda x: F.dropout(x, 0.3) + gc.randn(4) + gc.rand(5, 1), rows),
+    "scalars": (lambda x: (x.sum() * 2, x.mean(), x.var()), rows),
+    "in place": (lambda x: gc.zeros(5, 4).index_copy_(0, gc.tensor([1, 2]), x[1:3]).add_(1), rows),
+    "grad": (lambda x: gc.func.grad(loss_of)(x), vector),
+    "hessian": (lambda x: gc.func.hessian(loss_of)(x), vector),
+    "jacrev": (lambda x: gc.func.jacrev(lambda x: x.tanh() * x)(x), vector),
+    "hvp": (lambda x: gc.func.jvp(gc.func.grad(loss_of), (x,), (x * 2,))[1], vector),
+    "vmap": (lambda x: gc.vmap(lambda row: (row * row).sum() * row)(x), rows),
+    "vmap of hessian": (lambda x: gc.vmap(gc.func.hessian(loss_of))(x), rows),
+    "autograd.grad": (lambda x: gc.autograd.grad(loss_of(y := x.detach().requires_grad_()), y)[0], rows),
+    "double": (lambda x: gc.func.grad(lambda x: gc.func.grad(loss_of)(x).sum())(x), vector),
+}
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_functions_of_tensors(name: str) -> None:
+    compiled_as(*PURE[name])
+
+
+MODELS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2)), (5, 4)),
+    "cnn": (
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.GELU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 2)
+        ),
+        (5, 1, 8, 8),
+    ),
+    "transformer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (3, 5, 8)),
+    "rnn": (lambda: First(nn.LSTM(4, 8)), (7, 3, 4)),
+}
+
+
+class First(nn.Module):
+    """The first result of a module."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: gc.Tensor) -> gc.Tensor:
+        return self.module(x)[0]
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["backward outside", "backward inside"])
+@pytest.mark.parametrize("name", MODELS)
+def test_training_is_that_of_eager_execution(name: str, inside: bool) -> None:
+    """Losses, parameters and buffers, to the bit."""
+    make, shape = MODELS[name]
+    gc.manual_seed(0)
+    model = make()
+    outcomes = []
+    for compiles in (False, True):
+        own = copy.deepcopy(model)
+        optimizer = gc.optim.Adam(own.parameters(), lr=1e-2)
+
+        def forward(x: gc.Tensor, own: nn.Module = own) -> gc.Tensor:
+            return own(x).square().mean()
+
+        def forward_and_backward(x: gc.Tensor, own: nn.Module = own) -> gc.Tensor:
+            loss = own(x).square().mean()
+            loss.backward()
+            return loss.detach()
+
+        step: Any = forward_and_backward if inside else forward
+        if compiles:
+            step = CompiledFunction(step, fullgraph=True)
+        gc.manual_seed(1)
+        losses = []
+        for _ in range(6):
+            optimizer.zero_grad()
+            loss = step(gc.randn(shape))
+            if not inside:
+                loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        outcomes.append([losses, [t.detach() for t in own.state_dict().values()]])
+        if compiles:
+            assert step._entries
+            assert step._left is None
+    assert equal(*outcomes)
+
+
+def test_a_compiled_module_shares_everything_with_the_module() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
+    compiled = gc.compile(model)
+    assert isinstance(compiled, nn.Sequential)
+    assert list(compiled.state_dict()) == list(model.state_dict())
+    compiled.eval()
+    assert not model.training
+    x = gc.randn(4, 3)
+    for _ in range(4):
+        assert equal(compiled(x), model(x))
+    for other in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+        assert equal(other(x), model(x))
+        assert other[0].weight is not model[0].weight
+    model[0] = nn.Linear(3, 5)
+    assert compiled(x).shape == (4, 5)
+
+
+def test_gradients_reach_what_comes_before_and_after() -> None:
+    w = gc.randn(4, requires_grad=True)
+    compiled = CompiledFunction(lambda x: (x * w).tanh(), fullgraph=True)
+    for _ in range(4):
+        x = gc.randn(4, requires_grad=True)
+        found = gc.autograd.grad((compiled(x.exp()) * 2).sum(), (x, w))
+        expected = gc.autograd.grad(((x.exp() * w).tanh() * 2).sum(), (x, w))
+        assert equal(found, expected)
+    assert compiled._entries
+
+
+def test_derivatives_of_derivatives_are_those_of_the_function_as_it_is() -> None:
+    compiled = CompiledFunction(lambda x: (x**3).sin(), fullgraph=True)
+    x = gc.randn(4, requires_grad=True)
+    for _ in range(4):
+        (slope,) = gc.autograd.grad(compiled(x).sum(), x, create_graph=True)
+        (expected,) = gc.autograd.grad((x**3).sin().sum(), x, create_graph=True)
+        assert equal(slope, expected)
+        assert equal(gc.autograd.grad(slope.sum(), x), gc.autograd.grad(expected.sum(), x))
+
+
+def test_results_without_a_gradient_take_no_part() -> None:
+    """The gradient of the square root at zero is infinite, and zero times that no number."""
+    compiled = CompiledFunction(lambda x, y: (x.sqrt(), (x * y).sum()), fullgraph=True)
+    for _ in range(4):
+        x, y = gc.zeros(3, requires_grad=True), gc.ones(3, requires_grad=True)
+        compiled(x, y)[1].backward()
+        assert equal(x.grad, gc.ones(3))
+        y.grad = None
+        compiled(x, y)[0].sum().backward()
+        assert y.grad is None
+
+
+def test_what_was_saved_is_checked_and_freed() -> None:
+    compiled = CompiledFunction(lambda x: x * x, fullgraph=True)
+    x = gc.ones(3, requires_grad=True)
+    for _ in range(3):
+        y = compiled(x)
+    with gc.no_grad():
+        x.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    y = compiled(x).sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+    exponential = CompiledFunction(lambda x: x.exp(), fullgraph=True)
+    for _ in range(3):
+        y = exponential(x)
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_in_place_writes_to_arguments_are_counted() -> None:
+    compiled = CompiledFunction(lambda x: x.mul_(2).sum(), fullgraph=True)
+    for _ in range(4):
+        x = gc.ones(3)
+        saved = gc.ones(3, requires_grad=True) * x
+        before = x._version
+        assert compiled(x) == 6
+        assert gc.equal(x, gc.full((3,), 2.0))
+        assert x._version == before + 1
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            saved.sum().backward()
+    assert compiled._entries
+
+
+def test_arguments_that_share_memory() -> None:
+    compiled = CompiledFunction(lambda x, y: y + x.add_(1), fullgraph=True)
+    for _ in range(3):
+        assert gc.equal(compiled(gc.ones(3), gc.ones(3)), gc.full((3,), 3.0))
+    both = gc.ones(4)
+    assert gc.equal(compiled(both[:3], both[:3]), gc.full((3,), 4.0))
+    assert gc.equal(compiled(both[:3], both[1:]), both[:3] + both[1:])
+
+
+def test_errors_are_those_of_eager_execution() -> None:
+    table = gc.randn(4, 2)
+    compiled = CompiledFunction(lambda i: F.dropout(table[i], 0.5), fullgraph=True)
+    for _ in range(3):
+        compiled(gc.tensor([0, 3]))
+    gc.manual_seed(0)
+    before = gc.get_rng_state()
+    with pytest.raises(IndexError, match=r"out of (range|bounds)"):
+        compiled(gc.tensor([0, 4]))
+    assert gc.equal(before, gc.get_rng_state())
+
+
+UNRECORDABLE = {
+    "item": lambda x: x * x.sum().item(),
+    "bool": lambda x: x if x.sum() > 0 else -x,
+    "numpy": lambda x: gc.from_numpy(x.numpy() * 2),
+    "mask": lambda x: x[x > 0],
+    "print": lambda x: (print(end=""), x * 2)[1],
+    "numpy.random": lambda x: x * float(np.random.rand()),
+    "view": lambda x: x[0],
+}
+
+
+@pytest.mark.parametrize("name", UNRECORDABLE)
+def test_what_cannot_be_recorded_runs_as_it_is_with_one_warning(name: str) -> None:
+    function = UNRECORDABLE[name]
+    compiled = gc.compile(function)
+
+    def call(compiled: Any) -> None:
+        for _ in range(4):
+            x = gc.randn(3)
+            found = compiled(x)
+            assert name == "numpy.random" or equal(found, function(x))
+
+    with pytest.warns(UserWarning, match="runs as it is") as warned:
+        call(compiled)
+    assert len(warned) == 1
+    assert not compiled._entries
+    with pytest.raises(RuntimeError, match=r"cannot record|runs as it is"):
+        call(gc.compile(function, fullgraph=True))
+
+
+def test_what_stops_a_recording_happens_once() -> None:
+    x, total, calls = gc.ones(2), gc.zeros(2), []
+
+    def step(x: gc.Tensor) -> float:
+        total.add_(x)
+        calls.append(1)
+        return float(total.sum().item())
+
+    compiled = gc.compile(step)
+    with pytest.warns(UserWarning, match="runs as it is"):
+        found = [compiled(x) for _ in range(4)]
+    assert found == [2.0, 4.0, 6.0, 8.0]
+    assert len(calls) == 4
+    assert type(total._array) is np.ndarray
+
+
+def test_tensors_that_a_function_keeps_are_plain() -> None:
+    kept: dict[str, gc.Tensor] = {}
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        kept["last"] = x * 2
+        return kept["last"] + 1
+
+    compiled = gc.compile(step)
+
+    def call() -> None:
+        for i in range(4):
+            compiled(gc.full((2,), float(i)))
+            assert gc.equal(kept["last"], gc.full((2,), 2.0 * i))
+
+    with pytest.warns(UserWarning, match="runs as it is"):
+        call()
+
+
+def test_a_thousand_steps_keep_no_memory() -> None:
+    model = nn.Linear(4, 4)
+    compiled = CompiledFunction(lambda x: model(x).square().mean(), fullgraph=True)
+    x = gc.randn(2, 4)
+    for _ in range(5):
+        compiled(x).backward()
+    collector.collect()
+    before = len(collector.get_objects())
+    for _ in range(1000):
+        compiled(x).backward()
+    collector.collect()
+    assert len(collector.get_objects()) - before < 50
+    out = compiled(x)
+    reference = weakref.ref(out)
+    del out
+    assert reference() is None
+
+
+def test_the_first_calls_values_are_not_kept() -> None:
+    compiled = CompiledFunction(lambda x: (x + 1).exp(), fullgraph=True)
+    x = gc.ones(1000)
+    compiled(x), compiled(x)
+    reference = weakref.ref(x)
+    del x
+    collector.collect()
+    assert reference() is None
+
+
+def test_explain_shows_guards_and_calls() -> None:
+    text = gc.compile(lambda x: (x * 2).sum()).explain(gc.ones(3))
+    assert "shape [3]" in text
+    assert "kernels.mul" in text
+    assert "kernels.sum" in text
+    assert "def program(" in text
+
+
+UNARY = ("exp", "sin", "tanh", "sigmoid", "square", "abs", "relu", "neg", "cos")
+BINARY = ("add", "mul", "sub", "maximum")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([*UNARY, *BINARY, "sum", "t", "cat", "add_", "slice"]), st.integers(0, 9)),
+        max_size=12,
+    )
+)
+def test_random_programs(steps: list[tuple[str, int]]) -> None:
+    def run(x: gc.Tensor, w: gc.Tensor) -> Any:
+        values = [x * 0.5, w.sigmoid()]
+        for name, n in steps:
+            a, b = values[n % len(values)], values[(n // 2) % len(values)]
+            if name in UNARY:
+                a = getattr(a, name)()
+            elif name in BINARY:
+                a = getattr(a, name)(b)
+            elif name == "sum":
+                a = a.sum(n % 2, keepdim=True).expand(3, 3)
+            elif name == "t":
+                a = a.t()
+            elif name == "cat":
+                a = gc.cat([a, b])[1:4]
+            elif name == "add_":
+                a = a.clone().add_(b)
+            else:
+                a = a.clone()
+                a[n % 3] = b[0]
+            values.append(a.clamp(-3, 3))
+        return sum(values).mean()
+
+    compiled = CompiledFunction(run, fullgraph=True)
+    for _ in range(4):
+        x, w = gc.randn(3, 3, requires_grad=True), gc.randn(3, 3, requires_grad=True)
+        found, expected = compiled(x, w), run(x, w)
+        assert equal(found.detach(), expected.detach())
+        for a, b in zip(gc.autograd.grad(found, (x, w)), gc.autograd.grad(expected, (x, w)), strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
+    assert compiled._entries
