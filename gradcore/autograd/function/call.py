@@ -253,7 +253,7 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
     device = ctx._device
     if any([meta is not None and meta[2] is not device for meta in ctx._inputs]):  # noqa: C419
         ctx._input_devices = [meta[2] for meta in ctx._inputs if meta is not None]
-    own = {id(t) for t in outputs if isinstance(t, Variable) and t._edge is not None and t._edge[0] is ctx}
+    own = {id(t): t._edge[1] for t in outputs if isinstance(t, Variable) and t._edge is not None and t._edge[0] is ctx}
     mode = local.state.mode
     if mode & DUAL:  # tangents that outputs get later belong to what is saved of them
         for t in outputs:
@@ -272,7 +272,7 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
             if variables.inference_used:
                 refuse_inference(t)
             if id(t) in own:
-                saved.append(SavedTensor.of_output(t, t._edge[1]))
+                saved.append(SavedTensor.of_output(t, own[id(t)]))
             else:
                 saved.append(SavedTensor.of_input(t, gradient_edge(t)))
         ctx._saved = tuple(saved)

@@ -75,7 +75,7 @@ class Convolution:
                 row = -((each.residue - p) // s)  # the first of the phase that is not padding
                 rows.append(slice(row * s + each.residue - p, None, s))
                 pads.append(each.reach - row)
-            taps = swapped[(..., *[slice(*each.taps) for each in phase])]
+            taps = swapped[(..., *[slice(each.first, None, each.period) for each in phase])]
             reverse = taps[(..., *[slice(None, None, -1)] * len(phase))]
             of_phase = ConvSettings([1] * len(phase), pads, [each.step for each in phase], groups)
             self.correlate(grad, reverse, of_phase, out[(slice(None), slice(None), *rows)])
@@ -161,7 +161,7 @@ def _multiply_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, ou
         sizes = (images.stop - images.start, below.stop - below.start, *windows.extent[1:])
         total: Any = None
         for source, phase in zip(windows.padded, windows.phases, strict=True):
-            taps = weight[(slice(None), *[slice(*each.taps) for each in phase])]
+            taps = weight[(slice(None), *[slice(each.first, None, each.period) for each in phase])]
             flat = source[:, : sizes[0], below].reshape(groups, channels, -1)
             products = xp.matmul(taps.reshape(groups, -1, channels), flat)
             products = products.reshape(groups, -1, outputs // groups, products.shape[-1])

@@ -55,17 +55,18 @@ class Phase(NamedTuple):
     """The taps of one dimension that read the same residue class of the padded input.
 
     With stride `s`, the elements `residue, residue + s, residue + 2 * s, ...` form an array in which
-    windows move by one element: window `t` reads with the tap `m` of these `number` the element `t + shift + m * step`.
+    windows move by one element: window `t` reads with tap `first + m * period` the element
+    `t + shift + m * step`.
     """
 
     residue: int
+    first: int
+    period: int
     number: int
     shift: int
     step: int
     #: How far from the window's own position the last tap reads.
     reach: int
-    #: The taps, as the start, stop and step of a slice of the kernel.
-    taps: tuple[int, None, int]
 
 
 @lru_cache(maxsize=1024)
@@ -76,7 +77,7 @@ def phases(kernel: int, stride: int, dilation: int) -> tuple[Phase, ...]:
     for first in range(min(period, kernel)):
         number, shift = len(range(first, kernel, period)), first * dilation // stride
         reach = shift + (number - 1) * step
-        found.append(Phase(first * dilation % stride, number, shift, step, reach, (first, None, period)))
+        found.append(Phase(first * dilation % stride, first, period, number, shift, step, reach))
     return tuple(found)
 
 
@@ -221,7 +222,7 @@ class Windows:
                     *per_dim,
                 ),
             )
-            copies.append((result[(slice(None), *[slice(*each.taps) for each in phase])], view))
+            copies.append((result[(slice(None), *[slice(each.first, None, each.period) for each in phase])], view))
         return result, copies
 
 
