@@ -275,7 +275,7 @@ def _as_tuple(key: Any) -> tuple[Any, ...]:
 _VALID = "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices"
 
 
-def _converted(item: Any, like: Any) -> Any:
+def _converted(item: Any, like: AnyTensor) -> Any:
     """An item of a key as an int, a slice of ints, None, Ellipsis, a truth value or an index tensor."""
     if item is None or item is Ellipsis or item.__class__ is int:
         return item
@@ -317,7 +317,7 @@ def _check_mask(mask: Any, dim: int, shape: Sequence[int]) -> None:
             )
 
 
-def index_tensor(values: Any, like: Any) -> Any:
+def index_tensor(values: Any, like: AnyTensor) -> Any:
     """Indices or bools, as lists or arrays, as a tensor on the device of another one."""
     if isinstance(values, (list, tuple)):
         values = [v.item() if functional.is_tensor(v) else v for v in values]

@@ -39,7 +39,7 @@ __all__ = ["Tensor"]
 # -- attributes that may be assigned ----------------------------------------------------------------------------------
 
 
-def _set_requires_grad(t: Any, on: bool) -> None:
+def _set_requires_grad(t: AnyTensor, on: bool) -> None:
     """Start or stop recording operations on a leaf."""
     if not isinstance(on, bool):
         raise RuntimeError("requires_grad must be a bool")
@@ -60,7 +60,7 @@ def _set_requires_grad(t: Any, on: bool) -> None:
     t._autograd.requires_grad = on
 
 
-def _set_grad_dtype(t: Any, dtype: dtypes.dtype | None) -> None:
+def _set_grad_dtype(t: AnyTensor, dtype: dtypes.dtype | None) -> None:
     """Say which dtype the gradient of a leaf has; None allows any."""
     if not t.is_leaf:
         raise RuntimeError("grad_dtype can only be set on leaf tensors.")
@@ -81,7 +81,7 @@ def _set_grad_dtype(t: Any, dtype: dtypes.dtype | None) -> None:
         edge[0]._own_hooks()  # leaves without hooks take a shorter path
 
 
-def _check_data(t: Any, value: Any) -> None:
+def _check_data(t: AnyTensor, value: Any) -> None:
     """Refuse memory for a tensor that has none, and none for a tensor that has it."""
     if isinstance(value, Variable) and (t._device.type == "meta") != (value._device.type == "meta"):
         raise RuntimeError(
@@ -91,7 +91,7 @@ def _check_data(t: Any, value: Any) -> None:
         )
 
 
-def _set_data(t: Any, value: Any) -> None:
+def _set_data(t: AnyTensor, value: Any) -> None:
     """Give a tensor the memory of another one, without history."""
     if not isinstance(value, Variable):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
@@ -100,7 +100,7 @@ def _set_data(t: Any, value: Any) -> None:
     t._array, t._device, t._dtype = value._array, value._device, value._dtype
 
 
-def _check_grad(t: Any, grad: Any) -> None:
+def _check_grad(t: AnyTensor, grad: Any) -> None:
     """Refuse what cannot be the gradient of a tensor."""
     if not isinstance(grad, Variable):
         raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")

@@ -11,6 +11,7 @@ from gradcore.autograd.modes import AUTOCAST, GRAD, State, local
 from gradcore.dispatch.interception import Run
 from gradcore.ops.table import Op
 from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
 
 __all__ = ["LOWER_PRECISION", "Casting", "casting", "policy_of"]
 
@@ -119,7 +120,7 @@ def _eligible(value: Any, device_type: str) -> bool:
     return value._dtype.is_floating_point and value._dtype is not dtypes.float64
 
 
-def _is_parameter(t: Any) -> bool:
+def _is_parameter(t: AnyTensor) -> bool:
     leaf = t._edge is None and t._autograd is not None and t._autograd.base is None
     return leaf and t._dtype is dtypes.float32 and t._autograd.requires_grad
 

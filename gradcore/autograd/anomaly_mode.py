@@ -16,6 +16,7 @@ import numpy as np
 from gradcore.autograd.modes import ANOMALY, GRAD, State, local
 from gradcore.autograd.variables import Variable, tick
 from gradcore.backends.vmap import all_samples
+from gradcore.typing import AnyTensor
 
 __all__ = ["detect_anomaly", "explain", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 
@@ -105,7 +106,7 @@ def _kinds(tensors: Iterable[Any]) -> tuple[Any, ...]:
     return tuple([(t._array.shape, t._dtype) for t in tensors if isinstance(t, Variable)])
 
 
-def _finite_later(t: Any) -> Any:
+def _finite_later(t: AnyTensor) -> Any:
     """Whether a tensor's elements are finite: on the CPU a bool, elsewhere their sum, for which nobody has to wait."""
     if not isinstance(t, Variable) or not t._dtype.is_differentiable:
         return True
@@ -314,7 +315,7 @@ def explain_failure(node: Any, i: int, grad: Any, piece: Any, first_infinite: An
     return "\n".join(lines)
 
 
-def explain(t: Any) -> str:
+def explain(t: AnyTensor) -> str:
     """Name the operation that made a value infinite or nan first: the oldest behind `t` whose result was not finite.
 
     Parameters

@@ -21,6 +21,7 @@ from gradcore.autograd.variables import version_counter, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.vmap import VmapLevel, batched_device, unbatched_device, unwrap_batch, wrap_batch
 from gradcore.backends.vmap.array import BatchedArray, levels_of
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "BatchBackward0",
@@ -58,7 +59,7 @@ class BatchBackward0(Node):
 BatchBackward0.__module__ = "builtins"
 
 
-def _mapped(t: Any, device: Any, map: Map, adjoint: Map) -> Any:
+def _mapped(t: AnyTensor, device: Any, map: Map, adjoint: Map) -> Any:
     """The result of a linear map of raw arrays on tensors, recorded; it lies on `device`, in the batches it is in."""
     state = local.state
     if state.mode & DUAL:
@@ -81,7 +82,7 @@ def _mapped(t: Any, device: Any, map: Map, adjoint: Map) -> Any:
     return out
 
 
-def add_batch_dim(t: Any, level: Any, dim: int) -> Any:
+def add_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
     """The tensor of samples along `dim`, as one of them; it shares memory with `t`."""
     device = batched_device((level,), t._device)
     out = _mapped(t, device, lambda a: wrap_batch(a, level, dim), lambda a: unwrap_batch(a, level, dim))
@@ -89,7 +90,7 @@ def add_batch_dim(t: Any, level: Any, dim: int) -> Any:
     return out
 
 
-def remove_batch_dim(t: Any, level: Any, dim: int) -> Any:
+def remove_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
     """All samples of a tensor, along a new `dim`; of one that is the same for all samples, repeated."""
     t = broadcast_to_batch(t, batched_device((level,), t._device))
     return _mapped(
@@ -100,7 +101,7 @@ def remove_batch_dim(t: Any, level: Any, dim: int) -> Any:
     )
 
 
-def broadcast_to_batch(t: Any, device: Any) -> Any:
+def broadcast_to_batch(t: AnyTensor, device: Any) -> Any:
     """The tensor `t`, which all samples share, on a device of batched tensors."""
     if t._device is device:
         return t
@@ -110,12 +111,12 @@ def broadcast_to_batch(t: Any, device: Any) -> Any:
     return out
 
 
-def repeated(t: Any, device: Any) -> Any:
+def repeated(t: AnyTensor, device: Any) -> Any:
     """The tensor `t` with memory for every sample on a device of batched tensors."""
     return wrap(device.backend.xp.zeros(t._array.shape, t._array.dtype), device, t._dtype) + t
 
 
-def has_batches_of(t: Any, other: Any) -> bool:
+def has_batches_of(t: AnyTensor, other: Any) -> bool:
     """Whether `t` is batched over every level of `other`."""
     return set(other._device.levels) <= set(t._device.levels)
 
@@ -156,7 +157,7 @@ def mapped(func: Callable[..., Iterable[Any]], inputs: Sequence[Any], size: int,
         return [None if r is None else remove_batch_dim(r, level, 0) for r in results]
 
 
-def basis(like: Any, start: int, stop: int) -> Any:
+def basis(like: AnyTensor, start: int, stop: int) -> Any:
     """For each of the elements numbered from `start` to `stop` a tensor as `like`: zeros, and a one at that element."""
     device = like._device.real
     with device.backend.use_index(device.index):

@@ -23,6 +23,7 @@ from gradcore.autograd.views import chain_of, gradient_edge, mark_as_view, repla
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
 from gradcore.ops.table import Formula, Op
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "ForwardLevel",
@@ -77,7 +78,7 @@ class ForwardLevel:
         self.duals.clear()
 
 
-def attach(t: Any, level: ForwardLevel, tangent: Any) -> Any:
+def attach(t: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:
     """Give `t` a tangent at `level`; returns `t`."""
     tangents = tangents_of(t)
     tangents[level] = tangent
@@ -85,7 +86,7 @@ def attach(t: Any, level: ForwardLevel, tangent: Any) -> Any:
     return t
 
 
-def tangents_of(t: Any) -> Tangents:
+def tangents_of(t: AnyTensor) -> Tangents:
     """The tangents of `t` by level, made when first asked for."""
     if t._autograd is None:
         t._autograd = AutogradMeta()
@@ -95,7 +96,7 @@ def tangents_of(t: Any) -> Tangents:
     return tangents
 
 
-def tangent_of(t: Any, level: ForwardLevel) -> Any:
+def tangent_of(t: AnyTensor, level: ForwardLevel) -> Any:
     """The tangent of `t` at `level`, or None; a view of a dual has the view of the dual's tangent."""
     meta = t._autograd
     if meta is None:
@@ -111,7 +112,7 @@ def tangent_of(t: Any, level: ForwardLevel) -> Any:
     return tangent
 
 
-def check_tangent(t: Any, tangent: Any) -> None:
+def check_tangent(t: AnyTensor, tangent: AnyTensor) -> None:
     """Raise unless `tangent` has the shape of `t`."""
     if tangent._array.shape != t._array.shape:
         raise RuntimeError(
@@ -121,13 +122,13 @@ def check_tangent(t: Any, tangent: Any) -> None:
         )
 
 
-def refuse_dual(t: Any, message: str, error: type[RuntimeError] = RuntimeError) -> None:
+def refuse_dual(t: AnyTensor, message: str, error: type[RuntimeError] = RuntimeError) -> None:
     """Raise if `t` has a tangent, which what is about to happen would not follow."""
     if any(tangent_of(t, level) is not None for level in local.state.levels):
         raise error(message)
 
 
-def primal(t: Any, level: ForwardLevel) -> Any:
+def primal(t: AnyTensor, level: ForwardLevel) -> Any:
     """`t` without its tangent at `level`: same memory, same history, same tangents at other levels."""
     if tangent_of(t, level) is None:
         return t
@@ -192,7 +193,7 @@ def apply_dual(op: Op, args: tuple[Any, ...], level: ForwardLevel, apply: Callab
     return out
 
 
-def _view_of_dual(view: Any, op: Op, args: tuple[Any, ...], index: int | None) -> None:
+def _view_of_dual(view: AnyTensor, op: Op, args: tuple[Any, ...], index: int | None) -> None:
     """Make what is a view of the primal a view of the dual, whose history changes when the view is written to."""
     if not view._is_view():
         return
@@ -201,7 +202,7 @@ def _view_of_dual(view: Any, op: Op, args: tuple[Any, ...], index: int | None) -
     view._autograd.tangents = tangents
 
 
-def in_own_memory(tangent: Any, out: Any, others: Iterable[Any]) -> Any:
+def in_own_memory(tangent: AnyTensor, out: Any, others: Iterable[Any]) -> Any:
     """The tangent of `out` where it can be written to in place; a view's tangent stays the view of a tangent."""
     if out._autograd is not None and out._autograd.base is not None:
         return tangent
@@ -210,7 +211,7 @@ def in_own_memory(tangent: Any, out: Any, others: Iterable[Any]) -> Any:
     return laid_out_as(tangent, out)
 
 
-def laid_out_as(tangent: Any, out: Any) -> Any:
+def laid_out_as(tangent: AnyTensor, out: Any) -> Any:
     """The tangent with its elements in memory in the order of those of `out`, so that views of both correspond."""
     a, b = tangent._array, out._array
     if a.strides == b.strides or (a.flags.c_contiguous and b.flags.c_contiguous):
@@ -218,7 +219,7 @@ def laid_out_as(tangent: Any, out: Any) -> Any:
     return laid_out(tangent, b)
 
 
-def laid_out(t: Any, array: Any) -> Any:
+def laid_out(t: AnyTensor, array: Any) -> Any:
     """A copy of `t` whose elements lie in memory in the order of those of `array`, which has its shape."""
     order = sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
     if order == list(range(array.ndim)):
@@ -247,7 +248,7 @@ def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
     node.saved = tuple(saved)  # type: ignore[union-attr]
 
 
-def _dual_for(saved: Any, primal: Any, dual: Any) -> Any:
+def _dual_for(saved: Any, primal: AnyTensor, dual: AnyTensor) -> Any:
     if primal is dual:
         return saved
     if isinstance(saved, SavedTensor):
@@ -256,7 +257,7 @@ def _dual_for(saved: Any, primal: Any, dual: Any) -> Any:
     return dual if saved is primal else _converted(dual, saved._dtype)
 
 
-def _converted(dual: Any, dtype: Any) -> Any:
+def _converted(dual: AnyTensor, dtype: Any) -> Any:
     """What an operation that computed in another dtype has kept of a dual."""
     state = local.state
     before, state.mode = state.mode, state.mode & ~GRAD
@@ -266,7 +267,7 @@ def _converted(dual: Any, dtype: Any) -> Any:
         state.mode = before
 
 
-def _fitted(tangent: Any, out: Any) -> Any:
+def _fitted(tangent: AnyTensor, out: Any) -> Any:
     if tangent._array.shape != out._array.shape:
         tangent = functional.expand(tangent, out._array.shape)
     if tangent._dtype is not out._dtype:
@@ -284,7 +285,7 @@ def _tangents(
     level: ForwardLevel,
     apply: Callable[..., Any],
 ) -> list[Any]:
-    def tangent(t: Any) -> Any:
+    def tangent(t: AnyTensor) -> Any:
         return tangent_of(t, level) if isinstance(t, Variable) else None
 
     for p in op.refused:
@@ -337,12 +338,12 @@ def _plus(a: Any, b: Any) -> Any:
     return a + b
 
 
-def _promoted(t: Any, out: Any) -> Any:
+def _promoted(t: AnyTensor, out: Any) -> Any:
     wanted = out._dtype
     return functional.to(t, wanted) if wanted.category > t._dtype.category or wanted is not t._dtype else t
 
 
-def _or_zeros(tangent: Any, t: Any) -> Any:
+def _or_zeros(tangent: AnyTensor, t: AnyTensor) -> Any:
     return functional.zeros_like(t) if tangent is None else tangent
 
 

@@ -8,6 +8,7 @@ from gradcore.autograd.forward import ForwardLevel, attach, check_tangent, laid_
 from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge, identity_view
+from gradcore.typing import AnyTensor
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
@@ -84,7 +85,7 @@ def _level(number: int | None) -> ForwardLevel | None:
     return levels[number]  # type: ignore[no-any-return]
 
 
-def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+def make_dual(tensor: AnyTensor, tangent: AnyTensor, *, level: int | None = None) -> Any:
     """A dual tensor: a view of `tensor` that carries `tangent` through all operations.
 
     Parameters
@@ -136,7 +137,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     return _with_tangent(tensor, where, laid_out_as(tangent, tensor))
 
 
-def _with_tangent(tensor: Any, level: ForwardLevel, tangent: Any) -> Any:
+def _with_tangent(tensor: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:
     """A view of `tensor`, with the same history, with that tangent at a level, or with None."""
     view = identity_view(tensor, gradient_edge(tensor))
     if tensor._autograd is not None and tensor._autograd.tangents:
@@ -145,7 +146,7 @@ def _with_tangent(tensor: Any, level: ForwardLevel, tangent: Any) -> Any:
     return attach(view, level, tangent)
 
 
-def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+def unpack_dual(tensor: AnyTensor, *, level: int | None = None) -> UnpackedDualTensor:
     """The value and the tangent of a tensor.
 
     Parameters

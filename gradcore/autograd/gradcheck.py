@@ -25,6 +25,7 @@ from gradcore.autograd.jacobians import (
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable, alias
 from gradcore.autograd.views import gradient_edge, requires_grad
+from gradcore.typing import AnyTensor
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -406,7 +407,7 @@ class Check:
 
     # -- projections ----------------------------------------------------------------------------------------------
 
-    def direction(self, t: Any) -> Matrix:
+    def direction(self, t: AnyTensor) -> Matrix:
         numbers = self.random.uniform(0.1, 1.0, count_of(t))
         return numbers / max(float(np.linalg.norm(numbers)), 1e-30)
 
@@ -540,5 +541,5 @@ class UndefinedGrad(Node):
         return [None]
 
 
-def _without_gradient(t: Any) -> Any:
+def _without_gradient(t: AnyTensor) -> Any:
     return alias(t, (UndefinedGrad.make(t._device, (gradient_edge(t),), t), 0))

@@ -16,6 +16,7 @@ from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.errors import warn_once
+from gradcore.typing import AnyTensor
 
 __all__ = ["ExecutionEngine", "backward", "grad"]
 
@@ -360,7 +361,7 @@ def edges_of(values: Any) -> tuple[Any, ...]:
     return (values,) if isinstance(values, Variable) or hasattr(values, "node") else tuple(values)
 
 
-def edge_of(t: Any, missing: str) -> tuple[Node, int]:
+def edge_of(t: AnyTensor, missing: str) -> tuple[Node, int]:
     """The place in the graph of a tensor or a GradientEdge.
 
     Raises

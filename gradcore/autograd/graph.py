@@ -18,6 +18,7 @@ from gradcore.autograd.saved import (
 )
 from gradcore.autograd.variables import INFERENCE_COUNTER, AutogradMeta, TensorMeta, Variable, bump
 from gradcore.autograd.views import gradient_edge
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "GradientEdge",
@@ -45,7 +46,7 @@ class GradientEdge(_NodeAndNumber):
     kind: TensorMeta | None = None
 
 
-def get_gradient_edge(tensor: Any) -> GradientEdge:
+def get_gradient_edge(tensor: AnyTensor) -> GradientEdge:
     """The edge along which the gradient of a tensor arrives.
 
     Parameters
@@ -82,7 +83,7 @@ def current_saved_tensors_hooks() -> tuple[Callable[..., Any], Callable[..., Any
     return current_hooks()
 
 
-def increment_version(tensor: Any) -> None:
+def increment_version(tensor: AnyTensor) -> None:
     """Note a write in place, made by other means, to the memory of a tensor or of several."""
     if not isinstance(tensor, Iterable):
         raise RuntimeError("increment_version expect a Iterable[Tensor] as input")
@@ -96,7 +97,7 @@ def increment_version(tensor: Any) -> None:
 # -- hooks of tensors --------------------------------------------------------------------------------------------------
 
 
-def register_hook(t: Any, hook: Any) -> RemovableHandle:
+def register_hook(t: AnyTensor, hook: Any) -> RemovableHandle:
     """Call ``hook(grad)`` whenever the gradient of a tensor is computed."""
     edge = gradient_edge(t)
     if edge is None:
@@ -112,7 +113,7 @@ def register_hook(t: Any, hook: Any) -> RemovableHandle:
     return RemovableHandle(edge[0]._own_hooks().tensor.setdefault(edge[1], {}), hook)
 
 
-def register_post_accumulate_hook(t: Any, hook: Any) -> RemovableHandle:
+def register_post_accumulate_hook(t: AnyTensor, hook: Any) -> RemovableHandle:
     """Call ``hook(tensor)`` after the gradient of a leaf has been updated."""
     edge = gradient_edge(t)
     if edge is None:
@@ -126,7 +127,7 @@ def register_post_accumulate_hook(t: Any, hook: Any) -> RemovableHandle:
     return RemovableHandle(meta.post_accumulate_hooks, hook)
 
 
-def tensor_hooks(t: Any) -> dict[int, Any] | None:
+def tensor_hooks(t: AnyTensor) -> dict[int, Any] | None:
     """The hooks of a tensor, None if it never had any."""
     edge = gradient_edge(t)
     if edge is None:
@@ -136,7 +137,7 @@ def tensor_hooks(t: Any) -> dict[int, Any] | None:
     return None if edge[0]._hooks is None else edge[0]._hooks.tensor.get(edge[1])
 
 
-def retain_grad(t: Any) -> None:
+def retain_grad(t: AnyTensor) -> None:
     """Keep the gradient of a tensor that is no leaf."""
     edge = gradient_edge(t)
     if edge is None:
@@ -161,7 +162,7 @@ class MultiHandle(RemovableHandle):
             handle.remove()
 
 
-def _finder(t: Any) -> Callable[[], Node | None]:
+def _finder(t: AnyTensor) -> Callable[[], Node | None]:
     """A function that finds the node where the gradient of `t` arrives, and keeps neither alive."""
     node = get_gradient_edge(t).node
     if not node.is_accumulator:

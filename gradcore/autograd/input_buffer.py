@@ -14,6 +14,7 @@ from gradcore.autograd.modes import TORCH_FUNCTION_MODE, TORCH_FUNCTION_OFF, loc
 from gradcore.autograd.variables import TensorMeta, Variable, repeats, wrap
 from gradcore.backends.vmap import batched_device
 from gradcore.backends.vmap.array import levels_of
+from gradcore.typing import AnyTensor
 
 if TYPE_CHECKING:
     from gradcore.autograd.node import Node
@@ -52,7 +53,7 @@ class RawGrads:
         """A gradient, or None, for those who see tensors."""
         return None if grad is None else wrap(grad, self.device)
 
-    def from_tensor(self, t: Any) -> Any:
+    def from_tensor(self, t: AnyTensor) -> Any:
         """The inverse of `as_tensor`."""
         return None if t is None else t._array
 
@@ -198,7 +199,7 @@ def _unseen(function: Any, grads: Any, values: list[Any]) -> Any:
         state.mode = before
 
 
-def in_own_memory(t: Any) -> Any:
+def in_own_memory(t: AnyTensor) -> Any:
     """A gradient, a tensor or None, for those who may write to it: no two elements share memory."""
     if t is None:
         return None

@@ -18,6 +18,7 @@ from gradcore.autograd.forward_ad import make_dual
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import requires_grad
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "as_tuple",
@@ -38,18 +39,18 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def numbers_of(t: Any) -> Matrix:
+def numbers_of(t: AnyTensor) -> Matrix:
     """The elements of a tensor as a vector of real numbers."""
     flat = np.ascontiguousarray(t.host()).reshape(-1)
     return flat.view(flat.real.dtype).astype(np.float64) if flat.dtype.kind == "c" else flat.astype(np.float64)
 
 
-def count_of(t: Any) -> int:
+def count_of(t: AnyTensor) -> int:
     """The number of real numbers in a tensor: two for a complex element."""
     return int(t._array.size) * (2 if t._dtype.is_complex else 1)
 
 
-def tensor_of(numbers: Matrix, like: Any) -> Any:
+def tensor_of(numbers: Matrix, like: AnyTensor) -> Any:
     """The tensor of the shape, dtype and device of `like` that holds these real numbers."""
     flat = numbers.view(np.complex128) if like._dtype.is_complex else numbers
     device = like._device
@@ -59,7 +60,7 @@ def tensor_of(numbers: Matrix, like: Any) -> Any:
         )
 
 
-def unit(like: Any, i: int) -> Any:
+def unit(like: AnyTensor, i: int) -> Any:
     """Zeros as `like` with a one at flat position `i`."""
     device = like._device
     with device.backend.use_index(device.index):
@@ -68,14 +69,14 @@ def unit(like: Any, i: int) -> Any:
     return wrap(flat.reshape(like._array.shape), device, like._dtype)
 
 
-def _direction(like: Any, i: int) -> Any:
+def _direction(like: AnyTensor, i: int) -> Any:
     numbers = np.zeros(count_of(like))
     numbers[i] = 1
     return tensor_of(numbers, like)
 
 
 @contextmanager
-def _moved(t: Any, step: Any) -> Iterator[None]:
+def _moved(t: AnyTensor, step: Any) -> Iterator[None]:
     """Add `step` (a tensor) to the data of `t` for a while, unnoticed by the graph."""
     before = t._array.copy()
     t._array[...] = before + step._array
@@ -131,7 +132,7 @@ def reverse_jacobian(output: Any, inputs: Sequence[Any]) -> tuple[list[Matrix], 
     return [np.array(c).reshape(len(c), count_of(t)).T for c, t in zip(columns, inputs, strict=True)], list(found)
 
 
-def _like(gradient: Any, t: Any) -> Any:
+def _like(gradient: Any, t: AnyTensor) -> Any:
     """The gradient with as many numbers as its input, whatever its dtype."""
     return functional.to(gradient, t._dtype) if gradient._dtype.is_complex != t._dtype.is_complex else gradient
 

@@ -12,6 +12,7 @@ from gradcore.autograd import variables
 from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import ANOMALY, GRAD, local
 from gradcore.autograd.variables import Edge, TensorMeta, Variable, accumulate_grad, tick, type_name, version_counter
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "FREED",
@@ -130,7 +131,7 @@ class Node:
     _dtype: Any
 
     @classmethod
-    def make(cls, device: Any, edges: tuple[Edge | None, ...], like: Any = None) -> Self:
+    def make(cls, device: Any, edges: tuple[Edge | None, ...], like: AnyTensor = None) -> Self:
         """A node that is recorded now.
 
         Parameters
@@ -422,13 +423,13 @@ def operation_of(node: Any) -> str:
 _WITHOUT_CLASS = ("bfloat16", "bool", "complex64", "complex128")
 
 
-def _type_of(t: Any) -> str:
+def _type_of(t: AnyTensor) -> str:
     if t._dtype.name in _WITHOUT_CLASS:
         return f"{t._device.type.upper()}{t._dtype.scalar_name}Type"
     return type_name(t)
 
 
-def modified_in_place(t: Any, edge: Edge | None, expected: int) -> RuntimeError:
+def modified_in_place(t: AnyTensor, edge: Edge | None, expected: int) -> RuntimeError:
     """The error for a saved tensor (with its history `edge`) that is no longer at version `expected`."""
     source = ""
     if edge is not None and not edge[0].is_accumulator:

@@ -13,6 +13,7 @@ from gradcore.autograd.saved import SavedTensor, check_version, current_hooks, w
 from gradcore.autograd.variables import INFERENCE_COUNTER, Edge, TensorMeta, Variable
 from gradcore.ops.parameters import names_of as parameter_names
 from gradcore.ops.table import Op
+from gradcore.typing import AnyTensor
 
 __all__ = ["OpNode", "Slot", "slots_of"]
 
@@ -167,7 +168,7 @@ class OpNode(Node):
                 if t is not None:
                     self._check(t)
 
-    def _check(self, t: Any) -> None:
+    def _check(self, t: AnyTensor) -> None:
         if isinstance(t, SavedTensor):
             t.check(self)
         else:
@@ -188,7 +189,7 @@ class OpNode(Node):
             return value and tuple(map(self._open, value, self._edges_of(slot)))
         return self._open(value, *self._edges_of(slot))
 
-    def _open(self, t: Any, edge: Edge | None) -> Any:
+    def _open(self, t: AnyTensor, edge: Edge | None) -> Any:
         return t.open(self) if isinstance(t, SavedTensor) else t if edge is OUTPUT else with_edge(t, edge)
 
     def _edges_of(self, slot: Slot) -> Iterable[Any]:
@@ -208,7 +209,7 @@ class OpNode(Node):
         if hooks is None or not self.holds_tensors:
             return
 
-        def packed(t: Any, edge: Edge | None) -> Any:
+        def packed(t: AnyTensor, edge: Edge | None) -> Any:
             if t is None or getattr(t, "_constant", False):
                 return t
             saved = t if isinstance(t, SavedTensor) else SavedTensor.of_input(t, edge)
@@ -244,7 +245,7 @@ class OpNode(Node):
             raise RuntimeError(FREED)
         value = None if self.saved is None else self.saved[number]
 
-        def handle(t: Any, edge: Edge | None) -> SavedTensor:
+        def handle(t: AnyTensor, edge: Edge | None) -> SavedTensor:
             saved: SavedTensor = t if isinstance(t, SavedTensor) else SavedTensor.of_input(t, edge, self._seq)
             return saved.shown_by(self)
 
@@ -262,7 +263,7 @@ class OpNode(Node):
             self._hooks = Hooks()
         self._hooks.saved = True
 
-    def move_output(self, t: Any) -> None:
+    def move_output(self, t: AnyTensor) -> None:
         """Keep the first output in the memory of `t`, to which it has just been copied."""
         number = self.number_of.get(self.op.outputs[0])
         kept = None if number is None or self.saved is None else self.saved[number]

@@ -23,6 +23,7 @@ from gradcore.ops.parameters import names_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "check_differentiable",
@@ -125,7 +126,7 @@ def record(
     return node
 
 
-def _moved(t: Any, edge: Any, device: Any) -> Any:
+def _moved(t: AnyTensor, edge: Any, device: Any) -> Any:
     """A 0-dim tensor of the CPU among tensors of another device, on that device: formulas read it there."""
     moved = new(variables.tensor_class)
     moved._array, moved._device, moved._dtype = on_device(t, device), device.real, t._dtype
@@ -136,7 +137,7 @@ def _moved(t: Any, edge: Any, device: Any) -> Any:
 def _broadcast(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any) -> tuple[Any, Any]:
     """Arguments and edges, with what all samples of a batch share broadcast to it, where gradients are summed."""
 
-    def broadcast(t: Any) -> Any:
+    def broadcast(t: AnyTensor) -> Any:
         apart = isinstance(t, Variable) and t._device is not device and requires_grad(t)
         return batch_dims.broadcast_to_batch(t, device) if apart else t
 
@@ -149,7 +150,7 @@ def _broadcast(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: lis
     return tuple(found), [edge if edge is None else gradient_edge(broadcast(t)) for t, edge in pairs]
 
 
-def view_of(t: Any, array: Any, op: Op, settings: tuple[Any, ...], state: State) -> Any:
+def view_of(t: AnyTensor, array: Any, op: Op, settings: tuple[Any, ...], state: State) -> Any:
     """The result of an operation that views a part of a tensor, linked to its base and recorded.
 
     Its kernel gave `array`.

@@ -20,6 +20,7 @@ from gradcore.autograd.variables import (
     wrap,
 )
 from gradcore.autograd.views import gradient_edge, requires_grad
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "NewSavedTensor",
@@ -110,7 +111,7 @@ class SavedTensor:
         raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
 
     @classmethod
-    def of_input(cls, t: Any, edge: Edge | None, time: int | None = None) -> SavedTensor:
+    def of_input(cls, t: AnyTensor, edge: Edge | None, time: int | None = None) -> SavedTensor:
         """A tensor, or None, as it was at some time on the clock of `tick`; now if None."""
         saved = NewSavedTensor()
         saved._array, saved._vc = None, None
@@ -121,7 +122,7 @@ class SavedTensor:
         return saved
 
     @classmethod
-    def of_output(cls, t: Any, number: int = 0) -> SavedTensor:
+    def of_output(cls, t: AnyTensor, number: int = 0) -> SavedTensor:
         """An output of the node that keeps it."""
         saved = NewSavedTensor()
         saved._array, saved.device, saved.output_nr = t._array, t._device, number
@@ -131,13 +132,13 @@ class SavedTensor:
             saved.tangents = t._autograd.tangents
         return saved
 
-    def move(self, t: Any) -> None:
+    def move(self, t: AnyTensor) -> None:
         """Note that an output has been copied to the memory of `t`."""
         if self.unpack_hook is None:
             vc = version_counter(t)
             self._array, self._vc, self.version = t._array, vc, vc.version
 
-    def keep_dual(self, dual: Any) -> None:
+    def keep_dual(self, dual: AnyTensor) -> None:
         """Keep a dual in the place of its primal."""
         if self.unpack_hook is not None or self.output_nr is not None:
             self.tangents = dual._autograd.tangents
@@ -264,7 +265,7 @@ NewSavedTensor: Callable[[], SavedTensor] = type(
 )
 
 
-def check_version(t: Any, time: int) -> None:
+def check_version(t: AnyTensor, time: int) -> None:
     """Raise if a tensor (or None) has been written in place since a time on the clock of `tick`."""
     vc = getattr(t, "_vc", None)
     if vc is INFERENCE_COUNTER and not local.state.transforms:
@@ -273,7 +274,7 @@ def check_version(t: Any, time: int) -> None:
         raise modified_in_place(t, gradient_edge(t), vc.at(time))
 
 
-def with_edge(t: Any, edge: Edge | None) -> Any:
+def with_edge(t: AnyTensor, edge: Edge | None) -> Any:
     """A tensor with the history that it had when it was saved; what is none as it is."""
     if not isinstance(t, Variable):
         return t
@@ -289,7 +290,7 @@ def with_edge(t: Any, edge: Edge | None) -> Any:
     return other if tangents is None else _with_tangents(other, tangents)
 
 
-def _with_tangents(t: Any, tangents: Any) -> Any:
+def _with_tangents(t: AnyTensor, tangents: Any) -> Any:
     """A tensor that has just been made, given the tangents of another one."""
     t._autograd = AutogradMeta()
     t._autograd.tangents = tangents
@@ -366,7 +367,7 @@ class save_on_cpu(saved_tensors_hooks):
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        def pack(t: Any) -> tuple[Any, Any]:
+        def pack(t: AnyTensor) -> tuple[Any, Any]:
             host = t.cpu()
             return t.device, host.pin_memory() if pin_memory and t.is_cuda else host
 

@@ -14,6 +14,7 @@ from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
 from gradcore.errors import warn
 from gradcore.locks import process_lock
+from gradcore.typing import AnyTensor
 
 if TYPE_CHECKING:
     from gradcore.autograd.node import AccumulateGrad, Node
@@ -191,7 +192,7 @@ class TensorMeta(NamedTuple):
     device: Any
 
     @classmethod
-    def of(cls, t: Any) -> TensorMeta:
+    def of(cls, t: AnyTensor) -> TensorMeta:
         """Those of a tensor."""
         return cls(t._array.shape, t._dtype, t._device)
 
@@ -220,7 +221,7 @@ def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -
     return t
 
 
-def as_class(t: Any, cls: type) -> Any:
+def as_class(t: AnyTensor, cls: type) -> Any:
     """The same tensor as an instance of another class."""
     other: Any = new(cls)
     other._array, other._device, other._dtype = t._array, t._device, t._dtype
@@ -228,7 +229,7 @@ def as_class(t: Any, cls: type) -> Any:
     return other
 
 
-def alias(t: Any, edge: Edge | None) -> Any:
+def alias(t: AnyTensor, edge: Edge | None) -> Any:
     """Another tensor of the same memory, with the given history and no other."""
     other = new(tensor_class)
     other._array, other._device, other._dtype = t._array, t._device, t._dtype
@@ -237,7 +238,7 @@ def alias(t: Any, edge: Edge | None) -> Any:
     return other
 
 
-def version_counter(t: Any) -> VersionCounter:
+def version_counter(t: AnyTensor) -> VersionCounter:
     """The tensor's version counter, made when first asked for."""
     vc: VersionCounter | None = t._vc
     if vc is None:
@@ -245,7 +246,7 @@ def version_counter(t: Any) -> VersionCounter:
     return vc
 
 
-def bump(t: Any) -> None:
+def bump(t: AnyTensor) -> None:
     """Note an in-place write to the memory of `t`."""
     vc = t._vc
     if vc is None:
@@ -266,7 +267,7 @@ def bump_all(tensors: Iterable[Any]) -> None:
         vc.count(now)
 
 
-def on_device(t: Any, device: Any) -> Any:
+def on_device(t: AnyTensor, device: Any) -> Any:
     """The array of a tensor on `device`: itself, or the scalar of a 0-dim CPU tensor."""
     if t._device is device or t._device.real is device.real:
         return t._array
@@ -282,7 +283,7 @@ def repeats(array: Any) -> bool:
     )
 
 
-def type_name(t: Any) -> str:
+def type_name(t: AnyTensor) -> str:
     """The name of a tensor's type in error messages, for example ``torch.FloatTensor``."""
     dtype: dtypes.dtype = t._dtype
     kind = {"cpu": "torch", "cuda": "torch.cuda"}.get(t._device.type, f"torch.{t._device.type}")
@@ -345,7 +346,7 @@ def accumulate_grad(node: AccumulateGrad, grad: Any, own: bool = False, batched:
     return grad
 
 
-def _add_array(leaf: Any, meta: AutogradMeta, grad: Any, own: bool) -> Any:
+def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool) -> Any:
     """In place where there is a gradient, without a copy where the engine made the array."""
     global leaf_order_matters
     old = meta.grad
@@ -371,7 +372,7 @@ def _add_array(leaf: Any, meta: AutogradMeta, grad: Any, own: bool) -> Any:
     return grad
 
 
-def _check_unbatched(grad: Any, leaf: Any) -> None:
+def _check_unbatched(grad: Any, leaf: AnyTensor) -> None:
     """Refuse to keep the gradients of single samples where one gradient is kept."""
     levels = set()
     while grad.__class__ is BatchedArray:
@@ -384,7 +385,7 @@ def _check_unbatched(grad: Any, leaf: Any) -> None:
         )
 
 
-def add_to_grad(tensor: Any, grad: Any) -> None:
+def add_to_grad(tensor: AnyTensor, grad: Any) -> None:
     """Add a gradient to ``.grad`` of a tensor that is no leaf, in memory of its own."""
     if tensor._autograd is None:
         tensor._autograd = AutogradMeta()
@@ -411,7 +412,7 @@ def sum_to_shape(grad: Any, shape: tuple[int, ...], node: Any) -> Any:
     return functional.sum_to_size(grad, shape)
 
 
-def laid_out_as(like: Any, array: Any) -> Any:
+def laid_out_as(like: AnyTensor, array: Any) -> Any:
     """The array with its elements in memory in the order of those of `like`, or of its indices if that has gaps."""
     order = sorted(range(like.ndim), key=lambda d: -like.strides[d])
     if not like.transpose(order).flags.c_contiguous:

@@ -24,6 +24,7 @@ from gradcore.autograd.variables import (
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
 from gradcore.ops.table import OPS
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "CopySlices",
@@ -48,7 +49,7 @@ __all__ = [
 # -- edges -------------------------------------------------------------------------------------------------------------
 
 
-def requires_grad(t: Any) -> bool:
+def requires_grad(t: AnyTensor) -> bool:
     """Whether operations on `t` are recorded."""
     if t._edge is not None:
         return True
@@ -61,7 +62,7 @@ def requires_grad(t: Any) -> bool:
     return meta.base is not None and t._vc.version != meta.edge_version and requires_grad(meta.base)
 
 
-def gradient_edge(t: Any) -> Edge | None:
+def gradient_edge(t: AnyTensor) -> Edge | None:
     """Where the gradient of `t` goes: its node, a leaf's AccumulateGrad, or None."""
     meta = t._autograd
     if meta is None:
@@ -87,7 +88,7 @@ def gradient_edge(t: Any) -> Edge | None:
     return edge
 
 
-def refresh_view_history(view: Any) -> None:
+def refresh_view_history(view: AnyTensor) -> None:
     """Give a view the history that its base has now: the base, or another view of it, was written in place.
 
     Raises
@@ -114,7 +115,7 @@ def refresh_view_history(view: Any) -> None:
     move_retained(view, before, view._edge)
 
 
-def move_retained(t: Any, before: Edge | None, after: Edge | None) -> None:
+def move_retained(t: AnyTensor, before: Edge | None, after: Edge | None) -> None:
     """A tensor that retains its gradient retains that of its newest value."""
     if t._autograd is not None and t._autograd.retains_grad and before is not None and before[0]._hooks is not None:
         reference = before[0]._hooks.retain.pop(before[1], None)
@@ -131,7 +132,7 @@ def steps(chain: tuple[Any, ...]) -> list[Any]:
     return found[::-1]
 
 
-def chain_of(view: Any) -> tuple[Any, ...]:
+def chain_of(view: AnyTensor) -> tuple[Any, ...]:
     """The view operations that lead from the base of `view`, as it is now, to `view`."""
     meta = view._autograd
     base = meta.base
@@ -206,7 +207,7 @@ _REASONS = {
 }
 
 
-def refusal(view: Any, what: str = "is being") -> RuntimeError:
+def refusal(view: AnyTensor, what: str = "is being") -> RuntimeError:
     """The error for a write in place to a view that does not allow it; `what` says who was written to."""
     creation, edge = view._autograd.creation, view._edge
     mode = creation if creation in ("no_grad", "inference") else "no_grad"
@@ -255,7 +256,7 @@ def mark_as_view(out: Any, source: Any, op: Any, settings: tuple[Any, ...], inde
         meta.creation = "multi"
 
 
-def identity_view(t: Any, edge: Any) -> Any:
+def identity_view(t: AnyTensor, edge: Any) -> Any:
     """A view of all of `t`, of its class, with a history of its own."""
     out = alias(t, edge)
     if type(t) not in PLAIN_TYPES:
@@ -271,11 +272,11 @@ def identity_view(t: Any, edge: Any) -> Any:
     return out
 
 
-def _is_leaf(t: Any) -> bool:
+def _is_leaf(t: AnyTensor) -> bool:
     return t._edge is None or t._edge[0].is_graph_input
 
 
-def check_writable(t: Any) -> None:
+def check_writable(t: AnyTensor) -> None:
     """Raise where a recorded in-place write to `t` would make gradients wrong."""
     meta = t._autograd
     base = meta.base
@@ -289,13 +290,13 @@ def check_writable(t: Any) -> None:
         raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
 
 
-def check_recordable(t: Any) -> None:
+def check_recordable(t: AnyTensor) -> None:
     """Raise where a view must not get the history of something that is written into it."""
     if t._autograd is not None and t._autograd.creation:
         raise refusal(t)
 
 
-def rebase_history(t: Any, edge: Any, position: int = 0) -> None:
+def rebase_history(t: AnyTensor, edge: Any, position: int = 0) -> None:
     """Give `t`, which was just written in place, the history `edge`; through a view, the base's history changes too.
 
     `position` says which of the node's edges leads to what `t` was before.
@@ -319,7 +320,7 @@ def rebase_history(t: Any, edge: Any, position: int = 0) -> None:
         edge[0]._rebased = weakref.ref(t._edge[0]), t._edge[1]
 
 
-def keep_shape(t: Any) -> None:
+def keep_shape(t: AnyTensor) -> None:
     """Let the history of `t`, which is about to get another shape without a record, have gradients of its shape now."""
     before = t._edge
     node = _fitting_class(type(before[0]).__name__).make(t._device, (before,), t)
@@ -421,7 +422,7 @@ def _memory_order(array: Any) -> tuple[int, ...] | None:
     return () if repeats(array) else tuple(sorted(range(array.ndim), key=lambda d: -array.strides[d]))
 
 
-def _contiguous_clone(t: Any) -> Any:
+def _contiguous_clone(t: AnyTensor) -> Any:
     return functional.clone(t, memory_format="contiguous")
 
 

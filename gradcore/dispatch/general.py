@@ -30,6 +30,7 @@ from gradcore.dispatch.torch_function import foreign, overloaded, routed, takes_
 from gradcore.ops.checks import fitting
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
+from gradcore.typing import AnyTensor
 
 __all__ = ["apply", "call_composite", "elementwise"]
 
@@ -268,7 +269,7 @@ def _converted_and_computed(op: Op, raw: list[Any], target: Any, result_type: An
     return None
 
 
-def _as_computed(t: Any, compute: dtypes.dtype) -> Any:
+def _as_computed(t: AnyTensor, compute: dtypes.dtype) -> Any:
     """The operand in the dtype that the operation computed in, for the derivative's formula."""
     if t._dtype is compute or getattr(t, "_constant", False):
         return t

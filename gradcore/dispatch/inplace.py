@@ -20,6 +20,7 @@ from gradcore.dispatch.operands import NUMBERS, constant, type_error
 from gradcore.dispatch.torch_function import overloaded, routed, takes_over, watched
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
+from gradcore.typing import AnyTensor
 
 __all__ = ["apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
 
@@ -76,7 +77,7 @@ def write(self: Any, result: Any, state: State | None = None, fills: bool = Fals
     return self
 
 
-def check_own_memory(t: Any) -> None:
+def check_own_memory(t: AnyTensor) -> None:
     if repeats(t._array):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "

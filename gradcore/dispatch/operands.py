@@ -16,6 +16,7 @@ from gradcore.backends.vmap.devices import batched_device
 from gradcore.errors import OutOfMemoryError
 from gradcore.ops.checks import no_kernel
 from gradcore.ops.table import Op
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "KERNEL_ERRORS",
@@ -83,7 +84,7 @@ class _Placed:
 
     __slots__ = ("_array", "_device")
 
-    def __init__(self, t: Any) -> None:
+    def __init__(self, t: AnyTensor) -> None:
         self._array, self._device = t._array, t._device.real
 
 

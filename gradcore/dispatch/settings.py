@@ -22,6 +22,7 @@ from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import requires_grad
 from gradcore.ops.parameters import Parameter
 from gradcore.ops.table import Op
+from gradcore.typing import AnyTensor
 
 __all__ = ["SCOPE", "Setting", "argument", "constructor", "converting", "setting", "settings_of", "settled"]
 
@@ -33,7 +34,7 @@ class Unfit(TypeError):
 # -- from what users give ---------------------------------------------------------------------------------------------
 
 
-def _item(tensor: Any, one_element: bool = False) -> Any:
+def _item(tensor: AnyTensor, one_element: bool = False) -> Any:
     """The number that a tensor without dims holds (or one of one element), if no gradient is lost with it."""
     array, meta = tensor._array, tensor._autograd
     if array.ndim and not (one_element and array.size == 1):

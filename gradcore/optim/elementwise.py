@@ -15,6 +15,7 @@ from gradcore.optim.flat_state import HOST, rounded, value_of
 from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.step_plan import StepPlan
 from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
 
 __all__ = ["ElementwiseOptimizer", "effective_grad"]
 
@@ -202,7 +203,7 @@ def _number(option: Any, capturable: bool) -> Any:
     return value_of(option)
 
 
-def _initial(tensor: Any, p: Any, value: float) -> Any:
+def _initial(tensor: AnyTensor, p: Any, value: float) -> Any:
     if tensor is not None:
         return tensor.clone()
     value = _constant(value)
@@ -219,5 +220,5 @@ def _constant(value: Any) -> Any:
     return value_of(value)
 
 
-def _real(t: Any) -> Any:
+def _real(t: AnyTensor) -> Any:
     return functional.view_as_real(t) if t.is_complex() else t

@@ -12,6 +12,7 @@ from gradcore.optim.line_search import Point, strong_wolfe
 from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.options import OPTIONS, Option, checked, with_options
 from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
 
 __all__ = ["LBFGS"]
 
@@ -196,7 +197,7 @@ class LBFGS(Optimizer):
         return there, count
 
 
-def _flat(t: Any) -> Any:
+def _flat(t: AnyTensor) -> Any:
     return (functional.view_as_real(t) if t.is_complex() else t).reshape(-1)
 
 
@@ -204,5 +205,5 @@ def _dot(a: Any, b: Any) -> float:
     return a.dot(b).item()  # type: ignore[no-any-return]
 
 
-def _largest(t: Any) -> float:
+def _largest(t: AnyTensor) -> float:
     return t.abs().max().item()  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ from gradcore.autograd.saved import SavedTensor, current_hooks, refuse_inference
 from gradcore.autograd.variables import Variable, bump, tick, version_counter
 from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.errors import history_lost
+from gradcore.typing import AnyTensor
 
 __all__ = ["bind", "call"]
 
@@ -197,7 +198,7 @@ def _tensor_ids(values: Any, message: str) -> set[int]:
     return {id(t) for t in values or ()}
 
 
-def _tensor_meta(t: Any) -> Any:
+def _tensor_meta(t: AnyTensor) -> Any:
     """What backward needs to know of an argument or a result."""
     return (t._array.shape, t._dtype, t._device) if isinstance(t, Variable) else None
 
@@ -213,14 +214,14 @@ def _is_plain(ctx: Any, args: tuple[Any, ...], result: Any) -> bool:
     )
 
 
-def _give_history(ctx: Any, t: Any, i: int) -> None:
+def _give_history(ctx: Any, t: AnyTensor, i: int) -> None:
     """Make the node of the call the history of a result that is not one of its arguments."""
     t._edge = (ctx, i)
     if t._autograd is not None and t._autograd.base is not None:
         t._autograd.edge_version = t._vc.version
 
 
-def _written(ctx: Any, args: tuple[Any, ...], t: Any, i: int, n_outputs: int) -> None:
+def _written(ctx: Any, args: tuple[Any, ...], t: AnyTensor, i: int, n_outputs: int) -> None:
     """History of an input that forward has written in place."""
     if t._autograd is not None and t._autograd.base is not None:
         views.check_writable(t)
@@ -239,7 +240,7 @@ def _written(ctx: Any, args: tuple[Any, ...], t: Any, i: int, n_outputs: int) ->
     views.rebase_history(t, (ctx, i), next((k for k, a in enumerate(tensors) if a is t), 0))
 
 
-def _without_history(t: Any, is_input: bool, is_dirty: bool) -> Any:
+def _without_history(t: AnyTensor, is_input: bool, is_dirty: bool) -> Any:
     """An output that carries no derivative."""
     if not requires_grad(t):
         return views.identity_view(t, None) if is_input and not is_dirty else t
@@ -319,7 +320,7 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.F
     return ctx, tuple(outs) if isinstance(result, tuple) else outs[0]
 
 
-def _tangent(t: Any, level: forward.ForwardLevel, materialize: bool) -> Any:
+def _tangent(t: AnyTensor, level: forward.ForwardLevel, materialize: bool) -> Any:
     """The tangent of an argument; zeros where there is none and they are wanted."""
     tangent = forward.tangent_of(t, level)
     if tangent is None and materialize and t._dtype.is_differentiable:
@@ -360,7 +361,7 @@ def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[An
     return found
 
 
-def _check_view(out: Any, tangent: Any, rows: list[tuple[Any, Any, Any]]) -> None:
+def _check_view(out: Any, tangent: AnyTensor, rows: list[tuple[Any, Any, Any]]) -> None:
     """Raise unless the tangent of a view is the same view of a tangent; `rows` has primals, duals and tangents."""
     if not out._is_view():
         return
@@ -376,11 +377,11 @@ def _check_view(out: Any, tangent: Any, rows: list[tuple[Any, Any, Any]]) -> Non
             )
 
 
-def _base_of(t: Any) -> Any:
+def _base_of(t: AnyTensor) -> Any:
     return t._base if t._is_view() else t
 
 
-def _written_dual(ctx: Any, primal: Any, dual: Any, position: int) -> Any:
+def _written_dual(ctx: Any, primal: AnyTensor, dual: AnyTensor, position: int) -> Any:
     """The argument that forward has written in place, of which it saw the primal; it is the tensor at that position."""
     if primal._edge is not None and primal._edge[0] is ctx:
         if dual._autograd is not None:
