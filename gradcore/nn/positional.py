@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.nn import functional as F
-from gradcore.nn.recurrent import run_layer
+from gradcore.nn.recurrent import run_cell
 from gradcore.tensor import Tensor
 
 __all__: list[str] = []
@@ -132,7 +132,7 @@ def _cell(name: str, kind: str) -> Callable[..., Any]:
         input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
     ) -> Any:
         state = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
-        after = run_layer(kind, input, state, (w_ih, w_hh, b_ih, b_hh, None))[1]
+        after = run_cell(kind, input, state, (w_ih, w_hh, b_ih, b_hh, None))
         return after if kind == "LSTM" else after[0]
 
     cell.__name__ = cell.__qualname__ = name

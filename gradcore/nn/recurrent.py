@@ -84,6 +84,18 @@ def run_layer(
     return result, tuple(last)
 
 
+def run_cell(mode: str, x: Tensor, state: States, weights: Sequence[Any]) -> States:
+    """The state after one more step; arguments as for `run_layer`. A plain network has but few operations."""
+    if mode not in ("LSTM", "GRU"):
+        w_ih, w_hh, b_ih, b_hh, _ = weights
+        activation = functional.relu if mode == "RNN_RELU" else functional.tanh
+        return (activation(F.linear(x, w_ih, b_ih) + F.linear(state[0], w_hh, b_hh)),)
+    if x.ndim > 1:
+        return run_layer(mode, x, state, weights)[1]
+    last = run_layer(mode, x.unsqueeze(0), tuple(h.unsqueeze(0) for h in state), weights)[1]
+    return tuple(h.squeeze(0) for h in last)
+
+
 class _Recurrent(Module):
     """Base of recurrent cells and layers."""
 
@@ -158,10 +170,7 @@ class RNNCellBase(_Recurrent):
                 which = f"hx[{i}]" if count > 1 else "hidden"
                 raise ValueError(f"{name}: Expected {which} to be 1D or 2D, got {h.ndim}D instead")
         self._check(input, state)
-        x, *first = (input, *state) if input.ndim > 1 else (t.unsqueeze(0) for t in (input, *state))
-        _, last = run_layer(self.mode, x, tuple(first), self._weights())
-        if input.ndim == 1:
-            last = tuple(h.squeeze(0) for h in last)
+        last = run_cell(self.mode, input, tuple(state), self._weights())
         return last if count > 1 else last[0]
 
     def _weights(self) -> tuple[Any, ...]:
