@@ -24,7 +24,8 @@ Sizes = tuple[int, ...]
 Needs = tuple[bool, ...]
 
 _refuse_others = same_dtypes(
-    "mat1 and mat2 must have the same dtype, but got {h0} and {weight}", "all tensors must have the same dtype"
+    "expected m1 and m2 to have the same dtype, but got: {h0.cpp} != {weight.cpp}",
+    "all tensors must have the same dtype",
 )
 
 

@@ -26,7 +26,7 @@ class CompiledCtc(NumpyBackend):
 
     @cached_property
     def _ctc(self) -> dict[str, Callable[..., None]]:
-        found = {}
+        found: dict[str, Callable[..., None]] = {}
         for name, arrays in (("ctc", 6), ("ctc_back", 8)):
             make = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.py_object] * arrays)
             found.update({name + char: make((f"gradcore_{name}_{char}", self.library)) for char in "fd"})

@@ -72,7 +72,6 @@ class CompiledRecurrent(NumpyBackend):
         gates: Array,
         cells: Array,
     ) -> None:
-        inflow, weight = self._added(steps, inflow, weight, h)
         arrays = np.ascontiguousarray(inflow), weight, _or_empty(projection, h), h, c, result, gates, cells
         self._over_steps("lstm", steps, (c.shape[1], h.shape[1]), *arrays)
 
@@ -91,8 +90,9 @@ class CompiledRecurrent(NumpyBackend):
         sources: Array,
     ) -> None:
         once = len(steps.sizes) == 1
-        arrays = _or_empty(upstream, of_h), _or_empty(None if once else weight, of_h), _or_empty(projection, of_h)
-        arrays += before, gates, cells, of_h, of_c, of_inflow, _or_empty(sources, of_h)
+        given = upstream, None if once else weight, projection
+        read = (_or_empty(x, of_h) for x in given)
+        arrays = *read, before, gates, cells, of_h, of_c, of_inflow, _or_empty(sources, of_h)
         self._over_steps("lstm_back", steps, (of_c.shape[1], of_h.shape[1]), *arrays)
         if once:
             of_h[:] = self.matmul(of_inflow, weight)
@@ -133,10 +133,6 @@ class CompiledRecurrent(NumpyBackend):
         self._over_steps("rnn_back", steps, (width, width), *arrays, relu=relu)
         if once:
             of_h[:] = self.matmul(of_inflow, weight)
-
-    def _added(self, steps: Steps, inflow: Array, weight: Array, h: Array) -> tuple[Array, Array]:
-        """Of a single step the sum with what comes from the state, by BLAS: weights are packed for several steps."""
-        return (inflow + self.matmul(h, weight.T), h[:0]) if len(steps.sizes) == 1 else (inflow, weight)
 
 
 def _or_empty(x: Array, like: Array) -> Array:

@@ -37,8 +37,8 @@ class NumpyCtc:
     ) -> tuple[Array, Array]:
         alphas = np.empty((len(log_probs), *labels.shape), log_probs.dtype)
         losses = np.empty(len(labels), log_probs.dtype)
-        arrays = (np.ascontiguousarray(x) for x in (log_probs, labels, ends, counts))
-        self.run_ctc(*arrays, blank, losses, alphas)
+        log_probs, labels, ends, counts = (np.ascontiguousarray(x) for x in (log_probs, labels, ends, counts))
+        self.run_ctc(log_probs, labels, ends, counts, blank, losses, alphas)
         return losses, alphas
 
     def run_ctc(
@@ -85,9 +85,10 @@ class NumpyCtc:
         alphas: Array,
         blank: int,
     ) -> Array:
-        arrays = (np.ascontiguousarray(x) for x in (grad, log_probs, labels, ends, counts, result, alphas))
+        arrays = grad, log_probs, labels, ends, counts, result, alphas
+        grad, log_probs, labels, ends, counts, result, alphas = (np.ascontiguousarray(x) for x in arrays)
         out = np.zeros(log_probs.shape, log_probs.dtype)
-        self.run_ctc_back(*arrays, blank, out)
+        self.run_ctc_back(grad, log_probs, labels, ends, counts, result, alphas, blank, out)
         return out
 
     def run_ctc_back(
@@ -130,7 +131,7 @@ class NumpyCtc:
 
 def _scores(log_probs: Array, labels: Array) -> Array:
     """The logarithms of the probabilities of each position's label."""
-    return log_probs[:, np.arange(len(labels))[:, None], labels]  # type: ignore[no-any-return]
+    return log_probs[:, np.arange(len(labels))[:, None], labels]
 
 
 def _hops(labels: Array, blank: int, dtype: Any) -> Array:

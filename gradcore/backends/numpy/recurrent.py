@@ -62,8 +62,11 @@ class NumpyRecurrent(Recurrent):
         steps, width = Steps(inflow.shape, sizes, reverse), c0.shape[1]
         h, c = _state(h0, h0), _state(c0, c0)
         result, gates, cells = (np.empty((steps.rows, n), h.dtype) for n in (h.shape[1], 4 * width, width))
-        projection = projection if projection is None else matrix(projection)
-        self.run_lstm(steps, steps.table(self, inflow), matrix(weight), projection, h, c, result, gates, cells)
+        inflow, projection = steps.table(self, inflow), projection if projection is None else matrix(projection)
+        across = matrix(weight)
+        if len(steps.sizes) == 1:  # one step is not worth another order of the weights
+            inflow, across = inflow + self.matmul(h0, weight.T), h[:0]
+        self.run_lstm(steps, inflow, across, projection, h, c, result, gates, cells)
         return result.reshape(*steps.lead, h.shape[1]), h, c, gates, cells
 
     def run_lstm(
@@ -78,15 +81,20 @@ class NumpyRecurrent(Recurrent):
         gates: Array,
         cells: Array,
     ) -> None:
-        """Compute the states and gates of all steps; `h` and `c` are the first states, and become the last ones."""
+        """Compute the states and gates of all steps; `h` and `c` are the first states, and become the last ones.
+
+        Without weights (an empty array), the inflow has what comes from the state.
+        """
         width = c.shape[1]
         _in_order(inflow, gates, width)
-        across = _in_order(weight.T, np.empty(weight.T.shape, weight.dtype), width)
+        across = _in_order(weight.T, np.empty(weight.T.shape, weight.dtype), width) if weight.size else None
         back = None if projection is None else projection.T
         room, spare = np.empty((len(h), 4 * width), h.dtype), np.empty(c.shape, c.dtype)
         views = _views(steps, gates, gates[:, : 3 * width], *_blocks(gates, 4), cells, result)
         for n, each, sigmoids, let_in, forget, let_out, new, cell, state in views:
-            _logistic(each, sigmoids, np.dot(h[:n], across, room[:n]))
+            if across is not None:
+                each += np.dot(h[:n], across, room[:n])
+            _logistic(sigmoids)
             np.tanh(new, new)
             np.multiply(forget, c[:n], cell)
             np.multiply(let_in, new, spare[:n])
@@ -110,7 +118,7 @@ class NumpyRecurrent(Recurrent):
         before = matrix(steps.before(self, cells, c0))
         self.run_lstm_back(steps, upstream, weight, projection, before, gates, cells, of_h, of_c, of_inflow, sources)
         of_projection = None
-        if needs[4]:
+        if needs[4] and sources is not None:
             of_projection = self.matmul(sources.T, _blocks(gates, 4)[2] * np.tanh(cells))
         of_weight = self.matmul(of_inflow.T, steps.before(self, result, h0)) if needs[3] else None
         return steps.shaped(self, of_inflow), of_h, of_c, of_weight, of_projection
@@ -192,7 +200,8 @@ class NumpyRecurrent(Recurrent):
         for n, sigmoids, reset, keep, new, new_h, state in views:
             before, some = h[:n], spare[:n]
             recurrent = np.dot(before, across, room[:n])
-            _logistic(sigmoids, sigmoids, recurrent[:, : 2 * width])
+            sigmoids += recurrent[:, : 2 * width]
+            _logistic(sigmoids)
             np.add(recurrent[:, 2 * width :], bias[2 * width :], new_h)
             new += np.multiply(reset, new_h, some)
             np.tanh(new, new)
@@ -295,6 +304,8 @@ class NumpyRecurrent(Recurrent):
 def _views(steps: Steps, *arrays: Array, back: bool = False) -> Iterator[tuple[Any, ...]]:
     """The number of rows of each step, and these rows of arrays, in the order of steps or against it."""
     sizes, order = steps.sizes, list(steps.order)[::-1] if back else steps.order
+    if len(sizes) == 1:
+        return iter([(sizes[0], *arrays)])
     starts = [] if len(set(sizes)) == 1 else steps.starts()
     cut: list[Any] = []
     for x in arrays:
@@ -321,24 +332,23 @@ def _in_order(x: Array, out: Array, width: int) -> Array:
     return out
 
 
-def _logistic(sums: Array, sigmoids: Array, more: Array) -> None:
-    """Add to exponents, and turn those of gates into the gates, ``1 / (1 + exp(x))``."""
-    np.add(sums, more, sums)
-    np.exp(sigmoids, sigmoids)
-    np.add(sigmoids, 1, sigmoids)
-    np.reciprocal(sigmoids, sigmoids)
+def _logistic(x: Array) -> None:
+    """``1 / (1 + exp(x))`` in the place of `x`."""
+    np.exp(x, x)
+    np.add(x, 1, x)
+    np.reciprocal(x, x)
 
 
 def _slope(gate: Array, out: Array) -> Array:
     """The derivative of a sigmoid, by its value."""
     np.subtract(1, gate, out)
-    return np.multiply(out, gate, out)  # type: ignore[no-any-return]
+    return np.multiply(out, gate, out)
 
 
 def _slope_of_tanh(value: Array, out: Array) -> Array:
     """The derivative of a hyperbolic tangent, by its value."""
     np.multiply(value, value, out)
-    return np.subtract(1, out, out)  # type: ignore[no-any-return]
+    return np.subtract(1, out, out)
 
 
 def _product(out: Array, *factors: Array) -> None:

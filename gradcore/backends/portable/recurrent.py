@@ -132,8 +132,9 @@ class Steps:
         sizes = self.sizes
         if len(sizes) == 1:
             return first
-        if not self.reverse and len(set(sizes)) == 1:
-            return F.cat([first, F.narrow(states, 0, 0, self.rows - sizes[0])], 0)
+        if len(set(sizes)) == 1:
+            others = F.narrow(states, 0, sizes[0] if self.reverse else 0, self.rows - sizes[0])
+            return F.cat([others, first] if self.reverse else [first, others], 0)
         parts, pieces = self.split(F, states), []
         for t, n in enumerate(sizes):
             source = t + 1 if self.reverse else t - 1
@@ -233,8 +234,8 @@ def _lstm_sum_back(F: Any, grad: Any, of_h: Any, *others: Any) -> tuple[Any, Any
 
 def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
     """The gradients of `lstm_sequence`, by inflow, states, weight and projection."""
-    grad, grad_h, grad_c, grad_gates, grad_cells, h0, c0, weight, projection, result, gates, cells, *settings = given
-    steps, width, needs = Steps(result.shape, *settings[:2]), c0.shape[1], settings[2]
+    grad, grad_h, grad_c, grad_gates, grad_cells, h0, c0, weight, projection, result, gates, cells, *_ = given
+    steps, width, needs = Steps(result.shape, given.sizes, given.reverse), c0.shape[1], given.needs
     h0, c0, weight, result = F.conj(h0), F.conj(c0), F.conj(weight), F.conj(steps.table(F, result))
     let_in, forget, let_out, new = F.split(F.conj(gates), width, 1)
     cells = F.conj(cells)
@@ -256,11 +257,12 @@ def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
     found: list[Any] = [None] * len(steps.sizes)
     sources: list[Any] = [None] * len(steps.sizes)
     for t in reversed(steps.order):
-        n, formula = steps.sizes[t], _lstm_sum_back
-        into, of_c = (upstream[t], hidden.of(n)), cell.of(n)
+        n = steps.sizes[t]
+        formula: Callable[..., Any] = _lstm_sum_back
+        into, of_c = [upstream[t], hidden.of(n)], cell.of(n)
         if projection is not None:
             formula, sources[t] = _lstm_step_back, into[0] + into[1]
-            into = (F.matmul(sources[t], F.conj(projection)),)
+            into = [F.matmul(sources[t], F.conj(projection))]
         if of_cells is not None:
             of_c = of_c + of_cells[t]
         along, forget = read[0][t], read[1][t]
