@@ -58,6 +58,7 @@ cuda.amp.autocast_mode: autocast custom_bwd custom_fwd
 cuda.amp.grad_scaler: GradScaler
 cuda.graphs < cuda: is_current_stream_capturing make_graphed_callables
 distributed < distributed.buckets: GradBucket
+distributed.optim < distributed.zero: ZeroRedundancyOptimizer
 distributed.algorithms.ddp_comm_hooks.default_hooks < distributed.comm_hooks: *
 distributed.algorithms.ddp_comm_hooks.powerSGD_hook < distributed.powersgd: PowerSGDState powerSGD_hook
 distributions.bernoulli: Bernoulli
@@ -187,7 +188,7 @@ _SUBMODULES = """
 gradcore: accelerator compiler cpu distributed distributions functional functorch nn optim
 gradcore: futures hub jit multiprocessing profiler quasirandom serialization signal testing torch_version types
 gradcore: version viz
-distributed: nn
+distributed: checkpoint nn
 distributions: utils
 nn: _reduction common_types grad
 nn.attention: flex_attention

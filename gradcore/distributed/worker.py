@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 
 from gradcore.distributed import environment
 
@@ -50,7 +51,7 @@ def main(argv: Sequence[str]) -> None:
         _fail(folder / f"{rank}.error" if known else None, rank, code, text)
 
 
-def _of_program(error: BaseException) -> object:
+def _of_program(error: BaseException) -> TracebackType | None:
     """The traceback without the frames of this module and of runpy."""
     tb = error.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
