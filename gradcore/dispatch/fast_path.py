@@ -80,7 +80,15 @@ from gradcore.autograd.record import (
 )
 from gradcore.autograd.variables import PLAIN_TYPES, new, wrap
 from gradcore.autograd.views import gradient_edge, mark_as_view
-from gradcore.dispatch.operands import KERNEL_ERRORS, NUMBERS, constant, kernel_error, shape_error
+from gradcore.dispatch.operands import (
+    BODY_ERRORS,
+    KERNEL_ERRORS,
+    NUMBERS,
+    body_error,
+    constant,
+    kernel_error,
+    shape_error,
+)
 from gradcore.dispatch.settings import SCOPE, settings_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
@@ -114,7 +122,12 @@ def source_of(op: Op) -> list[str]:
     lines = ["state = local.state", f"if state.mode > 1 or {' or '.join(_tests(op, first))}:", leave, *_settled(op)]
     if op.kind == "composite":
         result = f"body(functional, *{call})" if len(op.names) > 6 else f"body(functional, {call[1:-1]})"
-        return [*lines, f"return {result}" if op.output_type is None else f"return output_type(*{result})"]
+        result = result if op.output_type is None else f"output_type(*{result})"
+        refused = ["said = body_error(op, args, error)", "if said is error:", "    raise", "raise said from None"]
+        return [
+            *lines, "try:", f"    return {result}", "except body_errors as error:", f"    args = {call}",
+            *(f"    {line}" for line in refused),
+        ]  # fmt: skip
     lines += [*_operands(op, first, leave), *_result(op, first)]
     result = "out" if is_single(op) else "tuple(outs)" if op.output_type is None else "output_type(*outs)"
     if op.differentiable and (op.differentiated or op.refused):
@@ -136,7 +149,7 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
         "new": new, "shape_error": shape_error, "wrap": wrap,
         "kernel": op.kernel, "plain_kernel": op.name, "defaults": tuple(p.default for p in op.parameters[2:]),
         "output_type": op.output_type, "functional": functional, "numbers": frozenset(NUMBERS),
-        "body": op.body, **SCOPE,
+        "body": op.body, "body_error": body_error, "body_errors": BODY_ERRORS, **SCOPE,
         **{f"take{i}": setting.take for i, setting in settings_of(op).items()},
     }  # fmt: skip
 

@@ -14,8 +14,10 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.interception import intercepted
 from gradcore.dispatch.operands import (
+    BODY_ERRORS,
     KERNEL_ERRORS,
     Number,
+    body_error,
     common_device,
     constant,
     in_batches_of,
@@ -23,7 +25,6 @@ from gradcore.dispatch.operands import (
     kernel_error,
     no_tensors,
     shape_error,
-    type_error,
 )
 from gradcore.dispatch.settings import settled
 from gradcore.dispatch.torch_function import foreign, overloaded, routed, takes_over
@@ -296,16 +297,9 @@ def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
     args = settled(op, args)
     try:
         results = op.body(functional, *args)  # type: ignore[misc]
-    except AttributeError:
-        _check_tensors(op, args)
-        raise
+    except BODY_ERRORS as error:
+        said = body_error(op, args, error)
+        if said is error:
+            raise
+        raise said from None
     return results if op.output_type is None else op.output_type(*results)
-
-
-def _check_tensors(op: Op, args: tuple[Any, ...]) -> None:
-    """Refuse what a composite operation cannot take in a tensor's place, once its body has failed on it."""
-    for p in op.tensors:
-        value = args[p]
-        left_out = value is None and op.parameters[p].default is None
-        if not (left_out or isinstance(value, Variable) or p in op.sequences):
-            raise type_error(op, p, value) from None

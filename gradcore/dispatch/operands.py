@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,15 +14,17 @@ from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable, new
 from gradcore.backends.registry import CPU
 from gradcore.backends.vmap.devices import batched_device
-from gradcore.errors import OutOfMemoryError
+from gradcore.errors import OutOfBoundsError, OutOfMemoryError
 from gradcore.ops.checks import no_kernel
-from gradcore.ops.table import Op
+from gradcore.ops.table import OPS, Op
 from gradcore.typing import AnyTensor
 
 __all__ = [
+    "BODY_ERRORS",
     "KERNEL_ERRORS",
     "NUMBERS",
     "Number",
+    "body_error",
     "common_device",
     "constant",
     "in_batches_of",
@@ -43,7 +46,8 @@ def type_error(op: Op, position: int, value: Any) -> TypeError:
     """PyTorch's words for an argument that should be a tensor."""
     name = op.names[position]
     name = "input" if name == "self" else name
-    function = op.path.rpartition(".")[2].removesuffix("_tensor")  # one of the operations of a function
+    function = op.path.rpartition(".")[2]  # one of the operations of a function
+    function = function.removesuffix("_tensor").removesuffix("_number")
     return TypeError(
         f"{function}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}"
     )
@@ -121,8 +125,13 @@ def index_array(index: Any, device: Any) -> Any:
     return index._array if index._device.real is device.real else functional.to(index, device)._array
 
 
-#: What array libraries raise where they have no loop for a dtype, or no memory.
-KERNEL_ERRORS = (TypeError, KeyError, MemoryError, ValueError)
+#: What array libraries raise where they have no loop for a dtype, or no memory, and Python where dims are missing.
+KERNEL_ERRORS = (TypeError, KeyError, MemoryError, ValueError, IndexError)
+#: What bodies raise by themselves where a tensor is none, or has other dims than they expect.
+BODY_ERRORS = (AttributeError, TypeError, ValueError, IndexError)
+_NO_TENSOR = re.compile(r"'\w+' object |object of type|unsupported operand|bad operand|'[<>]=?' not supported")
+_UNFIT_SHAPES = re.compile(r"tuple index out|(not enough|too many) values to unpack|operands could not be broadcast")
+_NAMED = re.compile(r"(\w+)\(\): ")
 _NO_LOOP = ("ufunc ", "numpy boolean", "The numpy boolean", "Cannot cast", "data type")
 
 _TOO_LARGE = ("array is too big", "Maximum allowed dimension", "iterator is too large", "negative dimensions")
@@ -132,6 +141,8 @@ def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
     """PyTorch's words for what the array library said of a call; errors that are gradcore's own stay as they are."""
     if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
         return OutOfMemoryError(f"{op.path}(): not enough memory: {error}")
+    if _UNFIT_SHAPES.match(str(error)):
+        return _unfit_shapes(op, args)
     if str(error).startswith(_TOO_LARGE):
         return RuntimeError(f"Storage size calculation overflowed: {op.path}(): {error}")
     if not isinstance(error, KeyError) and not str(error).startswith(_NO_LOOP):
@@ -139,6 +150,39 @@ def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
     given = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(t, Variable)]
     unlike = next((t for t in given if not t._dtype.is_floating_point), given[0])
     return no_kernel(f"{op.name}_{unlike._device.type}", unlike._dtype)
+
+
+def body_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
+    """What a composite's body says of a call, in words about its arguments; errors in words stay as they are."""
+    text = str(error)
+    named = _NAMED.match(text)
+    inner = OPS.get(named[1]) if named else None
+    internal = inner is not None and not inner.function
+    if internal or _NO_TENSOR.match(text):
+        for p in op.tensors:
+            left_out = args[p] is None and op.parameters[p].default is None
+            if p in op.sequences and isinstance(args[p], (list, tuple)):
+                wrong = next((i for i, t in enumerate(args[p]) if not isinstance(t, Variable)), None)
+                if wrong is not None:
+                    return _element_error(op, p, args[p], wrong)
+            elif not (left_out or isinstance(args[p], Variable) or (internal and isinstance(args[p], NUMBERS))):
+                return type_error(op, p, args[p])
+    if named and internal:
+        return type(error)(text.replace(named[1], op.path.rpartition(".")[2], 1))
+    return _unfit_shapes(op, args) if _UNFIT_SHAPES.match(text) else error
+
+
+def _element_error(op: Op, position: int, values: Sequence[Any], wrong: int) -> TypeError:
+    function, kind = op.path.rpartition(".")[2], type(values[wrong]).__name__
+    return TypeError(
+        f"{function}(): argument '{op.names[position]}' (position {position + 1}) must be tuple of Tensors, but found "
+        f"element of type {kind} at pos {wrong}"
+    )
+
+
+def _unfit_shapes(op: Op, args: Sequence[Any]) -> Exception:
+    shapes = ", ".join(str(list(t._array.shape)) for t in args if isinstance(t, Variable))
+    return OutOfBoundsError(f"{op.path.rpartition('.')[2]}(): tensors of shapes {shapes} do not fit")
 
 
 def shape_error(tensors: Sequence[Any]) -> Exception | None:

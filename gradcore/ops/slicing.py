@@ -99,7 +99,7 @@ def narrow(F, input, dim: int, start: int, length: int):
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
-    size = input.shape[dim]
+    size = input.shape[wrap_dim(dim, input.ndim)]
     if not -size <= start <= size:
         raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")
     start = start + size if start < 0 else start
