@@ -33,8 +33,10 @@ def public(op: Op) -> bool:
 
 
 PUBLIC = {op.path.rpartition(".")[2] for op in OPS.values() if public(op)}
-#: Names that only gradcore itself knows; those of one word are words of English, too. PyTorch says max_all and min_all.
-INTERNAL = {name for name in OPS if "_" in name} - PUBLIC - {"as_strided", "max_all", "min_all", "_unique2"}
+#: Names that only gradcore itself knows; those of one word are words of English, too. PyTorch says some, too.
+INTERNAL = (
+    {name for name in OPS if "_" in name} - PUBLIC - {"as_strided", "max_all", "min_all", "_unique2", "grid_sampler"}
+)
 
 
 def wrong(t: gc.Tensor) -> Iterator[Any]:
