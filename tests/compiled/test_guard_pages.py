@@ -1,0 +1,46 @@
+"""No kernel and no product of matrices touches memory beyond its arrays: beside them are pages that are protected."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.compiled.apart import COMPARED, cache_of, run
+
+#: Reads four bytes at some distance from the beginning of an array.
+READ = """
+import ctypes
+import tests.compiled.guard_pages
+import numpy as np
+x = np.arange(100, dtype="f4")
+assert x.sum() == 4950
+ctypes.string_at(x.ctypes.data + {offset}, 4)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _needs_compiler() -> None:
+    if sys.platform != "linux" or shutil.which(os.environ.get("CC", "cc")) is None:
+        pytest.skip("there is no C compiler, or not Linux")
+
+
+@pytest.mark.parametrize(
+    ("guard", "offset", "ends"),
+    [("end", 396, 0), ("end", 400, -signal.SIGSEGV), ("start", 0, 0), ("start", -4, -signal.SIGSEGV)],
+)
+def test_an_access_beyond_an_array_is_noticed(guard: str, offset: int, ends: int) -> None:
+    done = run("-c", READ.format(offset=offset), GUARD=guard)
+    assert done.returncode == ends, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guard", ["end", "start"])
+def test_kernels_stay_within_their_arrays(built: tuple[Path, str], guard: str) -> None:
+    done = run(*COMPARED, GUARD=guard, EVERY="37", GRADCORE_TEST_CACHE=cache_of(built))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert " passed" in done.stdout

@@ -1,0 +1,83 @@
+"""GCC's sanitizers see nothing wrong in the library: no address, no undefined behaviour, no race."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.compiled.apart import COMPARED, run
+
+#: What each needs to be known to Python from the start, and its options.
+RUNTIMES = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
+OPTIONS = {
+    "ASAN_OPTIONS": "detect_leaks=0",
+    "TSAN_OPTIONS": "halt_on_error=1 exitcode=66 ignore_noninstrumented_modules=1",
+    "PYTHONMALLOC": "malloc",
+}
+#: A kernel that reads beyond its array, and threads that write to one place.
+WRONG = """
+#include <thread>
+extern "C" int gradcore_wrong(int* x, int n) {
+    std::thread other([=] { x[0] += 1; });
+    x[0] += 2;
+    other.join();
+    return x[n];
+}
+"""
+CALL = """
+import ctypes, sys
+import numpy as np
+library, x = ctypes.CDLL(sys.argv[1]), np.ones(1000, "i4")
+library.gradcore_wrong(ctypes.c_void_p(x.ctypes.data), 1000)
+"""
+
+
+def runtime(kind: str) -> dict[str, str]:
+    """The environment in which Python loads what a sanitizer watches; skips where there is none."""
+    if shutil.which("g++") is None:
+        pytest.skip("there is no g++")
+    names = RUNTIMES[kind], "libstdc++.so"
+    commands = [["g++", f"-print-file-name={name}"] for name in names]
+    found = [subprocess.run(c, capture_output=True, text=True, check=True).stdout.strip() for c in commands]
+    if not all(Path(path).is_absolute() for path in found):
+        pytest.skip("GCC's sanitizers are not installed")
+    return {"LD_PRELOAD": ":".join(found), **OPTIONS}
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [("address,undefined", "heap-buffer-overflow"), ("thread", "data race")],
+    ids=["address", "thread"],
+)
+def test_what_is_wrong_is_reported(tmp_path: Path, kind: str, says: str) -> None:
+    environment = runtime(kind)
+    (tmp_path / "wrong.cpp").write_text(WRONG)
+    options = f"-fsanitize={kind}", "-g", "-shared", "-fPIC", "-pthread"
+    subprocess.run(["g++", *options, "wrong.cpp", "-o", "wrong.so"], cwd=tmp_path, check=True)
+    done = run("-c", CALL, str(tmp_path / "wrong.so"), **environment)
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RUNTIMES, ids=["address", "thread"])
+def test_the_library(tmp_path: Path, kind: str) -> None:
+    """The sources and all loops, for any CPU: so the formulas are used where others have instructions."""
+    environment = runtime(kind)
+    compiler = tmp_path / "c++"
+    generic = "-march=x86-64 " if platform.machine() == "x86_64" else ""
+    options = f"-O1 -g1 {generic}-fsanitize={kind} -fno-sanitize-recover=all"
+    compiler.write_text(f'#!/bin/sh\nexec g++ "$@" {options}\n')
+    compiler.chmod(0o755)
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    built = run("-m", "gradcore.compiled", CXX=str(compiler), GRADCORE_CACHE=str(folder / "cache"))
+    assert built.returncode == 0, built.stderr
+    (folder / "said.txt").write_text(built.stdout)
+    done = run(*COMPARED, EVERY="61", GRADCORE_TEST_CACHE=str(tmp_path), **environment)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert " passed" in done.stdout
