@@ -112,7 +112,6 @@ class NumpySorting(Sorting):
             found = self.take_along(values, order, last), self.take_along(index, order, last)
         return tuple(np.ascontiguousarray(np.moveaxis(a, -1, dim)) for a in found)  # type: ignore[return-value]
 
-
     def _extrema_of_vector(self, rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
         """The `k` maxima (or minima) of a single row: those within the one that has its place, which is found first.
 
