@@ -18,6 +18,7 @@ from benchmarks.report import Report
 MARKS = {  # colours that people who confuse red and green can tell apart, and a shape each
     "gradcore": ("#d55e00", "D"),
     "gradcore-numpy": ("#d55e00", "x"),
+    "gradcore-compile": ("#d55e00", "s"),
     "torch": ("#000000", "o"),
     "torch.compile": ("#999999", "o"),
     "jax": ("#0072b2", "s"),

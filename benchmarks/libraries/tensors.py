@@ -110,6 +110,15 @@ class GradCoreNumPy(GradCore):
     environment: ClassVar = {"GRADCORE_COMPILED": "0"}
 
 
+class GradCoreCompile(GradCore):
+    """gradcore with ``gradcore.compile``; the first calls, which record, are not in the times."""
+
+    name, title, devices = "gradcore-compile", "gradcore.compile", ("cpu",)
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self.namespace.compile(function)  # type: ignore[no-any-return]
+
+
 class Torch(TensorLibrary):
     """PyTorch, eager."""
 

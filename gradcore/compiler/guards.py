@@ -60,6 +60,10 @@ _IMPURE = frozenset(
 _LIBRARY_FOLDERS = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
+#: Of NumPy's flags of an array: whether it is aligned, and whether it may be written to.
+_FLAGS = 0x100 | 0x400
+
+
 class Unguardable(Exception):
     """A function depends on something that cannot be checked."""
 
@@ -206,8 +210,8 @@ class Guards:
         if any(not isinstance(key, (*_PLAIN, *_UNIQUE)) for key in value):
             raise Unguardable(f"{text} has keys that cannot be checked")
         o = self._variable(expression)
-        keys = self.bind(tuple(value))
-        self.require(f"type({o}) is {self.bind(type(value))} and tuple({o}) == {keys}", f"keys of {text}")
+        same_keys = f"tuple({o}) == {self.bind(tuple(value))}" if value else f"not {o}"
+        self.require(f"type({o}) is {self.bind(type(value))} and {same_keys}", f"keys of {text}")
         for key in value:
             self.visit(value[key], f"{o}[{self.bind(key)}]", f"{text}[{key!r}]", given)
 
@@ -317,7 +321,7 @@ class Guards:
         of_library = is_library(_namespace(kind))  # which reads attributes by names that it computes
         for each, found in own.items():
             if self.every or each in self.names or (of_library and each[0] != "_"):
-                self.visit(found, f"{o}.get({each!r})", f"{text}.{each}")
+                self.visit(found, f"{o}[{each!r}]", f"{text}.{each}")
             else:
                 self.skipped.add(each)
         for cls in kind.__mro__:
@@ -403,11 +407,10 @@ class Guards:
         conditions = [
             f"{a}.shape == {array.shape}", f"{a}.strides == {array.strides}", f"{o}._dtype is {self.bind(t._dtype)}",
             f"{o}._device is CPU", f"type({a}) is {self.bind(np.ndarray)}",
+            f"{a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}",
         ]  # fmt: skip
         described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
-        flags = f"{a}.flags.writeable is {array.flags.writeable} and {a}.flags.aligned is {array.flags.aligned}"
         self.require(" and ".join(conditions), described)
-        self.require(flags, f"{text}: memory flags")
 
     def forget(self) -> None:
         """Keep nothing of the call that the guards were made for."""
@@ -420,8 +423,10 @@ class Guards:
         """``(args, named) -> (tensors, arrays)``, or the number of the guard that failed."""
         n = len(self.tensors)
         tensors, arrays = "".join(f"t{i}, " for i in range(n)), "".join(f"a{i}, " for i in range(n))
-        lines = ["def check(args, named):", *(f"    {line}" for line in self.lines)]
-        return "\n".join([*lines, f"    return ({tensors}), ({arrays})"])
+        lines = ["def check(args, named):", " try:", *(f"  {line}" for line in self.lines)]
+        lines.append(f"  return ({tensors}), ({arrays})")
+        # Something has been deleted that an earlier guard does not see.
+        return "\n".join([*lines, " except (AttributeError, LookupError, TypeError, ValueError):", "  return 0"])
 
     def function_of(self) -> Callable[..., Any]:
         """The function of `source`."""

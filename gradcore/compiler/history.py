@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.autograd import variables
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import FREED, Node
-from gradcore.autograd.saved import SavedTensor
-from gradcore.autograd.variables import TensorMeta, version_counter, wrap
+from gradcore.autograd.saved import SavedTensor, check_version
+from gradcore.autograd.variables import TensorMeta, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.random.generator import repeated
@@ -73,9 +74,8 @@ class CompiledFunctionBackward(Node):
     call: ReplayedCall
     #: The arrays that the backward program needs of the first; None once they have been freed.
     saved: Any
-    #: The tensors whose memory these are, and the versions of all inputs.
-    watched: tuple[SavedTensor, ...]
-    versions: list[int]
+    #: The results whose memory is among these.
+    results: list[SavedTensor]
     _metas: list[TensorMeta]
 
     @property
@@ -91,8 +91,11 @@ class CompiledFunctionBackward(Node):
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         if self.saved is None:
             raise RuntimeError(FREED)
-        for each in self.watched:
-            each.check(self)
+        if variables.last_write > self._seq:
+            for i in self.half.watched:
+                check_version(self.call.tensors[i], self._seq)
+            for each in self.results:
+                each.check(self)
         half, given = self.half, grads if self._n_outputs > 1 else [grads]
         if arithmetic.recorded or any(g is None for g in given):
             return _again(self, [arithmetic.as_tensor(g) for g in given], arithmetic)
@@ -118,9 +121,7 @@ def connect(half: Backward, results: Any, saved: Any, call: ReplayedCall) -> lis
     outs = [wrap(array, CPU, None, (node, i)) for i, array in enumerate(results)]
     node._n_outputs, node._metas = len(outs), [TensorMeta.of(t) for t in outs]
     node.half, node.call, node.saved = half, call, saved
-    of_inputs = [SavedTensor.of_input(call.tensors[i], None) for i in half.watched]
-    node.watched = (*of_inputs, *(SavedTensor.of_output(outs[i], i) for i in half.watched_results))
-    node.versions = [version_counter(t).version for t in inputs]
+    node.results = [SavedTensor.of_output(outs[i], i) for i in half.watched_results]
     return outs
 
 
@@ -134,10 +135,8 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
             "computed if the gradients of some of its results are missing: call it without gradcore.compile, or "
             "compile all of the step"
         )
-    if node.versions != [version_counter(t).version for t in inputs]:
-        raise RuntimeError(
-            "an argument of a compiled function has been modified by an inplace operation since the call"
-        )
+    for t in call.tensors:
+        check_version(t, node._seq)
     recorded = bool(local.state.mode & GRAD)
     with enable_grad(), contextlib.nullcontext() if call.place is None else repeated(call.place):
         outs = half.chosen(half.function(*call.args, **call.named))

@@ -313,3 +313,21 @@ def test_compiling_is_seen_and_stopped() -> None:
     assert gc.compile(apart, disable=True) is apart
     with pytest.raises(TypeError, match="must be a module or a function"):
         gc.compile(3)
+
+
+def test_what_is_deleted_is_missed_as_it_always_is() -> None:
+    config, table, items = Config(), {"a": 1.0}, [1.0]
+
+    cases: list[tuple[Any, Any, type[Exception]]] = [
+        (lambda x: x * config.scale, lambda: delattr(config, "scale"), AttributeError),
+        (lambda x: x * table["a"], lambda: table.clear(), KeyError),
+        (lambda x: x * items[0], lambda: items.clear(), IndexError),
+    ]
+    for function, delete, error in cases:
+        compiled = CompiledFunction(function)
+        for _ in range(3):
+            compiled(gc.ones(2))
+        assert compiled._entries
+        delete()
+        with pytest.raises(error):
+            compiled(gc.ones(2))
