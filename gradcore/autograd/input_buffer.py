@@ -294,6 +294,16 @@ class InputBuffer:
         """``total + grad``; in place only where the engine made `total` itself."""
         if grad is None:
             return total
+        if (
+            node in self.owned
+            and total.__class__ is grad.__class__
+            and total.shape == grad.shape
+            and total.dtype is grad.dtype
+            and device is node._device
+            and may_own
+            and (not self.batches or _holds(total, grad))
+        ):
+            return self.run(iadd, total, grad)
         if device is not node._device or type(total) is PerDevice:
             self.owned.discard(node)
             self.special.add(node)
@@ -303,17 +313,10 @@ class InputBuffer:
         if self.recorded:
             _check_same_shape(total._array, grad._array, node)
             return total + grad
+        if total.shape != grad.shape:
+            _check_same_shape(total, grad, node)
         if may_own:
-            if (
-                node in self.owned
-                and total.__class__ is grad.__class__
-                and total.shape == grad.shape
-                and total.dtype is grad.dtype
-                and (not self.batches or _holds(total, grad))
-            ):
-                return self.run(iadd, total, grad)
             self.owned.add(node)
-        _check_same_shape(total, grad, node)
         found = self.run(add, total, grad)
         return found if found.__class__ is total.__class__ else self.arithmetic(node._device).as_array(found)
 
