@@ -304,6 +304,8 @@ class InputBuffer:
             and (not self.batches or _holds(total, grad))
         ):
             return self.run(iadd, total, grad)
+        if total.__class__ in _NUMBERS and total.__class__ is grad.__class__ and device is node._device:
+            return self.run(add, total, grad)
         if device is not node._device or type(total) is PerDevice:
             self.owned.discard(node)
             self.special.add(node)
@@ -384,6 +386,10 @@ class InputBuffer:
 
 #: Leaves run before all other nodes: creation numbers stay below this.
 _FIRST = 1 << 62
+
+
+#: The classes of gradients without dims that are computed as numbers: their shapes and dtypes take long to look up.
+_NUMBERS = frozenset(each.numpy.type for each in (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128))
 
 
 def _plus_apart(total: Any, grad: Any, device: Any, node: Node) -> Any:
