@@ -648,6 +648,18 @@ class Tensor(Variable, Methods):
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **named: Any) -> Any:
         return _numpy_protocols().cupy_kernel(kernel, args, named)
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The namespace of the array API standard."""
+        from gradcore import array_api
+
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+            raise ValueError(f"gradcore.array_api follows version 2024.12 of the standard, not {api_version!r}")
+        return array_api
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """`to` by the name of the array API standard."""
+        return functional.to(self, device)
+
     # -- protocols by which other libraries share the memory: only where there is no history to lose ---------------
 
     @property

@@ -74,8 +74,8 @@ def full(
     return F.clone(F.broadcast_to(value, sizes(shape)))
 
 
-def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
-    return F.zeros(sizes(shape), dtype=dtype_of(dtype), device=resolve(device))
+def zeros(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    return F.zeros(sizes(shape), dtype=dtype_of(dtype or float), device=resolve(device))
 
 
 def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
@@ -122,13 +122,13 @@ def full_like(
 
 
 def eye(
-    N: int, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
+    N: int, M: Any = None, k: int = 0, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
 ) -> Any:
-    return F.to(tensor_of(np.eye(N, M, k), dtype), resolve(device))
+    return F.to(tensor_of(np.eye(N, M, k), dtype or float), resolve(device))
 
 
 def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
-    return eye(n, dtype=dtype or float)
+    return eye(n, dtype=dtype)
 
 
 # -- ranges -----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from functools import reduce as fold
 from typing import Any
@@ -16,7 +17,7 @@ from gradcore.ops.table import OPS
 from gradcore.tensor import Tensor
 from gradcore.typing import AnyTensor
 
-__all__ = ["UFUNCS", "Ufunc"]
+__all__ = ["SPECIAL", "UFUNCS", "Ufunc", "by_name", "known"]
 
 _WEAK = (int, float, complex)
 _NUMBERS = (bool, *_WEAK)
@@ -91,7 +92,7 @@ _CONSTANT: dict[str, Any] = {
 }  # fmt: skip
 
 #: Universal functions of scipy.special: SciPy's name, operation.
-_SPECIAL = {
+SPECIAL = {
     "digamma": "digamma", "entr": "entr", "erf": "erf", "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv",
     "expit": "sigmoid", "gammainc": "igamma", "gammaincc": "igammac", "gammaln": "lgamma", "i0": "i0", "i0e": "i0e",
     "i1": "i1", "i1e": "i1e", "j0": "bessel_j0", "j1": "bessel_j1", "k0": "modified_bessel_k0",
@@ -411,11 +412,21 @@ UFUNCS: dict[Any, Ufunc] = {
 
 
 def known(function: Any) -> Ufunc | None:
-    """The universal function of tensors for one of NumPy's, or of SciPy's."""
+    """The universal function of tensors for one of NumPy's, or of `scipy.special`."""
     found = UFUNCS.get(function)
-    if found is None and isinstance(function, np.ufunc) and function.__name__ in _SPECIAL:
-        found = UFUNCS[function] = Ufunc(function, _SPECIAL[function.__name__], True)
+    if found is None and isinstance(function, np.ufunc):
+        name = function.__name__
+        same = by_name(name)  # SciPy has functions of NumPy's again
+        operation = SPECIAL.get(name) or (same.operation if same else None)
+        if operation is not None and _is_scipys(function):
+            found = UFUNCS[function] = Ufunc(function, operation, same.differentiable if same else True)
     return found
+
+
+def _is_scipys(function: Any) -> bool:
+    """Whether a universal function is one of `scipy.special`: a name alone says nothing."""
+    homes = (sys.modules.get(path) for path in ("scipy.special", "scipy.special._ufuncs"))
+    return any(getattr(home, function.__name__, None) is function for home in homes)
 
 
 def by_name(name: str) -> Ufunc | None:

@@ -30,7 +30,8 @@ OTHER_LISTS = {
         "numpy/reductions.py": "REDUCTIONS",
         "numpy/shaping.py": "_padded_with_values",
         "numpy/table.py": "CONSTANT",
-        "numpy/ufuncs.py": "Ufunc _CONSTANT _SCATTERED _SMOOTH _SPECIAL",
+        "numpy/ufuncs.py": "SPECIAL Ufunc _CONSTANT _SCATTERED _SMOOTH",
+        "array_api/functions.py": "_SAME",
     },
     "Python's operators": {
         "backends/codegen/expr.py": "_name",
