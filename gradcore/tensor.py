@@ -633,7 +633,7 @@ class Tensor(Variable, Methods):
         return self.item().__format__(spec) if not self.ndim and not self.is_meta else object.__format__(self, spec)
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), "__dict__", "__weakref__"})
+        return sorted({*object.__dir__(self), "__dict__", "__weakref__"} - _FOR_LIBRARIES)
 
     # -- NumPy's and CuPy's protocols: record, or refuse; never drop the graph ----------------------------------------
 
@@ -705,6 +705,8 @@ def _stores(frame: FrameType) -> bool:
     return frame.f_code.co_code[frame.f_lasti] == _STORE
 
 
+#: What other libraries look up: Python knows which name was meant where there are fewer than 750 of them.
+_FOR_LIBRARIES = {"__array_namespace__", "__cupy_override_elementwise_kernel__"}
 _STORE = opcode.opmap["STORE_SUBSCR"]
 
 
