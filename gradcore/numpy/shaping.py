@@ -36,6 +36,8 @@ __all__ = [
 
 
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
+    if order == "C" and not copy and shape.__class__ is tuple:
+        return F.reshape(tensor_of(a), shape)
     x, wanted = tensor_of(a), sizes(shape)
     if order in "CK" or (order == "A" and x.is_contiguous()):
         result = F.reshape(x, wanted)
@@ -193,9 +195,21 @@ def _join(operation: Any, arrays: Any, out: Any, dtype: Any, casting: Any, *args
     return written(operation(tensors, *args), out)
 
 
+def _are_alike(arrays: Any) -> bool:
+    """Whether there are tensors of one dtype and one number of dims alone."""
+    if arrays.__class__ not in (tuple, list) or not arrays or arrays[0].__class__ is not Tensor:
+        return False
+    dtype, ndim = arrays[0]._dtype, arrays[0]._array.ndim
+    return ndim > 0 and builtins.all(
+        x.__class__ is Tensor and x._dtype is dtype and x._array.ndim == ndim for x in arrays
+    )
+
+
 def concatenate(
     arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
+    if out is dtype is None and axis is not None and _are_alike(arrays):
+        return F.cat(arrays, axis)
     arrays = [tensor_of(x) for x in arrays]
     if axis is None:
         arrays, axis = [x.reshape(-1) for x in arrays], 0
