@@ -451,5 +451,5 @@ def _namespace(cls: type) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    text = getattr(value, "__qualname__", None) or type(value).__name__
-    return str(text)
+    named = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType))
+    return str(value.__qualname__ if named else type(value).__name__)

@@ -6,7 +6,7 @@ import functools
 import sys
 import types
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -35,6 +35,15 @@ class Config:
 
     def factor(self) -> float:
         return 2.0 if self.kind == "twice" else 3.0
+
+
+class Computed:
+    """Has attributes that only its `__getattr__` knows, which fails in its own way."""
+
+    table: ClassVar = {"scale": 2.0}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.table[name]
 
 
 class Model(nn.Module):
@@ -119,6 +128,8 @@ def test_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
     check(lambda x: x * config.inner.shift, lambda: setattr(config.inner, "shift", 2.0))
     check(lambda x: x * config.factor(), lambda: monkeypatch.setattr(Config, "kind", "thrice"))
     check(lambda x: x * config.factor(), lambda: setattr(config, "kind", "twice"))
+    computed = Computed()
+    check(lambda x: x * computed.scale, lambda: monkeypatch.setitem(Computed.table, "scale", 4.0))
     name = "scale"
     check(lambda x: x * getattr(config, name), lambda: setattr(config, "scale", 9.0))
     check(lambda x: x * config.factor(), lambda: monkeypatch.setattr(Config, "factor", lambda self: 7.0))
