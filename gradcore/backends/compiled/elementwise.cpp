@@ -55,6 +55,7 @@ bool run_alike(const Call& call, i64 threads, const Array* const (&arrays)[count
         const bool fits = a.dims == 0 || a.has_shape_of(result);
         if (!fits || !a.is_aligned() || !(repeated[k] || a.is_contiguous())) return false;
     }
+    if (result.size() == 0) return true;  // without an element to repeat
     gradcore::spread(result.size(), call.grain, step_of_parts, threads, [&](i64 start, i64 stop) {
         void* places[count];
         if (!any) {
