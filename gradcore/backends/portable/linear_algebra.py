@@ -52,6 +52,7 @@ class LinearAlgebra:
     matmul: Any
     hermitian: Any
     dot: Any
+    squares_over: Any
     sum_over: Any
     sum_to_size: Any
 
