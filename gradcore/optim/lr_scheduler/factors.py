@@ -66,7 +66,7 @@ class StepLR(Factors):
         return self.gamma if epoch and epoch % self.step_size == 0 else 1
 
     def factor_so_far(self, epoch: int) -> float:
-        return self.gamma ** (epoch // self.step_size)
+        return float(self.gamma ** (epoch // self.step_size))
 
 
 @documented(
