@@ -26,6 +26,7 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.device import device, get_default_device
+from gradcore.nn.module_hooks import Calls
 from gradcore.nn.module_hooks import _Everywhere as Everywhere
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
@@ -244,7 +245,7 @@ class Guards:
     def function(self, value: types.FunctionType, name: str, text: str) -> None:
         """Guard what a function of the user's refers to: closure, defaults, globals."""
         if is_library(value.__globals__) or _is_generated(value.__code__):
-            self.codes.add(value.__code__)
+            self._given_to_library(value, name, text)
             return
         self.require(f"{name}.__code__ is {self.bind(value.__code__)}", f"code of {text}")
         if value.__code__ not in self.executed:
@@ -259,6 +260,14 @@ class Guards:
         self.visit(value.__defaults__, f"{name}.__defaults__", f"defaults of {text}")
         self.visit(value.__kwdefaults__, f"{name}.__kwdefaults__", f"defaults of {text}")
         self.globals_of(value.__code__, value.__globals__)
+
+    def _given_to_library(self, value: types.FunctionType, name: str, text: str) -> None:
+        """Guard the functions, modules and tensors that a library's function has been made of, as those of `func`."""
+        for i, cell in enumerate(value.__closure__ or ()):
+            found = getattr(cell, "cell_contents", None)
+            if isinstance(found, (types.FunctionType, types.MethodType, functools.partial, Variable, Calls)):
+                at = f"{name}.__closure__[{i}].cell_contents"
+                self.visit(found, at, f"{value.__code__.co_freevars[i]} of {text}")
 
     def globals_of(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
         """Guard the global names that code, and the code in it, refers to."""

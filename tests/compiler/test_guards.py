@@ -116,6 +116,7 @@ def test_closures_defaults_and_code() -> None:
         return x * 3
 
     check(lambda x: first(x), lambda: setattr(first, "__code__", second.__code__))
+    check(gc.func.grad(lambda x: (x * x * items[0]).sum()), lambda: items.__setitem__(0, 7.0))
     signed = [0.0]
     check(lambda x: x / signed[0], lambda: signed.__setitem__(0, -0.0))
     typed: list[Any] = [1]
