@@ -69,7 +69,7 @@ def _inputs(kind: str, shape: Shape, dtype: str, seed: int, scale: float) -> tup
 def compare(backend: Recurrent, kind: str, shape: Shape, dtype: str, used: str = "all", scale: float = 1.0) -> None:
     """Compare results and gradients; `used` says gradients of which outputs there are."""
     name, inputs, rest = _inputs(kind, shape, dtype, 0, scale)
-    kept = [None if x is None else x.copy() for x in inputs]
+    kept: list[Any] = [None if x is None else x.copy() for x in inputs]
     found = getattr(backend, f"{name}_sequence")(*inputs, *rest)
     expected = getattr(PORTABLE, f"{name}_sequence")(*inputs, *rest)
     _agree(found, expected, dtype)
@@ -84,7 +84,7 @@ def compare(backend: Recurrent, kind: str, shape: Shape, dtype: str, used: str =
         "rnn": lambda: (*inputs[1:3], expected[0]),
     }[name]()
     needs = tuple(x is not None for x in inputs)
-    before = [None if x is None else x.copy() for x in (*grads, *saved)]
+    before: list[Any] = [None if x is None else x.copy() for x in (*grads, *saved)]
     back = getattr(backend, f"{name}_backward")(*grads, *saved, *rest, needs)
     wanted = getattr(PORTABLE, f"{name}_backward")(*grads, *saved, *rest, needs)
     _agree(back, wanted, dtype)
