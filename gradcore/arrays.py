@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradcore.autograd.variables import VersionCounter, as_class, bump_all, wrap
+from gradcore.backends.numpy import malloc
+from gradcore.typing import Array, Device
 
-__all__ = ["arrays_of", "as_class", "note_writes", "share_version", "tensor_of", "with_grad"]
+__all__ = ["arrays_of", "as_class", "empty_array", "note_writes", "share_version", "tensor_of", "with_grad"]
 
 #: ``tensor_of(array, device, dtype=None)``: a tensor without history that has an array of that device as its memory.
 tensor_of = wrap
@@ -22,6 +24,13 @@ note_writes = bump_all
 def arrays_of(tensors: Iterable[Any]) -> list[Any]:
     """The arrays that hold the elements of several tensors: memory of theirs, not copies."""
     return [t._array for t in tensors]
+
+
+def empty_array(size: int, dtype: Any, device: Device) -> Array:
+    """An array of a device for the elements of many tensors, not yet written; on the CPU, in memory that is kept."""
+    if malloc.waiting and size >= malloc.LARGE and device.type == "cpu":
+        malloc.begin()
+    return device.backend.xp.empty(size, dtype)
 
 
 def with_grad(tensors: Iterable[Any]) -> tuple[list[Any], list[Any]]:

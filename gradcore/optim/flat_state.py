@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.arrays import arrays_of, share_version, tensor_of
+from gradcore.arrays import arrays_of, empty_array, share_version, tensor_of
 from gradcore.device import device as device_of
 from gradcore.tensor import Tensor
 
@@ -88,9 +88,9 @@ class FlatState:
         xp, device = (backend.xp, self.device) if self.on_device else (np, device_of("cpu"))
         dtype = _scalar_dtype()
         with backend.use_index(self.device.index):
-            self.scalars = {name: self._filled(xp, len(params), value, dtype) for name, value in scalars.items()}
-            own = backend.xp, self.offsets[-1]
-            self.arrays = {name: self._filled(*own, value, memory[0].dtype) for name, value in tensors.items()}
+            self.scalars = {name: self._filled(xp.empty(len(params), dtype), value) for name, value in scalars.items()}
+            own = self.offsets[-1], memory[0].dtype, self.device
+            self.arrays = {name: self._filled(empty_array(*own), value) for name, value in tensors.items()}
             self.tensors = {
                 name: [tensor_of(values[i : i + 1].reshape(()), device) for i in range(len(params))]
                 for name, values in self.scalars.items()
@@ -102,10 +102,9 @@ class FlatState:
                 self._load(i, entry)
                 entry.update((name, views[i]) for name, views in self.tensors.items())
 
-    def _filled(self, xp: Any, size: int, value: Any, dtype: Any) -> Any:
-        """An array in which every number, and every part of a complex number, is `value`, maybe a tensor."""
-        out = xp.empty(size, dtype)
-        parts = out.view(out.real.dtype) if dtype.kind == "c" else out
+    def _filled(self, out: Any, value: Any) -> Any:
+        """The array after `value`, maybe a tensor, is written to every number, and every part of a complex number."""
+        parts = out.view(out.real.dtype) if out.dtype.kind == "c" else out
         stays = self.on_device and isinstance(value, Tensor)  # so that the host does not wait for it
         parts[...] = arrays_of([value.detach().to(self.device)])[0] if stays else value_of(value)
         return out
