@@ -33,7 +33,7 @@ SEAMS: dict[str, set[str]] = {
     },
     "overrides.py": {"autograd.modes", "dispatch.torch_function", "ops.table", "subclasses"},
     "profiler": {"autograd.modes", "autograd.profiler", "backends.registry"},
-    "serialization": {"backends.registry", "layouts", "ops.geometry"},
+    "serialization": {"backends.registry", "layouts", "ops.geometry", "storage"},
     "testing.py": {"creation"},
 }  # fmt: skip
 #: Who looks at slots: they see tensors of any class within a call, or among all objects of the process, where the
