@@ -24,6 +24,7 @@ OTHER_LISTS = {
         "backends/portable/elementwise.py": "RENAMED SPECIAL",
         "backends/vmap/array.py": "METHODS",
         "backends/vmap/functions.py": "_elementwise _reduction",
+        "compiler/recorder.py": "_SIZED_BY_VALUES",
         "kernels/evaluation.py": "_FUNCTIONS _with_number _of_numbers",
         "numpy/__init__.py": "_names",
         "numpy/protocols.py": "_CUPY_NAMES",
@@ -37,10 +38,13 @@ OTHER_LISTS = {
         "backends/codegen/expr.py": "_name",
         "backends/codegen/scalars.py": "_ARITHMETIC _name",
         "backends/vmap/array.py": "_name",
+        "compiler/arrays.py": "METHODS _make_operators _refuse_arithmetic",
+        "compiler/emit_python.py": "_INFIX",
     },
     "kernels of one library, where they are written": {
         "backends/compiled/rows.py": "_WIDTHS",
-        "backends/cupy/kernels.py": "_IN_HALF",
+        "backends/cupy/kernels.py": "_FORWARD_IN_HALF _IN_HALF",
+        "backends/cupy/reductions.py": "_EXPRESSIONS",
         "backends/numpy/backend.py": "_SEVERAL_STEPS",
         "backends/vmap/backend.py": "_OTHERS",
         "config.py": "CUDA_KERNELS",
@@ -52,6 +56,7 @@ OTHER_LISTS = {
         "neighbours.py": "_einops",
         "nn/init.py": "_GAINS",
     },
+    "operations whose numbers PyTorch also takes before the tensors": {"dispatch/signatures.py": "_NUMBERS_FIRST"},
     "methods that reshape a tensor in place, which are made there": {"inplace_views.py": "unsqueeze_"},
 }
 
