@@ -40,7 +40,8 @@ def _is_copied(x: Any) -> bool:
 
 def _takes_slices(backend: Any, x: Array, dim: int, index: Array, *_: Any) -> bool:
     size = index.size * (x.size // x.shape[dim] if x.ndim and x.shape[dim] else 0)
-    return bool(size >= _LARGE and index.dtype.kind == "i" and x.flags.c_contiguous and _is_copied(x))
+    last = dim == x.ndim - 1  # NumPy copies longer slices as fast
+    return bool(last and size >= _LARGE and index.dtype.kind == "i" and x.flags.c_contiguous and _is_copied(x))
 
 
 def _takes_each(backend: Any, x: Array, dim: int, index: Array, src: Any = 0) -> bool:
@@ -53,7 +54,7 @@ def _adds_each(backend: Any, out: Array, dim: int, index: Array, src: Array) -> 
 
 def _adds_rows(backend: Any, out: Array, index: Array, rows: Array) -> bool:
     return bool(
-        rows.size >= _LARGE and out.size and out.dtype == rows.dtype and out.dtype.char in _ADDED
+        rows.size >= _LARGE and rows.shape[1] > 1 and out.size and out.dtype == rows.dtype and out.dtype.char in _ADDED
         and out.flags.carray
     )  # fmt: skip
 
@@ -103,7 +104,13 @@ class CompiledIndexing(CompiledCalls):
     def _accumulated(self, shape: Sequence[int], indices: Indices, values: Array) -> Array:
         given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
         dim, index = given[0]
-        if len(given) > 1 or values.size < _LARGE or values.dtype.char not in _ADDED or index.dtype.kind != "i":
+        if (
+            len(given) > 1
+            or len(shape) == 1
+            or values.size < _LARGE
+            or values.dtype.char not in _ADDED
+            or index.dtype.kind != "i"
+        ):
             return super()._accumulated(shape, indices, values)
         full = (*shape[:dim], *index.shape, *shape[dim + 1 :])
         if values.shape != full:
