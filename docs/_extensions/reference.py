@@ -65,6 +65,13 @@ PAGES = (
         ("", "gradcore.autograd.profiler", "gradcore.autograd.profiler"),
         ("Step by step", "gradcore.profiler", "gradcore.profiler"),
     )),
+    ("compiler", "Compiled programs", (("", "gradcore.compiler", "gradcore.compiler"),)),
+    ("distributed", "Several processes", (
+        ("", "gradcore.distributed", "gradcore.distributed"),
+        ("Collectives with derivatives", "gradcore.distributed.nn.functional", "gradcore.distributed.nn.functional"),
+        ("Optimisers", "gradcore.distributed.optim", "gradcore.distributed.optim"),
+        ("Checkpoints", "gradcore.distributed.checkpoint", "gradcore.distributed.checkpoint"),
+    )),
     ("func", "Function transforms", (("", "gradcore.func", "gradcore.func"),)),
     ("nn", "Neural networks", (
         ("", "gradcore.nn", "gradcore.nn"),
