@@ -126,6 +126,10 @@ class Backend(
         """``formula(self, *operands)``, elementwise and on a large first operand: a backend may have a better way."""
         return formula(self, *operands)
 
+    def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
+        """``formula(self, *operands)``, elementwise and of several results: a backend may have one kernel for it."""
+        return formula(self, *operands)
+
     def __getattr__(self, name: str) -> Any:
         if name in RENAMED:
             kernel = getattr(self.xp, RENAMED[name])

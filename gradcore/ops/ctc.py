@@ -99,17 +99,17 @@ def _along(F: Any, x: Any, by: int, fill: float) -> Any:
     keeps_dtype=("labels", "ends", "counts"),
     constant={"labels": "labels are indices", "ends": "ends are bools", "counts": "counts are integers"},
 )
-def ctc_losses(F, log_probs, labels, ends, counts, blank: int):
+def ctc_losses(K, log_probs, labels, ends, counts, blank: int):
     """The losses of label sequences that may end in some positions after `counts` steps; also `alphas`."""
-    scores, skips = _scores(F, log_probs, labels), _skips(F, labels, blank)
-    alpha = _first(F, F.select(scores, 0, 0), NEVER)
+    scores, skips = _scores(K, log_probs, labels), _skips(K, labels, blank)
+    alpha = _first(K, K.select(scores, 0, 0), NEVER)
     alphas = [alpha]
     for t in range(1, log_probs.shape[0]):
-        skipped = F.where(skips, _along(F, alpha, 2, NEVER), NEVER)
-        new = F.logsumexp(F.stack([alpha, _along(F, alpha, 1, NEVER), skipped], 0), (0,))
-        alpha = F.where(counts > t, new + F.select(scores, 0, t), alpha)
+        skipped = K.where(skips, _along(K, alpha, 2, NEVER), NEVER)
+        new = K.logsumexp(K.stack([alpha, _along(K, alpha, 1, NEVER), skipped], 0), (0,))
+        alpha = K.where(counts > t, new + K.select(scores, 0, t), alpha)
         alphas.append(alpha)
-    return -F.logsumexp(F.where(ends, alpha, NEVER), (1,)), F.stack(alphas, 0)
+    return -K.logsumexp(K.where(ends, alpha, NEVER), (1,)), K.stack(alphas, 0)
 
 
 @ctc_losses.vjp("log_probs")

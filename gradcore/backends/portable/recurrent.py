@@ -405,9 +405,7 @@ def rnn_gradients(F: Any, run: Run, given: RnnGradients) -> tuple[Any, ...]:
 class Recurrent:
     """Recurrent layers on arrays; see the operations of `gradcore.ops.recurrent`."""
 
-    def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
-        """``formula(self, *operands)``, elementwise and of several results: a backend may have one kernel for it."""
-        return formula(self, *operands)
+    evaluate_step: Callable[..., Any]
 
     def lstm_sequence(
         self,
