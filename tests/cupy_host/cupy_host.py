@@ -110,6 +110,7 @@ def _transform(
 
 
 _hand_over_functions()
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_transform))  # the library calls it after this module is gone, too
 host.cupyhost_set_fft(_transform)
 
 import cupy  # noqa: E402
