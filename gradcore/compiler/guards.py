@@ -32,7 +32,7 @@ from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 from gradcore.tracebacks import generated_file
 
-__all__ = ["Guards", "TensorGuard", "Unguardable", "is_library", "names_in"]
+__all__ = ["IMPURE_MODULES", "Guards", "TensorGuard", "Unguardable", "is_library", "names_in"]
 
 #: A program that depends on more than this is not made.
 MOST = 4096
@@ -42,22 +42,11 @@ _UNIQUE = (
     types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
-_IMPURE = frozenset(
-    [
-        "random",
-        "time",
-        "os",
-        "datetime",
-        "secrets",
-        "uuid",
-        "tempfile",
-        "socket",
-        "subprocess",
-        "threading",
-        "io",
-        "logging",
-    ]
-)
+#: Modules whose functions give other values in each call, or do more than give a value.
+IMPURE_MODULES = frozenset((
+    "random", "time", "os", "datetime", "secrets", "uuid", "tempfile", "socket", "subprocess", "threading", "io",
+    "logging",
+))  # fmt: skip
 _LIBRARY_FOLDERS = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -292,7 +281,7 @@ class Guards:
     def _refuse_impure(self, value: Any, name: str, code: types.CodeType) -> None:
         module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", "")
         module = str(module)
-        if module.partition(".")[0] in _IMPURE or module.startswith("numpy.random"):
+        if module.partition(".")[0] in IMPURE_MODULES or module.startswith("numpy.random"):
             raise Unguardable(f"{name} gives other values in each call")
         if value is np and "random" in code.co_names:
             raise Unguardable("numpy.random gives other values in each call")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gradcore.compiler.guards import is_library
+from gradcore.compiler.guards import IMPURE_MODULES, is_library
 
 __all__ = ["Watch", "left_out"]
 
@@ -41,23 +41,7 @@ _EFFECTS = frozenset(
 #: What reads attributes by names that the code may have computed.
 _BY_NAME = frozenset(["__dict__", "__getattribute__", "attrgetter", "getattr", "hasattr", "methodcaller", "vars"])
 _METHODS_OF = (list, dict, tuple, str, bytes, set, frozenset, int, float, complex, range, type, types.GeneratorType)
-_IMPURE_FILES = frozenset(
-    [
-        "random",
-        "time",
-        "os",
-        "datetime",
-        "secrets",
-        "uuid",
-        "tempfile",
-        "socket",
-        "subprocess",
-        "threading",
-        "io",
-        "logging",
-        "warnings",
-    ]
-)
+_IMPURE_FILES = IMPURE_MODULES | {"warnings"}
 
 
 class Watch:
