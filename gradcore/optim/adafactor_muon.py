@@ -191,7 +191,7 @@ class Muon(_MatrixOptimizer):
         weight_decay: float = 0.1,
         momentum: float = 0.95,
         nesterov: bool = True,
-        ns_coefficients: tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
+        ns_coefficients: tuple[float, ...] = (3.4445, -4.7750, 2.0315),
         eps: float = 1e-7,
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
@@ -215,7 +215,7 @@ class Muon(_MatrixOptimizer):
         p.sub_(update.to(p.dtype) * (lr * _lr_factor(group["adjust_lr_fn"], *p.shape)))
 
 
-def _orthogonalized(matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
+def _orthogonalized(matrix: Tensor, coefficients: tuple[float, ...], steps: int, eps: float) -> Tensor:
     """A matrix with the same singular vectors and singular values near one, by Newton-Schulz iterations in bfloat16."""
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
