@@ -21,7 +21,7 @@ _SAMPLES, _WORTH_A_THREAD = 4, 1 << 18
 
 
 class _Sequence(ctypes.Structure):
-    """What the kernels of `recurrent.cpp` are called for, beside their arrays."""
+    """Sizes and flags of a call of a kernel of `recurrent.cpp`."""
 
     _fields_ = (
         ("steps", ctypes.c_int64), ("batch", ctypes.c_int64), ("width", ctypes.c_int64), ("outputs", ctypes.c_int64),
