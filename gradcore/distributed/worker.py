@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import runpy
@@ -33,6 +34,7 @@ def main(argv: Sequence[str]) -> None:
     known = folder != Path() and folder.is_dir()  # not on other machines
     if known:
         (folder / f"{rank}.pid").write_text(str(os.getpid()))
+    _write_whole_lines()
     code, text = 0, ""
     try:
         if argv[0] == "-m":
@@ -49,6 +51,13 @@ def main(argv: Sequence[str]) -> None:
         code, text = 1, "".join(traceback.format_exception(error))
     if code:
         _fail(folder / f"{rank}.error" if known else None, rank, code, text)
+
+
+def _write_whole_lines() -> None:
+    """Make each line of output one write, so that lines of several processes do not mix (``PYTHONUNBUFFERED`` would)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def _of_program(error: BaseException) -> TracebackType | None:

@@ -15,7 +15,7 @@ from tests.distributed.processes import environment, needs_mpi
 HEAD = "import os, sys, time\nimport gradcore as gc, gradcore.distributed as dist\n"
 
 
-def launch(tmp_path, program, *options, size=2, wait=True):
+def launch(tmp_path, program, *options, size=2, wait=True, **variables):
     path = tmp_path / "program.py"
     path.write_text(HEAD + program)
     command = [
@@ -29,7 +29,7 @@ def launch(tmp_path, program, *options, size=2, wait=True):
         "x",
     ]
     child = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), cwd=tmp_path
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**variables), cwd=tmp_path
     )
     if not wait:
         return child
@@ -43,11 +43,21 @@ def test_variables_and_arguments(tmp_path):
         tmp_path,
         "dist.init_process_group()\nt = gc.ones(1)\ndist.all_reduce(t)\nv = os.environ\n"
         "print(v['RANK'], v['WORLD_SIZE'], v['LOCAL_RANK'], v['LOCAL_WORLD_SIZE'], t.item(), sys.argv[1:], "
-        "dist.is_torchelastic_launched(), flush=True)\n",
+        "dist.is_torchelastic_launched())\n",
     )
     assert code == 0, err
     lines = sorted(line for line in out.splitlines() if line)
     assert lines == [f"{r} 2 {r} 2 2.0 ['x'] True" for r in range(2)]
+
+
+@needs_mpi
+def test_lines_of_processes_do_not_mix(tmp_path):
+    program = "for i in range(200):\n    print(os.environ['RANK'], i, 'of', 200)\n"
+    code, out, err = launch(tmp_path, program, size=4, PYTHONUNBUFFERED="1")
+    assert code == 0, err
+    assert sorted(line for line in out.splitlines() if line) == sorted(
+        f"{r} {i} of 200" for r in range(4) for i in range(200)
+    )
 
 
 @needs_mpi
