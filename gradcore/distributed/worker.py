@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _write_whole_lines() -> None:
-    """Make each line of output one write, so that lines of several processes do not mix (``PYTHONUNBUFFERED`` would)."""
+    """Make each line of output one write: with ``PYTHONUNBUFFERED``, lines of several processes would mix."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)
