@@ -382,7 +382,7 @@ class _Recorded:
     def _split(self, program: Program) -> tuple[Program, list[int]]:
         """Cut the program where backward begins; returns that part and the values that it needs of the first."""
         backward = Program()
-        backward.literals, backward.scalars, backward.sizes = program.literals, program.scalars, program.sizes
+        backward.literals, backward.scalars, backward.types = program.literals, program.scalars, program.types
         backward.calls = program.calls[self.mark :]
         del program.calls[self.mark :]
         known = {*program.inputs, *(n for call in program.calls for n in values_in(call.results))}

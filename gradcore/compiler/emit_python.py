@@ -71,7 +71,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
         lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
         over = {n for n in (*values_in(call.args), *values_in(call.named)) if last[n] == i}
         over |= {n for n in results if n not in last}
-        over = {n for n in over if n not in kept and program.sizes.get(n, 0) >= _LARGE}
+        over = {n for n in over if n not in kept and n in program.types and program.types[n].nbytes >= _LARGE}
         if over:
             lines.append(f"del {', '.join(f'v{n}' for n in sorted(over))}")
     head = f"def program({', '.join(f'v{n}' for n in program.inputs)}):"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["Call", "Literal", "Program", "Value", "map_leaves", "values_in"]
+import numpy as np
+
+__all__ = ["ArrayType", "Call", "Literal", "Program", "Value", "map_leaves", "values_in"]
 
 
 class Value(NamedTuple):
@@ -15,6 +18,38 @@ class Value(NamedTuple):
 
     def __repr__(self) -> str:
         return f"v{self.number}"
+
+
+class ArrayType(NamedTuple):
+    """What is known of a value before a program runs.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : dtype
+    strides : tuple of int
+        In bytes.
+    memory : int
+        The number of the first value with this memory: its own, unless it is a view of another value.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...]
+    memory: int
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return self.size * self.dtype.itemsize
 
 
 class Literal(NamedTuple):
@@ -65,8 +100,8 @@ class Program:
     literals : list of array
     scalars : set of int
         Values that NumPy gives as scalars, and tensors hold as arrays without dims.
-    sizes : dict
-        Bytes of each value.
+    types : dict
+        The `ArrayType` of each value that is an array.
     """
 
     def __init__(self) -> None:
@@ -75,7 +110,7 @@ class Program:
         self.outputs: list[int] = []
         self.literals: list[Any] = []
         self.scalars: set[int] = set()
-        self.sizes: dict[int, int] = {}
+        self.types: dict[int, ArrayType] = {}
 
     def __repr__(self) -> str:
         lines = [f"inputs: {', '.join(f'v{n}' for n in self.inputs)}", *map(repr, self.calls)]

@@ -28,7 +28,7 @@ from gradcore.backends.portable.optimizers import Batch
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import CPU
 from gradcore.compiler.arrays import RecordedArray, RecordedInt, current
-from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves
+from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, map_leaves
 from gradcore.device import device
 from gradcore.dispatch import operands
 from gradcore.locks import process_lock
@@ -119,6 +119,7 @@ class Recorder:
         self._constants: dict[int, Any] = {}
         self._known: dict[int, RecordedArray] = {}
         self._kept: dict[int, Any] = {}
+        self._memories: dict[int, int] = {}
         self._number = 0
 
     # -- what is recorded -----------------------------------------------------------------------------------------
@@ -162,7 +163,8 @@ class Recorder:
     def _new(self, array: Any) -> RecordedArray:
         out = self._known[id(array)] = RecordedArray(array, self._count())
         self._kept[out.number] = array
-        self.program.sizes[out.number] = array.nbytes
+        memory = self._memories.setdefault(id(_owner(array)), out.number)
+        self.program.types[out.number] = ArrayType(array.shape, array.dtype, array.strides, memory)
         return out
 
     def _count(self) -> int:
@@ -315,6 +317,13 @@ class Recorder:
             if isinstance(holder, (Variable, SavedTensor)) and isinstance(holder._array, RecordedArray):
                 holder._array = holder._array.array
         return True
+
+
+def _owner(array: Any) -> Any:
+    """The object whose memory an array is, or is a part of."""
+    while getattr(array, "base", None) is not None:
+        array = array.base
+    return array
 
 
 def _plain(leaf: Any) -> Any:
