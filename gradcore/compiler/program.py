@@ -31,12 +31,15 @@ class ArrayType(NamedTuple):
         In bytes.
     memory : int
         The number of the first value with this memory: its own, unless it is a view of another value.
+    address : int
+        Of its first element in the recorded run: by differences of addresses, views lie in the memory that they share.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     strides: tuple[int, ...]
     memory: int
+    address: int = 0
 
     def __repr__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"

@@ -164,7 +164,7 @@ class Recorder:
         out = self._known[id(array)] = RecordedArray(array, self._count())
         self._kept[out.number] = array
         memory = self._memories.setdefault(id(_owner(array)), out.number)
-        self.program.types[out.number] = ArrayType(array.shape, array.dtype, array.strides, memory)
+        self.program.types[out.number] = ArrayType(array.shape, array.dtype, array.strides, memory, array.ctypes.data)
         return out
 
     def _count(self) -> int:
