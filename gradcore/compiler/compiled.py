@@ -19,6 +19,7 @@ from gradcore.compiler import emit_python
 from gradcore.compiler.arrays import RecordedArray, current
 from gradcore.compiler.guards import Guards, Unguardable, names_in
 from gradcore.compiler.history import Backward, ReplayedCall, connect
+from gradcore.compiler.passes import optimized, stages
 from gradcore.compiler.program import Program, values_in
 from gradcore.compiler.recorder import Recorder, Unrecordable, give_plain_arrays, recording_lock
 from gradcore.compiler.watching import Watch
@@ -188,6 +189,8 @@ class CompiledFunction:
                 parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
                 for name, program in zip(("program:", "backward:"), entry.programs, strict=False):
                     parts += [name, *(f"  {line}" for line in repr(program).splitlines())]
+                    for stage, program in stages(program):
+                        parts += [f"{stage}:", *(f"  {line}" for line in repr(program).splitlines())]
                     text, _ = emit_python.source_of(program)
                     parts += [f"source of the {name}", *(f"  {line}" for line in text.splitlines())]
                 parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
@@ -356,7 +359,7 @@ class _Recorded:
         order = [program.inputs.index(self.numbers[id(a)]) for a in self.arrays]
         first = [order.index(i) for i in range(len(program.inputs))]
         same = [f"arrays[{i}] is not arrays[{first[n]}]" for i, n in enumerate(order) if first[n] != i]
-        scope["program"] = emit_python.function_of(program)
+        scope["program"] = emit_python.function_of(optimized(program))
         given = "*arrays" if not same else ", ".join(f"arrays[{i}]" for i in first)
         text = [
             "def run(args, named):",
@@ -399,7 +402,7 @@ class _Recorded:
             return tuple(i for i, t in enumerate(tensors) if any(np.may_share_memory(t._array, a) for a in arrays))
 
         found = tuple(n is not None for n in self.gradients)
-        run = emit_python.function_of(program)
+        run = emit_python.function_of(optimized(program))
         fresh = not set(program.outputs) & set(program.inputs) and len(set(program.outputs)) == len(program.outputs)
         seen = watched(self.tensors), watched(self.outs)
         return Backward(function, _with_history, run, tuple(self.inputs), found, *seen, repeatable, fresh)

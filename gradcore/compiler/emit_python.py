@@ -18,6 +18,8 @@ _INFIX = {
     "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
+#: Functions of NumPy that operators are faster than.
+_UFUNCS = {np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/"}
 #: Values of at least so many bytes are let go after their last use.
 _LARGE = 1 << 12
 
@@ -82,8 +84,9 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
 def _called(call: Any, written: Any, constant: Any) -> str:
     kind, _, name = call.name.partition(".")
     args = [written(each) for each in call.args]
-    if kind == "operator" and name in _INFIX and not call.named:
-        return f"{args[0]} {_INFIX[name]} {args[1]}"
+    symbol = _INFIX.get(name) if kind == "operator" else _UFUNCS.get(call.function)
+    if symbol is not None and not call.named and len(args) == 2:
+        return f"{args[0]} {symbol} {args[1]}"
     named = [f"{key}={written(value)}" for key, value in call.named.items()]
     return f"{constant(call.function)}({', '.join([*args, *named])})"
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ArrayType", "Call", "Literal", "Program", "Value", "map_leaves", "values_in"]
+__all__ = ["ArrayType", "Call", "Literal", "Program", "Value", "map_leaves", "substituted", "values_in"]
 
 
 class Value(NamedTuple):
@@ -115,6 +115,36 @@ class Program:
         self.scalars: set[int] = set()
         self.types: dict[int, ArrayType] = {}
 
+    def copy(self, calls: list[Call] | None = None) -> Program:
+        """A program with the same values, and these calls."""
+        other = Program()
+        other.inputs, other.outputs, other.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
+        other.literals, other.scalars, other.types = [*self.literals], {*self.scalars}, {**self.types}
+        return other
+
+    def new_value(self, type: ArrayType) -> Value:
+        """A value that is none yet, with memory of its own; NumPy gives it as a scalar if it has no dims."""
+        used = [*self.types, *(n for call in self.calls for n in values_in(call.results))]
+        number = max(used, default=-1) + 1
+        self.types[number] = type._replace(memory=number)
+        if not type.shape:
+            self.scalars.add(number)
+        return Value(number)
+
+    def new_literal(self, array: Any) -> Literal:
+        """An array as a part of the program."""
+        self.literals.append(array)
+        return Literal(len(self.literals) - 1)
+
+    def type_of(self, leaf: Any) -> ArrayType | None:
+        """The type of an argument; None if it is no array."""
+        if type(leaf) is Value:
+            return self.types.get(leaf.number)
+        if type(leaf) is Literal:
+            array = self.literals[leaf.number]
+            return ArrayType(array.shape, array.dtype, array.strides, -1)
+        return None
+
     def __repr__(self) -> str:
         lines = [f"inputs: {', '.join(f'v{n}' for n in self.inputs)}", *map(repr, self.calls)]
         return "\n".join([*lines, f"outputs: {', '.join(f'v{n}' for n in self.outputs)}"])
@@ -132,6 +162,17 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields") and kind not in (Value, Literal):
         return kind(*(map_leaves(function, each) for each in value))
     return function(value)
+
+
+def substituted(call: Call, values: dict[int, Any]) -> Call:
+    """The call with other arguments in the place of these values."""
+    if not values:
+        return call
+
+    def other(leaf: Any) -> Any:
+        return values.get(leaf.number, leaf) if type(leaf) is Value else leaf
+
+    return call._replace(args=map_leaves(other, call.args), named=map_leaves(other, call.named))
 
 
 def values_in(value: Any) -> Iterator[int]:

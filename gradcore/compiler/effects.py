@@ -1,0 +1,157 @@
+"""Which values a call writes to, and what may be done with a call: leave it out, make it earlier, make it once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.base import Backend
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
+from gradcore.backends.portable.foreach import Lists
+from gradcore.backends.portable.optimizers import Optimizers
+from gradcore.compiler.program import Call, Program, values_in
+from gradcore.ops import collectives
+from gradcore.ops.table import OPS
+
+__all__ = ["Effects", "is_pure", "is_total", "written"]
+
+#: Methods of arrays, and functions of NumPy, that write to their first argument.
+_WRITERS = {
+    "method": frozenset(["fill", "partition", "put", "setfield", "sort"]),
+    "xp": frozenset(["add.at", "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "subtract.at"]),
+}
+#: Parameters of kernels that are written to.
+_TARGETS = frozenset(["out", "target"])
+#: Functions of NumPy, and of its arrays, that give a result for any values.
+_TOTAL = {
+    "xp": frozenset(["empty", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]),
+    "method": frozenset(
+        ["astype", "conj", "copy", "max", "mean", "min", "ravel", "reshape", "squeeze", "sum", "swapaxes", "transpose"]
+    ),
+    "operator": frozenset(["abs", "add", "and", "mul", "neg", "or", "pos", "sub", "truediv", "xor"])
+    | frozenset(["eq", "ge", "gt", "le", "lt", "ne", "invert"]),
+}
+
+
+def written(call: Call) -> list[int] | None:
+    """The values that a call writes to; None if that is not known."""
+    kind, _, name = call.name.partition(".")
+    if "out" in call.named:
+        return list(values_in(call.named["out"]))
+    if kind == "operator":
+        return list(values_in(call.args[0])) if _is_in_place(name) else []
+    if kind in ("method", "xp"):
+        given = isinstance(call.function, np.ufunc) and len(call.args) > call.function.nin  # with an output
+        return list(values_in(call.args)) if given or name in _WRITERS[kind] else []
+    if call.name == "copy" or kind == "random":
+        return []
+    if kind in ("kernels", "backend") and _is_own(name):
+        targets = _targets(name)
+        return [n for i in targets if i < len(call.args) for n in values_in(call.args[i])]
+    return None
+
+
+def is_pure(call: Call) -> bool:
+    """Whether a call with the same arguments has the same results, and does nothing else."""
+    return written(call) == [] and call.name != "random.draw"
+
+
+def is_total(call: Call, program: Program) -> bool:
+    """Whether a pure call raises no error, whatever the values: it may be left out."""
+    kind, _, name = call.name.partition(".")
+    if call.name == "copy":
+        return True
+    if kind in _TOTAL:
+        return name in _TOTAL[kind] or (name == "getitem" and not any(True for _ in values_in(call.args[1:])))
+    if kind not in ("kernels", "backend"):
+        return False
+    known = [program.types.get(n) for n in (*values_in(call.args), *values_in(call.named))]
+    if any(each is None or each.dtype.kind not in "fc" for each in known):  # quotients by zero, indices out of bounds
+        return False
+    op = OPS.get(name)
+    return _is_ufunc(name) or name in Backend.elementwise or (op is not None and op.kind in ("linear", "bilinear"))
+
+
+def _is_in_place(name: str) -> bool:
+    return name == "setitem" or (name[0] == "i" and name not in ("index", "inv", "invert"))
+
+
+@functools.cache
+def _is_own(name: str) -> bool:
+    """Whether a kernel is gradcore's: those of other packages may do anything."""
+    op = OPS.get(name)
+    if op is not None:
+        module = op.declaration.__module__
+        return module.startswith("gradcore.ops.") and module != collectives.__name__ and not name.endswith(("r_", "l_"))
+    return hasattr(NumpyBackend, name) or name in Backend.elementwise or name in Backend.bodies or _is_ufunc(name)
+
+
+def _is_ufunc(name: str) -> bool:
+    return name in RENAMED or name in SPECIAL
+
+
+@functools.cache
+def _targets(name: str) -> tuple[int, ...]:
+    """The positions of arguments that a kernel writes to, by the names of its parameters."""
+    if name in OPS:
+        return ()
+    if hasattr(Lists, name) or (hasattr(Optimizers, name) and not hasattr(object, name)):
+        return tuple(range(100))
+    method = getattr(NumpyBackend, name, None)
+    try:
+        parameters = [] if method is None else list(inspect.signature(method).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    return tuple(i - 1 for i, each in enumerate(parameters) if each in _TARGETS)
+
+
+class Effects:
+    """Which memory the calls of a program write to.
+
+    The memory of all inputs counts as one, as one may be a view of another.
+
+    Parameters
+    ----------
+    program : Program
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._given = frozenset(program.inputs)
+        self.escaping = {self.memory(n) for n in program.outputs}
+        self.writes: list[frozenset[int]] = []
+        for call in program.calls:
+            found = written(call)
+            if found is None:  # whatever it is given, or can be reached from outside
+                found = [*values_in(call.args), *values_in(call.named), *program.inputs[:1]]
+            self.writes.append(frozenset(map(self.memory, found)))
+        self.written = frozenset().union(*self.writes)
+
+    def memory(self, number: int) -> int:
+        """The number of the memory of a value."""
+        known = self.program.types.get(number)
+        found = number if known is None else known.memory
+        return -1 if found in self._given else found
+
+    def is_constant(self, number: int) -> bool:
+        """Whether the program never writes to the memory of a value."""
+        return self.memory(number) not in self.written
+
+    def reads(self, call: Call) -> frozenset[int]:
+        """The memory of a call's arguments."""
+        return frozenset(map(self.memory, (*values_in(call.args), *values_in(call.named))))
+
+    def changes(self, memory: frozenset[int], start: int, stop: int) -> bool:
+        """Whether one of the calls from `start` to before `stop` writes to this memory."""
+        return any(not memory.isdisjoint(found) for found in self.writes[start:stop])
+
+    def is_private(self, number: int) -> bool:
+        """Whether a value is seen by nobody else, and only read: another one with the same elements may replace it."""
+        memory = self.memory(number)
+        return memory != -1 and memory not in self.escaping and memory not in self.written
+
+

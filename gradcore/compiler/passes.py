@@ -1,0 +1,325 @@
+"""Passes: what makes a recorded program shorter, each a function of a program that returns another.
+
+Results stay what they are, bit for bit. A value may take the place of another one only where nobody can tell them
+apart: where neither is written to, and the one that goes is not returned.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradcore.compiler.effects import Effects, is_pure, is_total
+from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, substituted, values_in
+
+__all__ = ["PASSES", "optimized", "stages"]
+
+#: Arrays of at most so many bytes are computed once and for all.
+_FOLDED = 1 << 14
+
+
+def optimized(program: Program) -> Program:
+    """The program after all passes."""
+    for run in PASSES.values():
+        program = run(program)
+    return program
+
+
+def stages(program: Program) -> Iterator[tuple[str, Program]]:
+    """The program after each pass, by the pass's name."""
+    for name, run in PASSES.items():
+        program = run(program)
+        yield name, program
+
+
+def arguments_of(call: Call) -> list[int]:
+    """The values that a call is given."""
+    return [*values_in(call.args), *values_in(call.named)]
+
+
+# -- in-place arithmetic on what the program has made itself --------------------------------------------------------
+
+
+def without_writes(program: Program) -> Program:
+    """``v += w`` as a new value, where nobody else sees the memory of `v`."""
+    effects, found = Effects(program), program.copy()
+    sharing: dict[int, int] = {}
+    for n in program.types:
+        sharing[effects.memory(n)] = sharing.get(effects.memory(n), 0) + 1
+    names: dict[int, Any] = {}
+    for call in program.calls:
+        function, number = _IN_PLACE.get(call.name), call.results.number if type(call.results) is Value else -1
+        memory = effects.memory(number)
+        call = substituted(call, names)
+        if function is not None and memory != -1 and sharing[memory] == 1 and _keeps_type(call, program, number):
+            found.calls.append(call)  # so that the new value's number is free
+            names[number] = found.new_value(program.types[number])
+            found.calls[-1] = Call(call.name.replace(".i", "."), function, call.args, {}, names[number])
+        else:
+            found.calls.append(call)
+    found.outputs = [names[n].number if n in names else n for n in program.outputs]
+    return found
+
+
+_IN_PLACE: dict[str, Callable[..., Any]] = {
+    "operator.iadd": np.add, "operator.isub": np.subtract, "operator.imul": np.multiply,
+    "operator.itruediv": np.true_divide,
+}  # fmt: skip
+
+
+def _keeps_type(call: Call, program: Program, number: int) -> bool:
+    """Whether the arithmetic gives what the array was: neither converted, nor repeated, nor in another order."""
+    target, other = program.types[number], program.type_of(call.args[1])
+    if other is None or other.dtype != target.dtype or np.broadcast_shapes(other.shape, target.shape) != target.shape:
+        return False
+    return target.dtype.kind in "fc" and target.strides == np.empty(target.shape, target.dtype).strides
+
+
+# -- what gives its argument -------------------------------------------------------------------------------------------
+
+#: Calls that copy, where the result is of the argument's type.
+_COPIES = frozenset(
+    ["astype", "clone", "contiguous", "copy", "positive", "to"]
+    + ["alias", "expand", "permute", "ravel", "reshape", "squeeze", "transpose", "unsafe_view", "view", "view_shape"]
+)
+
+
+def without_copies(program: Program) -> Program:
+    """Without calls that give what they are given, or a copy that nobody can tell apart."""
+    effects, found = Effects(program), program.copy()
+    names: dict[int, Any] = {}
+    for call in program.calls:
+        call = substituted(call, names)
+        if not is_pure(call) or type(call.results) is not Value:
+            found.calls.append(call)
+            continue
+        number = call.results.number
+        if number in arguments_of(call):
+            continue
+        same = _same_elements(call, program)
+        if same is not None and _may_replace(same, number, effects):
+            names[number] = same
+        else:
+            found.calls.append(call)
+    return found
+
+
+def _same_elements(call: Call, program: Program) -> Any:
+    """The argument that the result of a pure call is equal to, in its type too; None if there is none."""
+    _, _, name = call.name.rpartition(".")
+    wanted = program.types[call.results.number]
+    candidates: list[Any] = []
+    if name in _COPIES and call.args:
+        candidates = [call.args[0]]
+    elif name == "pow" and len(call.args) == 2 and call.args[1] == 1 and wanted.dtype.kind in "fc":
+        candidates = [call.args[0]]
+    elif name in ("mul", "div", "truediv") and len(call.args) == 2:
+        x, y = call.args
+        candidates = [x] if _is_one(y, program) else [y] if name == "mul" and _is_one(x, program) else []
+    for each in candidates:
+        known = program.type_of(each)
+        if known is not None and known[:3] == wanted[:3] and wanted.dtype.kind in "biuf":
+            return each
+    return None
+
+
+def _is_one(leaf: Any, program: Program) -> bool:
+    """Whether an argument is 1, or an array of ones."""
+    if type(leaf) is Literal:
+        array = program.literals[leaf.number]
+        return array.nbytes <= _FOLDED and bool((array == 1).all())
+    return type(leaf) in (int, float) and leaf == 1
+
+
+def _may_replace(leaf: Any, number: int, effects: Effects) -> bool:
+    """Whether nobody can tell an argument from a value with the same elements, in the value's place."""
+    if type(leaf) is not Value:
+        return effects.is_private(number)
+    types, outputs = effects.program.types, effects.program.outputs
+    if leaf.number in types and types[leaf.number] == types.get(number):  # the same elements in memory
+        return number not in outputs
+    return effects.is_private(number) and effects.is_constant(leaf.number)
+
+
+# -- constants -----------------------------------------------------------------------------------------------------
+
+
+def folded(program: Program) -> Program:
+    """With what follows from arrays and settings alone as arrays, where it is small, and neither written nor returned."""
+    effects, found = Effects(program), program.copy()
+    names: dict[int, Any] = {}
+    for call in program.calls:
+        call = substituted(call, names)
+        value = _constant(call, found, effects)
+        if value is None:
+            found.calls.append(call)
+        else:
+            names[call.results.number] = found.new_literal(value)
+    return found
+
+
+def _constant(call: Call, program: Program, effects: Effects) -> Any:
+    """The array that a call gives each time; None if it is none."""
+    if type(call.results) is not Value or arguments_of(call) or not is_pure(call) or call.name.startswith("random"):
+        return None
+    known = program.types[call.results.number]
+    if known.nbytes > _FOLDED or not effects.is_private(call.results.number) or call.name.endswith(".empty"):
+        return None
+
+    def plain(leaf: Any) -> Any:
+        return program.literals[leaf.number] if type(leaf) is Literal else leaf
+
+    try:
+        array = np.asarray(call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named)))
+    except Exception:
+        return None  # each run raises it
+    return array if (array.shape, array.dtype, array.strides) == known[:3] else None
+
+
+# -- algebra -----------------------------------------------------------------------------------------------------------
+
+
+def simplified(program: Program) -> Program:
+    """With calls of simpler functions that give the same bits."""
+    return program.copy([_simpler(call, program) for call in program.calls])
+
+
+def _simpler(call: Call, program: Program) -> Call:
+    rule = _SIMPLER.get(call.name.rpartition(".")[2]) if call.name.startswith(("kernels.", "backend.")) else None
+    if rule is None or call.named or type(call.results) is not Value:
+        return call
+    result, x = program.types[call.results.number], program.type_of(call.args[0])
+    found = rule(x, *call.args) if x is not None else None
+    if found is None or x is None or result.dtype != x.dtype or result.dtype.kind != "f" or not result.shape:
+        return call
+    name, function, args = found
+    kinds = [program.type_of(each) for each in args]
+    if any(each is not None and each.dtype != result.dtype for each in kinds):
+        return call
+    return Call(name, function, args, {}, call.results)
+
+
+def _power(x: Any, base: Any, exponent: Any) -> Any:
+    if type(exponent) not in (int, float) or exponent not in (0, 2):
+        return None
+    return ("kernels.square", np.square, (base,)) if exponent else ("xp.ones", np.ones, (x.shape, x.dtype))
+
+
+def _scaled(name: str, function: Any, reflected: bool = False) -> Any:
+    def rule(x: Any, a: Any, b: Any, factor: Any = 1) -> Any:
+        is_one = type(factor) in (int, float) and factor == 1
+        return (name, function, (b, a) if reflected else (a, b)) if is_one else None
+
+    return rule
+
+
+#: By the name of a kernel: a function of the first argument's type and of the arguments that gives name, function and
+#: arguments of another call; None where there is none.
+_SIMPLER: dict[str, Callable[..., Any]] = {
+    "pow": _power,
+    "add_scaled": _scaled("kernels.add", np.add),
+    "sub_scaled": _scaled("kernels.sub", np.subtract),
+    "rsub": _scaled("kernels.sub", np.subtract, reflected=True),
+    "slice_of": lambda x, a, dim, start, stop, step=1: (
+        ("operator.getitem", operator.getitem, (a, (*[slice(None)] * dim, slice(start, stop, step))))
+        if dim >= 0 and all(each is None or type(each) is int for each in (start, stop, step))
+        else None
+    ),
+}
+
+
+# -- common subexpressions, dead code ---------------------------------------------------------------------------------
+
+
+def without_repeats(program: Program) -> Program:
+    """With one call for all that are alike, where no write lies between them."""
+    effects, found = Effects(program), program.copy()
+    names: dict[int, Any] = {}
+    first: dict[Any, tuple[int, Call]] = {}
+    for position, call in enumerate(program.calls):
+        call = substituted(call, names)
+        if is_pure(call):
+            key = call.name, id(call.function), _key(call.args, program), _key(call.named, program)
+            start, known = first.setdefault(key, (position, call))
+            if known is not call and _is_repeat(known, call, start, position, effects):
+                pairs = zip(values_in(call.results), values_in(known.results), strict=True)
+                names.update((n, Value(other)) for n, other in pairs)
+                continue
+            first[key] = position, call
+        found.calls.append(call)
+    return found
+
+
+def _is_repeat(known: Call, call: Call, start: int, stop: int, effects: Effects) -> bool:
+    if effects.changes(effects.reads(call), start, stop):
+        return False
+    pairs = zip(values_in(call.results), values_in(known.results), strict=True)
+    return all(_may_replace(Value(other), n, effects) for n, other in pairs)
+
+
+def _key(value: Any, program: Program) -> Any:
+    """What is equal for equal arguments only, and can be a key."""
+    kind = type(value)
+    if kind is Literal:
+        array = program.literals[value.number]
+        return (array.shape, array.dtype, array.strides, array.tobytes()) if array.nbytes <= 64 else id(array)
+    if kind is Value:
+        return value
+    if kind in (tuple, list) or hasattr(value, "_fields"):
+        return kind, *(_key(each, program) for each in value)
+    if kind is dict:
+        return kind, *((name, _key(each, program)) for name, each in value.items())
+    if kind is slice:
+        return kind, *(_key(each, program) for each in (value.start, value.stop, value.step))
+    return (kind, repr(value)) if kind in (bool, int, float, complex, str, type(None)) else (kind, id(value))
+
+
+def without_dead_calls(program: Program) -> Program:
+    """Without calls whose results nobody uses, and that neither write nor raise errors."""
+    needed, kept = {*program.outputs}, []
+    for call in reversed(program.calls):
+        used = any(n in needed for n in values_in(call.results))
+        if used or not is_pure(call) or not is_total(call, program):
+            needed.update(arguments_of(call))
+            kept.append(call)
+    return program.copy(kept[::-1])
+
+
+# -- scalars -----------------------------------------------------------------------------------------------------------
+
+
+def with_scalars(program: Program) -> Program:
+    """With results without dims as the scalars that NumPy gives, where they are only computed with."""
+    effects, found = Effects(program), program.copy(program.calls)
+    minding = {*program.outputs}
+    for call in program.calls:
+        if not _takes_scalars(call):
+            minding.update(arguments_of(call))
+    found.scalars -= {
+        n for n in program.scalars - minding if program.types[n].dtype.kind == "f" and effects.is_private(n)
+    }
+    return found
+
+
+def _takes_scalars(call: Call) -> bool:
+    """Whether a call gives the same bits for NumPy's scalars as for arrays without dims."""
+    kind, _, name = call.name.partition(".")
+    if kind == "operator":
+        return name in ("add", "sub", "mul", "truediv", "neg", "lt", "le", "gt", "ge", "eq", "ne")
+    return isinstance(call.function, np.ufunc) and not call.named
+
+
+PASSES: dict[str, Callable[[Program], Program]] = {
+    "without writes": without_writes,
+    "without copies": without_copies,
+    "simplified": simplified,
+    "folded": folded,
+    "copies of folded values": without_copies,
+    "folded again": folded,
+    "without repeats": without_repeats,
+    "without dead calls": without_dead_calls,
+    "with scalars": with_scalars,
+}
