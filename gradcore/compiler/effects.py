@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any
 
 import numpy as np
 
@@ -153,5 +152,3 @@ class Effects:
         """Whether a value is seen by nobody else, and only read: another one with the same elements may replace it."""
         memory = self.memory(number)
         return memory != -1 and memory not in self.escaping and memory not in self.written
-
-

@@ -112,9 +112,7 @@ def _same_elements(call: Call, program: Program) -> Any:
     _, _, name = call.name.rpartition(".")
     wanted = program.types[call.results.number]
     candidates: list[Any] = []
-    if name in _COPIES and call.args:
-        candidates = [call.args[0]]
-    elif name == "pow" and len(call.args) == 2 and call.args[1] == 1 and wanted.dtype.kind in "fc":
+    if (name in _COPIES and call.args) or (name == "pow" and len(call.args) == 2 and call.args[1] == 1 and wanted.dtype.kind in "fc"):
         candidates = [call.args[0]]
     elif name in ("mul", "div", "truediv") and len(call.args) == 2:
         x, y = call.args
@@ -148,7 +146,7 @@ def _may_replace(leaf: Any, number: int, effects: Effects) -> bool:
 
 
 def folded(program: Program) -> Program:
-    """With what follows from arrays and settings alone as arrays, where it is small, and neither written nor returned."""
+    """With literals for what follows from literals, where it is small, and neither written nor returned."""
     effects, found = Effects(program), program.copy()
     names: dict[int, Any] = {}
     for call in program.calls:
