@@ -31,8 +31,9 @@ _TOTAL = {
     "method": frozenset(
         ["astype", "conj", "copy", "max", "mean", "min", "ravel", "reshape", "squeeze", "sum", "swapaxes", "transpose"]
     ),
-    "operator": frozenset(["abs", "add", "and", "mul", "neg", "or", "pos", "sub", "truediv", "xor"])
-    | frozenset(["eq", "ge", "gt", "le", "lt", "ne", "invert"]),
+    "operator": frozenset(
+        ["abs", "add", "and", "mul", "neg", "or", "pos", "sub", "truediv", "xor", "eq", "ge", "gt", "le", "lt", "ne"]
+    ),
 }
 
 

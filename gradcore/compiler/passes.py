@@ -81,10 +81,10 @@ def _keeps_type(call: Call, program: Program, number: int) -> bool:
 # -- what gives its argument -------------------------------------------------------------------------------------------
 
 #: Calls that copy, where the result is of the argument's type.
-_COPIES = frozenset(
-    ["astype", "clone", "contiguous", "copy", "positive", "to"]
-    + ["alias", "expand", "permute", "ravel", "reshape", "squeeze", "transpose", "unsafe_view", "view", "view_shape"]
-)
+_COPIES = {
+    "alias", "astype", "clone", "contiguous", "copy", "expand", "permute", "positive", "ravel", "reshape", "squeeze",
+    "to", "transpose", "unsafe_view", "view", "view_shape",
+}  # fmt: skip
 
 
 def without_copies(program: Program) -> Program:
@@ -112,7 +112,9 @@ def _same_elements(call: Call, program: Program) -> Any:
     _, _, name = call.name.rpartition(".")
     wanted = program.types[call.results.number]
     candidates: list[Any] = []
-    if (name in _COPIES and call.args) or (name == "pow" and len(call.args) == 2 and call.args[1] == 1 and wanted.dtype.kind in "fc"):
+    if (name in _COPIES and call.args) or (
+        name == "pow" and len(call.args) == 2 and call.args[1] == 1 and wanted.dtype.kind in "fc"
+    ):
         candidates = [call.args[0]]
     elif name in ("mul", "div", "truediv") and len(call.args) == 2:
         x, y = call.args
