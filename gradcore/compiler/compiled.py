@@ -189,9 +189,10 @@ class CompiledFunction:
                 parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
                 for name, program in zip(("program:", "backward:"), entry.programs, strict=False):
                     parts += [name, *(f"  {line}" for line in repr(program).splitlines())]
-                    for stage, program in stages(program):
-                        parts += [f"{stage}:", *(f"  {line}" for line in repr(program).splitlines())]
-                    text, _ = emit_python.source_of(program)
+                    after = program
+                    for stage, after in stages(program):  # noqa: B007
+                        parts += [f"{stage}:", *(f"  {line}" for line in repr(after).splitlines())]
+                    text, _ = emit_python.source_of(after)
                     parts += [f"source of the {name}", *(f"  {line}" for line in text.splitlines())]
                 parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
                 return "\n".join(parts)
