@@ -190,7 +190,7 @@ class CompiledFunction:
                 for name, program in zip(("program:", "backward:"), entry.programs, strict=False):
                     parts += [name, *(f"  {line}" for line in repr(program).splitlines())]
                     after = program
-                    for stage, after in stages(program):  # noqa: B007
+                    for stage, after in stages(program):
                         parts += [f"{stage}:", *(f"  {line}" for line in repr(after).splitlines())]
                     text, _ = emit_python.source_of(after)
                     parts += [f"source of the {name}", *(f"  {line}" for line in text.splitlines())]
