@@ -119,15 +119,13 @@ def convolution(
     """
     check_implemented(_kernel_name(self.ndim - 2, transposed), self, "b")
     settings: Any = (stride, padding, dilation, groups)
+    size = None
     if transposed:
         parts = zip(self.shape[2:], weight.shape[2:], *settings[:3], output_padding, strict=True)  # type: ignore[arg-type]
         size = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in parts]
-        out = K.conv_input(self, weight, size, *settings)
-    else:
-        out = K.conv(self, weight, *settings)
     if bias is not None:
-        out += bias.reshape(-1, *(1,) * (out.ndim - 2))
-    return out
+        return K.conv_with_bias(self, weight, bias, size, *settings)
+    return K.conv(self, weight, *settings) if size is None else K.conv_input(self, weight, size, *settings)
 
 
 def _kernel_name(n: int, transposed: bool) -> str:

@@ -83,6 +83,10 @@ def _own() -> list[Any]:
         ("grids", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_DIMS={dims}"))
         for kind, dims in itertools.product(C_NAMES.values(), (2, 3))
     ]
+    found += [
+        ("convolution", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_INDEX={index}"))
+        for kind, index in itertools.product(C_NAMES.values(), ("i32", "i64"))
+    ]
     found += [("products", (f"-DGRADCORE_TYPE={kind}",)) for kind in REAL_NAMES.values()]
     if cupy_include() is not None:
         found += [

@@ -14,6 +14,7 @@ from gradcore import determinism
 from gradcore.backends import sync_debug
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.attention import CudaAttention
+from gradcore.backends.cupy.convolution import CudaConvolution
 from gradcore.backends.cupy.einsum import CudaContractions
 from gradcore.backends.cupy.elementwise import CudaElementwise
 from gradcore.backends.cupy.epilogues import CudaEpilogues
@@ -96,6 +97,7 @@ class CupyBackend(
     CudaRows,
     CudaReductions,
     CudaWindows,
+    CudaConvolution,
     CudaIndexing,
     CudaLinearAlgebra,
     Backend,

@@ -48,6 +48,7 @@ _IN_HALF = {
     "softmax": "softmax", "log_softmax": "softmax", "native_layer_norm": "normalization",
     "native_group_norm": "normalization", "fused_rms_norm": "normalization", "avg_pool": "windows",
     "flash_attention": "attention", "grid_sampler": "grids",
+    **dict.fromkeys(("convolution", "conv_output", "conv_input", "conv_weight"), "convolution"),
     **dict.fromkeys((
         "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm", "addmm_relu", "addmm_gelu",
     ), "products"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -12,8 +11,6 @@ import numpy as np
 from gradcore import determinism
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.portable import convolution
-from gradcore.backends.portable.convolution import Convolution, ConvSettings
 from gradcore.backends.portable.folding import Blocks, Folding
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
 from gradcore.backends.portable.sliding import pool_output_size
@@ -36,42 +33,15 @@ class GridSettings(NamedTuple):
     align_corners: bool
 
 
-class _Multiplying:
-    """An array library with another `matmul`."""
-
-    def __init__(self, xp: Any, multiplied: Callable[..., Any]) -> None:
-        self._xp, self._multiplied = xp, multiplied
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._xp, name)
-
-    def matmul(self, a: Any, b: Any, out: Any = None) -> Any:
-        return self._multiplied(a, b, out)
-
-
 def _takes(backend: CudaWindows, x: Array, *settings: Any) -> bool:
     return backend.takes("windows", x)
 
 
-class CudaWindows(CudaKernels, Convolution, Pooling, Folding):
+class CudaWindows(CudaKernels, Pooling, Folding):
     """Kernels of windows over up to three spatial dims; unsupported arrays fall back to the portable ones."""
 
     bodies: dict[str, Callable[..., Any]]
     sum_into_rows: Any
-    _multiplied: Any
-
-    # -- convolution ---------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _conv_library(self) -> Any:
-        """CuPy with the products of this package: these can be recorded, and rounded to TensorFloat32."""
-        return _Multiplying(self.xp, self._multiplied)
-
-    def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
-        convolution.correlate(self._conv_library, x, weight, settings, out)
-
-    def weight_gradient(self, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> Array:
-        return convolution.weight_gradient(self._conv_library, x, grad, kernel, settings)
 
     # -- pooling -------------------------------------------------------------------------------------------------
 

@@ -82,6 +82,15 @@ class Convolution:
         return out
 
     @packed(ConvSettings)
+    def conv_with_bias(
+        self, x: Array, weight: Array, bias: Array, size: Sequence[int] | None, settings: ConvSettings
+    ) -> Array:
+        """`conv`, or `conv_input` of a spatial size unless that is None, plus a number for each channel."""
+        out = self.conv(x, weight, settings) if size is None else self.conv_input(x, weight, size, settings)
+        out += bias.reshape(-1, *(1,) * (out.ndim - 2))
+        return out
+
+    @packed(ConvSettings)
     def conv_weight(self, x: Array, grad: Array, kernel: Sequence[int], settings: ConvSettings) -> Array:
         """Adjoint of `conv` with respect to the weight."""
         channels, outputs = x.shape[1] // settings.groups, grad.shape[1]

@@ -1,0 +1,235 @@
+"""Convolution on CUDA: columns of windows by one kernel, products by cuBLAS; where channels do not mix, one kernel.
+
+Columns belong to so many images that they fit into a buffer. float16 and bfloat16 are multiplied as they are, summed in
+float32 and rounded once, after the bias was added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.portable import convolution
+from gradcore.backends.portable.convolution import Convolution, ConvSettings, conv_output_size
+from gradcore.typing import Array
+
+__all__ = ["CudaConvolution"]
+
+Ints = Sequence[int]
+
+#: Bytes of columns, unless those of one image are more.
+_COLUMNS = 1 << 27
+#: Fewer windows of an image than this are multiplied together with those of other images.
+_FEW_WINDOWS = 32
+#: Indices of 64 bits from here on: a loop may go beyond the last element by as many as there are threads.
+_BEYOND = (1 << 31) - (1 << 25)
+#: Threads of a block that sums an element of a weight's gradient.
+_SUMMING = 256
+
+
+class _Multiplying:
+    """An array library with another `matmul`."""
+
+    def __init__(self, xp: Any, multiplied: Any) -> None:
+        self._xp, self._multiplied = xp, multiplied
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._xp, name)
+
+    def matmul(self, a: Any, b: Any, out: Any = None) -> Any:
+        return self._multiplied(a, b, out)
+
+
+class _Windows:
+    """Sizes of a convolution's images and windows, as its kernels take them."""
+
+    def __init__(self, size: Ints, outputs: Ints, kernel: Ints, settings: ConvSettings) -> None:
+        dims = list(zip(size, outputs, kernel, *settings[:3], strict=True))
+        self.settings = [*[(1, 1, 1, 1, 0, 1)] * (3 - len(dims)), *dims]
+        self.count, self.taps = prod(outputs), prod(kernel)
+        #: Whether a window is one element, and the windows are the image.
+        self.are_points = all(d == (d[0], d[0], 1, 1, 0, d[5]) for d in dims)
+        #: Beyond every index into a dim, and every number that leads to it.
+        self.reach = max((n + 2 * abs(p) + k * d + s) + o * s for n, o, k, s, p, d in dims)
+
+    def arguments(self, *arrays: Any) -> tuple[str, list[Any]]:
+        """The type of indices, and the sizes in that type."""
+        wide = max(*(a.size for a in arrays), self.reach, self.count * self.taps) >= _BEYOND
+        index = "i64" if wide else "i32"
+        return index, _typed(index, *(n for dim in self.settings for n in dim))
+
+
+def _takes(backend: CudaConvolution, x: Array, other: Array, *rest: Any) -> bool:
+    return other.size > 0 and backend.takes("convolution", x, other)
+
+
+def _takes_with_bias(backend: CudaConvolution, x: Array, weight: Array, bias: Array, *rest: Any) -> bool:
+    return weight.size > 0 and backend.takes("convolution", x, weight, bias)
+
+
+class CudaConvolution(CudaKernels, Convolution):
+    """Convolution of real floating-point arrays; of others as on the CPU, with products by cuBLAS."""
+
+    _multiplied: Any
+
+    @kernel_for(_takes, ConvSettings)
+    def conv(self, x: Array, weight: Array, settings: ConvSettings) -> Array:
+        return self._outputs(x, weight, None, settings)
+
+    @kernel_for(_takes, ConvSettings)
+    def conv_input(self, grad: Array, weight: Array, size: Ints, settings: ConvSettings) -> Array:
+        return self._inputs(grad, weight, None, size, settings)
+
+    @kernel_for(_takes_with_bias, ConvSettings)
+    def conv_with_bias(self, x: Array, weight: Array, bias: Array, size: Ints | None, settings: ConvSettings) -> Array:
+        if size is None:
+            return self._outputs(x, weight, bias, settings)
+        return self._inputs(x, weight, bias, size, settings)
+
+    @kernel_for(_takes, ConvSettings)
+    def conv_weight(self, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> Array:
+        xp, groups = self.xp, settings.groups
+        (count, channels), outputs = x.shape[:2], grad.shape[1]
+        windows = _Windows(x.shape[2:], grad.shape[2:], kernel, settings)
+        shape = (outputs, channels // groups, *kernel)
+        if channels == groups:
+            out = xp.empty(shape, x.dtype)
+            blocks = (out.size,), (_SUMMING,)
+            return self._depthwise(
+                "depthwise_weight", windows, (x, grad), out, (count, outputs, outputs // groups), blocks
+            )
+        total: Any = None
+        for images in _blocks(count, x, channels * windows.taps * windows.count):
+            read = self._columns(x[images], windows, joined=True).reshape(
+                groups, -1, x[images].shape[0] * windows.count
+            )
+            upstream = xp.ascontiguousarray(grad[images].swapaxes(0, 1)).reshape(groups, outputs // groups, -1)
+            if total is None:
+                once = images == slice(0, count)
+                total = xp.empty((groups, outputs // groups, read.shape[1]), x.dtype if once else _summed(x))
+                self._multiplied(upstream, read.swapaxes(1, 2), total)
+            else:
+                self._multiplied(upstream, read.swapaxes(1, 2), total, (1, 1))
+        return total.reshape(shape).astype(x.dtype, copy=False)
+
+    def _outputs(self, x: Array, weight: Array, bias: Array, settings: ConvSettings) -> Array:
+        """The convolution, with a bias unless that is None."""
+        xp, groups = self.xp, settings.groups
+        (count, channels), outputs = x.shape[:2], weight.shape[0]
+        spatial = tuple(map(conv_output_size, x.shape[2:], weight.shape[2:], *settings[:3]))
+        windows = _Windows(x.shape[2:], spatial, weight.shape[2:], settings)
+        out = xp.empty((count, outputs, *spatial), x.dtype)
+        if channels == groups:
+            arrays = (x, weight, NULL if bias is None else bias)
+            return self._depthwise("depthwise", windows, arrays, out, (out.size, outputs, outputs // groups))
+        matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1)
+        for images in _blocks(count, x, channels * windows.taps * windows.count):
+            part = out[images].reshape(-1, groups, outputs // groups, windows.count)
+            joined = windows.count < _FEW_WINDOWS and len(part) > 1
+            columns = self._columns(x[images], windows, joined)
+            if joined:
+                together = xp.empty((outputs, len(part) * windows.count), x.dtype)
+                self._plus(matrix, columns.reshape(groups, matrix.shape[2], -1), bias, together)
+                part[...] = together.reshape(groups, outputs // groups, len(part), windows.count).transpose(2, 0, 1, 3)
+            else:
+                self._plus(matrix, columns.reshape(-1, groups, matrix.shape[2], windows.count), bias, part)
+        return out
+
+    def _plus(self, matrix: Array, columns: Array, bias: Array, out: Array) -> None:
+        """Write a product to `out`, plus what belongs to each of its rows."""
+        shape = (*columns.shape[:-2], matrix.shape[-2], columns.shape[-1])
+        out = out.reshape(shape)
+        if bias is not None:
+            out[...] = bias.reshape(*matrix.shape[:-1], 1)
+        self._multiplied(matrix, columns, out, (1, 0 if bias is None else 1))
+
+    def _inputs(self, grad: Array, weight: Array, bias: Array, size: Ints, settings: ConvSettings) -> Array:
+        """The adjoint by the input, with a bias unless that is None."""
+        xp, groups = self.xp, settings.groups
+        (count, outputs), channels = grad.shape[:2], weight.shape[1] * groups
+        windows = _Windows(size, grad.shape[2:], weight.shape[2:], settings)
+        out = xp.empty((count, channels, *size), grad.dtype)
+        if not out.size:
+            return out
+        of_bias = NULL if bias is None else bias
+        if channels == groups:
+            arrays = (grad, weight, of_bias)
+            return self._depthwise("depthwise_input", windows, arrays, out, (out.size, channels, outputs // groups))
+        matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1).swapaxes(1, 2)
+        for images in _blocks(count, grad, channels * windows.taps * windows.count, _summed(grad)):
+            upstream = xp.ascontiguousarray(grad[images]).reshape(-1, groups, outputs // groups, windows.count)
+            part = out[images]
+            if windows.are_points:
+                self._plus(matrix, upstream, bias, part)
+                continue
+            columns = xp.empty((len(part), groups, matrix.shape[1], windows.count), _summed(grad))
+            self._multiplied(matrix, upstream, columns)
+            index, sizes = windows.arguments(columns, part)
+            kernel = self._kernel("images", grad, index)
+            kernel(*elements(part.size), (columns, of_bias, part, *_typed(index, part.size, channels), *sizes))
+        return out
+
+    def _columns(self, x: Array, windows: _Windows, joined: bool) -> Array:
+        """Columns of the windows of images: ``(channels, taps, images, windows)`` if `joined`, else image by image."""
+        xp = self.xp
+        count, channels = x.shape[:2]
+        if windows.are_points:
+            return xp.ascontiguousarray(x.swapaxes(0, 1) if joined else x)
+        inner = count * windows.count if joined else windows.count
+        of_channel = windows.taps * inner
+        out = xp.empty(count * channels * windows.taps * windows.count, x.dtype)
+        total = count * channels * windows.count
+        index, sizes = windows.arguments(x, out)
+        of_image = windows.count if joined else channels * of_channel
+        steps = _typed(index, total, channels, of_image, of_channel, inner)
+        self._kernel("columns", x, index)(*elements(total), (dense(xp, x), out, *steps, *sizes))
+        return out
+
+    def _depthwise(
+        self, name: str, windows: _Windows, arrays: Sequence[Any], out: Array, numbers: Ints, launch: Any = None
+    ) -> Array:
+        """Launch a kernel for channels that do not mix, with a thread for each element unless `launch` is given."""
+        index, sizes = windows.arguments(*arrays[:2], out)
+        read = [a if a is NULL else dense(self.xp, a) for a in arrays]
+        kernel = self._kernel(name, out, index)
+        kernel(*(launch or elements(out.size)), (*read, out, *_typed(index, *numbers), *sizes))
+        return out
+
+    def _kernel(self, name: str, x: Array, index: str) -> Any:
+        return self.cuda_kernel("convolution", name, type=C_NAMES[x.dtype.name], index=index)
+
+    # -- other numbers -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _conv_library(self) -> Any:
+        """CuPy with the products of this package: these can be recorded, and rounded to TensorFloat32."""
+        return _Multiplying(self.xp, self._multiplied)
+
+    def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
+        convolution.correlate(self._conv_library, x, weight, settings, out)
+
+    def weight_gradient(self, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> Array:
+        return convolution.weight_gradient(self._conv_library, x, grad, kernel, settings)
+
+
+def _blocks(count: int, x: Array, size: int, dtype: Any = None) -> Iterator[slice]:
+    """Groups of images whose columns, of `size` elements for an image, fit into the buffer."""
+    step = max(1, _COLUMNS // (size * np.dtype(dtype or x.dtype).itemsize))
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))
+
+
+def _summed(x: Array) -> Any:
+    """The dtype in which products of these numbers are summed."""
+    return np.float32 if x.dtype.itemsize == 2 else x.dtype
+
+
+def _typed(index: str, *numbers: int) -> list[Any]:
+    kind = np.int32 if index == "i32" else np.int64
+    return [kind(n) for n in numbers]
