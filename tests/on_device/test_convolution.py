@@ -1,4 +1,4 @@
-"""Convolution on a device against the CPU: every kind of windows, channels, dtypes; and how many kernels it launches."""
+"""Convolution on a device against the CPU: all kinds of windows, channels and dtypes; and how many kernels it launches."""
 
 from __future__ import annotations
 
