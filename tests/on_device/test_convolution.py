@@ -1,4 +1,4 @@
-"""Convolution on a device against the CPU: all kinds of windows, channels and dtypes; and how many kernels it launches."""
+"""Convolution on a device against the CPU, for all kinds of windows, channels and dtypes, and its launches."""
 
 from __future__ import annotations
 
