@@ -378,6 +378,5 @@ class Reducer:
     def times(self) -> dict[str, float]:
         """Seconds of the last iteration: of backward, of communication, of what backward has hidden of it."""
         _, backward, waited = self.clock
-        works = [b.work for b in self.buckets if b.work is not None]
-        communication = sum(work._ended - work._begun for work in works)
+        communication = sum(b.work.seconds() for b in self.buckets if b.work is not None)
         return {"backward": backward, "communication": communication, "waited": waited}

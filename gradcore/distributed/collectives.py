@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -79,6 +80,7 @@ class Call:
         self.shapes = [tuple(t._array.shape) for t in tensors]
         self.details = {"dtype": self.dtype.name, "op": None if op is None else op.name, **details}
         self.engine: Communicator = group.engine_for(self.device.type)
+        self.engine.check(name, self.dtype, self.device, op)
         #: Numbers on the wire for each element: a complex number is a pair.
         self.width = 2 if self.dtype.is_complex else 1
 
@@ -103,10 +105,16 @@ class Call:
         return self._wire([t._array for t in tensors])
 
     def _wire(self, arrays: Sequence[Array]) -> Array:
-        if len(arrays) == 1:
-            return self.engine.wire(_contiguous(self.device, arrays[0]), self.op is not None)
-        xp = self.device.backend.xp
-        return self.engine.wire(xp.concatenate([a.reshape(-1) for a in arrays]), self.op is not None)
+        with self._on_device():
+            if len(arrays) == 1:
+                return self.engine.wire(_contiguous(self.device, arrays[0]), self.op is not None)
+            xp = self.device.backend.xp
+            return self.engine.wire(xp.concatenate([a.reshape(-1) for a in arrays]), self.op is not None)
+
+    def _on_device(self) -> AbstractContextManager[Any]:
+        """A context in which the device of the tensors is current."""
+        found: AbstractContextManager[Any] = self.device.backend.use_index(self.device.index)
+        return found
 
     def target(self, filled: bool = False, tensors: Sequence[AnyTensor] | None = None) -> tuple[Array, Any]:
         """Memory for what is written, and the function that puts it into the tensors: the tensor itself, if that works.
@@ -126,8 +134,9 @@ class Call:
         if filled:
             buffer = self._wire(arrays)
         else:
-            like = self.engine.wire(self.device.backend.xp.empty(0, arrays[0].dtype), self.op is not None)
-            buffer = self.engine.empty(sum(a.size for a in arrays) * self.width, like.dtype)
+            like = self._wire([self.device.backend.xp.empty(0, arrays[0].dtype)])
+            with self._on_device():
+                buffer = self.device.backend.xp.empty(sum(a.size for a in arrays) * self.width, like.dtype)
 
         def finish() -> None:
             self._divide(buffer)
@@ -163,11 +172,12 @@ class Call:
 
         def finished() -> None:
             if finish is not None:
-                finish()
+                with self._on_device():
+                    finish()
             if async_op:
                 bump_all(written)  # who has saved it meanwhile has saved something else
 
-        with record_function(f"gradcore::{self.name}"):
+        with record_function(f"gradcore::{self.name}"), self._on_device():
             try:
                 request = begin()
             except Exception as error:

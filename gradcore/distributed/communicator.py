@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.device import device as Device
 from gradcore.distributed.reduce_op import BOOLS, ReduceOp
 from gradcore.distributed.work import Request
+from gradcore.dtypes import dtype as DType
 from gradcore.typing import Array
 
 __all__ = ["Alone", "Communicator", "carried_op"]
@@ -58,6 +60,9 @@ class Communicator:
         """What `wire` has made of an array like that, as such an array."""
         reinterpreted = buffer.nbytes == like.nbytes
         return (buffer.view(like.dtype) if reinterpreted else buffer.astype(like.dtype)).reshape(like.shape)
+
+    def check(self, call: str, dtype: DType, device: Device, op: ReduceOp | None) -> None:
+        """Raise if a call, with a reduction or without, is not one that the engine can do."""
 
     def as_array(self, array: Array) -> Array:
         """An array of NumPy as one that the engine carries."""

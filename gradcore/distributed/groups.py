@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from gradcore.backends import registry
+from gradcore.cuda import devices
 from gradcore.distributed import environment
 from gradcore.distributed.communicator import Alone, Communicator
 from gradcore.distributed.errors import DistBackendError, DistNetworkError
@@ -347,23 +348,26 @@ def init_process_group(
     Parameters
     ----------
     backend : str, optional
-        ``"mpi"`` for tensors of the CPU; ``"gloo"`` is MPI too. A process that was started alone is a world of one,
-        needs no MPI, and may say ``"nccl"`` or ``"cpu:mpi,cuda:nccl"`` for tensors of CUDA. Where there is no CUDA,
-        ``"nccl"`` is MPI, with a warning.
+        ``"mpi"`` for tensors of the CPU; ``"gloo"`` is MPI too. ``"nccl"`` for tensors of CUDA, ``"cpu:mpi,cuda:nccl"``
+        for both. Where there is no CUDA, ``"nccl"`` is MPI, with a warning. A process that was started alone is a world
+        of one, which needs neither.
     init_method : str, optional
-        Accepted for compatibility: MPI knows its processes.
+        How the processes of NCCL find each other: ``env://`` (``MASTER_ADDR`` and ``MASTER_PORT``),
+        ``tcp://host:port``, or ``file:///path`` of a file that does not exist yet; by default MPI where it has started
+        them, else ``env://``. MPI knows its processes.
     timeout : timedelta, optional
         How long a collective may take before it is an error: by default ten minutes.
     world_size, rank : int
-        Compared with what MPI says.
+        By default those of the launcher; compared with what MPI says.
     store
         Accepted for compatibility: None.
     group_name : str
         In error messages.
     pg_options
         Accepted for compatibility.
-    device_id
-        Accepted for compatibility.
+    device_id : device or int, optional
+        The device that NCCL uses in this process, by default the current one, or that of the local rank where nobody
+        has chosen one. It becomes the current device.
 
     Raises
     ------
@@ -391,9 +395,7 @@ def init_process_group(
     if "cpu" in names:
         engines["cpu"] = _start_mpi(given, limit)
     if "cuda" in names:
-        if given[1] not in (None, 1):
-            raise NotImplementedError("tensors of CUDA are not carried yet: move them to the CPU, and use 'mpi'")
-        engines["cuda"] = Alone()
+        engines["cuda"] = _start_nccl(given, limit, init_method, device_id, engines.get("cpu"))
     first = next(iter(engines.values()))
     name = backend.lower() if backend else ",".join(f"{device}:{engine}" for device, engine in names.items())
     _state.world = ProcessGroup(engines, range(first.size), limit, group_name or "world", name)
@@ -415,6 +417,40 @@ def _start_mpi(given: tuple[int | None, int | None], limit: timedelta) -> Commun
                 "was built for, or with python -m gradcore.distributed.run"
             )
     return made if made.size > 1 else Alone()
+
+
+def _start_nccl(
+    given: tuple[int | None, int | None], limit: timedelta, init_method: str | None, device_id: Any, cpu: Any
+) -> Communicator:
+    """The engine of CUDA: NCCL, unless the process is alone."""
+    if cpu is None and init_method is None and "MASTER_ADDR" not in os.environ and is_mpi_available():
+        cpu = _start_mpi(given, limit) if given[1] not in (None, 1) else None
+    rank, size = given if cpu is None else (cpu.rank, cpu.size)
+    if size in (None, 1):
+        return Alone()
+    if rank is None or size is None:
+        raise ValueError(f"the rank of this process among {size} is not known: rank, or the variable RANK")
+    if not is_nccl_available():
+        raise DistNetworkError("NCCL is not installed: pip install nvidia-nccl-cu12, or -cu13, as CUDA is")
+    from gradcore.distributed.nccl import NCCLCommunicator
+    from gradcore.distributed.rendezvous import share
+
+    seconds = limit.total_seconds()
+    if cpu is None:
+        number = share(NCCLCommunicator.unique_id, rank, size, init_method, seconds)
+    else:
+        number = cpu.share(NCCLCommunicator.unique_id() if rank == 0 else bytes(128), seconds)
+    index = _index_of_device(device_id)
+    devices.set_device(index)
+    return NCCLCommunicator(rank, size, index, number, seconds)
+
+
+def _index_of_device(device_id: Any) -> int:
+    """The device of this process: the chosen one, or that of the local rank."""
+    if device_id is not None:
+        return devices.index_of(device_id)
+    current, local = devices.current_device(), environment.local_rank()
+    return local if not current and local is not None and local < devices.device_count() else current
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:

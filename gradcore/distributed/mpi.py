@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradcore.distributed.communicator import Communicator
 from gradcore.distributed.errors import DistNetworkError
 from gradcore.distributed.reduce_op import ReduceOp
@@ -93,6 +95,14 @@ class MPICommunicator(Communicator):
                 f"rank {world.rank} of {world.size}: not all ranks called init_process_group within {seconds:g} s"
             )
         return cls(world.Dup())
+
+    def share(self, data: bytes, seconds: float) -> bytes:
+        """The bytes of rank 0, equally many in each process."""
+        buffer = np.frombuffer(bytearray(data), np.uint8)
+        if not wait_until(self.broadcast(buffer, 0).done, seconds):
+            note_failure()
+            raise DistNetworkError(f"rank {self.rank} of {self.size}: no word from rank 0 within {seconds:g} s")
+        return bytes(buffer)
 
     def split(self, ranks: Sequence[int]) -> MPICommunicator:
         """The engine for some of the processes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -15,11 +16,13 @@ from gradcore.profiler.recording import record_function
 
 __all__ = ["Request", "Work", "wait_until", "watch"]
 
+NOT_ON_TIME = "did not finish within {:g} s: another rank has not made this call, is stuck or has ended"
+
 
 class Request:
     """A call of an engine that may still be running; this one has nothing left to do."""
 
-    #: Whether it is to be polled even where nobody waits for it.
+    #: Whether waiting for it makes a stream wait, not the host, so that somebody has to see to its end and to timeouts.
     watched = False
 
     def done(self) -> bool:
@@ -81,7 +84,7 @@ class _Progress:
                 while not self._works:
                     self._changed.wait()
                 works = list(self._works)
-            finished = {work for work in works if work._poll()}
+            finished = {work for work in works if work._poll() or work._is_late()}
             with self._changed:
                 self._works = [work for work in self._works if work not in finished]
             del works, finished
@@ -136,23 +139,46 @@ class Work:
         self._lock, self._completed = threading.RLock(), False
         #: When the call was made, when it was seen to have finished, and for how long somebody waited.
         self._begun, self._ended, self._waited = time.perf_counter(), 0.0, 0.0
+        #: The thread that goes on although the device has not finished yet.
+        self._trusting: int | None = None
 
-    def _poll(self, look: Callable[[], bool] | None = None) -> bool:
-        """Let the request go on, unless another thread does that; return whether it has finished, or failed."""
+    def _poll(self, ready: bool = False) -> bool:
+        """Let the request go on, unless another thread does that; return whether it has finished, or failed.
+
+        Parameters
+        ----------
+        ready : bool
+            Whether it is enough that the current stream waits for the results.
+        """
         if self._ended or self._error is not None:
             return True
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            if (look or self._request.done)():
+            if ready and self._request.watched:
+                if self._request.ready():
+                    self._trusting = threading.get_ident()
+                    return True
+            elif self._request.done():
                 self._ended = time.perf_counter()
                 return True
         except Exception as error:
             self._error = error
+            if self._trusting is not None:
+                self._fail(f"failed: {error}")
             return True
         finally:
             self._lock.release()
         return False
+
+    def _is_late(self) -> bool:
+        """Whether the device should have finished long ago; if so, the engine ends it."""
+        seconds = self._group.timeout.total_seconds()
+        if not self._request.watched or time.perf_counter() < self._begun + seconds:
+            return False
+        if self._error is None:
+            self._fail(NOT_ON_TIME.format(seconds))
+        return True
 
     def _complete(self) -> None:
         """Put the results where they belong, once; raise the error of the request."""
@@ -174,6 +200,8 @@ class Work:
         cause, text = self._error, f"{self._describe()} {why}"
         self._error = DistBackendError(text)
         self._error.__cause__ = cause
+        if self._trusting not in (None, threading.get_ident()):
+            _raise_in(self._trusting, text)
         self._group.fail(text, self)
         if self._future is not None:
             self._future.set_exception(self._error)
@@ -214,14 +242,18 @@ class Work:
             seconds = (timeout or self._group.timeout).total_seconds()
             start = time.perf_counter()
             with record_function("gradcore::wait"):
-                on_time = wait_until(lambda: self._poll(self._request.ready), seconds)
+                on_time = wait_until(lambda: self._poll(ready=True), seconds)
             self._waited += time.perf_counter() - start
             if not on_time:
-                self._fail(
-                    f"did not finish within {seconds:g} s: another rank has not made this call, is stuck or has ended"
-                )
+                self._fail(NOT_ON_TIME.format(seconds))
             self._complete()
         return True
+
+    def seconds(self) -> float:
+        """The time from the call until it was seen to have finished, which the host waits for."""
+        self.wait()
+        wait_until(self._poll, self._group.timeout.total_seconds())
+        return self._ended - self._begun
 
     def result(self) -> Sequence[Any]:
         """The tensors that it writes, once it has finished."""
@@ -235,6 +267,13 @@ class Work:
             if self._completed:
                 self._future.set_result(self._result)
         return self._future
+
+
+def _raise_in(thread: int, text: str) -> None:
+    """Raise an error in a thread that goes on with results which will not come, as soon as it runs Python again."""
+    error = type("DistBackendError", (DistBackendError,), {"__str__": lambda _: text})
+    error.__module__ = DistBackendError.__module__
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
 Work.__module__ = __name__.rpartition(".")[0]

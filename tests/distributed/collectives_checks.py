@@ -56,10 +56,17 @@ def reduced(op, tensors):
     return total
 
 
+def by_nccl():
+    return dist.get_backend() == "nccl"
+
+
 def supported(op, dtype):
     if dtype.is_complex:
         return op is ReduceOp.SUM
-    return not (dtype.is_floating_point and op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR))
+    bits = op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+    if by_nccl() and (dtype in (gc.int16, gc.uint16) or (bits and (dtype is not gc.bool or op is ReduceOp.BXOR))):
+        return False
+    return not (dtype.is_floating_point and bits)
 
 
 def check_all_reduce_of_every_dtype_and_reduction():
@@ -87,6 +94,8 @@ def check_mean():
 
 
 def check_halves_are_summed_in_float32():
+    if by_nccl():
+        return  # which rounds as it likes
     for dtype in (gc.float16, gc.bfloat16):
         t = gc.tensor([1.0 if rank() == 0 else 2.0**-13]).to(dtype)
         wanted = gc.tensor([1.0 + (size() - 1) * float(gc.tensor(2.0**-13).to(dtype))]).to(dtype)
@@ -126,8 +135,9 @@ def check_reduce_and_broadcast_from_every_rank():
         for dtype in DTYPES:
             tensors = inputs(dtype, (2, 3), root)
             t = tensors[rank()].clone()
-            dist.reduce(t, dst=root)
-            same(t, reduced(ReduceOp.SUM, tensors) if rank() == root else as_numpy(tensors[rank()]))
+            if supported(ReduceOp.SUM, dtype):
+                dist.reduce(t, dst=root)
+                same(t, reduced(ReduceOp.SUM, tensors) if rank() == root else as_numpy(tensors[rank()]))
             t = tensors[rank()].clone()
             dist.broadcast(t, src=root)
             same(t, as_numpy(tensors[root]))
@@ -223,7 +233,7 @@ def check_all_to_all():
 
 
 def check_asynchronous_calls():
-    tensors = [inputs(dtype, (50,), k) for k, dtype in enumerate(DTYPES)]
+    tensors = [inputs(dtype, (50,), k) for k, dtype in enumerate(DTYPES) if supported(ReduceOp.SUM, dtype)]
     mine = [each[rank()].clone() for each in tensors]
     works = [dist.all_reduce(t, async_op=True) for t in mine]
     for work, t, each in zip(works[::-1], mine[::-1], tensors[::-1], strict=True):  # in any order
@@ -271,6 +281,10 @@ def check_messages():
         assert dist.recv(out, rank() - 1) == rank() - 1
         dist.send(big, rank() - 1)
     dist.barrier()
+    with pytest.raises(ValueError, match="this process itself"):
+        dist.send(gc.ones(1), rank())
+    if by_nccl():  # it has no tags, and receives from those that are named
+        return
     if rank() == 0:
         found = []
         for _ in range(size() - 1):
@@ -288,8 +302,6 @@ def check_messages():
         dist.recv(b, 0, tag=6)
         dist.recv(a, 0, tag=5)
         assert (a.item(), b.item()) == (1, 0)
-    with pytest.raises(ValueError, match="this process itself"):
-        dist.send(gc.ones(1), rank())
 
 
 def check_objects():
@@ -342,7 +354,7 @@ def check_groups():
     with pytest.raises(ValueError, match="must be different"):
         dist.new_group([0, 0])
     assert dist.group.WORLD.size() == size()
-    assert dist.get_backend() == "mpi"
+    assert dist.get_backend() in ("mpi", "nccl")
 
 
 def check_wrong_arguments_are_errors_before_anything_is_sent():

@@ -1,5 +1,6 @@
 """A program of which one process fails: how is the first argument."""
 
+import importlib
 import os
 import signal
 import sys
@@ -10,21 +11,24 @@ import gradcore as gc
 import gradcore.distributed as dist
 
 
-def main(how):
-    dist.init_process_group("mpi", timeout=timedelta(seconds=3))
-    t = gc.ones(3)
+def main(how, backend="mpi"):
+    if backend == "nccl":
+        importlib.import_module("tests.distributed.nccl_stand_in")
+    dist.init_process_group(backend, os.environ.get("INIT_METHOD"), timeout=timedelta(seconds=3))
+    t = gc.ones(3, device="cuda" if backend == "nccl" else "cpu")
     dist.all_reduce(t)
     if dist.get_rank() == 1:
         if how == "raises":
             raise LookupError("of rank one")
         if how == "is killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        if how == "hangs":
-            time.sleep(600)
+        if how in ("hangs", "sleeps"):
+            time.sleep(600 if how == "hangs" else 8)
+            sys.exit(0)
         if how == "ends":
             sys.exit(0)
         if how == "gives another size":
-            t = gc.ones(300)
+            t = gc.ones(300, device=t.device)
     try:
         dist.all_reduce(t)
         print("went on", flush=True)
@@ -38,4 +42,4 @@ def main(how):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,8 +1,13 @@
-"""Real processes of MPI for tests: one start runs many checks, each of which becomes a test."""
+"""Real processes for tests: one start runs many checks, each of which becomes a test.
+
+They are started by MPI, or, for NCCL, in the rig of `tests/cupy_host`, one for each of its devices.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import importlib.util
 import json
 import os
@@ -13,10 +18,13 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import devices
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -30,6 +38,13 @@ def launcher() -> str | None:
 
 needs_mpi = pytest.mark.skipif(
     importlib.util.find_spec("mpi4py") is None or launcher() is None, reason="needs mpi4py and an MPI: gradcore[mpi]"
+)
+
+
+RIG = devices.RIG / "venv" / "bin" / "python"
+
+needs_rig = pytest.mark.skipif(
+    not (devices.RIG / "lib" / "libcupyhost.so").exists(), reason="needs a build of tests/cupy_host/build.sh"
 )
 
 
@@ -47,6 +62,30 @@ def start(size: int, *args: str, seconds: float = 120, **more: str) -> subproces
     )
 
 
+def start_on_rig(size: int, *args: str, seconds: float = 120, **more: str) -> list[tuple[int, str, str]]:
+    """Run a program in processes that have a device of the rig each; exit codes and output, by rank."""
+    variables = {
+        "CUPY_HOST": "1", "CUPY_HOST_DEVICES": str(size), "CUPY_HOST_OPTIMIZE": "-O0", "CUPY_HOST_NO_SIGNALS": "1",
+        "NCCL_STAND_IN": "1", "WORLD_SIZE": str(size), "PYTHONUNBUFFERED": "1", **more,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        variables["INIT_METHOD"] = f"file://{folder}/number"
+        children = [
+            subprocess.Popen(
+                [str(RIG), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+                env=environment(RANK=str(rank), LOCAL_RANK=str(rank), **variables),
+            )
+            for rank in range(size)
+        ]  # fmt: skip
+        try:
+            with ThreadPoolExecutor(size) as pool:
+                outputs = list(pool.map(lambda child: child.communicate(timeout=seconds), children))
+        finally:
+            for child in children:
+                child.kill()
+        return [(child.returncode, *output) for child, output in zip(children, outputs, strict=True)]
+
+
 def checks_of(path: Path) -> dict[str, Callable[[], None]]:
     """The functions of a module whose names begin with ``check_``."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -58,12 +97,13 @@ def checks_of(path: Path) -> dict[str, Callable[[], None]]:
 
 
 @functools.cache
-def outcomes(module: str, size: int) -> dict[str, list[str]]:
+def outcomes(module: str, size: int, backend: str = "mpi") -> dict[str, list[str]]:
     """What went wrong in each check of a module, by rank; empty strings where nothing did."""
     with tempfile.TemporaryDirectory() as folder:
-        done = start(size, str(Path(__file__)), str(HERE / module), folder)
+        args = ("-m", "tests.distributed.processes", str(HERE / module), folder, backend)
+        done: Any = start(size, *args) if backend == "mpi" else start_on_rig(size, *args)
         files = sorted(Path(folder).glob("*.json"))
-        assert len(files) == size, f"{done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+        assert len(files) == size, str(done)[-9000:]
         each = [json.loads(file.read_text()) for file in files]
     return {name: [found[name] for found in each] for name in each[0]}
 
@@ -76,33 +116,38 @@ def parameters(module: str, sizes: tuple[int, ...] = (2, 3, 4)) -> Any:
     )
 
 
-def passes(module: str, size: int, name: str) -> None:
+def passes(module: str, size: int, name: str, backend: str = "mpi") -> None:
     """A check has passed in all processes."""
-    wrong = {rank: text for rank, text in enumerate(outcomes(module, size)[name]) if text}
+    wrong = {rank: text for rank, text in enumerate(outcomes(module, size, backend)[name]) if text}
     assert not wrong, "\n".join(f"rank {rank}:\n{text}" for rank, text in wrong.items())
 
 
-def main(module: str, folder: str) -> None:
+def main(module: str, folder: str, backend: str) -> None:
     """Run all checks of a module in this process, which is one of several."""
     from datetime import timedelta
 
     import gradcore.distributed as dist
 
-    dist.init_process_group("mpi", timeout=timedelta(seconds=40))
+    if backend == "nccl":
+        importlib.import_module("tests.distributed.nccl_stand_in")
+    dist.init_process_group(backend, os.environ.get("INIT_METHOD"), timeout=timedelta(seconds=40))
     found = {}
     for name, check in checks_of(Path(module)).items():
         try:
-            check()
-            dist.barrier()
+            with devices.tensors_on(f"cuda:{dist.get_rank()}") if backend == "nccl" else contextlib.nullcontext():
+                check()
+                dist.barrier()
             found[name] = ""
         except BaseException:
             found[name] = traceback.format_exc()
     Path(folder, f"{dist.get_rank()}.json").write_text(json.dumps(found))
     if any(found.values()):
-        from mpi4py import MPI
-
         time.sleep(1)  # for the files of the others
-        MPI.COMM_WORLD.Abort(1)
+        if backend == "mpi":
+            from mpi4py import MPI
+
+            MPI.COMM_WORLD.Abort(1)
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,343 @@
+"""The engine NCCL, through CuPy. It is tested with a stand-in for NCCL, and has not run on GPUs yet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends import registry
+from gradcore.device import device as Device
+from gradcore.distributed.communicator import Communicator, carried_op
+from gradcore.distributed.errors import DistNetworkError
+from gradcore.distributed.reduce_op import ReduceOp
+from gradcore.distributed.work import Request, wait_until
+from gradcore.dtypes import dtype as DType
+from gradcore.typing import Array
+
+__all__ = ["NCCLCommunicator"]
+
+_OPS = {ReduceOp.SUM: "NCCL_SUM", ReduceOp.PRODUCT: "NCCL_PROD", ReduceOp.MIN: "NCCL_MIN", ReduceOp.MAX: "NCCL_MAX"}
+
+#: The names of dtypes for NCCL. Others are moved as bytes, and cannot be reduced.
+_DTYPES = {
+    "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "uint32": "NCCL_UINT32", "int64": "NCCL_INT64",
+    "uint64": "NCCL_UINT64", "float16": "NCCL_FLOAT16", "float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64",
+    "bfloat16": "NCCL_BFLOAT16",
+}  # fmt: skip
+
+
+class _NCCLRequest(Request):
+    """Work in the stream of a communicator up to an event, with the arrays that it reads and writes.
+
+    Parameters
+    ----------
+    engine : NCCLCommunicator
+    source : int, optional
+        The rank that sends a message.
+    *arrays : array
+    """
+
+    watched = True
+
+    def __init__(self, engine: NCCLCommunicator, source: int | None, arrays: Sequence[Any]) -> None:
+        self._engine, self.source, self._arrays = engine, source, arrays
+        #: None until the messages of a batch have been given to NCCL.
+        self.event: Any = None
+
+    def done(self) -> bool:
+        """Whether the device has finished it."""
+        if self.event is not None and self.event.done:
+            return True
+        self._engine.check_errors()
+        return False
+
+    def ready(self) -> bool:
+        """Let the current stream wait for it."""
+        if self.event is None:
+            raise RuntimeError("messages of a batch can be waited for when all of them have been given")
+        with self._engine.on_device():
+            self._engine.cuda.get_current_stream().wait_event(self.event)
+        return True
+
+
+class _HostRequest(_NCCLRequest):
+    """Work that the host waits for."""
+
+    def ready(self) -> bool:
+        """Whether the device has finished it."""
+        return self.done()
+
+
+class NCCLCommunicator(Communicator):
+    """The processes of a communicator of NCCL, one for each device, with a stream of its own.
+
+    Parameters
+    ----------
+    rank, size : int
+    index : int
+        The device of this process.
+    unique_id : bytes
+        Of `unique_id`, the same in all processes.
+    seconds : float
+        How long to wait for the others.
+    """
+
+    name = "nccl"
+    reduces_halves = True
+
+    def __init__(self, rank: int, size: int, index: int, unique_id: bytes, seconds: float) -> None:
+        super().__init__(rank, size)
+        from cupy.cuda import nccl
+
+        self._backend = registry.find("cuda")
+        self._xp = self._backend.xp
+        self.cuda, self._nccl, self.index, self._seconds = self._xp.cuda, nccl, index, seconds
+        self._comm = self._connect(unique_id)
+        with self.on_device():
+            self._stream = self.cuda.Stream(non_blocking=True)
+        #: The requests of messages of a batch, while it is open.
+        self._batched: list[_NCCLRequest] | None = None
+        self._aborted = False
+
+    @staticmethod
+    def unique_id() -> bytes:
+        """A new number by which the processes of a communicator find each other."""
+        from cupy.cuda import nccl
+
+        return bytes(nccl.get_unique_id())
+
+    def _connect(self, unique_id: bytes) -> Any:
+        """The communicator, once all processes are there; made in a thread, as NCCL waits for them without a limit."""
+        found: list[Any] = []
+
+        def connect() -> None:
+            try:
+                with self.on_device():
+                    found.append(self._nccl.NcclCommunicator(self.size, unique_id, self.rank))
+            except Exception as error:
+                found.append(error)
+
+        thread = threading.Thread(target=connect, name="gradcore-nccl", daemon=True)
+        thread.start()
+        thread.join(self._seconds)
+        where = f"rank {self.rank} of {self.size}, on cuda:{self.index}"
+        if not found:
+            raise DistNetworkError(f"{where}: not all ranks have come to NCCL within {self._seconds:g} s")
+        if isinstance(found[0], Exception):
+            raise DistNetworkError(
+                f"{where}: NCCL does not start: {found[0]}. Each process needs a device of its own: "
+                "cuda.set_device(local_rank) before init_process_group, or its device_id; NCCL_DEBUG=INFO says more"
+            ) from found[0]
+        return found[0]
+
+    def on_device(self) -> Any:
+        """A context in which the device of the communicator is current."""
+        return self._backend.use_index(self.index)
+
+    def check(self, call: str, dtype: DType, device: Device, op: ReduceOp | None) -> None:
+        """Raise if a call is not one that NCCL can do."""
+        if device.index != self.index:
+            raise ValueError(
+                f"{call}: the tensor is on {device}, and this process works with cuda:{self.index} in its group: "
+                "device_id of init_process_group chooses the device"
+            )
+        if op is None:
+            return
+        is_bool = dtype.category == 0
+        if carried_op(op, is_bool) not in _OPS:
+            raise ValueError(f"{call}: NCCL has no {op.name}; move the tensor to the CPU, in a group with MPI")
+        if not (is_bool or dtype.is_complex or dtype.name in _DTYPES):
+            raise ValueError(f"{call}: NCCL does not reduce {dtype.name}; convert the tensor to int32")
+
+    def as_array(self, array: Array) -> Array:
+        with self.on_device():
+            return self._xp.asarray(array)
+
+    def as_host(self, array: Array) -> Array:
+        return self._xp.asnumpy(array)
+
+    def empty(self, count: int, dtype: Any) -> Array:
+        with self.on_device():
+            return self._xp.empty(count, dtype)
+
+    # -- calls ------------------------------------------------------------------------------------------------------
+
+    def _call(
+        self,
+        start: Callable[[Any, int], Any],
+        *arrays: Array | None,
+        source: int | None = None,
+        kind: type[_NCCLRequest] = _NCCLRequest,
+    ) -> Request:
+        """Make a call in the communicator's stream, after what the current stream has been given."""
+        request = kind(self, source, arrays)
+        with self.on_device():
+            self._stream.wait_event(self._recorded(self.cuda.get_current_stream()))
+            start(self._comm, self._stream.ptr)
+            if self._batched is None:
+                request.event = self._recorded(self._stream)
+            else:
+                self._batched.append(request)
+        return request
+
+    def _recorded(self, stream: Any) -> Any:
+        event = self.cuda.Event(disable_timing=True)
+        event.record(stream)
+        return event
+
+    @contextmanager
+    def _grouped(self) -> Iterator[None]:
+        """Calls inside are one for NCCL."""
+        self._nccl.groupStart()
+        try:
+            yield
+        finally:
+            self._nccl.groupEnd()
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Messages that are sent and received inside do not wait for each other."""
+        requests: list[_NCCLRequest] = []
+        self._batched = requests
+        try:
+            with self._grouped():
+                yield
+        finally:
+            self._batched = None
+        with self.on_device():
+            event = self._recorded(self._stream)
+        for request in requests:
+            request.event = event
+
+    def _moved(self, call: Callable[..., Any], array: Array, stream: int, *rest: int) -> None:
+        """Send or receive the bytes of an array."""
+        if array.size:
+            call(array.data.ptr, array.nbytes, self._nccl.NCCL_UINT8, *rest, stream)
+
+    def _exchange(self, out: Sequence[Array] | None, given: Sequence[Array] | None, *arrays: Array | None) -> Request:
+        """Receive an array of each rank, and send one to each; None for nothing."""
+
+        def start(comm: Any, stream: int) -> None:
+            with self._grouped():
+                for rank in range(self.size):
+                    if given is not None:
+                        self._moved(comm.send, given[rank], stream, rank)
+                    if out is not None:
+                        self._moved(comm.recv, out[rank], stream, rank)
+
+        return self._call(start, *arrays)
+
+    def _reduced(self, buffer: Array, op: ReduceOp) -> tuple[int, int]:
+        return getattr(self._nccl, _DTYPES[buffer.dtype.name]), getattr(self._nccl, _OPS[op])
+
+    def all_reduce(self, buffer: Array, op: ReduceOp) -> Request:
+        if not buffer.size:
+            return Request()
+        kinds, at = self._reduced(buffer, op), buffer.data.ptr
+        return self._call(lambda comm, stream: comm.allReduce(at, at, buffer.size, *kinds, stream), buffer)
+
+    def reduce(self, buffer: Array, op: ReduceOp, root: int) -> Request:
+        if not buffer.size:
+            return Request()
+        kinds, at = self._reduced(buffer, op), buffer.data.ptr
+        return self._call(lambda comm, stream: comm.reduce(at, at, buffer.size, *kinds, root, stream), buffer)
+
+    def broadcast(self, buffer: Array, root: int) -> Request:
+        if not buffer.size:
+            return Request()
+        at, kind = buffer.data.ptr, self._nccl.NCCL_UINT8
+        return self._call(lambda comm, stream: comm.broadcast(at, at, buffer.nbytes, kind, root, stream), buffer)
+
+    def all_gather(self, out: Array, given: Array, counts: Sequence[int]) -> Request:
+        if len(set(counts)) > 1:
+            return self._exchange(_parts(out, counts), [given] * self.size, out, given)
+        if not given.size:
+            return Request()
+        to, at, kind = out.data.ptr, given.data.ptr, self._nccl.NCCL_UINT8
+        return self._call(lambda comm, stream: comm.allGather(at, to, given.nbytes, kind, stream), out, given)
+
+    def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
+        sent = [given if rank == root else given[:0] for rank in range(self.size)]
+        return self._exchange(None if out is None else _parts(out, counts), sent, out, given)
+
+    def scatter(self, out: Array, given: Array | None, counts: Sequence[int], root: int) -> Request:
+        received = [out if rank == root else out[:0] for rank in range(self.size)]
+        return self._exchange(received, None if given is None else _parts(given, counts), out, given)
+
+    def reduce_scatter(self, out: Array, given: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+        if not given.size:
+            return Request()
+        kinds = self._reduced(given, op)
+        if len(set(counts)) == 1:
+            to, at = out.data.ptr, given.data.ptr
+            return self._call(lambda comm, stream: comm.reduceScatter(at, to, out.size, *kinds, stream), out, given)
+
+        def start(comm: Any, stream: int) -> None:
+            with self._grouped():
+                for rank, part in enumerate(_parts(given, counts)):
+                    if part.size:
+                        to = out if rank == self.rank else part
+                        comm.reduce(part.data.ptr, to.data.ptr, part.size, *kinds, rank, stream)
+
+        return self._call(start, out, given)
+
+    def all_to_all(self, out: Array, given: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
+        return self._exchange(_parts(out, out_counts), _parts(given, counts), out, given)
+
+    def barrier(self) -> Request:
+        buffer = self.as_array(np.zeros(1, np.uint8))
+        kinds, at = self._reduced(buffer, ReduceOp.SUM), buffer.data.ptr
+        return self._call(lambda comm, stream: comm.allReduce(at, at, 1, *kinds, stream), buffer, kind=_HostRequest)
+
+    def send(self, buffer: Array, to: int, tag: int) -> Request:
+        return self._call(lambda comm, stream: self._moved(comm.send, buffer, stream, to), buffer)
+
+    def receive(self, buffer: Array, source: int | None, tag: int) -> Request:
+        if source is None:
+            raise ValueError("NCCL receives from a process that is named: give src")
+        return self._call(lambda comm, stream: self._moved(comm.recv, buffer, stream, source), buffer, source=source)
+
+    # -- communicators ----------------------------------------------------------------------------------------------
+
+    def split(self, ranks: Sequence[int]) -> NCCLCommunicator:
+        """The engine for some of the processes: the first of them gives the others a number."""
+        first = ranks[0]
+        if self.rank == first:
+            unique_id = self.unique_id()
+            buffer = self.as_array(np.frombuffer(unique_id, np.uint8))
+            sent = [buffer if rank in ranks[1:] else buffer[:0] for rank in range(self.size)]
+            request = self._exchange(None, sent, buffer)
+        else:
+            buffer = self.empty(128, np.uint8)
+            request = self.receive(buffer, first, 0)
+        if not wait_until(request.done, self._seconds):
+            raise DistNetworkError(f"rank {self.rank} of {self.size}: ranks {list(ranks)} did not make a group in time")
+        number = bytes(self.as_host(buffer))
+        return NCCLCommunicator(ranks.index(self.rank), len(ranks), self.index, number, self._seconds)
+
+    def check_errors(self) -> None:
+        """Raise if NCCL has noticed that another process is gone."""
+        if not self._aborted:
+            self._comm.check_async_error()
+
+    def note_failure(self) -> None:
+        """End what the device is waiting for: it would wait for other processes forever."""
+        if not self._aborted:
+            self._aborted = True
+            self._comm.abort()
+
+    def close(self) -> None:
+        """Free the communicator, once the device has finished with it."""
+        with self.on_device():
+            self._stream.synchronize()
+        self._comm.destroy()
+
+
+def _parts(array: Array, counts: Sequence[int]) -> list[Array]:
+    ends = list(accumulate(counts))
+    return [array[end - count : end] for count, end in zip(counts, ends, strict=True)]
