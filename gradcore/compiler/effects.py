@@ -121,7 +121,8 @@ class Effects:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._given = frozenset(program.inputs)
+        owners = {program.types[n].memory for n in program.inputs if n in program.types}
+        self._given = owners.union(program.inputs)
         self.escaping = {self.memory(n) for n in program.outputs}
         self.writes: list[frozenset[int]] = []
         for call in program.calls:

@@ -11,8 +11,7 @@ import builtins
 import dis
 import enum
 import functools
-import sys
-import sysconfig
+import operator
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -20,19 +19,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore import dtypes
+from gradcore.amp.scaling import GradScaler
+from gradcore.autograd.gradients import backward
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import OWN, Variable
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
+from gradcore.compiler.host_calls import HOST_CLASSES
+from gradcore.compiler.scopes import IMPURE_MODULES, is_generated, is_library, namespace_of
 from gradcore.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.device import device, get_default_device
 from gradcore.nn.module_hooks import Calls
 from gradcore.nn.module_hooks import _Everywhere as Everywhere
 from gradcore.nn.parameter import Parameter
+from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
 from gradcore.tracebacks import generated_file
 
-__all__ = ["IMPURE_MODULES", "Guards", "TensorGuard", "Unguardable", "is_library", "names_in"]
+__all__ = ["Guards", "TensorGuard", "Unguardable", "names_in"]
 
 #: A program that depends on more than this is not made.
 MOST = 4096
@@ -42,29 +46,12 @@ _UNIQUE = (
     types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
-#: Modules whose functions give other values in each call, or do more than give a value.
-IMPURE_MODULES = frozenset((
-    "random", "time", "os", "datetime", "secrets", "uuid", "tempfile", "socket", "subprocess", "threading", "io",
-    "logging",
-))  # fmt: skip
-_LIBRARY_FOLDERS = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-
-
 #: Of NumPy's flags of an array: whether it is aligned, and whether it may be written to.
 _FLAGS = 0x100 | 0x400
 
 
 class Unguardable(Exception):
     """A function depends on something that cannot be checked."""
-
-
-def is_library(namespace: dict[str, Any]) -> bool:
-    """Whether the globals are those of gradcore, the standard library, or an installed package."""
-    name = str(namespace.get("__name__", ""))
-    root = name.partition(".")[0]
-    if root == "gradcore" or root.startswith("namedtuple_") or (root in sys.stdlib_module_names and root != "__main__"):
-        return True
-    return str(namespace.get("__file__", "")).startswith(_LIBRARY_FOLDERS)
 
 
 class TensorGuard(NamedTuple):
@@ -120,6 +107,7 @@ class Guards:
         self.names = names_in(self.executed)
         #: Whether `.grad` of leaves is read or set.
         self.reads_grads = every or any("grad" in code.co_names for code in self.executed)
+        self._calls_backward = backward.__code__ in self.executed
         self.lines: list[str] = []
         #: What each line checks, in words.
         self.texts: list[str] = []
@@ -127,8 +115,11 @@ class Guards:
             "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge, "OWN": OWN,
             "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
             "deterministic": deterministic, "hooks_everywhere": _hooks_everywhere,
+            "identical": operator.is_,
         }  # fmt: skip
         self.tensors: list[TensorGuard] = []
+        #: Optimisers, schedulers and gradient scalers.
+        self.hosts: list[Any] = []
         self.codes: set[types.CodeType] = set()
         #: Names of attributes that were not read, since they do not occur in the code.
         self.skipped: set[str] = set()
@@ -177,7 +168,7 @@ class Guards:
         if kind in _PLAIN:
             name = self.bind(value)
             return self.require(f"({expression}) is {name} or same({expression}, {name})", f"{text} == {value!r}")
-        if isinstance(value, _UNIQUE) or (isinstance(value, type) and is_library(_namespace(value))):
+        if isinstance(value, _UNIQUE) or (isinstance(value, type) and is_library(namespace_of(value))):
             return self.require(f"({expression}) is {self.bind(value)}", f"{text} is {value!r}")
         if kind in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_fields")):
             return self._sequence(value, expression, text, given)
@@ -211,7 +202,9 @@ class Guards:
         if id(value) in self._seen:
             return
         self._seen[id(value)] = value
-        if isinstance(value, types.FunctionType):
+        if isinstance(value, HOST_CLASSES):
+            self._host(value, name, text)
+        elif isinstance(value, types.FunctionType):
             self.function(value, name, text)
         elif isinstance(value, types.MethodType):
             self.visit(value.__func__, f"{name}.__func__", text)
@@ -233,7 +226,7 @@ class Guards:
 
     def function(self, value: types.FunctionType, name: str, text: str) -> None:
         """Guard what a function of the user's refers to: closure, defaults, globals."""
-        if is_library(value.__globals__) or _is_generated(value.__code__):
+        if is_library(value.__globals__) or is_generated(value.__code__):
             self._given_to_library(value, name, text)
             return
         self.require(f"{name}.__code__ is {self.bind(value.__code__)}", f"code of {text}")
@@ -295,7 +288,7 @@ class Guards:
 
     def _class(self, value: type, name: str, text: str) -> None:
         for cls in value.__mro__:
-            if is_library(_namespace(cls)):
+            if is_library(namespace_of(cls)):
                 continue
             own = name if cls is value else self.bind(cls)
             self.require(f"{own}.__mro__ == {self.bind(cls.__mro__)}", f"bases of {text}")
@@ -316,7 +309,7 @@ class Guards:
         self.visit(kind, f"type({name})", f"type of {text}")
         o = self._variable(f"{name}.__dict__")
         self.require(f"len({o}) == {len(own)}", f"attributes of {text}")
-        of_library = is_library(_namespace(kind))  # which reads attributes by names that it computes
+        of_library = is_library(namespace_of(kind))  # which reads attributes by names that it computes
         for each, found in own.items():
             if self.every or each in self.names or (of_library and each[0] != "_"):
                 self.visit(found, f"{o}[{each!r}]", f"{text}.{each}")
@@ -327,6 +320,21 @@ class Guards:
             for each in (slots,) if isinstance(slots, str) else slots:
                 if each not in ("__dict__", "__weakref__"):
                     raise Unguardable(f"{text} has slots, which cannot be checked")
+
+    def _host(self, value: Any, name: str, text: str) -> None:
+        """Guard what recorded methods of a host object read: parameters, the factor of losses."""
+        self.hosts.append(value)
+        for i, group in enumerate(value.param_groups if isinstance(value, Optimizer) else ()):
+            params = self.bind(list(group["params"]))
+            found = self._variable(f"{name}.param_groups[{i}]['params']")
+            same = f"len({name}.param_groups) == {len(value.param_groups)} and len({found}) == len({params})"
+            self.require(f"{same} and all(map(identical, {found}, {params}))", f"parameters of {text}")
+            for j, p in enumerate(group["params"]):
+                self.visit(p, f"{params}[{j}]", f"{text}.param_groups[{i}]['params'][{j}]")
+        if isinstance(value, GradScaler):
+            for each in ("_enabled", "_scale"):
+                if each in vars(value):
+                    self.visit(vars(value)[each], f"{name}.{each}", f"{text}.{each}")
 
     # -- tensors --------------------------------------------------------------------------------------------------
 
@@ -360,6 +368,8 @@ class Guards:
         if meta is not None and (meta.tangents or meta.inference):
             raise Unguardable(f"{text} has tangents, or is of inference mode")
         if has_history:
+            if self._calls_backward:
+                raise Unguardable(f"{text} has a history, through which the function may call backward")
             if not given or (meta is not None and (t._edge is None or meta.base is not None)):
                 raise Unguardable(f"{text} is a view with a history, or found outside of the arguments with one")
             self.require(f"{o}._edge is not None", f"{text} has a history")
@@ -417,14 +427,15 @@ class Guards:
 
     # -- the function ---------------------------------------------------------------------------------------------
 
-    def source(self) -> str:
-        """``(args, named) -> (tensors, arrays)``, or the number of the guard that failed."""
-        n = len(self.tensors)
-        tensors, arrays = "".join(f"t{i}, " for i in range(n)), "".join(f"a{i}, " for i in range(n))
-        lines = ["def check(args, named):", " try:", *(f"  {line}" for line in self.lines)]
-        lines.append(f"  return ({tensors}), ({arrays})")
+    def checks(self) -> list[str]:
+        """Lines that name each tensor ``t0`` and its array ``a0``, or return the number of the guard that failed."""
         # Something has been deleted that an earlier guard does not see.
-        return "\n".join([*lines, " except (AttributeError, LookupError, TypeError, ValueError):", "  return 0"])
+        end = "except (AttributeError, LookupError, TypeError, ValueError): return 0"
+        return ["try:", *(f" {line}" for line in self.lines), end]
+
+    def source(self) -> str:
+        """``(args, named) -> None``, or the number of the guard that failed."""
+        return "\n ".join(["def check(args, named):", *self.checks()])
 
     def function_of(self) -> Callable[..., Any]:
         """The function of `source`."""
@@ -436,16 +447,6 @@ class Guards:
 
 def _hooks_everywhere() -> tuple[Any, ...]:
     return Everywhere.forward, Everywhere.forward_pre, Everywhere.backward, Everywhere.backward_pre
-
-
-def _is_generated(code: types.CodeType) -> bool:
-    """Whether code was generated by gradcore."""
-    return code.co_filename.startswith("<gradcore")
-
-
-def _namespace(cls: type) -> dict[str, Any]:
-    module = sys.modules.get(cls.__module__)
-    return {} if module is None else vars(module)
 
 
 def _short(value: Any) -> str:

@@ -19,7 +19,7 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.random.generator import repeated
 
-__all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "connect"]
+__all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "connect", "freed"]
 
 
 class Backward(NamedTuple):
@@ -123,6 +123,14 @@ def connect(half: Backward, results: Any, saved: Any, call: ReplayedCall) -> lis
     node.half, node.call, node.saved = half, call, saved
     node.results = [SavedTensor.of_output(outs[i], i) for i in half.watched_results]
     return outs
+
+
+def freed(t: Any) -> Any:
+    """A result whose graph the function has freed itself, as it has called backward."""
+    node: Any = CompiledFunctionBackward.make(CPU, ())
+    node._n_outputs, node._metas, node.saved = 1, [TensorMeta.of(t)], None
+    t._edge = (node, 0)
+    return t
 
 
 def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:

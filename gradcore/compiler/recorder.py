@@ -13,7 +13,7 @@ import gc
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +28,7 @@ from gradcore.backends.portable.optimizers import Batch
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import CPU
 from gradcore.compiler.arrays import RecordedArray, RecordedInt, current
+from gradcore.compiler.host_calls import watched
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, map_leaves
 from gradcore.device import device
 from gradcore.dispatch import operands
@@ -114,11 +115,17 @@ class Recorder:
         self.stopped: str | None = None
         self.fullgraph = fullgraph
         self.draws_default = False
+        #: How often the library's own methods of host objects are being recorded, one within another.
+        self.within_library = 0
+        #: Makes host calls: ``(host, name, args, named) -> result``; and why nothing may come after one.
+        self.on_host_call: Any = None
+        self.foreign: str | None = None
         self._depth = 0
         self._calling = ""
         self._constants: dict[int, Any] = {}
         self._known: dict[int, RecordedArray] = {}
         self._kept: dict[int, Any] = {}
+        self._numbers: dict[int, int] = {}
         self._memories: dict[int, int] = {}
         self._number = 0
 
@@ -160,9 +167,26 @@ class Recorder:
         """The array that a value was in this run."""
         return self._kept[number]
 
+    def number_of(self, array: Any) -> int | None:
+        """The number of the value that an array was in this run."""
+        return self._numbers.get(id(array))
+
+    def host_call(self, host: Any, name: str, *args: Any, **named: Any) -> Any:
+        """Call a method of an optimiser, a scheduler or a scaler as it is, between two parts of the program."""
+        return self.on_host_call(host, name, args, named)
+
+    def within(self, host: Any, name: str, args: Any, named: Any) -> Any:
+        """Record a method of a host object."""
+        self.within_library += 1
+        try:
+            return getattr(host, name)(*args, **named)
+        finally:
+            self.within_library -= 1
+
     def _new(self, array: Any) -> RecordedArray:
         out = self._known[id(array)] = RecordedArray(array, self._count())
         self._kept[out.number] = array
+        self._numbers[id(array)] = out.number
         memory = self._memories.setdefault(id(_owner(array)), out.number)
         self.program.types[out.number] = ArrayType(array.shape, array.dtype, array.strides, memory, array.ctypes.data)
         return out
@@ -218,6 +242,8 @@ class Recorder:
             self.stop("whether arguments share memory decides what is computed")
 
     def _note(self, name: str, function: Any, args: Any, named: Any, result: Any, reads: bool) -> Any:
+        if self.foreign is not None:
+            self.stop(f"{self.foreign}, after which something is computed")
         scalars: list[int] = []
         fresh: list[int] = []
 
@@ -288,21 +314,47 @@ class Recorder:
     # -- the time of a recording ------------------------------------------------------------------------------------
 
     @contextmanager
-    def on(self) -> Iterator[None]:
-        """Context in which this thread is recorded."""
+    def on(self, hosts: Sequence[Any] = ()) -> Iterator[None]:
+        """Context in which this thread is recorded, and what it does with host objects."""
         with recording_lock:
-            backend, kernels = CPU.backend, CPU.kernels
+            self._hosts, self._plain = hosts, (CPU.backend, CPU.kernels)
+            self._recording = _RecordingBackend(CPU.backend), Kernels(_resolver(CPU.kernels))
             current.recorder = self
-            CPU.backend, CPU.kernels = _RecordingBackend(backend), Kernels(_resolver(kernels))  # type: ignore[assignment]
+            CPU.backend, CPU.kernels = self._recording  # type: ignore[assignment]
             for name in _STATE_METHODS:
                 setattr(PhiloxState, name, _watched(name))
             try:
-                yield
+                with watched(hosts):
+                    yield
             finally:
                 for name, method in _STATE_METHODS.items():
                     setattr(PhiloxState, name, method)
-                CPU.backend, CPU.kernels = backend, kernels
+                CPU.backend, CPU.kernels = self._plain
                 current.recorder = None
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """Context, within that of `on`, in which everything runs as it is."""
+        watch = sys.getprofile()
+        sys.setprofile(None)
+        CPU.backend, CPU.kernels = self._plain
+        current.recorder = None
+        try:
+            with watched(self._hosts, on=False):
+                yield
+        finally:
+            current.recorder = self
+            CPU.backend, CPU.kernels = self._recording  # type: ignore[assignment]
+            sys.setprofile(watch)
+
+    def give_all_plain_arrays(self) -> None:
+        """Give every tensor its plain array."""
+        self._give_plain_arrays(list(self._known.values()))
+
+    def _give_plain_arrays(self, arrays: list[Any]) -> None:
+        for holder in gc.get_referrers(*arrays):
+            if isinstance(holder, (Variable, SavedTensor)) and isinstance(holder._array, RecordedArray):
+                holder._array = holder._array.array
 
     def release(self) -> bool:
         """Give every tensor that is left its plain array; returns whether there were others than those returned."""
@@ -313,9 +365,7 @@ class Recorder:
             if not arrays:
                 return False
             gc.collect()  # cycles may keep some
-        for holder in gc.get_referrers(*arrays):
-            if isinstance(holder, (Variable, SavedTensor)) and isinstance(holder._array, RecordedArray):
-                holder._array = holder._array.array
+        self._give_plain_arrays(arrays)
         return True
 
 

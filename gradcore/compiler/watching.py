@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gradcore.compiler.guards import IMPURE_MODULES, is_library
+from gradcore.compiler.host_calls import host_codes
+from gradcore.compiler.scopes import IMPURE_MODULES, is_library
 
 __all__ = ["Watch", "left_out"]
 
@@ -47,6 +48,11 @@ _IMPURE_FILES = IMPURE_MODULES | {"warnings"}
 class Watch:
     """What ran while this was on.
 
+    Parameters
+    ----------
+    with_host_calls : bool
+        Whether to look into host calls, which are no part of programs.
+
     Attributes
     ----------
     executed, user_codes : set of code
@@ -57,7 +63,10 @@ class Watch:
         What would be left out, or would be another in each call.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, with_host_calls: bool = True) -> None:
+        self._skipped = frozenset[types.CodeType]() if with_host_calls else host_codes()
+        #: The host call that is running.
+        self._host_call: types.FrameType | None = None
         self.executed: set[types.CodeType] = set()
         self.user_codes: set[types.CodeType] = set()
         self.computed_names = False
@@ -75,8 +84,13 @@ class Watch:
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         code = frame.f_code
-        if event == "call":
-            if code not in self.executed:
+        if self._host_call is not None:
+            if event == "return" and frame is self._host_call:
+                self._host_call = None
+        elif event == "call":
+            if code in self._skipped:
+                self._host_call = frame
+            elif code not in self.executed:
                 self.executed.add(code)
                 if code in left_out:
                     self._refuse(f"{code.co_name} is not to be compiled", frame)

@@ -1,0 +1,548 @@
+"""One recorded run: what a function does with tensors besides calls on arrays, and the source of what does it again.
+
+Gradients that are set, versions, host calls and results are noted as lines of Python, in their order. Host calls cut
+the calls on arrays into parts, each of which is a `Program`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.autograd.gradients import grad as gradients_of
+from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.node import FREED
+from gradcore.autograd.variables import AutogradMeta, Variable, bump, new, version_counter
+from gradcore.autograd.views import gradient_edge
+from gradcore.backends.registry import CPU
+from gradcore.compiler import emit_python
+from gradcore.compiler.arrays import RecordedArray
+from gradcore.compiler.guards import Guards
+from gradcore.compiler.history import Backward, ReplayedCall, connect, freed
+from gradcore.compiler.host_calls import HOST_CLASSES, runs_user_code
+from gradcore.compiler.passes import optimized
+from gradcore.compiler.program import Program, values_in
+from gradcore.compiler.recorder import Recorder, Unrecordable, give_plain_arrays
+from gradcore.random.generator import default_generator
+from gradcore.tensor import Tensor
+from gradcore.tracebacks import generated_file
+
+__all__ = ["Entry", "RecordedRun"]
+
+
+class Entry(NamedTuple):
+    """A program with its guards.
+
+    Attributes
+    ----------
+    guards : Guards
+    run : callable
+        Of the arguments and the named ones, the result in a tuple, or the number of the guard that failed.
+    programs, names : list
+        The parts, and that of backward, if there is one; and what they are called.
+    effects : list of str
+        What else the program does, in words.
+    """
+
+    guards: Guards
+    run: Callable[..., Any]
+    programs: list[Program]
+    names: list[str]
+    effects: list[str]
+
+
+class Part(NamedTuple):
+    """A part of the program: the calls before `end`, and the lines after them, which need values of these numbers."""
+
+    end: int
+    lines: list[str]
+    needed: set[int]
+
+
+class RecordedRun:
+    """One recording: the tensors that take part, and how they were before.
+
+    Parameters
+    ----------
+    recorder : Recorder
+    guards : Guards
+    """
+
+    def __init__(self, recorder: Recorder, guards: Guards) -> None:
+        self.recorder, self.guards = recorder, guards
+        self.tensors = [guard.tensor for guard in guards.tensors]
+        self.arrays = [t._array for t in self.tensors]
+        self.first_grads = [_grad_of(t) for t in self.tensors]
+        self.requires_grad = [t.requires_grad for t in self.tensors]
+        self.mode = local.state.mode
+        self.result: Any = None
+        #: Tensors that lines can name: by their ids the tensor, its name, and the version that is accounted for.
+        self.named: dict[int, list[Any]] = {
+            id(t): [t, f"t{i}", version_counter(t).version] for i, t in enumerate(self.tensors)
+        }
+        #: Tensors with a history, the edge, and what else they had.
+        self.histories: list[Any] = []
+        #: The results that have a history, the numbers of the tensors with gradients, and in the program the numbers of
+        #: the results' gradients and of these tensors' gradients; the calls before backward.
+        self.outs: list[Any] = []
+        self.freed: list[Any] = []
+        self.inputs: list[int] = []
+        self.given: list[int] = []
+        self.gradients: list[int | None] = []
+        self.mark = 0
+        #: The values that are given, and which tensors' arrays they are.
+        self.arguments: dict[int, int] = {}
+        self.scope: dict[str, Any] = {}
+        self.parts: list[Part] = []
+        self.effects: list[str] = []
+        #: Whether the first part writes to tensors from outside, so that it cannot be given up.
+        self.writes = False
+
+    def begin(self) -> None:
+        """Give the tensors arrays that are recorded; those with a history are leaves meanwhile."""
+        self.recorder.on_host_call = self.host_call
+        for i, (t, array) in enumerate(zip(self.tensors, self.arrays, strict=True)):
+            t._array = self.recorder.given(array)
+            self.arguments.setdefault(t._array.number, i)
+            if t._edge is not None:
+                self.histories.append((t, t._edge, t._autograd))
+                t._edge, t._autograd = None, AutogradMeta()
+                t._autograd.requires_grad = True
+        self.grads = [_grad_of(t) for t in self.tensors]
+
+    def record_backward(self, result: Any) -> None:
+        """Record, after the function, the gradients of its results that have a history."""
+        outs = [t for t in _unique(_tensors_in(result, self.refuse)) if t._edge is not None]
+        self.inputs = [i for i, t in enumerate(self.tensors) if t._autograd is not None and t._autograd.requires_grad]
+        self.mark = len(self.recorder.program.calls)
+        if not outs or self.recorder.stopped is not None:
+            return
+        if not self._record_gradients(outs):
+            self.freed = [t for t in outs if not self._record_gradients([t])]
+            del self.recorder.program.calls[self.mark :]
+            outs = [t for t in outs if not any(t is other for other in self.freed)]
+            if outs and not self._record_gradients(outs):
+                self.refuse("the graph of a result is freed in part")
+
+    def _record_gradients(self, outs: list[Any]) -> bool:
+        """Record the gradients of some results; returns whether their graph is there."""
+        given = [self.recorder.apart(np.ones(t.shape, t._dtype.numpy)) for t in outs]
+        grads = [_wrapped(array, t._dtype) for array, t in zip(given, outs, strict=True)]
+        inputs = [self.tensors[i] for i in self.inputs]
+        try:
+            found = gradients_of(outs, inputs, grads, retain_graph=True, allow_unused=True)
+        except Unrecordable:
+            raise
+        except RuntimeError as error:
+            if str(error) != FREED:
+                self.refuse(f"the gradients of a result cannot be computed: {error}")
+            return str(error) != FREED
+        if any(g is not None and not isinstance(g._array, RecordedArray) for g in found):
+            self.refuse("a gradient is no recorded array")
+            return True
+        self.outs, self.given = outs, [array.number for array in given]
+        self.gradients = [None if g is None else g._array.number for g in found]
+        return True
+
+    # -- what the function does with tensors ------------------------------------------------------------------------
+
+    def host_call(self, host: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Make a host call, and note it with what comes before it."""
+        foreign = runs_user_code(host)
+        self._check_host_call(host, name, [*args, *named.values()], foreign)
+        stopped = self.recorder.stopped is not None
+        if stopped and any(map(callable, (*args, *named.values()))):
+            return self.recorder.within(host, name, args, named)
+        if not stopped:
+            part = self._changes()
+            given = [self._argument(each, part) for each in args]
+            given += [f"{key}={self._argument(each, part)}" for key, each in named.items()]
+            call = f"{self._bound(host)}.{name}({', '.join(given)})"
+            mode = local.state.mode
+            part.lines.append(call if mode == self.mode else f"with_mode(state, {mode}, lambda: {call})")
+            self.effects.append(f"{type(host).__name__}.{name} is called")
+        grads = [grad for grad in map(_grad_of, self.tensors) if grad is not None]
+        tensors = [*self.tensors, *grads, *(known[0] for known in self.named.values()), *_tensors_in(args, _ignore)]
+        with self.recorder.off():
+            result = self._with_plain_arrays(tensors, foreign or stopped, lambda: getattr(host, name)(*args, **named))
+        if foreign:
+            self.recorder.foreign = f"{type(host).__name__}.{name} runs functions of yours"
+        if result is not None:
+            self.recorder.stop(f"{name} of {type(host).__name__} returns something")
+        if not stopped:
+            self._account_for_host_call()
+        return result
+
+    def _check_host_call(self, host: Any, name: str, args: list[Any], foreign: bool) -> None:
+        state, stop = local.state, self.recorder.stop
+        if state.task is not None or state.batches or state.transforms:
+            stop(f"{name} is called within a transformation, or in a backward")
+        if state.mode & ~GRAD != self.mode & ~GRAD:
+            stop(f"{name} is called in another mode")
+        for each in args:
+            if isinstance(each, Variable):
+                if foreign:
+                    stop(f"{name} of {type(host).__name__}, which runs functions of yours, is given a tensor")
+            elif not (each is None or type(each) in (bool, int, float, str) or isinstance(each, HOST_CLASSES)):
+                stop(f"{name} of {type(host).__name__} is given a {type(each).__name__}")
+
+    def _argument(self, value: Any, part: Part) -> str:
+        if not isinstance(value, Variable):
+            return self._bound(value)
+        known = self.named.get(id(value))
+        if known is None:
+            made = self._wrap(value, part)
+            return f"freed({made})" if value._edge is not None else made
+        return str(known[1])
+
+    def _with_plain_arrays(self, tensors: list[Any], every: bool, call: Callable[[], Any]) -> Any:
+        """Make a call while tensors have plain arrays."""
+        before = [(t, t._array) for t in _unique(tensors) if isinstance(t._array, RecordedArray)]
+        for t, recorded in before:
+            t._array = recorded.array
+        if every:
+            self.recorder.give_all_plain_arrays()
+        try:
+            return call()
+        finally:
+            for t, recorded in before:
+                if t._array is recorded.array:
+                    t._array = recorded
+                else:
+                    self.refuse("the memory of a tensor is replaced")
+
+    def _account_for_host_call(self) -> None:
+        """Take what tensors are now as what the host call leaves."""
+        self.grads = [_grad_of(t) for t in self.tensors]
+        for grad in self.grads:
+            if grad is not None and not isinstance(grad._array, RecordedArray):
+                self.refuse("a step replaces a gradient")
+        for known in self.named.values():
+            known[2] = version_counter(known[0]).version
+
+    def _changes(self) -> Part:
+        """The part of the program up to here, and the changes of tensors since the last one."""
+        part = Part(len(self.recorder.program.calls), [], set())
+        self.parts.append(part)
+        after = [_grad_of(t) for t in self.tensors]
+        for i, (before, grad) in enumerate(zip(self.grads, after, strict=True)):
+            if grad is before:
+                continue
+            if not self.requires_grad[i] or any(self.tensors[i] is t for t, _, _ in self.histories):
+                self.refuse("the gradient of a tensor is set that has a history, or does not require grad")
+            self.effects.append(f"{self.guards.tensors[i].name}.grad is {'None' if grad is None else 'set'}")
+            part.lines.append(f"t{i}._autograd.grad = {self._gradient(grad, part)}")
+        self.grads = after
+        counters: list[Any] = []
+        for t, name, version in self.named.values():
+            counter = version_counter(t)
+            if counter.version > version and not any(counter is other for other in counters):
+                counters.append(counter)
+                part.lines.extend([f"bump({name})"] * (counter.version - version))
+                if name[0] == "t":
+                    self.writes |= len(self.parts) == 1
+                    self.effects.append(f"{self.guards.tensors[int(name[1:])].name} is written in place")
+        for known in self.named.values():
+            known[2] = version_counter(known[0]).version
+        return part
+
+    def _gradient(self, grad: Any, part: Part) -> str:
+        if grad is None:
+            return "None"
+        known = self.named.get(id(grad))
+        if known is None:
+            if type(grad) is not Tensor or grad._edge is not None or grad._device is not CPU:
+                self.refuse("a gradient has a history, or is no plain tensor of the CPU")
+            known = self.named[id(grad)] = [grad, f"g{len(self.named)}", 0]
+            return f"({known[1]} := {self._wrap(grad, part)})"
+        return str(known[1])
+
+    def _wrap(self, t: Any, part: Part) -> str:
+        number = self._number(t._array)
+        if number is None:
+            return "None"
+        part.needed.add(number)
+        return f"wrap({self._value(number)}, {self._bound(t._dtype)})"
+
+    def _number(self, array: Any) -> int | None:
+        number = array.number if isinstance(array, RecordedArray) else self.recorder.number_of(array)
+        if number is None:
+            self.refuse("a tensor is used that is found in a way that cannot be checked")
+        return number
+
+    def _value(self, number: int) -> str:
+        """The name of a value in the source."""
+        return f"a{self.arguments[number]}" if number in self.arguments else f"v{number}"
+
+    def _bound(self, value: Any) -> str:
+        name = f"c{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def refuse(self, why: str) -> None:
+        """Have no program, for this reason."""
+        if self.recorder.stopped is None:
+            self.recorder.stopped = why
+
+    # -- the end of the recording -------------------------------------------------------------------------------------
+
+    def end(self, result: Any) -> None:
+        """Give all tensors plain arrays, and find out what the function has done to them."""
+        recorder = self.recorder
+        if recorder.stopped is None:
+            calls = recorder.program.calls
+            backward, calls[self.mark :] = calls[self.mark :], []
+            self._changes()
+            calls += backward
+        for t, _, _ in self.histories:
+            if t._edge is not None:
+                self.refuse("an argument with a history is written in place")
+        for t, array in zip(self.tensors, self.arrays, strict=True):
+            if isinstance(t._array, RecordedArray):
+                t._array = t._array.array
+            if t._array is not array:
+                self.refuse("the memory of a tensor is replaced")
+        edges: dict[Any, Any] = {_accumulator(t): edge for t, edge, _ in self.histories if t._edge is None}
+        for t, edge, meta in self.histories:
+            t._edge, t._autograd = edge, meta
+        grads = [grad for grad in map(_grad_of, self.tensors) if grad is not None]
+        for t in (*_tensors_in(result, self.refuse), *grads, *(known[0] for known in self.named.values())):
+            base = t._autograd and t._autograd.base
+            for each in (t, base):
+                if each is not None and isinstance(each._array, RecordedArray):
+                    each._array = each._array.array
+        outs = [] if result is None else [t._edge[0] for t in _tensors_in(result, _ignore) if t._edge is not None]
+        give_plain_arrays(outs, edges)
+        self.result = result
+        for t, needed in zip(self.tensors, self.requires_grad, strict=True):
+            if t.requires_grad is not needed:
+                self.refuse("requires_grad of a tensor is changed, or a history is recorded into it")
+        self._check_outputs()
+        if recorder.release():
+            self.refuse("the function keeps a tensor that it computes, beside what it returns")
+
+    def checked(self, check: Callable[[], Any]) -> Any:
+        """The outcome of the guards with the gradients that leaves had before."""
+        leaves = [(t, grad) for t, grad in zip(self.tensors, self.first_grads, strict=True) if t._autograd is not None]
+        after = [t._autograd.grad for t, _ in leaves]
+        for t, grad in leaves:
+            t._autograd.grad = grad
+        try:
+            return check()
+        finally:
+            for (t, _), grad in zip(leaves, after, strict=True):
+                t._autograd.grad = grad
+
+    def _check_outputs(self) -> None:
+        named = [known[0] for known in self.named.values()]
+        seen: list[Any] = list(self.tensors)
+        for t in _tensors_in(self.result, self.refuse):
+            if any(t is other for other in (*seen, *named)):
+                continue
+            if t.requires_grad and not any(t is out for out in (*self.outs, *self.freed)):
+                self.refuse("a result is a leaf that requires grad")
+            if type(t) is not Tensor or t._device is not CPU:
+                self.refuse("a result is no plain tensor of the CPU")
+            elif any(np.may_share_memory(t._array, other._array) for other in seen):
+                self.refuse("a result shares memory with an argument or with another result")
+            seen.append(t)
+
+    # -- the source ---------------------------------------------------------------------------------------------------
+
+    def entry(self, function: Any) -> Entry:
+        """The program, and the function that runs it for what passes the guards."""
+        last = self.parts[-1]
+        outs = [self._number(t._array) for t in self.outs]
+        backward, saved = self._split()
+        last.needed.update(n for n in (*outs, *saved) if n is not None)
+        if self.outs:
+            repeatable = not self.effects
+            half = self._bound(self._backward(function, backward, saved, repeatable))
+            arrays, kept = (f"({''.join(f'{self._value(n)}, ' for n in each)})" for each in (outs, saved))  # type: ignore[arg-type]
+            made = "".join(f"{self._made(t)}, " for t in self.outs)
+            tensors = "".join(f"t{i}, " for i in range(len(self.tensors)))
+            call = f"Call(({tensors}), args, named, {'place' if self.recorder.draws_default else 'None'})"
+            last.lines.append(f"{made}= connect({half}, {arrays}, {kept}, {call})")
+        for t in self.freed:
+            last.lines.append(f"{self._made(t)} = freed({self._wrap(t, last)})")
+        result = self._rebuilt(self.result, last)
+        programs = self._programs()
+        source = self._source(programs, result)
+        self.scope |= {
+            **self.guards.scope, "bump": bump, "wrap": _wrapped, "failed": function, "generator": default_generator,
+            "connect": connect, "Call": ReplayedCall, "freed": freed, "with_mode": _with_mode,
+        }  # fmt: skip
+        for i, program in enumerate(programs):
+            self.scope[f"program{i}"] = emit_python.function_of(optimized(program))
+        exec(compile(source, generated_file(__name__, source), "exec"), self.scope)
+        shown = [program for program in programs if program.calls]
+        names = ["program"] if len(shown) == 1 else [f"part {i + 1}" for i in range(len(shown))]
+        if self.outs:
+            shown, names = [*shown, backward], [*names, "backward"]
+        return Entry(self.guards, self.scope["run"], shown, names, self.effects)
+
+    def _programs(self) -> list[Program]:
+        """A program for each part, of what it reads, with the results that are needed after it."""
+        whole, start = self.recorder.program, 0
+        programs = []
+        for part in self.parts:
+            program = _like(whole, whole.calls[start : part.end])
+            program.inputs = sorted(_used(program) - _made_in(program))
+            programs.append(program)
+            start = part.end
+        for i, program in enumerate(programs):
+            later = {n for part in self.parts[i:] for n in part.needed}
+            later |= {n for after in programs[i + 1 :] for n in after.inputs}
+            program.outputs = sorted(later & _made_in(program))
+        return programs
+
+    def _source(self, programs: list[Program], result: str) -> str:
+        draws = self.recorder.draws_default
+        lines = [f"place = {'generator._state.copy()' if draws else 'None'}"]
+        for i, (part, program) in enumerate(zip(self.parts, programs, strict=True)):
+            if program.calls:
+                call = ", ".join([f"program{i}", *map(self._value, program.inputs)])
+                target = f"[{', '.join(map(self._value, program.outputs))}] = " if program.outputs else ""
+                lines += ["try:"] * (i == 0)
+                lines += [f"{' ' * (i == 0)}{line}" for line in (
+                    f"try: {target}state.enter({call})",
+                    f"except RuntimeError as error: {target}state.reenter(error)({call})",
+                )]  # fmt: skip
+                if i == 0:
+                    lines.append("except Exception:")
+                    lines += [" generator._state.assign(place)"] if draws and not self.writes else []
+                    lines.append(" raise" if self.writes else " return (failed(*args, **named),)")
+            lines += part.lines
+        same = [f"if a{i} is not a{self.arguments[n]}: return 0" for i, n in self._given_twice()]
+        return "\n ".join(["def run(args, named):", *self.guards.checks(), *same, *lines, f"return ({result},)"])
+
+    def _given_twice(self) -> list[tuple[int, int]]:
+        """The tensors whose arrays are those of others, and the numbers of these."""
+        numbers = [self._number(array) for array in self.arrays]
+        return [(i, n) for i, n in enumerate(numbers) if n is not None and self.arguments[n] != i]
+
+    def _split(self) -> tuple[Program, list[int]]:
+        """Cut the program where backward begins; returns that part and the values that it needs of the first."""
+        whole = self.recorder.program
+        backward = _like(whole, whole.calls[self.mark :])
+        del whole.calls[self.mark :]
+        backward.outputs = [n for n in self.gradients if n is not None]
+        known = {*self.arguments, *_made_in(whole)}
+        saved = sorted(known.intersection([*_used(backward), *backward.outputs]))
+        backward.inputs = [*saved, *self.given]
+        return backward, saved
+
+    def _backward(self, function: Any, program: Program, saved: list[int], repeatable: bool) -> Backward:
+        arrays = [self.recorder.kept(n) for n in saved]
+
+        def watched(tensors: list[Any]) -> tuple[int, ...]:
+            return tuple(i for i, t in enumerate(tensors) if any(np.may_share_memory(t._array, a) for a in arrays))
+
+        found = tuple(n is not None for n in self.gradients)
+        run = emit_python.function_of(optimized(program))
+        fresh = not set(program.outputs) & set(program.inputs) and len(set(program.outputs)) == len(program.outputs)
+        seen = watched(self.tensors), watched(self.outs)
+        return Backward(function, _with_history, run, tuple(self.inputs), found, *seen, repeatable, fresh)
+
+    def _made(self, t: Any) -> str:
+        """The name of a result in the source."""
+        return str(self.named.setdefault(id(t), [t, f"r{len(self.named)}", 0])[1])
+
+    def _rebuilt(self, value: Any, part: Part) -> str:
+        """The expression of a result."""
+        kind = type(value)
+        if isinstance(value, Variable):
+            known = self.named.get(id(value))
+            if known is not None:
+                return str(known[1])
+            made = self._made(value)
+            part.lines.append(f"{made} = {self._wrap(value, part)}")
+            part.lines.extend([f"bump({made})"] * version_counter(value).version)
+            return made
+        if kind is tuple:
+            return f"({''.join(f'{self._rebuilt(each, part)}, ' for each in value)})"
+        if kind is list:
+            return f"[{', '.join(self._rebuilt(each, part) for each in value)}]"
+        if kind is dict:
+            return f"{{{', '.join(f'{self._bound(key)}: {self._rebuilt(each, part)}' for key, each in value.items())}}}"
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return f"{self._bound(kind)}({', '.join(self._rebuilt(each, part) for each in value)})"
+        if value is not None and self.recorder.foreign is not None:
+            self.refuse(f"{self.recorder.foreign}, after which a number is returned")
+        return self._bound(value)
+
+
+def _like(program: Program, calls: list[Any]) -> Program:
+    """Some calls of a program as one of their own."""
+    part = Program()
+    part.literals, part.scalars, part.types = program.literals, program.scalars, program.types
+    part.calls = calls
+    return part
+
+
+def _used(program: Program) -> set[int]:
+    return {n for call in program.calls for n in (*values_in(call.args), *values_in(call.named))}
+
+
+def _made_in(program: Program) -> set[int]:
+    """The values that are results of a program's calls, and no others' before."""
+    made: set[int] = set()
+    read: set[int] = set()
+    for call in program.calls:
+        read.update(n for n in (*values_in(call.args), *values_in(call.named)) if n not in made)
+        made.update(n for n in values_in(call.results) if n not in read)
+    return made
+
+
+def _wrapped(array: Any, dtype: Any) -> Any:
+    """A tensor of the CPU without history."""
+    t = new(Tensor)
+    t._array, t._device, t._dtype = array, CPU, dtype
+    t._edge = t._autograd = t._vc = None
+    return t
+
+
+def _with_mode(state: Any, mode: int, call: Callable[[], Any]) -> None:
+    """Make a call with gradients recorded, or not."""
+    before, state.mode = state.mode, mode
+    try:
+        call()
+    finally:
+        state.mode = before
+
+
+def _grad_of(t: Any) -> Any:
+    return None if t._autograd is None else t._autograd.grad
+
+
+def _accumulator(t: Any) -> Any:
+    edge: Any = gradient_edge(t)
+    return edge[0]
+
+
+def _ignore(why: str) -> None:
+    """Nothing: what is refused has been seen before."""
+
+
+def _with_history(result: Any) -> list[Any]:
+    """The tensors in a result that have a history, each once."""
+    return [t for t in _unique(_tensors_in(result, _ignore)) if t._edge is not None]
+
+
+def _unique(tensors: list[Any]) -> list[Any]:
+    return list({id(t): t for t in tensors}.values())
+
+
+def _tensors_in(value: Any, refuse: Callable[[str], None]) -> list[Any]:
+    """The tensors in a result; what cannot be made again is refused."""
+    if isinstance(value, Variable):
+        return [value]
+    if type(value) in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return [t for each in value for t in _tensors_in(each, refuse)]
+    if type(value) is dict:
+        return [t for each in value.values() for t in _tensors_in(each, refuse)]
+    if not (value is None or type(value) in (bool, int, float, complex, str)):
+        refuse(f"a result is a {type(value).__name__}")
+    return []

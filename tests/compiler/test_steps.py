@@ -1,0 +1,450 @@
+"""Whole training steps in one compiled function: they leave behind what eager execution leaves, to the bit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gradcore as gc
+from gradcore import nn
+from gradcore.compiler.compiled import CompiledFunction
+
+F = nn.functional
+L = gc.optim.lr_scheduler
+STEPS = 20
+
+
+class Net(nn.Module):
+    """Something of everything: dropout, running statistics, attention, a recurrent layer."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind == "mlp":
+            layers: list[nn.Module] = [nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 2)]
+        elif kind == "cnn":
+            layers = [nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3, 2)]
+        elif kind == "transformer":
+            layers = [
+                nn.Unflatten(1, (2, 2)),
+                nn.TransformerEncoderLayer(2, 1, 4, 0.2, batch_first=True),
+                nn.Flatten(),
+                nn.Linear(4, 2),
+            ]
+        else:
+            layers = [nn.Unflatten(1, (2, 2))]
+            self.lstm, self.last = nn.LSTM(2, 3, batch_first=True), nn.Linear(3, 2)
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: gc.Tensor) -> gc.Tensor:
+        x = self.layers(x)
+        return x if self.kind != "lstm" else self.last(self.lstm(x)[0][:, -1])
+
+
+def state_of(model: nn.Module, optimizer: Any) -> list[Any]:
+    """Everything that a step leaves behind."""
+    params = list(model.parameters())
+    grads = [p.grad for p in params]
+    return [
+        [t.detach().numpy().tobytes() for t in model.state_dict().values()],
+        [t._version for t in (*params, *model.buffers())],
+        [None if g is None else (g.numpy().tobytes(), g._version, g.requires_grad) for g in grads],
+        repr(optimizer.state_dict()),
+        gc.get_rng_state().numpy().tobytes(),
+    ]
+
+
+def outcome(make: Callable[[nn.Module], Any], kind: str, compiles: bool, steps: int = STEPS) -> Any:
+    """What is left after each of some steps, and the last step's function."""
+    gc.manual_seed(0)
+    model = Net(kind)
+    made = make(model)
+    optimizer, step = made[:2]
+    run = CompiledFunction(step, fullgraph=True) if compiles else step
+    gc.manual_seed(1)
+    found = []
+    for _ in range(steps):
+        result = run(gc.randn(5, 4), gc.randint(0, 2, (5,)))
+        found.append((result.detach().numpy().tobytes(), result.requires_grad, *state_of(model, optimizer), *made[2:]))
+    return found, run
+
+
+def compare(make: Callable[[nn.Module], Any], kind: str = "mlp", most: int = 2, steps: int = STEPS) -> CompiledFunction:
+    """Train as it is, and compiled."""
+    expected, _ = outcome(make, kind, False, steps)
+    found, run = outcome(make, kind, True, steps)
+    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+        assert a == b, f"step {i}"
+    assert 1 <= len(run._entries) <= most, run._left
+    compiled: CompiledFunction = run
+    return compiled
+
+
+def loss_of(model: nn.Module, x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+    return F.cross_entropy(model(x), y)
+
+
+def stepping(optimizer: Callable[[Any], Any], **settings: Any) -> Callable[[nn.Module], Any]:
+    """A training step with some optimiser."""
+    clip, none = settings.get("clip"), settings.get("none", True)
+    schedule = settings.get("schedule")
+
+    def make(model: nn.Module) -> Any:
+        own = optimizer(model.parameters())
+        scheduler = None if schedule is None else schedule(own)
+
+        def step(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+            own.zero_grad(set_to_none=none)
+            loss = loss_of(model, x, y)
+            loss.backward()
+            if clip == "norm":
+                nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            elif clip == "value":
+                nn.utils.clip_grad_value_(model.parameters(), 0.01)
+            own.step()
+            if scheduler is not None:
+                scheduler.step()
+            return loss
+
+        return own, step
+
+    return make
+
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    **{
+        name: getattr(gc.optim, name)
+        for name in gc.optim.__all__
+        if isinstance(getattr(gc.optim, name), type) and name not in ("Optimizer", "LBFGS", "Muon", "SparseAdam", "SGD")
+    },
+    "SGD": lambda params: gc.optim.SGD(params, lr=0.1),
+    "momentum": lambda params: gc.optim.SGD(params, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "amsgrad": lambda params: gc.optim.Adam(params, lr=0.1, amsgrad=True),
+    "maximize": lambda params: gc.optim.RMSprop(params, lr=0.01, momentum=0.5, centered=True, maximize=True),
+    "fused": lambda params: gc.optim.Adam(params, fused=True),
+    "rate in a tensor": lambda params: gc.optim.AdamW(params, lr=gc.tensor(0.1)),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(name: str) -> None:
+    compare(stepping(OPTIMIZERS[name]))
+
+
+def test_muon_and_groups() -> None:
+    def two_groups(params: Any) -> gc.optim.Optimizer:
+        params = list(params)
+        return gc.optim.SGD([{"params": params[:2]}, {"params": params[2:], "lr": 0.01}], lr=0.1)
+
+    compare(stepping(two_groups))
+    compare(stepping(lambda params: gc.optim.Muon([p for p in params if p.ndim == 2])))
+
+
+KINDS = ("cnn", "transformer", "lstm")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "clip the norm": {"clip": "norm"},
+    "clip values": {"clip": "value"},
+    "zeros": {"none": False, "clip": "norm"},
+    "StepLR": {"schedule": lambda own: L.StepLR(own, 3)},
+    "OneCycleLR": {"schedule": lambda own: L.OneCycleLR(own, 0.1, total_steps=30)},
+    "LambdaLR": {"schedule": lambda own: L.LambdaLR(own, lambda epoch: 0.9**epoch)},
+    "SequentialLR": {
+        "schedule": lambda own: L.SequentialLR(own, [L.ConstantLR(own), L.ExponentialLR(own, 0.9)], milestones=[4])
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_models(kind: str) -> None:
+    compare(stepping(lambda params: gc.optim.AdamW(params, lr=0.01), clip="norm"), kind)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_clipping_zeros_and_schedulers(name: str) -> None:
+    compare(stepping(lambda params: gc.optim.Adam(params, lr=0.05), **SETTINGS[name]))
+
+
+def test_plateau_is_given_the_loss() -> None:
+    def make(model: nn.Module) -> Any:
+        own = gc.optim.SGD(model.parameters(), lr=0.5)
+        scheduler = L.ReduceLROnPlateau(own, patience=1)
+
+        def step(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+            own.zero_grad()
+            loss = loss_of(model, x, y)
+            loss.backward()
+            own.step()
+            scheduler.step(loss.detach())
+            return loss
+
+        return own, step
+
+    compare(make)
+
+
+def test_a_scaler_leaves_out_the_steps_of_infinite_gradients() -> None:
+    def make(model: nn.Module) -> Any:
+        own = gc.optim.Adam(model.parameters(), lr=0.1)
+        scaler = gc.amp.GradScaler("cpu", init_scale=2.0**126, growth_interval=3)
+        scales: list[float] = []
+
+        def step(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+            own.zero_grad()
+            loss = loss_of(model, x, y) * 16
+            scaler.scale(loss).backward()
+            scaler.unscale_(own)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(own)
+            scaler.update()
+            return loss
+
+        own.register_step_post_hook(lambda *args: scales.append(scaler.get_scale()))
+        return own, step, scales
+
+    compare(make)
+
+
+def test_two_optimizers_take_turns() -> None:
+    """What comes between two steps is computed with what the first has left."""
+
+    def make(model: nn.Module) -> Any:
+        first = gc.optim.SGD(model.layers[0].parameters(), lr=0.1, momentum=0.5)
+        own = gc.optim.Adam(model.layers[4].parameters())
+
+        def step(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+            model.zero_grad()
+            noise = gc.randn(5, 4)
+            loss_of(model, x + noise, y).backward()
+            first.step()
+            loss = loss_of(model, x, y) + (model.layers[0].weight ** 2).sum()
+            loss.backward()
+            own.step()
+            first.zero_grad(set_to_none=False)
+            return loss + noise.sum()
+
+        return own, step
+
+    compare(make)
+
+
+def test_a_step_without_gradients_and_the_step_alone() -> None:
+    def make(model: nn.Module) -> Any:
+        own = gc.optim.Adam(model.parameters())
+        update = gc.compile(own.step, fullgraph=True)
+
+        def step(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+            loss = loss_of(model, x, y)
+            loss.backward()
+            with gc.no_grad():
+                own.step()
+            own.zero_grad()
+            return loss
+
+        for _ in range(4):
+            loss_of(model, gc.ones(5, 4), gc.zeros(5, dtype=gc.long)).backward()
+            update()
+        assert update._entries
+        return own, step
+
+    compare(make)
+
+
+def test_hooks_and_classes_of_ones_own() -> None:
+    class Own(gc.optim.Optimizer):
+        def step(self, closure: Any = None) -> None:
+            with gc.no_grad():
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p -= group["lr"] * p.grad
+                        self.state[p]["steps"] = self.state[p].get("steps", 0) + 1
+
+    class Falling(L.LRScheduler):
+        def get_lr(self) -> list[Any]:
+            return [0.1 / (1 + self.last_epoch) for _ in self.base_lrs]
+
+    calls: list[str] = []
+
+    def make(model: nn.Module) -> Any:
+        own = Own(model.parameters(), {"lr": 0.1})
+        scheduler = Falling(own)
+        own.register_step_pre_hook(lambda optimizer, args, named: calls.append("before"))
+
+        def clamp(optimizer: Any, args: Any, named: Any) -> None:
+            with gc.no_grad():
+                for p in model.parameters():
+                    p.clamp_(-0.4, 0.4)
+
+        own.register_step_post_hook(clamp)
+
+        def step(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+            own.zero_grad()
+            loss = loss_of(model, x, y)
+            loss.backward()
+            own.step()
+            scheduler.step()
+            return loss
+
+        return own, step
+
+    compare(make)
+    assert len(calls) == 2 * STEPS
+
+
+#: What a step cannot have inside, with what the warning says.
+REFUSED: dict[str, Any] = {
+    "options": (lambda own, sched, loss: own.param_groups[0]["lr"], "param_groups of SGD is used"),
+    "state": (lambda own, sched, loss: len(own.state), "state of SGD is used"),
+    "rates": (lambda own, sched, loss: sched.get_last_lr()[0], "get_last_lr of StepLR is used"),
+    "set": (lambda own, sched, loss: setattr(own, "mark", 1), "mark of SGD is set"),
+    "closure": (lambda own, sched, loss: own.step(lambda: loss.detach() * 2), "is given a function"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_program_does_not_see_runs_as_it_is(name: str) -> None:
+    read, message = REFUSED[name]
+
+    def make() -> Any:
+        w = gc.ones(3, requires_grad=True)
+        own = gc.optim.SGD([w], lr=0.1)
+        scheduler = L.StepLR(own, 2)
+
+        def step(x: gc.Tensor) -> Any:
+            own.zero_grad()
+            loss = (w * x).sum()
+            loss.backward()
+            own.step()
+            scheduler.step()
+            return loss.detach(), read(own, scheduler, loss)
+
+        return w, step
+
+    w, step = make()
+    expected = [(step(gc.full((3,), float(i))), w.tolist()) for i in range(6)]
+    w, step = make()
+    compiled = gc.compile(step)
+    with pytest.warns(UserWarning, match=message):
+        found = [(compiled(gc.full((3,), float(i))), w.tolist()) for i in range(6)]
+    assert repr(found) == repr(expected)
+    refused = gc.compile(make()[1], fullgraph=True)
+    refused(gc.ones(3))
+    with pytest.raises(RuntimeError, match=message):
+        refused(gc.ones(3))
+
+
+def test_methods_that_were_bound_before_are_seen() -> None:
+    w = gc.ones(3, requires_grad=True)
+    own = gc.optim.SGD([w], lr=1.0)
+    scheduler = L.ExponentialLR(own, 0.5)
+    advance = scheduler.step
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        own.zero_grad()
+        (w * x).sum().backward()
+        own.step()
+        advance()
+        return x * 2
+
+    compiled = gc.compile(step)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(5):
+            compiled(gc.ones(3))
+    assert own.param_groups[0]["lr"] == 0.5**5
+
+
+def test_hooks_may_change_what_comes_after_them() -> None:
+    w, scale = gc.ones(1, requires_grad=True), [1.0]
+    own = gc.optim.SGD([w], lr=0.0)
+    own.register_step_post_hook(lambda *args: scale.__setitem__(0, scale[0] + (scale[0] > 2)))
+
+    def step(x: gc.Tensor) -> Any:
+        (w * x).sum().backward()
+        own.step()
+        return x * scale[0]
+
+    compiled = gc.compile(step)
+    with pytest.warns(UserWarning, match="after which something is computed"):
+        assert [compiled(gc.ones(1)).item() for _ in range(4)] == [1.0] * 4
+    scale[0] = 3.0
+    assert [compiled(gc.ones(1)).item() for _ in range(3)] == [4.0, 5.0, 6.0]
+
+
+def test_parameters_of_the_optimizer_are_guarded() -> None:
+    w, v = gc.ones(2, requires_grad=True), gc.ones(2, requires_grad=True)
+    own = gc.optim.SGD([w], lr=0.5)
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        own.zero_grad()
+        loss = (w * x + v * x).sum()
+        loss.backward()
+        own.step()
+        return loss
+
+    compiled = CompiledFunction(step, fullgraph=True)
+    for _ in range(4):
+        v.grad = None
+        compiled(gc.ones(2))
+    own.add_param_group({"params": [v]})
+    before = v.tolist()
+    for _ in range(4):
+        compiled(gc.ones(2))
+    assert v.tolist() == [value - 4 * 0.5 for value in before]
+    assert v.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_closure_compiled_by_itself() -> None:
+    """LBFGS calls the closure as often as it likes."""
+    outcomes = []
+    for compiles in (False, True):
+        x = gc.tensor([-1.0, 2.0], requires_grad=True)
+        own = gc.optim.LBFGS([x], line_search_fn="strong_wolfe", max_iter=5)
+
+        def closure(x: gc.Tensor = x, own: Any = own) -> gc.Tensor:
+            own.zero_grad()
+            loss = (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+            loss.backward()
+            return loss
+
+        evaluate = CompiledFunction(closure, fullgraph=True) if compiles else closure
+        outcomes.append([own.step(evaluate).item() for _ in range(3)] + x.tolist())
+        assert not compiles or evaluate._entries
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_result_whose_graph_is_freed_says_so() -> None:
+    w = gc.ones(3, requires_grad=True)
+
+    def step(x: gc.Tensor) -> Any:
+        w.grad = None
+        loss = (w * w * x).sum()
+        loss.backward()
+        return loss, w.grad, (w * x).sum()
+
+    compiled = CompiledFunction(step, fullgraph=True)
+    for _ in range(4):
+        loss, grad, other = compiled(gc.ones(3))
+        assert grad is w.grad
+        assert loss.requires_grad
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+        other.backward()
+        assert w.grad.tolist() == [3.0, 3.0, 3.0]
+    assert compiled._entries
+
+
+def test_backward_inside_reaches_what_comes_before() -> None:
+    w = gc.ones(3, requires_grad=True)
+    compiled = gc.compile(lambda x: x.sum().backward())
+    grads = []
+
+    def call() -> None:
+        compiled(w * 2)
+        grads.append(w.grad.tolist())
+
+    with pytest.warns(UserWarning, match="has a history, through which"):
+        [call() for _ in range(4)]
+    assert grads == [[2.0 * i] * 3 for i in range(1, 5)]
