@@ -137,10 +137,11 @@ class CompiledFunction:
         recorder, watch, function = Recorder(self._fullgraph), Watch(), looked_up(self._function)
         recorded = RecordedRun(recorder, guards)
         try:
-            with recorder.on(guards.hosts), watch.on():
+            with recorder.on(guards.hosts):
                 recorded.begin()
-                result = function(*args, **named)
-                recorded.record_backward(result)
+                with watch.on():
+                    result = function(*args, **named)
+                    recorded.record_backward(result)
         except BaseException as error:
             recorded.end(None)
             shorten(error)
