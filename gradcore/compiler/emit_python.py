@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.compiler.fusion import fused
 from gradcore.compiler.program import Literal, Program, Value, values_in
 from gradcore.tracebacks import generated_file
 
@@ -26,7 +27,7 @@ _LARGE = 1 << 12
 
 def function_of(program: Program) -> Any:
     """The program as a function of its inputs that returns a tuple of its outputs."""
-    text, scope = source_of(program)
+    text, scope = source_of(fused(program))
     exec(compile(text, generated_file(__name__, text), "exec"), scope)
     return scope["program"]
 

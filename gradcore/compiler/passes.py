@@ -130,8 +130,19 @@ def _is_one(leaf: Any, program: Program) -> bool:
     """Whether an argument is 1, or an array of ones."""
     if type(leaf) is Literal:
         array = program.literals[leaf.number]
-        return array.nbytes <= _FOLDED and bool((array == 1).all())
+        return _span(array) <= _FOLDED and bool((_distinct(array) == 1).all())
     return type(leaf) in (int, float) and leaf == 1
+
+
+def _span(array: Any) -> int:
+    """The bytes from the first to the last element of an array, or of its type."""
+    steps = zip(array.shape, array.strides, strict=True)
+    return sum((n - 1) * abs(step) for n, step in steps if n) + array.dtype.itemsize  # type: ignore[no-any-return]
+
+
+def _distinct(array: Any) -> Any:
+    """The elements of an array without its repetitions."""
+    return array[tuple(slice(None) if step else slice(0, 1) for step in array.strides)]
 
 
 def _may_replace(leaf: Any, number: int, effects: Effects) -> bool:
@@ -166,7 +177,7 @@ def _constant(call: Call, program: Program, effects: Effects) -> Any:
     if type(call.results) is not Value or arguments_of(call) or not is_pure(call) or call.name.startswith("random"):
         return None
     known = program.types[call.results.number]
-    if known.nbytes > _FOLDED or not effects.is_private(call.results.number) or call.name.endswith(".empty"):
+    if _span(known) > _FOLDED or not effects.is_private(call.results.number) or call.name.endswith(".empty"):
         return None
 
     def plain(leaf: Any) -> Any:

@@ -13,7 +13,7 @@ from gradcore.backends.codegen.schedule import Input, Kernel, assign_buffers
 from gradcore.backends.codegen.trace import CpuTracer, trace
 from gradcore.tracebacks import generated_file
 
-__all__ = ["NumpyFunction", "emit", "trace_tile"]
+__all__ = ["NumpyFunction", "NumpyTracer", "emit", "trace_tile"]
 
 _FLOATS = np.dtype("f4"), np.dtype("f8")
 
@@ -47,16 +47,16 @@ def trace_tile(formula: Callable[..., Any], operands: Sequence[Any], bodies: dic
 
 
 class NumpyFunction(NamedTuple):
-    """A kernel with one output as a function of arrays in one dim.
+    """A kernel as a function of arrays in one dim.
 
     Attributes
     ----------
     call : callable
-        ``(*inputs, *scratch, output)``: computes into `output`.
+        ``(*inputs, *scratch, *outputs)``: computes into the outputs.
     scratch : tuple of dtype
-        The dtypes of scratch arrays, as long as the output.
+        The dtypes of scratch arrays, as long as the outputs.
     dtype : dtype
-        That of the output.
+        That of the first output.
     calls : int
         How many NumPy functions it calls.
     inputs : tuple of int
@@ -83,9 +83,10 @@ def emit(kernel: Kernel, select: Callable[..., None]) -> NumpyFunction:
     Raises
     ------
     NotFusible
-        If it computes nothing, or no floats.
+        If an output is not computed, is one twice, or has no floats.
     """
-    if not kernel.computed or kernel.outputs[0][1] not in _FLOATS:
+    outputs = {id(expr): "out" if n == 0 else f"out{n}" for n, (expr, _) in enumerate(kernel.outputs)}
+    if len(outputs) < len(kernel.results) or any(d not in _FLOATS or not e.operands for e, d in kernel.outputs):
         raise NotFusible("there is nothing to compute")
     names: dict[int, str] = {}
     known: dict[str, Any] = {}
@@ -98,11 +99,11 @@ def emit(kernel: Kernel, select: Callable[..., None]) -> NumpyFunction:
     buffers, scratch = assign_buffers(kernel)
     lines = []
     for number, (expr, buffer) in enumerate(zip(kernel.computed, buffers, strict=True)):
-        out = names[id(expr)] = "out" if buffer is None else f"s{buffer}"
+        out = names[id(expr)] = outputs[id(expr)] if buffer is None else f"s{buffer}"
         function = f"{expr.function}_{number}"
         known[function] = select if expr.function == "where" else _function(expr.function)
         lines.append(f"    {function}({', '.join([names[id(o)] for o in expr.operands])}, out={out})")
-    arguments = [*(f"x{i.position}" for i in kernel.inputs), *(f"s{n}" for n in range(len(scratch))), "out"]
+    arguments = [*(f"x{i.position}" for i in kernel.inputs), *(f"s{n}" for n in range(len(scratch))), *outputs.values()]
     text = "\n".join([f"def {kernel.name}({', '.join(arguments)}):", *lines])
     exec(compile(text, generated_file(__name__, text), "exec"), known)
     inputs = tuple(i.position for i in kernel.inputs)

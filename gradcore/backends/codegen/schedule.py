@@ -154,11 +154,11 @@ def assign_buffers(kernel: Kernel) -> tuple[list[int | None], list[np.dtype[Any]
     Returns
     -------
     list of int or None
-        For each of `kernel.computed` the number of the buffer that it is written to; the output has none.
+        For each of `kernel.computed` the number of the buffer that it is written to; outputs have none.
     list of dtype
         The dtypes of the buffers.
     """
-    output, _ = kernel.outputs[0]
+    outputs = {id(expr) for expr, _ in kernel.outputs}
     last_use = {id(operand): expr for expr in kernel.computed for operand in expr.operands}
     buffers: dict[int, int] = {}
     dtypes: list[np.dtype[Any]] = []
@@ -167,7 +167,7 @@ def assign_buffers(kernel: Kernel) -> tuple[list[int | None], list[np.dtype[Any]
         dead = sorted({buffers[id(o)] for o in expr.operands if id(o) in buffers and last_use[id(o)] is expr})
         kept = dead if expr.function == "where" else []  # a selection may not write into what it reads
         free += [buffer for buffer in dead if buffer not in kept]
-        if expr is not output:
+        if id(expr) not in outputs:
             buffer = next((b for b in reversed(free) if dtypes[b] == expr.dtype), len(dtypes))
             if buffer == len(dtypes):
                 dtypes.append(expr.dtype)

@@ -18,7 +18,7 @@ from gradcore.typing import Array
 if TYPE_CHECKING:
     from gradcore.backends.codegen.emit_numpy import NumpyFunction
 
-__all__ = ["evaluate", "run"]
+__all__ = ["evaluate", "pays", "run"]
 
 #: The bytes of a tile of one array, and of one that threads share: each call of a function takes the interpreter's
 #: lock, so there should be few.
@@ -49,7 +49,7 @@ def evaluate(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -
         function = _functions[key]
     except KeyError:
         function = _functions[key] = _compile(formula, F, operands)
-    if function is None or not _pays(function, operands[0].size):
+    if function is None or not pays(function, operands[0].size):
         return formula(F, *operands)
     shape = operands[0].shape
     order: Literal["C", "F"]
@@ -76,7 +76,7 @@ def _compile(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -
         return None
 
 
-def _pays(function: NumpyFunction, size: int) -> bool:
+def pays(function: NumpyFunction, size: int) -> bool:
     """Whether tiles are faster than the formula for arrays of that size."""
     if _useful_threads(function, size) > 1 and threads.get_num_threads() > 1:
         return True
@@ -87,11 +87,11 @@ def _useful_threads(function: NumpyFunction, size: int) -> int:
     return min(size * function.calls // WORTH_A_THREAD, size // LEAST_OF_A_THREAD)
 
 
-def run(function: NumpyFunction, operands: list[Array], result: Array) -> None:
-    """Compute `result`, in one dim, from operands of the same size or of a single element."""
-    size = len(result)
+def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None:
+    """Compute `results`, in one dim, from operands of the same size or of a single element."""
+    size = len(results[0])
     number = max(1, min(threads.available(), _useful_threads(function, size)))
-    count = threads.even_parts(result.nbytes, TILE if number == 1 else SHARED_TILE, number)
+    count = threads.even_parts(results[0].nbytes, TILE if number == 1 else SHARED_TILE, number)
     most = -(-size // count)
 
     def compute(tiles: Iterator[int]) -> None:
@@ -99,10 +99,10 @@ def run(function: NumpyFunction, operands: list[Array], result: Array) -> None:
         for i in tiles:
             first, last = size * i // count, size * (i + 1) // count
             buffers = scratch if last - first == most else [a[: last - first] for a in scratch]
-            function.call(*[a[first:last] if a.ndim else a for a in operands], *buffers, result[first:last])
+            function.call(*[a[first:last] if a.ndim else a for a in operands], *buffers, *[a[first:last] for a in results])
 
     if count == 1:
-        function.call(*operands, *[np.empty(size, dtype) for dtype in function.scratch], result)
+        function.call(*operands, *[np.empty(size, dtype) for dtype in function.scratch], *results)
     else:
         threads.share(compute, count, number)
 

@@ -1,0 +1,227 @@
+"""Fusion: elementwise calls on large arrays of one shape become one call, which computes them tile by tile.
+
+Each group is traced by its calls' formulas to a kernel (`gradcore.backends.codegen`), whose functions are those that
+the calls would have called: the results are the same bits.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.base import Backend
+from gradcore.backends.codegen.emit_numpy import NumpyTracer, emit
+from gradcore.backends.codegen.expr import NotFusible
+from gradcore.backends.codegen.schedule import Input
+from gradcore.backends.codegen.trace import trace
+from gradcore.backends.numpy import bits, tiled
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.portable.elementwise import RENAMED
+from gradcore.backends.registry import CPU
+from gradcore.compiler.effects import Effects, is_pure
+from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, values_in
+
+__all__ = ["FusedKernel", "fused"]
+
+_DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool)
+_FLOATS = _DTYPES[:2]
+#: Kernels that are formulas of elements, beside operations and functions of NumPy.
+_FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
+#: Inputs, and calls, of one group at most.
+_MOST_INPUTS, _MOST_CALLS = 24, 200
+
+
+class FusedKernel:
+    """A group of elementwise calls, as one function of arrays that lie alike in memory.
+
+    Parameters
+    ----------
+    calls : list of Call
+    inputs, outputs : list of int
+        The values that it reads, and those that it gives.
+    program : Program
+        The program that they are of.
+
+    Raises
+    ------
+    NotFusible
+        If the calls are no expressions of single elements, or take longer that way.
+    """
+
+    def __init__(self, calls: list[Call], inputs: list[int], outputs: list[int], program: Program) -> None:
+        self.calls, self.inputs, self.outputs = calls, inputs, outputs
+        self.types = [program.types[n] for n in outputs]
+        operands = [(f"x{i}", Input(program.types[n].dtype)) for i, n in enumerate(inputs)]
+        literals = program.literals
+
+        def formula(F: Any, *given: Any) -> list[Any]:
+            values = dict(zip(inputs, given, strict=True))
+
+            def plain(leaf: Any) -> Any:
+                if type(leaf) is Value:
+                    return values[leaf.number]
+                if type(leaf) is Literal:
+                    value = _element(literals[leaf.number])
+                    return F.graph.constant(value.item(), value.dtype)
+                return leaf
+
+            for call in calls:
+                values[call.results.number] = _on_expressions(call, F)(*map_leaves(plain, call.args))
+            return [values[n] for n in outputs]
+
+        self.kernel = trace("group", formula, operands, NumpyTracer(Backend.bodies))
+        self.function = emit(self.kernel, bits.select)
+        if [dtype for _, dtype in self.kernel.outputs] != [known.dtype for known in self.types]:
+            raise NotFusible("it has other dtypes")
+        if not tiled.pays(self.function, self.types[0].size):
+            raise NotFusible(
+                f"{self.function.calls} passes over {self.types[0].size} elements are as fast by themselves"
+            )
+
+    def __repr__(self) -> str:
+        return f"FusedKernel({len(self.calls)} calls, {self.function.calls} passes)"
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        results = [np.empty(known.shape, known.dtype) for known in self.types]
+        flat = [arrays[i].reshape(-1) if any(arrays[i].strides) else _element(arrays[i]) for i in self.function.inputs]
+        tiled.run(self.function, flat, *[a.reshape(-1) for a in results])
+        return tuple(results)
+
+
+def _element(array: Any) -> Any:
+    """The element of an array that has only one, or repeats it."""
+    return array[(0,) * array.ndim]
+
+
+def _on_expressions(call: Call, F: Any) -> Callable[..., Any]:
+    kind, _, name = call.name.partition(".")
+    if name == "evaluate_tiled":
+        return lambda formula, *operands: formula(F, *operands)
+    return getattr(operator, name) if kind == "operator" else getattr(F, name)  # type: ignore[no-any-return]
+
+
+def fused(program: Program, refused: list[str] | None = None) -> Program:
+    """With groups of elementwise calls on large arrays as one call each.
+
+    Parameters
+    ----------
+    program : Program
+    refused : list of str, optional
+        Receives why calls on large arrays are not part of a group.
+    """
+    return _Grouping(program, [] if refused is None else refused).run()
+
+
+class _Grouping:
+    """One pass over a program, with a group that is open to further calls.
+
+    A call that is not of the group goes in front of it, unless it reads what the group computes, or writes to what the
+    group reads.
+    """
+
+    def __init__(self, program: Program, refused: list[str]) -> None:
+        self.program, self.refused = program, refused
+        self.effects = Effects(program)
+        self.found = program.copy()
+        self.group: list[Call] = []
+        self.shape: tuple[int, ...] = ()
+        self.uses: dict[int, int] = dict.fromkeys(program.outputs, 1)
+        for call in program.calls:
+            for n in self._arguments(call):
+                self.uses[n] = self.uses.get(n, 0) + 1
+
+    def run(self) -> Program:
+        if CPU.backend.__class__ is not NumpyBackend:  # whose kernels compute other bits
+            return self.program
+        for position, call in enumerate(self.program.calls):
+            reason = self._refusal(call)
+            if reason is None:
+                if not self._belongs(call):
+                    self._close()
+                self.group.append(call)
+                self.shape = self.program.types[call.results.number].shape
+                continue
+            if reason:
+                self.refused.append(f"{call!r}: {reason}")
+            made = {each.results.number for each in self.group}
+            memory = {m for each in self.group for m in self.effects.reads(each)}
+            if made & {*self._arguments(call)} or memory & self.effects.writes[position]:
+                self._close()
+            self.found.calls.append(call)
+        self._close()
+        return self.found
+
+    @staticmethod
+    def _arguments(call: Call) -> list[int]:
+        return [*values_in(call.args), *values_in(call.named)]
+
+    def _refusal(self, call: Call) -> str | None:
+        """Why a call is in no group; empty for calls on small arrays, None if it can be in one."""
+        types = self.program.types
+        result = types.get(call.results.number) if type(call.results) is Value else None
+        if result is None or result.size < Backend.LARGE or not is_pure(call):
+            return ""
+        kind, _, name = call.name.partition(".")
+        known = name in Backend.elementwise or name in RENAMED or name in _FORMULAS
+        if not (known if kind in ("kernels", "backend") else kind == "operator" and hasattr(operator, name)):
+            return "it is not elementwise"
+        if result.memory != call.results.number or result.strides != _dense(result):
+            return "its result is a view, or not contiguous"
+        literals = self._literals(call)
+        leaves = [self.program.type_of(Value(n)) for n in self._arguments(call)]
+        operands = [each for each in (result, *leaves, *literals) if each is not None]
+        if result.dtype not in _FLOATS or any(each.dtype not in _DTYPES for each in operands):
+            return "it computes no floats"
+        if any(each.shape not in ((), result.shape) for each in operands):
+            return "an array is broadcast"
+        if any(any(each.strides) for each in literals):
+            return "an array is part of the program"
+        if any(each.strides != _dense(each) and any(each.strides) for each in operands):
+            return "an array is not contiguous"
+        return "it has settings by name" if call.named else None
+
+    def _literals(self, call: Call) -> list[Any]:
+        found: list[Any] = []
+        map_leaves(lambda leaf: found.append(self.program.type_of(leaf)) if type(leaf) is Literal else None, call.args)
+        return found
+
+    def _belongs(self, call: Call) -> bool:
+        """Whether a call joins the open group: it has its shape, and reads what the group computes or reads."""
+        if not self.group or self.program.types[call.results.number].shape != self.shape:
+            return not self.group
+        around = {n for each in self.group for n in (*self._arguments(each), each.results.number)}
+        near = around & {*self._arguments(call)}
+        return bool(near) and len(self.group) < _MOST_CALLS and len(around) < _MOST_CALLS + _MOST_INPUTS
+
+    def _close(self) -> None:
+        """Add the group to the program: as one call, if that is faster."""
+        calls, self.group = self.group, []
+        made = [call.results.number for call in calls]
+        inside: dict[int, int] = {}
+        for call in calls:
+            for n in self._arguments(call):
+                inside[n] = inside.get(n, 0) + 1
+        inputs = [n for n in inside if n not in made]
+        outputs = [n for n in made if self.uses.get(n, 0) > inside.get(n, 0)]
+        try:
+            if len(calls) < 2 or not outputs:
+                raise NotFusible("it is alone")
+            kernel = FusedKernel(calls, inputs, outputs, self.program)
+        except NotFusible as error:
+            self.refused += [f"{call!r}: {error}" for call in calls]
+            self.found.calls += calls
+            return
+        results = tuple(map(Value, outputs))
+        self.found.calls.append(Call("fused", kernel, tuple(map(Value, inputs)), {}, results))
+
+
+def _dense(known: Any) -> tuple[int, ...]:
+    """The strides of an array that is contiguous in C order."""
+    strides, step = [], known.dtype.itemsize
+    for n in reversed(known.shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
