@@ -99,7 +99,9 @@ def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None
         for i in tiles:
             first, last = size * i // count, size * (i + 1) // count
             buffers = scratch if last - first == most else [a[: last - first] for a in scratch]
-            function.call(*[a[first:last] if a.ndim else a for a in operands], *buffers, *[a[first:last] for a in results])
+            function.call(
+                *[a[first:last] if a.ndim else a for a in operands], *buffers, *[a[first:last] for a in results]
+            )
 
     if count == 1:
         function.call(*operands, *[np.empty(size, dtype) for dtype in function.scratch], *results)
