@@ -212,7 +212,7 @@ def _check_sizes(sizes: tuple[int, ...], found: tuple[int, ...]) -> None:
     raise RuntimeError(f"Expected target size {list(wanted)}, got {list(found)}")
 
 
-def _check_weight(input: Any, weight: Any) -> None:
+def check_weight(input: Any, weight: Any) -> None:
     if weight is not None and weight.dtype is not input.dtype:
         raise RuntimeError(f"expected scalar type {input.dtype.scalar_name} but found {weight.dtype.scalar_name}")
 
@@ -264,7 +264,7 @@ def nll_loss(
     """
     reduction = check_reduction(reduction, size_average, reduce)
     target = _checked_target(F, input, target, weight)
-    _check_weight(input, weight)
+    check_weight(input, weight)
     check_implemented("nll_loss_out_frame", input, "bi")
     return _nll(F, input, target, weight, reduction, ignore_index)[0]
 
@@ -336,7 +336,7 @@ def cross_entropy(
     if input.shape == target.shape and input.ndim:
         return _of_probabilities(F, input, target, weight, reduction, ignore_index, label_smoothing)
     target = _checked_target(F, input, target, weight)
-    _check_weight(input, weight)
+    check_weight(input, weight)
     if not label_smoothing and weight is not None and F.is_differentiated(weight):
         losses = F.softmax_nll(input, target, None, "none", ignore_index)[0]
         return _by_weights(F, losses, target, weight, reduction, ignore_index)[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore import dtypes
 from gradcore.ops.checks import check_castable, check_implemented, check_reduction
-from gradcore.ops.cross_entropy import weights_of
+from gradcore.ops.cross_entropy import check_weight, weights_of
 from gradcore.ops.losses import reduced, upstream
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import composite, elementwise, general
@@ -441,6 +441,7 @@ def multi_margin_loss(
         raise ValueError("weight must be one-dimensional")
     if weight is not None and weight.shape[0] != classes:
         raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
+    check_weight(input, weight)
     batch = input.shape[0] if input.ndim == 2 else 1
     if target.ndim > 1 or target.numel() != batch:
         raise RuntimeError(

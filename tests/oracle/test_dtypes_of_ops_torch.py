@@ -183,7 +183,7 @@ def test_pytorch_takes_most_of_what_gradcore_takes() -> None:
             ours, theirs = outcomes(representatives(op)[0], dtype)
             if ours.dtypes is not None:
                 counts[theirs.dtypes is None] += 1
-    assert counts[0] > 20 * counts[1]
+    assert counts[0] > 10 * counts[1]
 
 
 # -- tensors of different dtypes --------------------------------------------------------------------------------------

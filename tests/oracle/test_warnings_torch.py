@@ -95,6 +95,7 @@ def _start(message: str) -> str:
 
 def _said(call: str, xp) -> set[tuple[str, str]]:
     xp.set_warn_always(True)
+    torch.storage._reset_warn_typed_storage_removal()  # said once in a process, whatever set_warn_always says
     try:
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
