@@ -5,14 +5,15 @@ from gradcore import paths
 #: The modules that declare operations, imported together.
 FAMILIES = (
     "activations", "addmm_activation", "arithmetic", "attention", "bce_losses", "bessel", "cat_split",
-    "channel_normalization", "cholesky", "collectives", "comparison", "complex", "convolution", "cross_entropy",
+    "channel_normalization", "cholesky", "collectives", "comparison", "complex", "convolution", "cosine_transforms",
+    "cross_entropy",
     "ctc", "cumulative", "decompositions", "determinants", "differences", "distances", "dropout", "einsum",
     "embedding", "exponential", "fft", "fill", "folding", "fractional", "gammas", "gather_scatter", "grid_sample",
     "histograms", "householder", "indexing", "ldl", "linalg", "linear", "logical", "losses", "lowrank", "lu",
     "margin_losses", "masked", "matmul", "matrix_functions", "minmax", "movement", "multihead", "normalization",
-    "norms", "padding", "polynomials", "pooling", "recurrent", "reductions", "resampling", "rounding", "selection",
-    "slicing", "softmax", "sorting", "special", "spectrogram", "statistics", "strided", "triangular",
-    "trigonometric",
+    "norms", "padding", "polynomials", "pooling", "recurrent", "recursive_filters", "reductions", "resampling", "rounding", "selection",
+    "slicing", "softmax", "sorting", "special", "spectrogram", "splines", "statistics", "strided", "triangular",
+    "trigonometric", "windowed",
 )  # fmt: skip
 
 __getattr__ = paths.further(__name__)

@@ -601,6 +601,7 @@ class StrictBackend(CupyBackend):
 
     type = "strict"
     supports_fusion = False  # type: ignore[assignment]
+    scipy_name = None  # cupyx needs CuPy
     has_streams = False
     own_kernels = shutil.which("g++") is not None
 

@@ -30,6 +30,7 @@ from gradcore.backends.cupy.reductions import CudaReductions
 from gradcore.backends.cupy.rows import CudaRows
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.pinned import is_pinned
+from gradcore.backends.portable.filters import Filters
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.random.recording import RecordedState, present
@@ -100,6 +101,7 @@ class CupyBackend(
     CudaConvolution,
     CudaIndexing,
     CudaLinearAlgebra,
+    Filters,
     Backend,
 ):
     """CuPy arrays on CUDA devices: what CuPy does differently from NumPy, and nothing else."""
@@ -107,6 +109,8 @@ class CupyBackend(
     type: ClassVar[str] = "cuda"
     host_scalars = False
     has_streams = True
+    scipy_name = "cupyx.scipy"
+    scipy_trigonometric_types = (2, 3)
     tile_size, joined_size = 1 << 24, 1 << 16  # of optimisers: no cache to stay in, and every kernel is a launch
 
     def __init__(self, cupy: Any, count: int) -> None:

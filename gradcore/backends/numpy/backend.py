@@ -27,6 +27,7 @@ from gradcore.backends.numpy.targets import NumpyTargets
 from gradcore.backends.numpy.threaded_ufuncs import in_threads
 from gradcore.backends.pinned import is_pinned
 from gradcore.backends.portable.elementwise import Elementwise
+from gradcore.backends.portable.filters import Filters
 from gradcore.backends.random import philox
 
 __all__ = ["NumpyBackend"]
@@ -52,11 +53,13 @@ class NumpyBackend(
     NumpyFourier,
     NumpyProducts,
     Lapack,
+    Filters,
     Backend,
 ):
     """NumPy arrays on the CPU."""
 
     type: ClassVar[str] = "cpu"
+    scipy_name = "scipy"
     in_threads = staticmethod(threads.spread)
     #: Whether a class evaluates formulas tile by tile. It is not inherited: a subclass may have kernels of its own,
     #: which formulas then call.

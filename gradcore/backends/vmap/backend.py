@@ -138,6 +138,9 @@ class BatchedBackend(BatchedKernels, Backend):
     def from_host(self, array: Any) -> Any:
         return self.inner.from_host(array)
 
+    def constant(self, table: Any) -> Any:
+        return self.inner.constant(table)
+
     def to_host(self, array: Any) -> Any:
         if isinstance(array, BatchedArray):
             raise RuntimeError(ITEM)

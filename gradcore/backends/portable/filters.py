@@ -1,0 +1,108 @@
+"""Kernels of filters, splines and cosine transforms by SciPy's functions, which CuPy has too."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from gradcore.backends.kernel_methods import kernel_for
+
+__all__ = ["Filters"]
+
+Offsets = Sequence[Sequence[int]]
+
+
+def _there(self: Any, *args: Any) -> bool:
+    return self.scipy_name is not None
+
+
+def _in_one_call(self: Any, x: Any, weights: Any, dims: Sequence[int], by: str) -> bool:
+    """Whether the windows are those of all dims, and weighted sums are fewer than what is summed in each."""
+    taps = prod(weights.shape[d] for d in dims)
+    return _there(self) and by == "direct" and weights.size == taps and taps * taps <= x.size
+
+
+def _has_values_only(self: Any, x: Any, coordinates: Any, order: int, mode: str, derivatives: Sequence[int]) -> bool:
+    """Whether nothing is differentiated, and the grids are few."""
+    grids = prod(x.shape[: x.ndim - coordinates.shape[0]])
+    return _there(self) and not any(derivatives) and grids <= 4 and x.dtype.char in "dD"
+
+
+def _is_exact(self: Any, x: Any, dim: int, order: int, mode: str) -> bool:
+    """SciPy cuts the sums of few elements that are reflected."""
+    return _there(self) and x.shape[dim] > (40 if mode == "reflect" else 1)
+
+
+def _of_few(self: Any, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> bool:
+    return _there(self) and x.dtype.kind == "f"
+
+
+def _of_type(self: Any, x: Any, kind: str, type: int, dim: int) -> bool:
+    return _there(self) and type in self.scipy_trigonometric_types
+
+
+class Filters:
+    """Where the library has no counterpart of SciPy, or its functions no case, the bodies of the operations run."""
+
+    xp: Any
+    #: The package with the library's counterparts of SciPy's modules.
+    scipy_name: str | None = None
+    #: Types of cosine transforms that it has.
+    scipy_trigonometric_types: tuple[int, ...] = (1, 2, 3, 4)
+
+    def scipy(self, module: str) -> Any:
+        """The counterpart of a module of SciPy, imported when first used."""
+        return importlib.import_module(f"{self.scipy_name}.{module}")
+
+    @kernel_for(_in_one_call)
+    def correlate_valid(self, x: Any, weights: Any, dims: Sequence[int], by: str) -> Any:
+        ndimage = self.scipy("ndimage")
+        longer = [d for d in dims if weights.shape[d] > 1]
+        if len(longer) == 1 and weights.dtype.kind != "c":
+            found = ndimage.correlate1d(x, weights.reshape(-1), longer[0], mode="constant")
+        else:
+            ones = [1] * (x.ndim - weights.ndim)
+            found = ndimage.correlate(x, weights.reshape(*ones, *weights.shape).conj(), mode="constant")
+        middle = [weights.shape[d] // 2 if d in dims else 0 for d in range(x.ndim)]
+        sizes = [n - weights.shape[d] + 1 if d in dims else n for d, n in enumerate(x.shape)]
+        return found[tuple(slice(m, m + n) for m, n in zip(middle, sizes, strict=True))]
+
+    @kernel_for(_of_few)
+    def ranked(self, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> Any:
+        window = [n - m + 1 for n, m in zip(x.shape, sizes, strict=True)]
+        footprint = self.xp.zeros(window, bool)
+        footprint[tuple(self.xp.asarray(list(along)) for along in zip(*offsets, strict=True))] = True
+        found = self.scipy("ndimage").rank_filter(x, rank, footprint=footprint, mode="nearest")
+        return found[tuple(slice(n // 2, n // 2 + m) for n, m in zip(window, sizes, strict=True))]
+
+    @kernel_for(_is_exact)
+    def spline_coefficients(self, x: Any, dim: int, order: int, mode: str) -> Any:
+        return self.scipy("ndimage").spline_filter1d(x, order, dim, output=x.dtype, mode=mode)
+
+    @kernel_for(_has_values_only)
+    def spline_sample(
+        self, x: Any, coordinates: Any, order: int, mode: str, derivatives: Sequence[int]
+    ) -> Any:
+        lead = x.shape[: x.ndim - coordinates.shape[0]]
+        points = coordinates.reshape(len(coordinates), -1)
+        evaluate = self.scipy("ndimage").map_coordinates
+        found = [
+            evaluate(grid, points, order=order, mode=mode, prefilter=False)
+            for grid in x.reshape(-1, *x.shape[len(lead) :])
+        ]
+        return self.xp.stack(found).reshape(*lead, *coordinates.shape[1:])
+
+    @kernel_for(_there)
+    def recursive_filter(self, x: Any, b: Any, a: Any, dim: int) -> Any:
+        return self.scipy("signal").lfilter(b, a, x, dim)
+
+    @kernel_for(_there)
+    def rate_filter(self, x: Any, h: Any, up: int, down: int, dim: int) -> Any:
+        return self.scipy("signal").upfirdn(h, x, up, down, dim)
+
+    @kernel_for(_of_type)
+    def trigonometric_transform(self, x: Any, kind: str, type: int, dim: int) -> Any:
+        transform = getattr(self.scipy("fft"), {"cos": "dct", "sin": "dst"}[kind])
+        return transform(x, type, axis=dim, norm="ortho", orthogonalize=True)
