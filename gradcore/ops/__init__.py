@@ -11,7 +11,8 @@ FAMILIES = (
     "embedding", "exponential", "fft", "fill", "folding", "fractional", "gammas", "gather_scatter", "grid_sample",
     "histograms", "householder", "indexing", "ldl", "linalg", "linear", "logical", "losses", "lowrank", "lu",
     "margin_losses", "masked", "matmul", "matrix_functions", "minmax", "movement", "multihead", "normalization",
-    "norms", "padding", "polynomials", "pooling", "recurrent", "recursive_filters", "reductions", "resampling", "rounding", "selection",
+    "norms", "padding", "polynomials", "pooling", "recurrent", "recursive_filters", "reductions",
+    "resampling", "rounding", "selection",
     "slicing", "softmax", "sorting", "special", "spectrogram", "splines", "statistics", "strided", "triangular",
     "trigonometric", "windowed",
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradcore.ops.samples import case, complexes, floats
-from gradcore.ops.table import general, linear
+from gradcore.ops.table import general
 from gradcore.ops.windowed import padded
 
 _PRIVATE = {"function": False, "method": False}
@@ -87,8 +87,10 @@ def _rate_adjoint(F, grad, self_shape, h, up, down, dim):
     h = padded(F, h, (0,), (0,), (-(h.shape[0] - 1) % up,))
     start, n = (h.shape[0] - 1) // up, self_shape[dim]
     found = F.rate_filter(grad, F.flip(F.conj(h), (0,)), down, up, dim)
-    found = F.narrow(found, dim, start, min(n, max(found.shape[dim] - start, 0))) if found.shape[dim] > start else (
-        F.narrow(found, dim, 0, 0)
+    found = (
+        F.narrow(found, dim, start, min(n, max(found.shape[dim] - start, 0)))
+        if found.shape[dim] > start
+        else (F.narrow(found, dim, 0, 0))
     )
     return padded(F, found, (dim,), (0,), (n - found.shape[dim],))
 

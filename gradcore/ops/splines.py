@@ -143,9 +143,7 @@ def _taps(xp, x, n, order, mode, derivative):
 
 def _all_taps(xp, coordinates, sizes, order, mode, derivatives):
     """Index into the grid as one row, and weight, of each tap."""
-    along = [
-        list(_taps(xp, coordinates[d], n, order, mode, derivatives[d])) for d, n in enumerate(sizes)
-    ]
+    along = [list(_taps(xp, coordinates[d], n, order, mode, derivatives[d])) for d, n in enumerate(sizes)]
     for taps in itertools.product(*along):
         index, weight = taps[0]
         for n, (i, w) in zip(sizes[1:], taps[1:], strict=True):
@@ -212,9 +210,7 @@ def _(F, t, self, coordinates, order, mode, derivatives):
 
 
 @general(
-    lambda F, grad, coordinates, order, mode, derivatives: F.spline_sample(
-        grad, coordinates, order, mode, derivatives
-    ),
+    lambda F, grad, coordinates, order, mode, derivatives: F.spline_sample(grad, coordinates, order, mode, derivatives),
     coordinates=lambda F, grad, self, coordinates, order, mode, derivatives: _slope(
         F, grad, coordinates, order, mode, derivatives, self
     ),

@@ -72,9 +72,7 @@ def extended(K, self, dim: int, before: int, after: int, mode: str):
 
 
 @linear(
-    lambda F, grad, self_shape, n, dim, before, mode: F.extended(
-        grad, dim, before, self_shape[dim] - n - before, mode
-    ),
+    lambda F, grad, self_shape, n, dim, before, mode: F.extended(grad, dim, before, self_shape[dim] - n - before, mode),
     **_PRIVATE,
     samples=lambda: [case(floats(3, 9), 4, 1, 2, "reflect"), case(floats(9, 2), 2, 0, 5, "mirror")],
 )
@@ -153,7 +151,9 @@ def _by_fourier(K, x, weights, dims):
     """The same by Fourier transforms along dims."""
     sizes = tuple(x.shape[d] for d in dims)
     kept = tuple(slice(x.shape[d] - weights.shape[d] + 1) if d in dims else slice(None) for d in range(x.ndim))
-    weights = padded(K, weights, dims, [0] * len(dims), [n - weights.shape[d] for d, n in zip(dims, sizes, strict=True)])
+    weights = padded(
+        K, weights, dims, [0] * len(dims), [n - weights.shape[d] for d, n in zip(dims, sizes, strict=True)]
+    )
     if x.dtype.kind == "c" or weights.dtype.kind == "c":
         product = K.fft_c2c(x, dims, "backward", True) * K.fft_c2c(weights, dims, "forward", False)
         return K.fft_c2c(product, dims, "backward", False)[kept]

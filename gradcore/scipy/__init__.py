@@ -10,7 +10,7 @@ import importlib
 from typing import Any
 
 #: Imported when they are first looked up.
-_SUBMODULES: tuple[str, ...] = ()
+_SUBMODULES: tuple[str, ...] = ("ndimage",)
 
 __all__ = [*_SUBMODULES]
 

@@ -82,9 +82,7 @@ class Filters:
         return self.scipy("ndimage").spline_filter1d(x, order, dim, output=x.dtype, mode=mode)
 
     @kernel_for(_has_values_only)
-    def spline_sample(
-        self, x: Any, coordinates: Any, order: int, mode: str, derivatives: Sequence[int]
-    ) -> Any:
+    def spline_sample(self, x: Any, coordinates: Any, order: int, mode: str, derivatives: Sequence[int]) -> Any:
         lead = x.shape[: x.ndim - coordinates.shape[0]]
         points = coordinates.reshape(len(coordinates), -1)
         evaluate = self.scipy("ndimage").map_coordinates

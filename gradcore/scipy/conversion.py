@@ -1,0 +1,63 @@
+"""Arguments and results of SciPy's functions as tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore import functional as F
+from gradcore.numpy.conversion import cast, dtype_of, inexact, tensor_of, written
+from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
+
+__all__ = ["finished", "floating", "is_number", "like", "module_getattr", "on_device"]
+
+
+def floating(x: Any) -> AnyTensor:
+    """A tensor of floating-point or complex numbers: float64 of integers and bools."""
+    return inexact(tensor_of(x))
+
+
+def like(value: Any, x: Tensor) -> AnyTensor:
+    """Numbers, an array or a tensor, on the device of `x` and in its dtype; complex where `value` is."""
+    if isinstance(value, Tensor):
+        found: AnyTensor = value
+    else:
+        found = F.as_tensor(np.array(value), device=x.device)
+    dtype = x._dtype
+    if found._dtype.is_complex and not dtype.is_complex:
+        dtype = dtype.to_complex()
+    return cast(found, dtype)
+
+
+def on_device(array: Any, x: Tensor) -> AnyTensor:
+    """A NumPy array as a tensor on the device of `x`."""
+    return F.as_tensor(np.ascontiguousarray(array), device=x.device)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is one number without history."""
+    return not isinstance(value, Tensor) and np.ndim(value) == 0
+
+
+def finished(result: Tensor, output: Any, dtype: dtypes.dtype) -> AnyTensor:
+    """The result in the dtype that `output` names, by default `dtype`, or written into the tensor or array `output`."""
+    if output is None:
+        return cast(result, dtype)
+    if isinstance(output, (Tensor, np.ndarray)):
+        if tuple(output.shape) != tuple(result.shape):
+            raise RuntimeError("output shape not correct")
+        return written(result, output, "unsafe")  # type: ignore[no-any-return]
+    return cast(result, dtype_of(output))
+
+
+def module_getattr(module: str, left_out: dict[str, str]) -> Any:
+    """``__getattr__`` of a module of SciPy's functions, which says why one is missing."""
+
+    def __getattr__(name: str) -> Any:
+        why = f": {left_out[name]}" if name in left_out else ""
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{why}")
+
+    return __getattr__

@@ -1,0 +1,82 @@
+"""Axes, modes, sizes and origins as `scipy.ndimage` takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import tensor_of
+from gradcore.ops.windowed import padded
+from gradcore.scipy.conversion import floating
+from gradcore.typing import AnyTensor
+
+__all__ = ["axes_of", "check_origin", "extend", "extension", "filterable", "sequence"]
+
+#: What elements stand beyond the edges, by mode.
+_EXTENSIONS = {"reflect": "reflect", "grid-mirror": "reflect", "mirror": "mirror", "nearest": "nearest", "wrap": "wrap",
+               "grid-wrap": "wrap", "constant": "constant", "grid-constant": "constant"}  # fmt: skip
+
+
+def filterable(input: Any) -> tuple[AnyTensor, AnyTensor]:
+    """The tensor of an argument, and the numbers to compute with."""
+    x = tensor_of(input)
+    if x._dtype.name in ("float16", "bfloat16"):
+        raise RuntimeError("data type not supported")
+    return x, floating(x)
+
+
+def extension(mode: str) -> str:
+    if mode not in _EXTENSIONS:
+        raise RuntimeError("boundary mode not supported")
+    return _EXTENSIONS[mode]
+
+
+def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front; all for None."""
+    if axes is None:
+        return tuple(range(ndim))
+    axes = (axes,) if np.isscalar(axes) else tuple(axes)
+    for axis in axes:
+        if not -ndim <= axis < ndim:
+            raise ValueError(f"specified axis: {axis} is out of range")
+    if len({axis % ndim for axis in axes}) != len(axes):
+        raise ValueError("axes must be unique")
+    return normalize_axis_tuple(axes, ndim)
+
+
+def sequence(value: Any, count: int) -> list[Any]:
+    """One value for each axis."""
+    single = not isinstance(value, Iterable) or isinstance(value, str)
+    if single or getattr(value, "ndim", 1) == 0:
+        return [value] * count
+    found = list(value)
+    if len(found) != count:
+        raise RuntimeError("sequence argument must have length equal to input rank")
+    return found
+
+
+def check_origin(origin: int, size: int) -> None:
+    if not 0 <= size // 2 + origin < size:
+        raise ValueError("Invalid origin; origin must satisfy -(len(weights) // 2) <= origin <= (len(weights)-1) // 2")
+
+
+def extend(
+    x: AnyTensor, axes: Sequence[int], sizes: Sequence[int], modes: Sequence[str], cval: Any, origins: Sequence[int]
+) -> AnyTensor:
+    """`x` with as many elements beyond its edges as windows of those sizes reach."""
+    for axis, size, mode, origin in zip(axes, sizes, modes, origins, strict=True):
+        before = size // 2 + origin
+        after = size - 1 - before
+        if extension(mode) != "constant":
+            x = F.extended(x, axis, before, after, extension(mode))
+        elif cval == 0:
+            x = padded(F, x, (axis,), (before,), (after,))
+        else:
+            widths = [0] * (2 * x.ndim)
+            widths[2 * (x.ndim - 1 - axis) : 2 * (x.ndim - axis)] = before, after
+            x = F.constant_pad_nd(x, widths, cval)
+    return x

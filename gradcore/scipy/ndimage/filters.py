@@ -1,0 +1,425 @@
+"""Filters that are sums of products with weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import axis_of, tensor_of
+from gradcore.scipy.conversion import finished, like
+from gradcore.scipy.ndimage.arguments import axes_of, check_origin, extend, filterable, sequence
+from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter", "gaussian_filter1d",
+    "gaussian_gradient_magnitude", "gaussian_laplace", "generic_gradient_magnitude", "generic_laplace", "laplace",
+    "prewitt", "sobel", "uniform_filter", "uniform_filter1d",
+]  # fmt: skip
+
+Numbers = Any  # numbers, an array or a tensor
+
+
+def _filtered(
+    input: Any, weights: Numbers, axes: Sequence[int], modes: Any, cval: Any, origins: Any, output: Any
+) -> AnyTensor:
+    """The sums of products along axes, for each of which `weights` has a dim."""
+    given, x = filterable(input)
+    weights = like(weights, x)
+    if weights._dtype.is_complex:
+        weights = F.conj(weights)
+    if weights._dtype.is_complex and not x._dtype.is_complex:
+        x = F.to(x, weights._dtype)
+    modes, origins = sequence(modes, len(axes)), sequence(origins, len(axes))
+    sizes = tuple(weights.shape)
+    for origin, size in zip(origins, sizes, strict=True):
+        check_origin(origin, size)
+    dtype = x._dtype if x._dtype.is_complex else given._dtype
+    if not x.numel():
+        return finished(x, output, dtype)
+    shape = [1] * x.ndim
+    for axis, size in zip(axes, sizes, strict=True):
+        shape[axis] = size
+    weights = F.reshape(weights, shape)
+    x = extend(x, axes, sizes, modes, cval, origins)
+    return finished(F.correlate_valid(x, weights, tuple(axes), "direct"), output, dtype)
+
+
+def _along(input: Any, axis: int) -> tuple[int]:
+    return (axis_of(axis, np.ndim(input) if not isinstance(input, Tensor) else input.ndim),)
+
+
+def _as_weights(weights: Numbers, ndim: int) -> Numbers:
+    found = weights if isinstance(weights, Tensor) else np.asarray(weights)
+    if ndim == 1 and (found.ndim != 1 or not found.shape[0]):
+        raise RuntimeError("no filter weights given")
+    if found.ndim != ndim:
+        raise RuntimeError(f"weights.ndim ({found.ndim}) must match len(axes) ({ndim})")
+    return found
+
+
+def _reversed(weights: Numbers) -> Numbers:
+    """The weights with which a correlation is a convolution."""
+    if isinstance(weights, Tensor):
+        return F.conj(F.flip(weights, tuple(range(weights.ndim))))
+    return weights[(slice(None, None, -1),) * weights.ndim].conj()
+
+
+def _of_array(origin: Any, axes: Sequence[int], ndim: int) -> list[int]:
+    """Origins in the order of the array's axes; those of all axes are given in that order."""
+    origins = sequence(origin, len(axes))
+    return origins if len(axes) == ndim else [origins[axes.index(axis)] for axis in sorted(axes)]
+
+
+def _one_mode(mode: Any) -> str:
+    if not isinstance(mode, str):
+        raise RuntimeError("A sequence of modes is not supported")
+    return mode
+
+
+def correlate1d(
+    input: Any, weights: Numbers, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
+    origin: int = 0,
+) -> AnyTensor:  # fmt: skip
+    """One-dimensional correlation along an axis, as `scipy.ndimage.correlate1d`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.correlate1d(gc.tensor([2.0, 8.0, 0.0]), [1, 3])
+    tensor([ 8., 26.,  8.])
+    """
+    return _filtered(input, _as_weights(weights, 1), _along(input, axis), mode, cval, origin, output)
+
+
+def convolve1d(
+    input: Any, weights: Numbers, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
+    origin: int = 0,
+) -> AnyTensor:  # fmt: skip
+    """One-dimensional convolution along an axis, as `scipy.ndimage.convolve1d`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.convolve1d(gc.tensor([2.0, 8.0, 0.0]), [1, 3])
+    tensor([14., 24.,  0.])
+    """
+    weights = _as_weights(weights, 1)
+    origin = -origin - (weights.shape[0] % 2 == 0)
+    return _filtered(input, _reversed(weights), _along(input, axis), mode, cval, origin, output)
+
+
+def _ndim(input: Any) -> int:
+    return input.ndim if isinstance(input, Tensor) else np.ndim(input)
+
+
+def correlate(
+    input: Any, weights: Numbers, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
+    axes: Any = None,
+) -> AnyTensor:  # fmt: skip
+    """Correlation with an array of weights, as `scipy.ndimage.correlate`; differentiated by the weights, too.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.correlate(gc.eye(3), [[0.0, 1.0], [1.0, 0.0]])
+    tensor([[2., 1., 0.],
+            [1., 0., 1.],
+            [0., 1., 0.]])
+    """
+    along = axes_of(axes, _ndim(input))
+    weights, origins = _as_weights(weights, len(along)), _of_array(origin, along, _ndim(input))
+    return _filtered(input, weights, sorted(along), _one_mode(mode), cval, origins, output)
+
+
+def convolve(
+    input: Any, weights: Numbers, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
+    axes: Any = None,
+) -> AnyTensor:  # fmt: skip
+    """Convolution with an array of weights, as `scipy.ndimage.convolve`; differentiated by the weights, too.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.convolve(gc.eye(3), gc.tensor([[0.0, 1.0, 0.0]]))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.],
+            [0., 0., 1.]])
+    """
+    along = axes_of(axes, _ndim(input))
+    weights = _as_weights(weights, len(along))
+    origins = _of_array(origin, along, _ndim(input))
+    origins = [-o - (n % 2 == 0) for o, n in zip(origins, weights.shape, strict=True)]
+    return _filtered(input, _reversed(weights), sorted(along), _one_mode(mode), cval, origins, output)
+
+
+# -- the normal distribution's density and its derivatives ------------------------------------------------------------
+
+
+def _gaussian(sigma: Any, order: int, radius: int) -> Numbers:
+    """Weights of convolution; a tensor where `sigma` is one."""
+    is_tensor = isinstance(sigma, Tensor)
+    x = np.arange(-radius, radius + 1, dtype=np.float64)
+    x = like(x, F.to(sigma, F.as_tensor(x)._dtype)) if is_tensor else x
+    sigma = F.to(sigma, x._dtype) if is_tensor else sigma
+    scale = 1 / (sigma * sigma)
+    density = (F if is_tensor else np).exp(x * x * (scale * -0.5))  # type: ignore[attr-defined]
+    density = density / density.sum()
+    polynomial: list[Any] = [1.0]  # the derivative's factor; its own is that of the factor minus x / sigma**2 of it
+    for _ in range(order):
+        raised = [0.0, *(c * -scale for c in polynomial)]
+        lowered = [k * c for k, c in enumerate(polynomial)][1:] + [0.0] * 2
+        polynomial = [a + b for a, b in zip(raised, lowered, strict=True)]
+    total = 0.0
+    for c in polynomial[::-1]:
+        total = total * x + c
+    return total * density
+
+
+def gaussian_filter1d(
+    input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
+    cval: Any = 0.0, truncate: float = 4.0, *, radius: int | None = None,
+) -> AnyTensor:  # fmt: skip
+    """One-dimensional Gaussian filter, as `scipy.ndimage.gaussian_filter1d`; `sigma` may be a tensor with a gradient.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> sigma = gc.tensor(1.0, dtype=gc.float64, requires_grad=True)
+    >>> ndimage.gaussian_filter1d(gc.eye(5, dtype=gc.float64)[2], sigma)[2].backward()
+    >>> sigma.grad
+    tensor(-0.3989, dtype=torch.float64)
+    """
+    size = int(truncate * float(sigma.detach() if isinstance(sigma, Tensor) else sigma) + 0.5)
+    if radius is not None:
+        size = radius
+    if not isinstance(size, (int, np.integer)) or size < 0:
+        raise ValueError("Radius must be a nonnegative integer.")
+    if order < 0:
+        raise ValueError("order must be non-negative")
+    weights = _reversed(_gaussian(sigma, order, int(size)))
+    return correlate1d(input, weights, axis, output, mode, cval, 0)
+
+
+def _one_by_one(
+    input: Any, axes: Sequence[int], output: Any, filtered: Callable[[Any, int, int, Any], AnyTensor]
+) -> AnyTensor:
+    """Filters along one axis after the other: what each gives has the result's dtype."""
+    given, _ = filterable(input)
+    if not axes:
+        return finished(F.clone(given), output, given._dtype)
+    dtype = None if isinstance(output, (Tensor, np.ndarray)) else output
+    x: Any = given
+    for i, axis in enumerate(axes):
+        x = filtered(x, i, axis, output if i == len(axes) - 1 else dtype)
+    return x  # type: ignore[no-any-return]
+
+
+def gaussian_filter(
+    input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
+    truncate: float = 4.0, *, radius: Any = None, axes: Any = None,
+) -> AnyTensor:  # fmt: skip
+    """Gaussian filter, as `scipy.ndimage.gaussian_filter`; `sigma` may be a tensor with a gradient.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.gaussian_filter(gc.eye(3), 1).trace()
+    tensor(1.3465)
+    """
+    along = axes_of(axes, _ndim(input))
+    orders, sigmas, modes, radii = (sequence(v, len(along)) for v in (order, sigma, mode, radius))
+    used = [i for i, s in enumerate(sigmas) if float(s.detach() if isinstance(s, Tensor) else s) > 1e-15]
+
+    def filtered(x: Any, i: int, axis: int, output: Any) -> AnyTensor:
+        k = used[i]
+        return gaussian_filter1d(x, sigmas[k], axis, orders[k], output, modes[k], cval, truncate, radius=radii[k])
+
+    return _one_by_one(input, [along[i] for i in used], output, filtered)
+
+
+def uniform_filter1d(
+    input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0
+) -> AnyTensor:
+    """Mean of a moving window along an axis, as `scipy.ndimage.uniform_filter1d`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.uniform_filter1d(gc.tensor([3.0, 0.0, 6.0, 0.0]), 3)
+    tensor([2., 3., 2., 2.])
+    """
+    if size < 1:
+        raise RuntimeError("incorrect filter size")
+    check_origin(origin, size)
+    _, x = filterable(input)
+    total = _filtered(x, np.ones(size), _along(input, axis), mode, cval, origin, None)
+    return finished(total / size, output, total._dtype if total._dtype.is_complex else tensor_of(input)._dtype)
+
+
+def uniform_filter(
+    input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
+    axes: Any = None,
+) -> AnyTensor:  # fmt: skip
+    """Mean of a moving window, as `scipy.ndimage.uniform_filter`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.uniform_filter(9 * gc.eye(3), 3)[0]
+    tensor([5., 3., 1.])
+    """
+    along = axes_of(axes, _ndim(input))
+    sizes, origins, modes = (sequence(v, len(along)) for v in (size, origin, mode))
+    used = [i for i, n in enumerate(sizes) if n > 1]
+
+    def filtered(x: Any, i: int, axis: int, output: Any) -> AnyTensor:
+        k = used[i]
+        return uniform_filter1d(x, int(sizes[k]), axis, output, modes[k], cval, origins[k])
+
+    return _one_by_one(input, [along[i] for i in used], output, filtered)
+
+
+# -- derivatives ------------------------------------------------------------------------------------------------------
+
+
+def _edges(input: Any, axis: int, output: Any, mode: Any, cval: Any, smoothing: Sequence[float]) -> AnyTensor:
+    ndim = _ndim(input)
+    axis, modes = axis_of(axis, ndim), sequence(mode, ndim)
+    along = [axis, *(d for d in range(ndim) if d != axis)]
+
+    def filtered(x: Any, i: int, d: int, output: Any) -> AnyTensor:
+        return correlate1d(x, smoothing if i else [-1, 0, 1], d, output, modes[d], cval, 0)
+
+    return _one_by_one(input, along, output, filtered)
+
+
+def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> AnyTensor:
+    """Sobel filter, as `scipy.ndimage.sobel`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.sobel(gc.eye(3))[0]
+    tensor([-2., -3., -1.])
+    """
+    return _edges(input, axis, output, mode, cval, [1, 2, 1])
+
+
+def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> AnyTensor:
+    """Prewitt filter, as `scipy.ndimage.prewitt`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.prewitt(gc.eye(3))[0]
+    tensor([-1., -2., -1.])
+    """
+    return _edges(input, axis, output, mode, cval, [1, 1, 1])
+
+
+Derivative = Callable[..., AnyTensor]
+
+
+def generic_laplace(
+    input: Any, derivative2: Derivative, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
+    extra_arguments: Any = (), extra_keywords: Any = None, *, axes: Any = None,
+) -> AnyTensor:  # fmt: skip
+    """The sum of second derivatives that a function computes, as `scipy.ndimage.generic_laplace`.
+
+    The function returns its result, a tensor, and is called with None for `output`.
+    """
+    given, _ = filterable(input)
+    along = axes_of(axes, given.ndim)
+    modes = sequence(mode, len(along))
+    if not along:
+        return finished(F.clone(given), output, given._dtype)
+    total: Any = 0
+    for axis, each in zip(along, modes, strict=True):
+        total = total + derivative2(given, axis, None, each, cval, *extra_arguments, **(extra_keywords or {}))
+    return finished(total, output, given._dtype)
+
+
+def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None) -> AnyTensor:
+    """The Laplacian by second differences, as `scipy.ndimage.laplace`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.laplace(gc.tensor([0.0, 1.0, 4.0, 9.0]))
+    tensor([ 1.,  2.,  2., -5.])
+    """
+
+    def second(x: Any, axis: int, output: Any, mode: str, cval: Any) -> AnyTensor:
+        return correlate1d(x, [1, -2, 1], axis, output, mode, cval, 0)
+
+    return generic_laplace(input, second, output, mode, cval, axes=axes)
+
+
+def gaussian_laplace(
+    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None,
+    **kwargs: Any,
+) -> AnyTensor:  # fmt: skip
+    """The Laplacian by second derivatives of Gaussians, as `scipy.ndimage.gaussian_laplace`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.gaussian_laplace(gc.tensor([0.0, 1.0, 0.0, 0.0]), 0.7)[1]
+    tensor(-1.1609)
+    """
+    return _of_gaussians(generic_laplace, 2, input, sigma, output, mode, cval, axes, kwargs)
+
+
+def _of_gaussians(
+    generic: Any, degree: int, input: Any, sigma: Any, output: Any, mode: Any, cval: Any, axes: Any, named: Any
+) -> AnyTensor:
+    along = axes_of(axes, _ndim(input))
+
+    def derivative(x: Any, axis: int, output: Any, mode: str, cval: Any) -> AnyTensor:
+        order = [degree if d == axis else 0 for d in along]
+        return gaussian_filter(x, sigma, order, output, mode, cval, axes=along, **named)
+
+    return generic(input, derivative, output, mode, cval, axes=axes)  # type: ignore[no-any-return]
+
+
+def generic_gradient_magnitude(
+    input: Any, derivative: Derivative, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
+    extra_arguments: Any = (), extra_keywords: Any = None, *, axes: Any = None,
+) -> AnyTensor:  # fmt: skip
+    """The length of the vector of derivatives that a function computes, whose own gradient is zero where it is zero.
+
+    As `scipy.ndimage.generic_gradient_magnitude`; the function returns its result, a tensor.
+    """
+    given, _ = filterable(input)
+    along = axes_of(axes, given.ndim)
+    modes = sequence(mode, len(along))
+    if not along:
+        return finished(F.clone(given), output, given._dtype)
+    found = [
+        derivative(given, axis, None, each, cval, *extra_arguments, **(extra_keywords or {}))
+        for axis, each in zip(along, modes, strict=True)
+    ]
+    stacked = F.stack(found, 0)
+    if not stacked._dtype.is_differentiable:
+        stacked = F.to(stacked, F.as_tensor(math.pi)._dtype)
+    return finished(F.linalg_vector_norm(stacked, 2, 0), output, given._dtype)
+
+
+def gaussian_gradient_magnitude(
+    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None,
+    **kwargs: Any,
+) -> AnyTensor:  # fmt: skip
+    """The length of the gradient by derivatives of Gaussians, as `scipy.ndimage.gaussian_gradient_magnitude`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import ndimage
+    >>> ndimage.gaussian_gradient_magnitude(gc.arange(5.0), 0.5)[2]
+    tensor(0.8600)
+    """
+    return _of_gaussians(generic_gradient_magnitude, 1, input, sigma, output, mode, cval, axes, kwargs)
