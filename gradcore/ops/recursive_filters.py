@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from gradcore.backends.portable.filter_tables import rate_taps
 from gradcore.ops.samples import case, complexes, floats
 from gradcore.ops.table import general
 from gradcore.ops.windowed import padded
@@ -126,14 +125,10 @@ def rate_filter(K, self, h, up: int, down: int, dim: int):
     x = K.xp.moveaxis(self, dim, -1)
     n, taps = x.shape[-1], h.shape[0]
     count = -(-((n - 1) * up + taps) // down)
-    places = np.arange(count) * down
     total = 0
-    for k in range(-(-taps // up)):  # the elements that reach each place, from the last on
-        element = places // up - k
-        tap = places - element * up
-        used = (element >= 0) & (element < n) & (tap < taps)
-        weight = h[K.constant(np.where(used, tap, 0))] * K.constant(used.astype(self.dtype))
-        total = total + x[..., K.constant(np.where(used, element, 0))] * weight
+    for element, tap, used in rate_taps(n, taps, up, down, count):
+        weight = h[K.constant(tap)] * K.constant(used.astype(self.dtype))
+        total = total + x[..., K.constant(element)] * weight
     return K.xp.moveaxis(total, -1, dim)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
 from math import prod
 
-import numpy as np
-
+from gradcore.backends.portable.filter_tables import outside, runs
 from gradcore.ops.samples import case, complexes, floats
 from gradcore.ops.table import bilinear, constant, general, linear
 
@@ -17,33 +15,6 @@ Dims = tuple[int, ...]
 
 
 # -- beyond the edges --------------------------------------------------------------------------------------------------
-
-
-@lru_cache(1024)
-def _outside(n: int, start: int, stop: int, mode: str) -> np.ndarray:
-    """Which elements stand at the positions from `start` to `stop` outside of `n` elements."""
-    i = np.arange(start, stop)
-    if mode == "nearest":
-        return np.clip(i, 0, n - 1)
-    if mode == "wrap":
-        return i % n
-    if n == 1:
-        return np.zeros_like(i)
-    period, last = (2 * n - 2, 0) if mode == "mirror" else (2 * n, 1)
-    i = i % period
-    return np.where(i < n, i, period - last - i)
-
-
-def _runs(index):
-    """Stretches ``(start, stop, step)`` of an index within which it goes up, goes down or stays."""
-    i = 0
-    while i < len(index):
-        j = i + 1
-        step = int(index[j] - index[i]) if j < len(index) else 1
-        while j < len(index) and index[j] - index[j - 1] == step and abs(step) <= 1:
-            j += 1
-        yield i, j, step if j > i + 1 else 1
-        i = j
 
 
 def _part(dim, ndim, start, stop):
@@ -65,7 +36,7 @@ def extended(K, self, dim: int, before: int, after: int, mode: str):
     """The tensor with more elements along `dim`: ``"reflect"`` repeats edges, ``"mirror"`` does not."""
     n = self.shape[dim]
     left, right = (
-        K.xp.take(self, K.constant(_outside(n, start, stop, mode)), axis=dim)
+        K.xp.take(self, K.constant(outside(n, start, stop, mode)), axis=dim)
         for start, stop in ((-before, 0), (n, n + after))
     )
     return K.xp.concatenate((left, self, right), axis=dim)
@@ -80,8 +51,8 @@ def folded(K, self, n: int, dim: int, before: int, mode: str):
     """Adjoint of `extended`; `n` is the size of the result."""
     out = self[_part(dim, self.ndim, before, before + n)].copy()
     for first, start, stop in ((0, -before, 0), (before + n, n, self.shape[dim] - before)):
-        index = _outside(n, start, stop, mode)
-        for i, j, step in _runs(index):
+        index = outside(n, start, stop, mode)
+        for i, j, step in runs(index):
             part = self[_part(dim, self.ndim, first + i, first + j)]
             if step == 0:
                 part = part.sum(dim, keepdims=True)

@@ -1,0 +1,77 @@
+"""Tables that kernels of filters and cosine transforms read, made on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+
+__all__ = ["half_weighted", "outside", "period", "rate_taps", "runs", "twiddles"]
+
+
+@lru_cache(1024)
+def outside(n: int, start: int, stop: int, mode: str) -> np.ndarray:
+    """Which elements stand at the positions from `start` to `stop` outside of `n` elements."""
+    i = np.arange(start, stop)
+    if mode == "nearest":
+        return np.clip(i, 0, n - 1)
+    if mode == "wrap":
+        return i % n
+    if n == 1:
+        return np.zeros_like(i)
+    period, last = (2 * n - 2, 0) if mode == "mirror" else (2 * n, 1)
+    i = i % period
+    return np.where(i < n, i, period - last - i)
+
+
+def runs(index: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Stretches ``(start, stop, step)`` of an index within which it goes up, goes down or stays."""
+    i = 0
+    while i < len(index):
+        j = i + 1
+        step = int(index[j] - index[i]) if j < len(index) else 1
+        while j < len(index) and index[j] - index[j - 1] == step and abs(step) <= 1:
+            j += 1
+        yield i, j, step if j > i + 1 else 1
+        i = j
+
+
+def rate_taps(n: int, taps: int, up: int, down: int, count: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Of a filter between rates, for each result: an element, the tap that it meets, and whether both are there."""
+    places = np.arange(count) * down
+    for k in range(-(-taps // up)):
+        element = places // up - k
+        tap = places - element * up
+        used = (element >= 0) & (element < n) & (tap < taps)
+        yield np.where(used, element, 0), np.where(used, tap, 0), used
+
+
+#: By how much sample and frequency are shifted.
+_SHIFTS = {("cos", 1): (0, 0), ("cos", 2): (0.5, 0), ("cos", 3): (0, 0.5), ("cos", 4): (0.5, 0.5),
+           ("sin", 1): (1, 1), ("sin", 2): (0.5, 1), ("sin", 3): (1, 0.5), ("sin", 4): (0.5, 0.5)}  # fmt: skip
+
+
+def half_weighted(kind: str, type: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The samples, and the frequencies, of which an orthogonal transform has ``sqrt(1/2)`` of the plain sum."""
+    samples, frequencies = _SHIFTS[kind, type]
+    whole = {("cos", 0): (0, n - 1) if type == 1 else (0,), ("sin", 1): () if type == 1 else (n - 1,)}
+    return whole.get((kind, samples), ()), whole.get((kind, frequencies), ())
+
+
+def period(kind: str, type: int, n: int) -> int:
+    """Half of the period of what samples stand for."""
+    return n + {("cos", 1): -1, ("sin", 1): 1}.get((kind, type), 0)
+
+
+def twiddles(kind: str, type: int, n: int) -> tuple[int, np.ndarray, np.ndarray]:
+    """Half of the period, and factors before and after the Fourier transform, of an orthogonal transform."""
+    half, places = period(kind, type, n), np.arange(n)
+    a, b = _SHIFTS[kind, type]
+    before, after = np.ones(n), np.full(n, math.sqrt(2 / half))
+    for weights, ends in zip((before, after), half_weighted(kind, type, n), strict=True):
+        weights[list(ends)] *= math.sqrt(0.5)
+    turn = before * np.exp(-1j * np.pi / half * places * b)
+    turned = after * np.exp(-1j * np.pi / half * (places + b) * a)
+    return half, turn, turned
