@@ -10,7 +10,11 @@ import importlib
 from typing import Any
 
 #: Imported when they are first looked up.
-_SUBMODULES: tuple[str, ...] = ("ndimage",)
+_SUBMODULES: tuple[str, ...] = (
+    "integrate",
+    "ndimage",
+    "optimize",
+)
 
 __all__ = [*_SUBMODULES]
 

@@ -1,0 +1,120 @@
+"""Functions that users give, as functions of every tensor that they are differentiated by, also of captured ones.
+
+An operation of its own, such as the solution of an equation, has derivatives by its inputs alone. The tensors that a
+function reads from its surroundings, the parameters of a module say, are found by running it once, and put in the place
+of the originals when it is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from gradcore.autograd.forward import innermost_of
+from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.variables import tick
+from gradcore.autograd.views import gradient_edge
+from gradcore.overrides import TorchFunctionMode
+from gradcore.tensor import Tensor, is_differentiated
+from gradcore.utils._pytree import tree_leaves, tree_map
+
+__all__ = ["capture"]
+
+
+class _Exchange(TorchFunctionMode):
+    """A context in which captured tensors are replaced, and further ones are noted (or refused)."""
+
+    def __init__(self, own: Sequence[Any], replacements: dict[int, Tensor] | None) -> None:
+        self.start, self.replacements = tick(), replacements
+        self.levels = local.state.levels
+        self.derived = {id(t): t for t in own}
+        self.captured: dict[int, Tensor] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: tuple[type, ...], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        args, kwargs = tree_map(self._look, (args, kwargs or {}))
+        result = func(*args, **kwargs)
+        self.derived.update((id(t), t) for t in tree_leaves(result) if isinstance(t, Tensor))
+        return result
+
+    def _look(self, value: Any) -> Any:
+        if not isinstance(value, Tensor) or id(value) in self.derived:
+            return value
+        if self.replacements is not None and id(value) in self.replacements:
+            return self.replacements[id(value)]
+        if self._is_older(value):
+            if self.replacements is not None:
+                raise RuntimeError(
+                    "a function that is differentiated read another tensor with a history than when it was run first; "
+                    "pass the tensors that it depends on by args="
+                )
+            self.captured[id(value)] = value
+        return value
+
+    def _is_older(self, t: Tensor) -> bool:
+        """Whether a tensor has a derivative that comes from before this context."""
+        edge = gradient_edge(t) if local.state.mode & GRAD else None
+        if edge is not None and (edge[0]._seq < self.start or not edge[0]._edges):
+            return True
+        level = innermost_of((t,))
+        return level is not None and level in self.levels
+
+
+def _boundary(outputs: Sequence[Tensor], start: int) -> Iterator[Any]:
+    """The edges from nodes made since `start` to those made before, and to leaves."""
+    edges = [edge for t in outputs if (edge := gradient_edge(t)) is not None]
+    seen: set[int] = set()
+    while edges:
+        edge = edges.pop()
+        node = edge[0]
+        if node._seq < start or not node._edges:
+            yield edge
+        elif id(node) not in seen:
+            seen.add(id(node))
+            edges.extend(each for each in node._edges if each is not None)
+
+
+def capture(function: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], list[Tensor]]:
+    """The tensors with a history that `function` reads besides its arguments, and a function of these.
+
+    Parameters
+    ----------
+    function : callable
+        Takes `args`, and returns tensors or nested containers of them.
+    *args
+        Where to run it once.
+
+    Returns
+    -------
+    call : callable
+        Called with a list of tensors in the place of the captured ones, and then as `function`.
+    captured : list of Tensor
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.scipy.closures import capture
+    >>> a = gradcore.tensor(3.0, requires_grad=True)
+    >>> call, captured = capture(lambda x: a * x, gradcore.tensor(2.0))
+    >>> captured[0] is a, call([gradcore.tensor(5.0)], gradcore.tensor(2.0))
+    (True, tensor(10.))
+    """
+    own = [t for t in tree_leaves(args) if isinstance(t, Tensor)]
+    with _Exchange(own, None) as watch:
+        results = tree_map(watch._look, function(*args))
+    outputs = [t for t in tree_leaves(results) if isinstance(t, Tensor)]
+    captured = list(watch.captured.values())
+    known = {id(gradient_edge(t)[0]) for t in (*captured, *own) if is_differentiated(t) and gradient_edge(t)}
+    if local.state.mode & GRAD and any(id(edge[0]) not in known for edge in _boundary(outputs, watch.start)):
+        raise RuntimeError(
+            "a function that is differentiated reads a tensor with a history by other means than operations "
+            "(autograd.Function.apply, say); pass the tensors that it depends on by args="
+        )
+
+    def call(values: Sequence[Tensor], *args: Any) -> Any:
+        own = [t for t in (*values, *tree_leaves(args)) if isinstance(t, Tensor)]
+        with _Exchange(own, dict(zip(watch.captured, values, strict=True))) as exchange:
+            return tree_map(exchange._look, function(*args))
+
+    return call, captured

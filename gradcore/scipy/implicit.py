@@ -1,0 +1,108 @@
+"""Solutions of equations as functions of what the equations depend on, by the implicit function theorem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore import functional as F
+from gradcore.autograd.function import Function
+from gradcore.func import jacfwd, jvp, vjp
+from gradcore.scipy.closures import capture
+from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
+
+__all__ = ["root_at", "solution"]
+
+
+def _jacobian(residual: Callable[..., Any], x: AnyTensor, parameters: list[Tensor]) -> AnyTensor:
+    return jacfwd(lambda x: residual(parameters, x))(x)
+
+
+class _Solution(Function):
+    """The root of a residual at fixed parameters, of which the value is known."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(residual: Any, value: Any, *parameters: Any) -> Any:
+        return F.clone(value)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.residual, _, *parameters = inputs
+        ctx.save_for_backward(output, *parameters)
+        ctx.save_for_forward(output, *parameters)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        x, *parameters = ctx.saved_tensors
+        by_residual = F.linalg_solve(_jacobian(ctx.residual, x, parameters).mH, grad)
+        _, pull = vjp(lambda *values: ctx.residual(values, x), *parameters)
+        return None, None, *pull(-by_residual)
+
+    @staticmethod
+    def jvp(ctx: Any, _residual: Any, _value: Any, *tangents: Any) -> Any:
+        x, *parameters = ctx.saved_tensors
+        moved = [(i, t) for i, t in enumerate(tangents) if t is not None]
+
+        def at(*values: Any) -> Any:
+            changed = dict(zip((i for i, _ in moved), values, strict=True))
+            return ctx.residual([changed.get(i, p) for i, p in enumerate(parameters)], x)
+
+        _, change = jvp(at, tuple(parameters[i] for i, _ in moved), tuple(t for _, t in moved))
+        return -F.linalg_solve(_jacobian(ctx.residual, x, parameters), change)
+
+
+def solution(
+    function: Callable[..., Any], value: AnyTensor, residual: Any = None, example: AnyTensor | None = None
+) -> AnyTensor:
+    """A vector `value` where a residual is zero, as a function of all tensors with a history that the residual reads.
+
+    Derivatives of every order in both modes solve linear systems with the Jacobian of the residual; how the value was
+    found does not matter.
+
+    Parameters
+    ----------
+    function : callable
+        Of the vector. It is run once, to see what it reads.
+    value : Tensor
+        Without a history.
+    residual : callable, optional
+        Called with a function as `function` and the vector, it returns as many numbers as the vector has; by default
+        the function is the residual.
+    example : Tensor, optional
+        Where to run the function once, if not at `value`.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.scipy.implicit import solution
+    >>> a = gradcore.tensor([4.0], requires_grad=True)
+    >>> root = solution(lambda x: x * x - a, gradcore.tensor([2.0]))
+    >>> gradcore.autograd.grad(root, a)[0]
+    tensor([0.2500])
+    """
+    call, parameters = capture(function, value if example is None else example)
+    if not parameters:
+        return value
+    own = residual or (lambda function, x: function(x))
+    return root_at(lambda values, x: own(lambda x: call(values, x), x), value, *parameters)
+
+
+def root_at(residual: Callable[..., Any], value: AnyTensor, *parameters: Any) -> AnyTensor:
+    """The root of ``residual(parameters, x)`` with the known `value`, as a function of the parameters.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> from gradcore.scipy.implicit import root_at
+    >>> a = gradcore.tensor([4.0], requires_grad=True)
+    >>> gradcore.autograd.grad(root_at(lambda p, x: x * x - p[0], gradcore.tensor([2.0]), a), a)[0]
+    tensor([0.2500])
+    """
+    return _Solution.apply(residual, value, *parameters)

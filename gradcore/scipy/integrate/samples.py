@@ -1,0 +1,188 @@
+"""Integrals of samples: ``trapezoid``, ``simpson``, their cumulative forms, and ``romb``."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import axis_of, common, inexact, tensor_of
+from gradcore.scipy.required import scipy_module
+from gradcore.typing import AnyTensor
+
+__all__ = ["cumulative_simpson", "cumulative_trapezoid", "newton_cotes", "romb", "simpson", "trapezoid"]
+
+
+def _samples(y: Any, x: Any, dx: Any, axis: int) -> tuple[AnyTensor, AnyTensor]:
+    """The samples and the distances between them, along the last dim."""
+    if x is None:
+        values = F.movedim(inexact(tensor_of(y)), axis, -1)
+        step = tensor_of(dx) if hasattr(dx, "shape") or isinstance(dx, (list, tuple)) else dx
+        n = max(values.shape[-1] - 1, 0)
+        if hasattr(step, "ndim") and step.ndim:
+            return values, F.movedim(step, axis, -1) if step.ndim > 1 else step
+        real = F.real(values) if F.is_complex(values) else values
+        return values, F.full((n,), 1.0, dtype=real.dtype, device=real.device) * step
+    values, points = common(y, x)
+    axis = axis_of(axis, values.ndim)
+    if points.ndim == 1:
+        if points.shape[0] != values.shape[axis]:
+            raise ValueError("If given, length of x along axis must be the same as y.")
+    elif points.ndim != values.ndim:
+        raise ValueError("If given, shape of x must be 1-D or the same as y.")
+    else:
+        points = F.movedim(points, axis, -1)
+    return F.movedim(values, axis, -1), F.diff(F.real(points) if F.is_complex(points) else points, 1, -1)
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> AnyTensor:
+    """Integrate samples along an axis by the trapezoidal rule.
+
+    Parameters
+    ----------
+    y : array_like
+    x : array_like, optional
+        The points of the samples.
+    dx : float
+        The distance of samples without `x`.
+    axis : int
+
+    Returns
+    -------
+    Tensor
+        With derivatives by `y`, `x` and `dx`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import integrate
+    >>> integrate.trapezoid([1.0, 2.0, 3.0], dx=2)
+    tensor(8., dtype=torch.float64)
+    """
+    values, steps = _samples(y, x, dx, axis)
+    return F.sum(steps * (values[..., 1:] + values[..., :-1]), -1) / 2
+
+
+def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> AnyTensor:
+    """Integrate samples cumulatively by the trapezoidal rule; ``initial=0`` puts a zero before the integrals.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import integrate
+    >>> integrate.cumulative_trapezoid([1.0, 2.0, 3.0], initial=0)
+    tensor([0.0000, 1.5000, 4.0000], dtype=torch.float64)
+    """
+    if initial is not None and initial != 0:
+        raise ValueError("`initial` must be `None` or `0`.")
+    values, steps = _samples(y, x, dx, axis)
+    if not values.shape[-1]:
+        raise ValueError("At least one point is required along `axis`.")
+    found = F.cumsum(steps * (values[..., 1:] + values[..., :-1]) / 2, -1)
+    return F.movedim(found if initial is None else F.pad(found, (1, 0)), -1, axis)
+
+
+def _panels(values: AnyTensor, steps: AnyTensor) -> AnyTensor:
+    """The integral of a parabola through each three points, over the first two of them."""
+    first, second = steps[..., :-1], steps[..., 1:]
+    y0, y1, y2 = values[..., :-2], values[..., 1:-1], values[..., 2:]
+    part, ratio = first / (first + second), first / second
+    return first / 6 * ((3 - part) * y0 + (3 + part * ratio + part) * y1 - part * ratio * y2)
+
+
+def _expanded(steps: AnyTensor, n: int) -> AnyTensor:
+    return F.broadcast_to(steps, (*steps.shape[:-1], n))
+
+
+def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> AnyTensor:
+    """Integrate samples along an axis by Simpson's rule; the last interval of an even number by Cartwright's.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import integrate
+    >>> integrate.simpson([0.0, 1.0, 4.0], x=[0.0, 1.0, 2.0])
+    tensor(2.6667, dtype=torch.float64)
+    """
+    values, steps = _samples(y, x, dx, axis)
+    n = values.shape[-1]
+    if n < 3:
+        return F.sum(steps * (values[..., 1:] + values[..., :-1]), -1) / 2
+    steps = _expanded(steps, n - 1)
+    odd = n - 1 + n % 2  # the points of whole pairs of intervals
+    h0, h1 = steps[..., 0 : odd - 1 : 2], steps[..., 1 : odd - 1 : 2]
+    both = h0 + h1
+    found = F.sum(
+        both / 6 * (
+            values[..., 0 : odd - 2 : 2] * (2 - h1 / h0)
+            + values[..., 1 : odd - 1 : 2] * (both * both / (h0 * h1))
+            + values[..., 2:odd:2] * (2 - h0 / h1)
+        ), -1
+    )  # fmt: skip
+    if odd == n:
+        return found
+    return found + _panels(F.flip(values[..., -3:], (-1,)), F.flip(steps[..., -2:], (-1,)))[..., 0]
+
+
+def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> AnyTensor:
+    """Integrate samples cumulatively by Simpson's rule; `initial` is put before the integrals and added to them.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import integrate
+    >>> integrate.cumulative_simpson([0.0, 1.0, 4.0], initial=0)
+    tensor([0.0000, 0.3333, 2.6667], dtype=torch.float64)
+    """
+    values, steps = _samples(y, x, dx, axis)
+    n = values.shape[-1]
+    if n < 3:
+        parts = steps * (values[..., 1:] + values[..., :-1]) / 2
+    else:
+        steps = _expanded(steps, n - 1)
+        forward = _panels(values, steps)
+        back = F.flip(_panels(F.flip(values, (-1,)), F.flip(steps, (-1,))), (-1,))
+        pairs = F.flatten(F.stack([forward[..., ::2], back[..., ::2]], -1), -2)
+        parts = pairs if n % 2 else F.cat([pairs, back[..., -1:]], -1)
+    found = F.cumsum(parts, -1)
+    if initial is not None:
+        start = F.movedim(tensor_of(initial, found.dtype), axis, -1) if getattr(initial, "ndim", 0) else initial
+        first = F.zeros_like(values[..., :1]) + start
+        found = F.cat([first, found + start], -1)
+    return F.movedim(found, -1, axis)
+
+
+def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: bool = False) -> AnyTensor:
+    """Integrate ``2**k + 1`` equally spaced samples by Romberg's method.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import integrate
+    >>> integrate.romb([0.0, 1.0, 4.0])
+    tensor(2.6667, dtype=torch.float64)
+    """
+    if show:
+        raise TypeError("romb(show=True) prints a table, which tensors have not")
+    values = F.movedim(inexact(tensor_of(y)), axis, -1)
+    intervals = values.shape[-1] - 1
+    if intervals < 1 or intervals & (intervals - 1):
+        raise ValueError("Number of samples must be one plus a non-negative power of 2.")
+    column, stride = [], intervals
+    while stride:
+        part = values[..., ::stride]
+        column.append((F.sum(part, -1) - (part[..., 0] + part[..., -1]) / 2) * (stride * dx))
+        stride //= 2
+    for order in range(1, len(column)):
+        weight = 4.0**order
+        column = [(weight * b - a) / (weight - 1) for a, b in pairwise(column)]
+    return column[0]
+
+
+def newton_cotes(rn: Any, equal: int = 0) -> Any:
+    """Weights and error coefficient of a Newton-Cotes rule, SciPy's own: numbers without derivatives.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import integrate
+    >>> weights, _ = integrate.newton_cotes(2)
+    >>> weights
+    tensor([0.3333, 1.3333, 0.3333], dtype=torch.float64)
+    """
+    weights, error = scipy_module("integrate").newton_cotes(rn, equal)
+    return tensor_of(weights), error

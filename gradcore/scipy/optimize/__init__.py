@@ -1,0 +1,33 @@
+"""``scipy.optimize`` of tensors: minima, roots and fits, found by SciPy and differentiated as solutions."""
+
+from gradcore.scipy.optimize.minimizing import curve_fit, least_squares, minimize, minimize_scalar, nnls
+from gradcore.scipy.optimize.roots import (
+    bisect,
+    brenth,
+    brentq,
+    fixed_point,
+    linear_sum_assignment,
+    newton,
+    ridder,
+    root,
+    root_scalar,
+    toms748,
+)
+
+__all__ = [
+    "bisect",
+    "brenth",
+    "brentq",
+    "curve_fit",
+    "fixed_point",
+    "least_squares",
+    "linear_sum_assignment",
+    "minimize",
+    "minimize_scalar",
+    "newton",
+    "nnls",
+    "ridder",
+    "root",
+    "root_scalar",
+    "toms748",
+]

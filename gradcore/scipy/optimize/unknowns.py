@@ -1,0 +1,137 @@
+"""Nested unknowns as the vector of numbers that SciPy's solvers work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore import functional as F
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.func import grad as gradient_of
+from gradcore.func import grad_and_value, hessian, jacrev, jvp
+from gradcore.numpy.conversion import inexact, promoted, tensor_of
+from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor, Array
+from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+__all__ = ["Unknowns"]
+
+
+def _is_nested(x0: Any) -> bool:
+    """Whether a guess is a container of unknowns, rather than the numbers of one."""
+    if isinstance(x0, dict):
+        return True
+    return isinstance(x0, (list, tuple)) and any(
+        isinstance(each, Tensor) or np.ndim(each) if not isinstance(each, (list, tuple, dict)) else _is_nested(each)
+        for each in x0
+    )
+
+
+class Unknowns:
+    """The structure, shapes, dtypes and device of what is looked for, with functions of it as functions of a vector.
+
+    Parameters
+    ----------
+    x0 : array_like or nested containers of tensors and arrays
+        The first guess.
+    args : tuple
+        Further arguments of all functions.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.optimize.unknowns import Unknowns
+    >>> unknowns = Unknowns({"a": [1.0, 2.0], "b": 3.0})
+    >>> unknowns.start
+    array([1., 2., 3.])
+    >>> unknowns.nested(unknowns.vector)["b"]
+    tensor(3., dtype=torch.float64)
+    """
+
+    def __init__(self, x0: Any, args: Any = ()) -> None:
+        self.args = args if isinstance(args, tuple) else (args,)
+        given, self.structure = (
+            tree_flatten({k: _array(v) for k, v in x0.items()} if isinstance(x0, dict) else x0)
+            if _is_nested(x0)
+            else ([x0], None)
+        )
+        with no_grad():
+            leaves = [inexact(tensor_of(x)).detach() for x in given]
+            if any(F.is_complex(x) for x in leaves):
+                raise TypeError("unknowns are real numbers; look for view_as_real of complex ones")
+            self.like = leaves
+            self.vector: AnyTensor = F.cat([F.reshape(x, (-1,)) for x in promoted(*leaves)])
+        self.start: Array = np.array(self.vector.host(), float)
+
+    def tensor(self, values: Array) -> AnyTensor:
+        """Numbers of a solver as a vector on the unknowns' device."""
+        return F.to(F.as_tensor(np.asarray(values, float), device=self.vector.device), self.vector.dtype)
+
+    def nested(self, x: AnyTensor) -> Any:
+        """A vector as the nested unknowns."""
+        pieces = F.split(x, [each.numel() for each in self.like])
+        leaves = [F.to(F.reshape(p, t.shape), t.dtype) for p, t in zip(pieces, self.like, strict=True)]
+        return leaves[0] if self.structure is None else tree_unflatten(leaves, self.structure)
+
+    def scalar(self, function: Callable[..., Any]) -> Callable[[AnyTensor], AnyTensor]:
+        """A function of the unknowns as a function of a vector, of which the value is one number."""
+
+        def call(x: AnyTensor) -> AnyTensor:
+            value = inexact(tensor_of(function(self.nested(x), *self.args)))
+            if value.numel() != 1:
+                raise ValueError("The user-provided objective function must return a scalar value.")
+            return F.reshape(value, ())
+
+        return call
+
+    def numbers(self, function: Callable[..., Any]) -> Callable[[AnyTensor], AnyTensor]:
+        """A function of the unknowns as a function of a vector, of which the values are one vector."""
+
+        def call(x: AnyTensor) -> AnyTensor:
+            found = function(self.nested(x), *self.args)
+            parts = tree_leaves(found) if _is_nested(found) else [found]
+            return F.cat([F.reshape(t, (-1,)) for t in map(inexact, promoted(*map(tensor_of, parts)))])
+
+        return call
+
+    def on_host(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of vectors as one of arrays, without a history."""
+
+        def call(*arrays: Array) -> Any:
+            with no_grad():
+                return _host(f(*map(self.tensor, arrays)))
+
+        return call
+
+    def gradient(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        return self.on_host(gradient_of(f))
+
+    def value_and_gradient(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        both = self.on_host(grad_and_value(f))
+
+        def call(x: Array) -> Any:
+            gradient, value = both(x)
+            return float(value), gradient
+
+        return call
+
+    def jacobian(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        return self.on_host(jacrev(f))
+
+    def hessian(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        return self.on_host(hessian(f))
+
+    def hessian_product(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        return self.on_host(lambda x, v: jvp(gradient_of(f), (x,), (v,))[1])
+
+
+def _array(value: Any) -> Any:
+    """Lists of numbers inside of a dict are arrays."""
+    return value if not isinstance(value, (list, tuple)) or _is_nested(value) else np.asarray(value)
+
+
+def _host(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_host, value))
+    return np.asarray(value.detach().host(), float)
