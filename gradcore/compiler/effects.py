@@ -32,8 +32,9 @@ _TOTAL = {
         ["astype", "conj", "copy", "max", "mean", "min", "ravel", "reshape", "squeeze", "sum", "swapaxes", "transpose"]
     ),
     "operator": frozenset(
-        ["abs", "add", "and", "mul", "neg", "or", "pos", "sub", "truediv", "xor", "eq", "ge", "gt", "le", "lt", "ne"]
-    ),
+        ["abs", "add", "and", "eq", "ge", "gt", "iadd", "imul", "isub", "le", "lt", "mul", "ne", "neg", "or", "pos"]
+    )
+    | {"sub", "truediv", "xor"},
 }
 
 
@@ -61,12 +62,13 @@ def is_pure(call: Call) -> bool:
 
 
 def is_total(call: Call, program: Program) -> bool:
-    """Whether a pure call raises no error, whatever the values: it may be left out."""
+    """Whether a call raises no error, whatever the values: it may be left out if nobody sees what it does."""
     kind, _, name = call.name.partition(".")
     if call.name == "copy":
         return True
     if kind in _TOTAL:
-        return name in _TOTAL[kind] or (name == "getitem" and not any(True for _ in values_in(call.args[1:])))
+        by_settings = name in ("getitem", "setitem") and not any(True for _ in values_in(call.args[1]))
+        return name in _TOTAL[kind] or by_settings
     if kind not in ("kernels", "backend"):
         return False
     known = [program.types.get(n) for n in (*values_in(call.args), *values_in(call.named))]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.compiler.effects import Effects, is_pure, is_total
+from gradcore.compiler.effects import Effects, is_pure, is_total, written
 from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, substituted, values_in
 
 __all__ = ["PASSES", "optimized", "stages"]
@@ -111,6 +111,9 @@ def _same_elements(call: Call, program: Program) -> Any:
     """The argument that the result of a pure call is equal to, in its type too; None if there is none."""
     _, _, name = call.name.rpartition(".")
     wanted = program.types[call.results.number]
+    for each in arguments_of(call):
+        if each in program.types and program.types[each] == wanted:  # where it is, too: a view of everything
+            return Value(each)
     candidates: list[Any] = []
     if (name in _COPIES and call.args) or (
         name == "pow" and len(call.args) == 2 and call.args[1] == 1 and wanted.dtype.kind in "fc"
@@ -159,35 +162,69 @@ def _may_replace(leaf: Any, number: int, effects: Effects) -> bool:
 
 
 def folded(program: Program) -> Program:
-    """With literals for what follows from literals, where it is small, and neither written nor returned."""
-    effects, found = Effects(program), program.copy()
+    """With literals for what follows from literals, where it is small: also for what is made in steps, by writing."""
+    effects = Effects(program)
+    constant = _constant_calls(program, effects)
+    found, known = program.copy(), dict[int, Any]()
+
+    def plain(leaf: Any) -> Any:
+        if type(leaf) is Literal:
+            return program.literals[leaf.number]
+        return known[leaf.number] if type(leaf) is Value else leaf
+
+    def keep(target: Any, result: Any) -> None:
+        if type(target) is Value:
+            known[target.number] = np.asarray(result)
+        elif target is not None:
+            for each, part in zip(target, result, strict=True):
+                keep(each, part)
+
+    for call in (program.calls[position] for position in sorted(constant)):
+        try:
+            with np.errstate(all="ignore"):
+                keep(call.results, call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named)))
+        except Exception:
+            return program  # each run raises it
+    for number, array in known.items():
+        if (array.shape, array.dtype, array.strides) != program.types[number][:3]:
+            return program
     names: dict[int, Any] = {}
-    for call in program.calls:
-        call = substituted(call, names)
-        value = _constant(call, found, effects)
-        if value is None:
-            found.calls.append(call)
-        else:
-            names[call.results.number] = found.new_literal(value)
+    for position, call in enumerate(program.calls):
+        if position not in constant:
+            for n in arguments_of(call):
+                if n in known and n not in names:
+                    names[n] = found.new_literal(known[n])
+            found.calls.append(substituted(call, names))
     return found
 
 
-def _constant(call: Call, program: Program, effects: Effects) -> Any:
-    """The array that a call gives each time; None if it is none."""
-    if type(call.results) is not Value or arguments_of(call) or not is_pure(call) or call.name.startswith("random"):
-        return None
-    known = program.types[call.results.number]
-    if _span(known) > _FOLDED or not effects.is_private(call.results.number) or call.name.endswith(".empty"):
-        return None
+def _constant_calls(program: Program, effects: Effects) -> set[int]:
+    """The positions of calls that do the same in each run, on memory that nobody sees before they are through."""
+    spoilt = {-1, *effects.escaping}
+    while True:
+        constant, last_write = set(), dict[int, int]()
+        made: set[int] = set()
+        for position, call in enumerate(program.calls):
+            results, writes = [*values_in(call.results)], effects.writes[position]
+            memory = {effects.memory(n) for n in results} | writes
+            small = all(n in program.types and _span(program.types[n]) <= _FOLDED for n in results)
+            if small and _is_repeatable(call) and made.issuperset(arguments_of(call)) and not memory & spoilt:
+                constant.add(position)
+                made.update(results)
+                last_write.update(dict.fromkeys(writes, position))
+        seen = set()
+        for position, call in enumerate(program.calls):
+            if position not in constant:
+                seen |= {m for m in effects.reads(call) if position < last_write.get(m, -1)}
+                seen |= effects.writes[position] & {effects.memory(n) for n in made}
+        if not seen:
+            return constant
+        spoilt |= seen
 
-    def plain(leaf: Any) -> Any:
-        return program.literals[leaf.number] if type(leaf) is Literal else leaf
 
-    try:
-        array = np.asarray(call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named)))
-    except Exception:
-        return None  # each run raises it
-    return array if (array.shape, array.dtype, array.strides) == known[:3] else None
+def _is_repeatable(call: Call) -> bool:
+    """Whether a call does what it does by its arguments alone."""
+    return written(call) is not None and not call.name.startswith("random") and not call.name.endswith(".empty")
 
 
 # -- algebra -----------------------------------------------------------------------------------------------------------
@@ -289,12 +326,15 @@ def _key(value: Any, program: Program) -> Any:
 
 
 def without_dead_calls(program: Program) -> Program:
-    """Without calls whose results nobody uses, and that neither write nor raise errors."""
-    needed, kept = {*program.outputs}, []
-    for call in reversed(program.calls):
+    """Without calls that raise no errors, and whose results, or what they write, nobody reads."""
+    effects, kept = Effects(program), list[Call]()
+    needed, memory = {*program.outputs}, {-1, *effects.escaping}
+    for position, call in reversed([*enumerate(program.calls)]):
         used = any(n in needed for n in values_in(call.results))
-        if used or not is_pure(call) or not is_total(call, program):
+        writes = effects.writes[position]
+        if used or not is_total(call, program) or not writes.isdisjoint(memory):
             needed.update(arguments_of(call))
+            memory |= effects.reads(call)
             kept.append(call)
     return program.copy(kept[::-1])
 
@@ -328,7 +368,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "without copies": without_copies,
     "simplified": simplified,
     "folded": folded,
-    "copies of folded values": without_copies,
+    "without copies of what is folded": without_copies,
     "folded again": folded,
     "without repeats": without_repeats,
     "without dead calls": without_dead_calls,

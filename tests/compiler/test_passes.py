@@ -95,6 +95,34 @@ def test_constants_are_computed_once() -> None:
     assert shortened(function, x) == ["add", "sub"]
 
 
+def test_constants_are_made_once_also_by_writing() -> None:
+    def function(x: gc.Tensor) -> gc.Tensor:
+        table = gc.zeros(3)
+        table[1] = 2
+        return x * table.add_(1)
+
+    assert shortened(function, x) == ["mul"]
+
+
+def test_what_is_written_after_it_is_read_is_no_constant() -> None:
+    def function(x: gc.Tensor) -> gc.Tensor:
+        table = gc.zeros(3)
+        first = x * table
+        table[1] = 2
+        return first + x * table
+
+    assert "setitem" in "".join(shortened(function, x))
+
+
+def test_writes_that_nobody_reads_go() -> None:
+    def function(x: gc.Tensor) -> gc.Tensor:
+        other = x.clone()
+        other[0] = x[1]
+        return x * 2
+
+    assert shortened(function, x) == ["mul"]
+
+
 def test_products_with_one_go_and_sums_with_zero_stay() -> None:
     assert shortened(lambda x: (x * 1) / 1 + gc.zeros(2, 3), x) == ["add"]
 
