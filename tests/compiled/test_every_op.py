@@ -22,6 +22,7 @@ def _everything(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (conversions, indexing, rows, sorting):
         monkeypatch.setattr(module, "_LARGE", 1)
     monkeypatch.setattr(sorting, "_LENGTH", 1)
+    monkeypatch.setattr(indexing, "_LARGE_VECTORS", 1)
     monkeypatch.setattr(reductions, "_LARGE", dict.fromkeys(reductions._LARGE, 1))
     monkeypatch.setattr(reductions, "_WIDTH", 1)
     monkeypatch.setattr(rows, "_WIDTHS", dict.fromkeys(rows._WIDTHS, 1))

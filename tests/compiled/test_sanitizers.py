@@ -66,14 +66,11 @@ def test_what_is_wrong_is_reported(tmp_path: Path, kind: str, says: str) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", RUNTIMES, ids=["address", "thread"])
 def test_the_library(tmp_path: Path, kind: str) -> None:
-    """The sources and all loops, for any CPU: so the formulas are used where others have instructions.
-
-    Integers wrap around: `elements.h` calculates with the bits of floats, whatever they are, and selects afterwards.
-    """
+    """The sources and all loops, for any CPU: so the formulas are used where others have instructions."""
     environment = runtime(kind)
     compiler = tmp_path / "c++"
     generic = "-march=x86-64 " if platform.machine() == "x86_64" else ""
-    options = f"-O1 -g1 -fwrapv {generic}-fsanitize={kind} -fno-sanitize-recover=all"
+    options = f"-O1 -g1 {generic}-fsanitize={kind} -fno-sanitize-recover=all"
     compiler.write_text(f'#!/bin/sh\nexec g++ "$@" {options}\n')
     compiler.chmod(0o755)
     folder = tmp_path / "compiled"

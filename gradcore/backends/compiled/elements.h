@@ -88,12 +88,29 @@ INLINE T fused(T x, T y, T z) {
 #endif
 }
 
+// Sums, differences and shifts that wrap around: of the bits of NaN and of numbers that no result is taken from, too.
+template <class I>
+INLINE I plus(I x, I y) {
+    using U = std::make_unsigned_t<I>;
+    return static_cast<I>(static_cast<U>(x) + static_cast<U>(y));
+}
+
+template <class I>
+INLINE I minus(I x, I y) {
+    using U = std::make_unsigned_t<I>;
+    return static_cast<I>(static_cast<U>(x) - static_cast<U>(y));
+}
+
+template <class I>
+INLINE I shifted(I x, int places) {
+    return static_cast<I>(static_cast<std::make_unsigned_t<I>>(x) << places);
+}
+
 // 2**n for a normal result.
 template <class T>
 INLINE T power_of_two(typename Format<T>::Bits n) {
-    using Bits = typename Format<T>::Bits;  // whose shift, of what NaN leaves in n, may not overflow
-    const auto exponent = static_cast<std::make_unsigned_t<Bits>>(n + Format<T>::bias);
-    return float_of<T>(static_cast<Bits>(exponent << Format<T>::fraction));
+    using F = Format<T>;
+    return float_of<T>(shifted<typename F::Bits>(plus<typename F::Bits>(n, F::bias), F::fraction));
 }
 
 // ------------------------------------------------------------------------------------------------- simple functions
@@ -160,7 +177,7 @@ INLINE T smaller(T x, T y) {
 template <class T>
 INLINE T magnitude(T x) {
     if constexpr (std::is_floating_point_v<T>) return std::abs(x);
-    else return x < T(0) ? static_cast<T>(-x) : x;
+    else return x < T(0) ? minus(T(0), x) : x;
 }
 
 INLINE float copysign(float x, float y) { return __builtin_copysignf(x, y); }
@@ -200,9 +217,9 @@ struct Reduced {
 
     INLINE explicit Reduced(T x) {
         using F = Format<T>;
-        const T shifted = fused(x, F::log2_e, F::round);
-        n = bits_of(shifted) - bits_of(F::round);
-        const T whole = shifted - F::round;
+        const T moved = fused(x, F::log2_e, F::round);
+        n = minus(bits_of(moved), bits_of(F::round));
+        const T whole = moved - F::round;
         rest = fused(-whole, F::ln2_low, fused(-whole, F::ln2_high, x));
     }
 };
@@ -220,7 +237,7 @@ INLINE T exp_minus_one_near_zero(T x) {
 template <class T>
 INLINE T scaled(T x, typename Format<T>::Bits n) {
     const typename Format<T>::Bits half = n >> 1;  // twice, as 2**n may be out of range
-    return x * power_of_two<T>(half) * power_of_two<T>(n - half);
+    return x * power_of_two<T>(half) * power_of_two<T>(minus(n, half));
 }
 
 template <class T>
@@ -248,7 +265,7 @@ INLINE T exponential_minus_one(T x) {
     y = chosen(y > F::highest, F::highest, y);
     const Reduced<T> r(y);
     const T near = exp_minus_one_near_zero(r.rest);
-    const T one = chosen(r.n > 60, T(0), power_of_two<T>(-r.n));  // in units of 2**n
+    const T one = chosen(r.n > 60, T(0), power_of_two<T>(minus<typename F::Bits>(0, r.n)));  // in units of 2**n
     const T result = scaled(near + (1 - one), r.n);
     return copysign(chosen(r.n == 0, near, result), x);
 }
@@ -271,8 +288,8 @@ INLINE T logarithm(T x) {
     using F = Format<T>;
     const bool tiny = x < std::numeric_limits<T>::min();
     const T normal = chosen(tiny, x * power_of_two<T>(F::fraction), x);
-    const typename F::Bits bits = bits_of(normal), n = (bits - F::half_root) >> F::fraction;
-    const T f = float_of<T>(bits - (n << F::fraction)) - 1;
+    const typename F::Bits bits = bits_of(normal), n = minus(bits, F::half_root) >> F::fraction;
+    const T f = float_of<T>(minus(bits, shifted(n, F::fraction))) - 1;
     const T whole = static_cast<T>(static_cast<i32>(n)) - chosen(tiny, T(F::fraction), T(0));
     T result = log_near_one(f, whole);
     result = chosen(x == infinity<T>(), x, result);
@@ -284,9 +301,9 @@ template <class T>
 INLINE T logarithm_of_one_plus(T x) {
     using F = Format<T>;
     const T u = 1 + x, lost = x - (u - 1);  // what the sum has rounded away
-    const typename F::Bits bits = bits_of(u), n = (bits - F::half_root) >> F::fraction;
-    const T unit = power_of_two<T>(n > 60 ? -60 : -n);
-    const T f = (float_of<T>(bits - (n << F::fraction)) - 1) + lost * unit;
+    const typename F::Bits bits = bits_of(u), n = minus(bits, F::half_root) >> F::fraction;
+    const T unit = power_of_two<T>(minus<typename F::Bits>(0, n > 60 ? 60 : n));
+    const T f = (float_of<T>(minus(bits, shifted(n, F::fraction))) - 1) + lost * unit;
     T result = log_near_one(f, static_cast<T>(static_cast<i32>(n)));
     result = chosen((x == infinity<T>()) | (x == 0), x, result);
     result = chosen(x == -1, -infinity<T>(), result);

@@ -165,15 +165,28 @@ class CompiledElementwise(NumpyBackend):
             return plain
         formula: Any = Forward(name)
 
-        def kernel(x: Any, *rest: Any) -> Any:
-            if x.__class__ is not np.ndarray or x.size < self.LARGE:
-                return plain(x, *rest)
-            if self._is_for_numpy(formula, x):
-                return plain(x, *rest)
-            result = self.by_loop(formula, (x, *rest))
-            return plain(x, *rest) if result is None else result
+        def looped(*operands: Any) -> Any:
+            if self._is_for_numpy(formula, operands[0]):
+                return plain(*operands)
+            result = self.by_loop(formula, operands)
+            return plain(*operands) if result is None else result
 
-        return kernel
+        return self._by_size(plain, looped, len(self.elementwise[name]))
+
+    def _by_size(self, plain: Callable[..., Any], looped: Callable[..., Any], operands: int) -> Callable[..., Any]:
+        """A kernel for small arrays and numbers, or for large arrays; a fixed number of operands takes half the time."""
+        array = np.ndarray
+
+        def unary(x: Any) -> Any:
+            return looped(x) if x.__class__ is array and x.size >= self.LARGE else plain(x)
+
+        def binary(x: Any, y: Any) -> Any:
+            return looped(x, y) if x.__class__ is array and x.size >= self.LARGE else plain(x, y)
+
+        def kernel(x: Any, *rest: Any) -> Any:
+            return looped(x, *rest) if x.__class__ is array and x.size >= self.LARGE else plain(x, *rest)
+
+        return {1: unary, 2: binary}.get(operands, kernel)
 
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         if self._is_for_numpy(formula, operands[0]):

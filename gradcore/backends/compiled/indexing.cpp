@@ -26,122 +26,168 @@ struct Complex {
     INLINE void operator+=(Complex other) { real += other.real, imag += other.imag; }
 };
 
-INLINE bool within(const Slices& work, i64& index) {
-    index += (index >> 63) & work.negative;
-    return static_cast<u64>(index) < static_cast<u64>(work.length);
+// Indices that were compared with the bounds, some at a time: a pass of its own, which the lanes of the CPU share. They
+// are copied, as another thread may change them in between.
+struct Checked {
+    static constexpr i64 most = 512;
+    i64 index[most];
+
+    // Whether all are within the bounds; negative ones are then counted from the start.
+    INLINE bool take(const Slices& work, const i64* given, i64 count) {
+        const u64 negative = static_cast<u64>(work.negative), last = static_cast<u64>(work.length) - 1;
+        u64 outside = 0;  // whose sign is that of what is below the bounds, and of what they are below
+#pragma omp simd reduction(| : outside)
+        for (i64 k = 0; k < count; ++k) {
+            const u64 i = static_cast<u64>(given[k]);
+            outside |= (i + negative) | (last - i);
+            index[k] = static_cast<i64>(i + (static_cast<u64>(given[k] >> 63) & negative));
+        }
+        return !(outside >> 63);
+    }
+};
+
+// Calls `run(index, first, count)` for as many indices as are checked at a time; whether all were within the bounds.
+template <class F>
+INLINE bool for_checked(const Slices& work, const i64* index, i64 count, F run) {
+    Checked checked;
+    for (i64 first = 0; first < count; first += Checked::most) {
+        const i64 some = count - first < Checked::most ? count - first : Checked::most;
+        if (!checked.take(work, index + first, some)) return false;
+        run(checked.index, first, some);
+    }
+    return true;
+}
+
+// Calls `visit(k, offset)` for indices of consecutive elements, the first in that column; whether all were within the
+// bounds. The offset is that of the indexed element.
+template <class F>
+INLINE bool for_each_index(const Slices& work, const i64* index, i64 count, i64 column, F visit) {
+    const i64 inner = work.inner;
+    return for_checked(work, index, count, [&](const i64* checked, i64 first, i64 some) {
+        if (inner == 1) {
+            for (i64 k = 0; k < some; ++k) visit(first + k, checked[k]);
+            return;
+        }
+        for (i64 k = 0; k < some; ++k) {
+            visit(first + k, checked[k] * inner + column);
+            if (++column == inner) column = 0;
+        }
+    });
+}
+
+INLINE void report(i64* wrong, bool fine) {
+    if (!fine) __atomic_store_n(wrong, 1, __ATOMIC_RELAXED);
 }
 
 // -------------------------------------------------------------------------------------------------------------- reading
 
-// out[o, k, :] = x[o, index[k], :]; parts are the first two dims of the result.
+// Calls `read(o, first, stop)` for rows of the result: parts are the first two dims of it.
+template <class F>
+INLINE bool for_parts(const Slices& work, i64 start, i64 stop, F read) {
+    bool fine = true;
+    for (i64 row = start; row < stop;) {
+        const i64 o = row / work.count, first = row % work.count;
+        const i64 end = first + (stop - row) < work.count ? first + (stop - row) : work.count;
+        fine &= read(o, first, end);
+        row += end - first;
+    }
+    return fine;
+}
+
+// out[o, k, :] = x[o, index[k], :]
 template <class T>
 void take_slices(const Slices& work, i64 start, i64 stop, const T* x, const i64* index, T* out, i64* wrong) {
     const i64 inner = work.inner;
-    bool fine = true;
-    for (i64 row = start; row < stop;) {
-        const i64 o = row / work.count, first = row % work.count;
-        const i64 end = first + (stop - row) < work.count ? first + (stop - row) : work.count;
+    report(wrong, for_parts(work, start, stop, [&](i64 o, i64 first, i64 end) {
         const T* from = x + o * work.length * inner;
-        T* to = out + o * work.count * inner;
-        if (inner == 1) {
-            for (i64 k = first; k < end; ++k) {
-                i64 i = index[k];
-                const bool good = within(work, i);
-                to[k] = from[good ? i : 0];
-                fine &= good;
+        T* to = out + (o * work.count + first) * inner;
+        return for_checked(work, index + first, end - first, [&](const i64* checked, i64 before, i64 some) {
+            T* target = to + before * inner;
+            if (inner == 1) {
+                for (i64 k = 0; k < some; ++k) target[k] = from[checked[k]];
+            } else {
+                for (i64 k = 0; k < some; ++k) {
+                    __builtin_memcpy(target + k * inner, from + checked[k] * inner, inner * sizeof(T));
+                }
             }
-        } else {
-            for (i64 k = first; k < end; ++k) {
-                i64 i = index[k];
-                if (within(work, i)) __builtin_memcpy(to + k * inner, from + i * inner, inner * sizeof(T));
-                else fine = false;
-            }
-        }
-        row += end - first;
-    }
-    if (!fine) __atomic_store_n(wrong, 1, __ATOMIC_RELAXED);
+        });
+    }));
 }
 
-// out[o, k, i] = x[o, index[o, k, i], i]; parts are the first two dims of the result.
+// out[o, k, i] = x[o, index[o, k, i], i]
 template <class T>
 void gather_along(const Slices& work, i64 start, i64 stop, const T* x, const i64* index, T* out, i64* wrong) {
     const i64 inner = work.inner;
-    bool fine = true;
-    for (i64 row = start; row < stop;) {
-        const i64 o = row / work.count, first = row % work.count;
-        const i64 end = first + (stop - row) < work.count ? first + (stop - row) : work.count;
+    report(wrong, for_parts(work, start, stop, [&](i64 o, i64 first, i64 end) {
         const T* from = x + o * work.length * inner;
-        const i64 place = (o * work.count + first) * inner, many = (end - first) * inner;
-        for (i64 k = 0, column = 0; k < many; ++k) {
-            i64 i = index[place + k];
-            const bool good = within(work, i);
-            out[place + k] = from[(good ? i : 0) * inner + column];
-            fine &= good;
-            if (inner > 1 && ++column == inner) column = 0;
-        }
-        row += end - first;
-    }
-    if (!fine) __atomic_store_n(wrong, 1, __ATOMIC_RELAXED);
+        const i64 place = (o * work.count + first) * inner;
+        T* to = out + place;
+        return for_each_index(work, index + place, (end - first) * inner, 0,
+                              [&](i64 k, i64 offset) { to[k] = from[offset]; });
+    }));
 }
 
 // -------------------------------------------------------------------------------------------------------------- writing
 
-// Calls `write(o, k, start, stop)` for rows of what is written, or the parts of them that a thread has.
+// Calls `write(place, offset)` for elements that are written, or the parts of them that a thread has: the element of
+// `values` and `index`, and that of `out`.
 template <class F>
-INLINE void for_rows(const Slices& work, i64 start, i64 stop, F write) {
-    const bool columns = work.by_columns != 0;
-    const i64 first = columns ? 0 : start, last = columns ? work.outer : stop;
-    const i64 left = columns ? start : 0, right = columns ? stop : work.inner;
-    for (i64 o = first; o < last; ++o) {
-        for (i64 k = 0; k < work.count; ++k) write(o, k, left, right);
-    }
-}
-
-template <class T, class F>
-INLINE void write_along(const Slices& work, i64 start, i64 stop, const T* values, const i64* index, T* out, i64* wrong,
-                        F write) {
-    const i64 inner = work.inner, step = work.step;
+INLINE void write_along(const Slices& work, i64 start, i64 stop, const i64* index, i64* wrong, F write) {
+    const i64 inner = work.inner, size = work.count * inner;
+    const auto run = [&](i64 o, i64 place, i64 count, i64 column) {
+        const i64 base = o * work.length * inner;
+        return for_each_index(work, index + place, count, column,
+                              [&](i64 k, i64 offset) { write(place + k, base + offset); });
+    };
     bool fine = true;
-    for_rows(work, start, stop, [&](i64 o, i64 k, i64 left, i64 right) {
-        const i64 place = (o * work.count + k) * inner;
-        T* to = out + o * work.length * inner;
-        for (i64 c = left; c < right; ++c) {
-            i64 i = index[place + c];
-            if (within(work, i)) write(to[i * inner + c], values[(place + c) * step]);
-            else fine = false;
-        }
-    });
-    if (!fine) __atomic_store_n(wrong, 1, __ATOMIC_RELAXED);
+    if (!work.by_columns) {
+        for (i64 o = start; o < stop; ++o) fine &= run(o, o * size, size, 0);
+    } else if (stop - start == inner) {
+        fine = run(0, 0, size, 0);
+    } else {
+        for (i64 k = 0; k < work.count; ++k) fine &= run(0, k * inner + start, stop - start, start);
+    }
+    report(wrong, fine);
 }
 
 // out[o, index[o, k, i], i] = values[o, k, i], the last of several.
 template <class T>
 void scatter_along(const Slices& work, i64 start, i64 stop, const T* values, const i64* index, T* out, i64* wrong) {
-    write_along(work, start, stop, values, index, out, wrong, [](T& place, T value) { place = value; });
+    if (work.step) {
+        write_along(work, start, stop, index, wrong, [&](i64 place, i64 offset) { out[offset] = values[place]; });
+    } else {
+        const T value = *values;
+        write_along(work, start, stop, index, wrong, [&](i64, i64 offset) { out[offset] = value; });
+    }
 }
 
 template <class T>
 void add_along(const Slices& work, i64 start, i64 stop, const T* values, const i64* index, T* out, i64* wrong) {
-    write_along(work, start, stop, values, index, out, wrong, [](T& place, T value) { place += value; });
+    write_along(work, start, stop, index, wrong, [&](i64 place, i64 offset) { out[offset] += values[place]; });
 }
 
 // out[o, index[k], :] += values[o, k, :]
 template <class T>
 void add_slices(const Slices& work, i64 start, i64 stop, const T* values, const i64* index, T* out, i64* wrong) {
-    const i64 inner = work.inner;
-    bool fine = true;
-    for_rows(work, start, stop, [&](i64 o, i64 k, i64 left, i64 right) {
-        i64 i = index[k];
-        if (!within(work, i)) {
-            fine = false;
-            return;
-        }
-        const T* from = values + (o * work.count + k) * inner;
-        T* to = out + (o * work.length + i) * inner;
+    const bool columns = work.by_columns != 0;
+    const i64 inner = work.inner, first = columns ? 0 : start, last = columns ? work.outer : stop;
+    const i64 left = columns ? start : 0, right = columns ? stop : inner;
+    report(wrong, for_checked(work, index, work.count, [&](const i64* checked, i64 before, i64 some) {
+        for (i64 o = first; o < last; ++o) {
+            const T* from = values + (o * work.count + before) * inner;
+            T* to = out + o * work.length * inner;
+            if (inner == 1) {
+                for (i64 k = 0; k < some; ++k) to[checked[k]] += from[k];
+                continue;
+            }
+            for (i64 k = 0; k < some; ++k) {
+                T* target = to + checked[k] * inner;
+                const T* source = from + k * inner;
 #pragma omp simd
-        for (i64 c = left; c < right; ++c) to[c] += from[c];
-    });
-    if (!fine) __atomic_store_n(wrong, 1, __ATOMIC_RELAXED);
+                for (i64 c = left; c < right; ++c) target[c] += source[c];
+            }
+        }
+    }));
 }
 
 }  // namespace gradcore

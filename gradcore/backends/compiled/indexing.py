@@ -16,8 +16,8 @@ from gradcore.typing import Array
 
 __all__ = ["CompiledIndexing"]
 
-#: Elements from which the kernels are faster.
-_LARGE = 1 << 11
+#: Elements from which the kernels are faster; of vectors that are read, which NumPy does as fast in one thread.
+_LARGE, _LARGE_VECTORS = 1 << 11, 1 << 15
 #: Bytes of elements that are copied, and dtypes that are added, by NumPy's characters.
 _SIZES, _ADDED = (1, 2, 4, 8, 16), {c: c for c in "fdFDhil"} | {"b": "b", "B": "b", "H": "h", "I": "i", "L": "l"}
 if np.dtype("l").itemsize == 8:
@@ -41,28 +41,34 @@ def _is_copied(x: Any) -> bool:
 def _takes_slices(backend: Any, x: Array, dim: int, index: Array, *_: Any) -> bool:
     size = index.size * (x.size // x.shape[dim] if x.ndim and x.shape[dim] else 0)
     last = dim == x.ndim - 1  # NumPy copies longer slices as fast
-    return bool(last and size >= _LARGE and index.dtype.kind == "i" and x.flags.c_contiguous and _is_copied(x))
+    return bool(last and size >= _least(x) and index.dtype.kind == "i" and x.flags.c_contiguous and _is_copied(x))
 
 
-def _takes_each(backend: Any, x: Array, dim: int, index: Array, src: Any = 0) -> bool:
+def _least(x: Array) -> int:
+    return _LARGE if x.ndim > 1 else _LARGE_VECTORS
+
+
+def _reads_each(backend: Any, x: Array, dim: int, index: Array) -> bool:
+    return index.size >= _least(x) and _writes_each(backend, x, dim, index)
+
+
+def _writes_each(backend: Any, x: Array, dim: int, index: Array, src: Any = 0) -> bool:
     return bool(index.size >= _LARGE and x.ndim and x.size and _is_copied(x) and _same_but(x.shape, index.shape, dim))
 
 
 def _adds_each(backend: Any, out: Array, dim: int, index: Array, src: Array) -> bool:
-    return out.dtype.char in _ADDED and src.dtype == out.dtype and _takes_each(backend, out, dim, index)
+    return out.dtype.char in _ADDED and src.dtype == out.dtype and _writes_each(backend, out, dim, index)
 
 
 def _adds_rows(backend: Any, out: Array, index: Array, rows: Array) -> bool:
     return bool(
-        rows.size >= _LARGE and rows.shape[1] > 1 and out.size and out.dtype == rows.dtype and out.dtype.char in _ADDED
+        rows.size >= _LARGE and out.size and out.dtype == rows.dtype and out.dtype.char in _ADDED
         and out.flags.carray
     )  # fmt: skip
 
 
 def _same_but(shape: Sequence[int], other: Sequence[int], dim: int) -> bool:
-    return len(shape) == len(other) and all(
-        n == m for d, (n, m) in enumerate(zip(shape, other, strict=True)) if d != dim
-    )
+    return len(shape) == len(other) and shape[:dim] == other[:dim] and shape[dim + 1 :] == other[dim + 1 :]
 
 
 class CompiledIndexing(CompiledCalls):
@@ -106,7 +112,6 @@ class CompiledIndexing(CompiledCalls):
         dim, index = given[0]
         if (
             len(given) > 1
-            or len(shape) == 1
             or values.size < _LARGE
             or values.dtype.char not in _ADDED
             or index.dtype.kind != "i"
@@ -119,7 +124,7 @@ class CompiledIndexing(CompiledCalls):
 
     # -- an index for each element -----------------------------------------------------------------------------------
 
-    @kernel_for(_takes_each)
+    @kernel_for(_reads_each)
     def gathered(self, x: Array, dim: int, index: Array) -> Array:
         out = np.empty(index.shape, x.dtype)
         work = self._each(x, dim, index, reading=True)
@@ -127,7 +132,7 @@ class CompiledIndexing(CompiledCalls):
             return super().gathered(x, dim, index)  # which says what is wrong
         return out
 
-    @kernel_for(_takes_each)
+    @kernel_for(_writes_each)
     def scattered(self, x: Array, dim: int, index: Array, src: Any) -> Array:
         src = np.asarray(src)
         values = np.ascontiguousarray(self.cut(src, index) if src.ndim else src, x.dtype)

@@ -42,8 +42,11 @@ class CompiledProducts(NumpyBackend):
         return found
 
     def matmul(self, a: Any, b: Any) -> Any:
-        out = self._in_threads(a, b) if a.ndim == 2 == b.ndim else None
-        return super().matmul(a, b) if out is None else out
+        if a.ndim == 2 == b.ndim and a.size * b.shape[1] >= _MANY:
+            out = self._in_threads(a, b)
+            if out is not None:
+                return out
+        return NumpyBackend.matmul(self, a, b)
 
     def _product(self, a: Any, b: Any) -> Any:
         out = self._in_threads(a, b) if a.ndim > 1 and a.ndim == b.ndim else None

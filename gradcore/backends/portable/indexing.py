@@ -141,7 +141,9 @@ class Indexing:
         """Raise unless all of ``low <= index < size`` holds."""
         if not index.size:
             return
-        if low:
+        if low and self.host_scalars:
+            bad = int(index.max()) >= size or int(index.min()) < low
+        elif low:
             bad = bool(((index >= size) | (index < low)).any())
         else:  # negative numbers are large ones without their sign
             bad = int(index.view(UNSIGNED[index.itemsize]).max()) >= size
