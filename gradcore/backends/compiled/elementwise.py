@@ -174,7 +174,7 @@ class CompiledElementwise(NumpyBackend):
         return self._by_size(plain, looped, len(self.elementwise[name]))
 
     def _by_size(self, plain: Callable[..., Any], looped: Callable[..., Any], operands: int) -> Callable[..., Any]:
-        """A kernel for small arrays and numbers, or for large arrays; a fixed number of operands takes half the time."""
+        """A kernel by the size of its first operand; calls with a fixed number of operands take half the time."""
         array = np.ndarray
 
         def unary(x: Any) -> Any:

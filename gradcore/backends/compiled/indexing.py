@@ -110,12 +110,7 @@ class CompiledIndexing(CompiledCalls):
     def _accumulated(self, shape: Sequence[int], indices: Indices, values: Array) -> Array:
         given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
         dim, index = given[0]
-        if (
-            len(given) > 1
-            or values.size < _LARGE
-            or values.dtype.char not in _ADDED
-            or index.dtype.kind != "i"
-        ):
+        if len(given) > 1 or values.size < _LARGE or values.dtype.char not in _ADDED or index.dtype.kind != "i":
             return super()._accumulated(shape, indices, values)
         full = (*shape[:dim], *index.shape, *shape[dim + 1 :])
         if values.shape != full:

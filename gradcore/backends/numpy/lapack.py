@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,10 @@ from gradcore.backends.portable.linear_algebra import LinearAlgebra
 
 __all__ = ["Lapack"]
 
-#: Up to this size NumPy's solver, which works on a whole batch but factors anew, beats a loop over the matrices.
+#: Up to this size NumPy's routines, which work on a whole batch, beat a loop over the matrices.
 SMALL = 32
+#: Columns that LAPACK takes together: the workspace of a QR factorisation has that many rows.
+BLOCK = 32
 #: From this size of a dim on, matrices are worth SciPy's threads.
 LARGE = 1024
 
@@ -222,21 +224,40 @@ class Lapack(LinearAlgebra):
     # -- others ---------------------------------------------------------------------------------------------------
 
     def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
-        try:
-            factor = np.linalg.cholesky(a)
-            diagonal = np.diagonal(factor, 0, -2, -1)
-            spoilt = np.isnan(diagonal)  # which LAPACK does not notice
-            spoilt[..., 1:] |= np.isinf(diagonal[..., :-1])  # the rows below are divided by it
-            if not spoilt.any():
-                return factor, np.zeros(a.shape[:-2], "int32")
-            return factor, np.where(spoilt.any(-1), spoilt.argmax(-1) + 1, 0).astype("int32")
-        except np.linalg.LinAlgError:
+        factor = None
+        if min(a.shape[-2:]) <= SMALL:
+            with suppress(np.linalg.LinAlgError):
+                factor, info = np.linalg.cholesky(a), np.zeros(a.shape[:-2], "int32")
+        if factor is None:
             potrf = _routine("lapack", "potrf", a.dtype.char)
-            factor, info = np.empty_like(a), np.zeros(a.shape[:-2], "int32")
+            factor, info = np.empty_like(a, order="C"), np.zeros(a.shape[:-2], "int32")
             with _threads_for(a):
                 for i in np.ndindex(a.shape[:-2]):
-                    factor[i], info[i] = potrf(a[i], lower=1, clean=1)
-            return factor, info
+                    found, info[i] = potrf(a[i].T, lower=0, clean=1)
+                    factor[i] = found.T  # transposed, so that the rows in memory are the columns that LAPACK expects
+        diagonal = np.diagonal(factor, 0, -2, -1)
+        spoilt = np.isnan(diagonal)  # which LAPACK does not notice
+        spoilt[..., 1:] |= np.isinf(diagonal[..., :-1])  # the rows below are divided by it
+        if spoilt.any():
+            info = np.where((info == 0) & spoilt.any(-1), spoilt.argmax(-1) + 1, info).astype("int32")
+        return factor, info
+
+    @kernel_for(lambda self, a, mode="reduced": a.size and (a.ndim == 2 or min(a.shape[-2:]) > SMALL))
+    def factor_qr(self, a: Any, mode: str = "reduced") -> tuple[Any, Any]:
+        """By SciPy's LAPACK, which takes half the time of NumPy's."""
+        *batch, m, n = a.shape
+        k, char = min(m, n), a.dtype.char
+        geqrf, orgqr = (_routine("lapack", name, char) for name in ("geqrf", "ungqr" if char in "FD" else "orgqr"))
+        rows, work = m if mode == "complete" else k, BLOCK * max(m, n)
+        q, r = np.zeros((*batch, m, rows) if mode != "r" else 0, a.dtype), np.empty((*batch, rows, n), a.dtype)
+        with _threads_for(a):
+            for i in np.ndindex(*batch):
+                vectors, tau, _, _ = geqrf(a[i], lwork=work)
+                if mode != "r":
+                    q[i][:, :k] = vectors[:, :k]
+                    q[i] = orgqr(q[i], tau, lwork=work)[0]
+                r[i] = np.triu(vectors[:rows])
+        return q, r
 
     def invert(self, a: Any) -> tuple[Any, Any]:
         try:
