@@ -128,8 +128,7 @@ class CompiledFunction:
         try:
             guards.modes()
             guards.visit(self._function, guards.bind(self._function), "the function")
-            guards.visit(args, "args", "args", given=True)
-            guards.visit(named, "named", "named", given=True)
+            guards.arguments(args, named)
         except (Unguardable, RecursionError) as error:
             self._leave(str(error))
             return self._function(*args, **named)

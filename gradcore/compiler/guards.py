@@ -13,6 +13,7 @@ import enum
 import functools
 import operator
 import types
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -22,13 +23,14 @@ from gradcore import dtypes
 from gradcore.amp.scaling import GradScaler
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.modes import local
-from gradcore.autograd.variables import OWN, Variable
+from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler.host_calls import HOST_CLASSES
 from gradcore.compiler.scopes import IMPURE_MODULES, is_generated, is_library, namespace_of
 from gradcore.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.device import device, get_default_device
+from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import Calls
 from gradcore.nn.module_hooks import _Everywhere as Everywhere
 from gradcore.nn.parameter import Parameter
@@ -46,6 +48,9 @@ _UNIQUE = (
     types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
+#: Tables of modules, which are most often empty.
+_TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
+           "_backward_pre_hooks")  # fmt: skip
 #: Of NumPy's flags of an array: whether it is aligned, and whether it may be written to.
 _FLAGS = 0x100 | 0x400
 
@@ -112,9 +117,9 @@ class Guards:
         #: What each line checks, in words.
         self.texts: list[str] = []
         self.scope: dict[str, Any] = {
-            "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge, "OWN": OWN,
+            "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge,
             "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
-            "deterministic": deterministic, "hooks_everywhere": _hooks_everywhere,
+            "deterministic": deterministic, "every": Everywhere, "Tensor": Tensor, "ndarray": np.ndarray,
             "identical": operator.is_,
         }  # fmt: skip
         self.tensors: list[TensorGuard] = []
@@ -155,16 +160,29 @@ class Guards:
         self.require("not state.batches and not state.transforms and state.task is None", "inside a transform")
         self.require(f"get_default_dtype() is {self.bind(dtypes.get_default_dtype())}", "the default dtype")
         self.require(f"deterministic() == {deterministic()}", "whether algorithms are deterministic")
-        if any(_hooks_everywhere()):
+        every = "every.forward or every.forward_pre or every.backward or every.backward_pre"
+        if eval(every, {"every": Everywhere}):
             raise Unguardable("there are hooks of all modules")
-        self.require("not any(hooks_everywhere())", "there are no hooks of all modules")
+        self.require(f"not ({every})", "there are no hooks of all modules")
         self.require(f"get_default_device() is {self.bind(get_default_device())}", "the default device")
+
+    def arguments(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Those of the call."""
+        self.require(f"len(args) == {len(args)}", "the number of arguments")
+        for i, each in enumerate(args):
+            self.visit(each, f"args[{i}]", f"args[{i}]", given=True)
+        if named:
+            self._dict(named, "named", "named", given=True)
+        else:
+            self.require("not named", "arguments by name")
 
     def visit(self, value: Any, expression: str, text: str, given: bool = False) -> None:
         """Guard a value that is found by an expression, and all that is found from there."""
         kind = type(value)
         if isinstance(value, Variable):
             return self._tensor(value, expression, text, given)
+        if kind is bool:
+            return self.require(f"{expression} is {value}", f"{text} is {value}")
         if kind in _PLAIN:
             name = self.bind(value)
             return self.require(f"({expression}) is {name} or same({expression}, {name})", f"{text} == {value!r}")
@@ -192,13 +210,17 @@ class Guards:
             raise Unguardable(f"{text} has keys that cannot be checked")
         o = self._variable(expression)
         same_keys = f"tuple({o}) == {self.bind(tuple(value))}" if value else f"not {o}"
+        if len(value) == 1:  # and its only element is found below
+            same_keys = f"len({o}) == 1"
         self.require(f"type({o}) is {self.bind(type(value))} and {same_keys}", f"keys of {text}")
         for key in value:
             self.visit(value[key], f"{o}[{self.bind(key)}]", f"{text}[{key!r}]", given)
 
     def _object(self, value: Any, expression: str, text: str) -> None:
-        name = self.bind(value)
-        self.require(f"({expression}) is {name}", f"{text} is {_short(value)}")
+        name = expression
+        if self.scope.get(expression) is not value:
+            name = self.bind(value)
+            self.require(f"({expression}) is {name}", f"{text} is {_short(value)}")
         if id(value) in self._seen:
             return
         self._seen[id(value)] = value
@@ -309,8 +331,14 @@ class Guards:
         self.visit(kind, f"type({name})", f"type of {text}")
         o = self._variable(f"{name}.__dict__")
         self.require(f"len({o}) == {len(own)}", f"attributes of {text}")
+        empty = [each for each in _TABLES if isinstance(value, Module) and not own.get(each, True)]
+        if empty:
+            found = " or ".join(f"{o}[{each!r}]" for each in empty)
+            self.require(f"not ({found})", f"{text} has no {', '.join(empty)}")
         of_library = is_library(namespace_of(kind))  # which reads attributes by names that it computes
         for each, found in own.items():
+            if each in empty:
+                continue
             if self.every or each in self.names or (of_library and each[0] != "_"):
                 self.visit(found, f"{o}[{each!r}]", f"{text}.{each}")
             else:
@@ -358,7 +386,7 @@ class Guards:
             self.require(f"{o} is {self.bind(t)}", f"{text} is the same tensor")
         self._seen[id(t)] = (o, text, t)
         self.tensors.append(TensorGuard(text, t, given))
-        self._memory(o, t, text, len(self.tensors) - 1)
+        self._memory(o, t, text, len(self.tensors) - 1, given)
         meta = t._autograd
         has_history = t._edge is not None or (
             meta is not None and meta.base is not None and gradient_edge(t) is not None
@@ -375,24 +403,13 @@ class Guards:
             self.require(f"{o}._edge is not None", f"{text} has a history")
             m = self._variable(f"{o}._autograd")
             return self.require(f"{m} is None or not ({m}.tangents or {m}.inference or {m}.base)", f"{text} is no view")
-        if meta.hooks or meta.post_accumulate_hooks or meta.retains_grad:
-            raise Unguardable(f"{text} has hooks")
-        if meta.grad_dtype is not OWN:
-            raise Unguardable(f"{text} has a dtype for its gradient")
+        if meta.observed or meta.retains_grad:
+            raise Unguardable(f"{text} has, or has had, hooks, or has a dtype for its gradient")
         m = self._variable(f"{o}._autograd")
-        conditions = [f"{m} is not None", f"{m}.requires_grad is {meta.requires_grad}", f"{o}._edge is None"]
-        conditions += [f"not {m}.tangents", f"not {m}.inference", f"not {m}.hooks", f"not {m}.post_accumulate_hooks"]
-        conditions += [f"{m}.grad_dtype is OWN", f"not {m}.retains_grad"]
-        conditions += [f"({m}.base is None) is {meta.base is None}"]
-        if meta.base is not None:
-            conditions.append(f"(not state.mode or gradient_edge({o}) is None)")
-        self.require(" and ".join(conditions), f"history and hooks of {text}")
-        accumulator = meta.accumulator and meta.accumulator()
-        if accumulator is not None and accumulator._hooks is not None:
-            raise Unguardable(f"{text} has hooks")
-        if meta.requires_grad:
-            hooked = f"{m}.accumulator is None or {m}.accumulator() is None or {m}.accumulator()._hooks is None"
-            self.require(hooked, f"hooks of {text}")
+        unlike = [f"{o}._edge", f"{m}.tangents", f"{m}.inference", f"{m}.retains_grad", f"{m}.observed"]
+        unlike.append(f"{m}.base" if meta.base is None else f"({m}.base is None or gradient_edge({o}) is not None)")
+        conditions = f"{m}.requires_grad is {meta.requires_grad} and not ({' or '.join(unlike)})"
+        self.require(conditions, f"history and hooks of {text}")
         if not self.reads_grads:
             return None
         if meta.grad is None:
@@ -403,22 +420,23 @@ class Guards:
         g = self._variable(f"{m}.grad")
         self._seen[id(grad)] = (g, f"{text}.grad", grad)
         self.require(
-            f"type({g}) is {self.bind(Tensor)} and {g}._autograd is None and {g}._edge is None", f"{text}.grad"
+            f"type({g}) is Tensor and {g}._autograd is None and {g}._edge is None", f"{text}.grad"
         )
         self.tensors.append(TensorGuard(f"{text}.grad", grad, given))
-        self._memory(g, grad, f"{text}.grad", len(self.tensors) - 1)
+        self._memory(g, grad, f"{text}.grad", len(self.tensors) - 1, True)
         return None
 
-    def _memory(self, o: str, t: Any, text: str, number: int) -> None:
+    def _memory(self, o: str, t: Any, text: str, number: int, given: bool) -> None:
         a, array = f"a{number}", t._array
         self.lines += [f"t{number} = {o}", f"{a} = {o}._array"]
-        conditions = [
+        conditions = " and ".join([
             f"{a}.shape == {array.shape}", f"{a}.strides == {array.strides}", f"{o}._dtype is {self.bind(t._dtype)}",
-            f"{o}._device is CPU", f"type({a}) is {self.bind(np.ndarray)}",
-            f"{a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}",
-        ]  # fmt: skip
+            f"{o}._device is CPU", f"type({a}) is ndarray", f"{a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}",
+        ])  # fmt: skip
+        if not given:  # most often the array of the last call
+            conditions = f"{self.bind(weakref.ref(array))}() is {a} or {conditions}"
         described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
-        self.require(" and ".join(conditions), described)
+        self.require(conditions, described)
 
     def forget(self) -> None:
         """Keep nothing of the call that the guards were made for."""
@@ -443,10 +461,6 @@ class Guards:
         exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
         check: Callable[..., Any] = self.scope["check"]
         return check
-
-
-def _hooks_everywhere() -> tuple[Any, ...]:
-    return Everywhere.forward, Everywhere.forward_pre, Everywhere.backward, Everywhere.backward_pre
 
 
 def _short(value: Any) -> str:
