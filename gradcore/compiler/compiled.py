@@ -134,7 +134,7 @@ class CompiledFunction:
             return self._function(*args, **named)
         check = guards.function_of()
         recorder, watch, function = Recorder(self._fullgraph), Watch(), looked_up(self._function)
-        recorded = RecordedRun(recorder, guards)
+        recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         try:
             with recorder.on(guards.hosts):
                 recorded.begin()

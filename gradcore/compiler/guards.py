@@ -12,6 +12,7 @@ import dis
 import enum
 import functools
 import operator
+import re
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -69,11 +70,14 @@ class TensorGuard(NamedTuple):
     tensor : Tensor
     given : bool
         Whether it is an argument: each call has its own.
+    lines : slice
+        The lines that check it, of the gradient of another one.
     """
 
     name: str
     tensor: Any
     given: bool
+    lines: slice = slice(0)
 
 
 def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
@@ -417,6 +421,7 @@ class Guards:
         grad = meta.grad
         if type(grad) is not Tensor or grad._autograd is not None or grad._edge is not None or id(grad) in self._seen:
             raise Unguardable(f"{text}.grad has history, or is used elsewhere")
+        start = len(self.lines)
         g = self._variable(f"{m}.grad")
         self._seen[id(grad)] = (g, f"{text}.grad", grad)
         self.require(
@@ -424,6 +429,7 @@ class Guards:
         )
         self.tensors.append(TensorGuard(f"{text}.grad", grad, given))
         self._memory(g, grad, f"{text}.grad", len(self.tensors) - 1, True)
+        self.tensors[-1] = self.tensors[-1]._replace(lines=slice(start, len(self.lines)))
         return None
 
     def _memory(self, o: str, t: Any, text: str, number: int, given: bool) -> None:
@@ -438,6 +444,14 @@ class Guards:
         described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
         self.require(conditions, described)
 
+    def leave_out(self, number: int) -> None:
+        """Do not check a gradient, of which the program reads nothing."""
+        lines = self.tensors[number].lines
+        name = self.lines[lines][0].partition(" ")[0] if lines.stop else ""
+        others = [*self.lines[: lines.start], *self.lines[lines.stop :]]
+        if name and not any(re.search(rf"\b{name}\b", line) for line in others):
+            self.lines[lines] = ["" for _ in self.lines[lines]]
+
     def forget(self) -> None:
         """Keep nothing of the call that the guards were made for."""
         self._seen.clear()
@@ -449,7 +463,7 @@ class Guards:
         """Lines that name each tensor ``t0`` and its array ``a0``, or return the number of the guard that failed."""
         # Something has been deleted that an earlier guard does not see.
         end = "except (AttributeError, LookupError, TypeError, ValueError): return 0"
-        return ["try:", *(f" {line}" for line in self.lines), end]
+        return ["try:", *(f" {line}" for line in self.lines if line), end]
 
     def source(self) -> str:
         """``(args, named) -> None``, or the number of the guard that failed."""

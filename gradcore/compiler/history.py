@@ -9,17 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.autograd import variables
+from gradcore.autograd.derivatives import PLANS
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import FREED, Node
 from gradcore.autograd.saved import SavedTensor, check_version
-from gradcore.autograd.variables import TensorMeta, wrap
+from gradcore.autograd.variables import TensorMeta, new, tick, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.random.generator import repeated
+from gradcore.tensor import Tensor
 
-__all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "connect", "freed"]
+__all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "connect", "connect_one", "freed", "is_planned"]
 
 
 class Backward(NamedTuple):
@@ -58,13 +60,8 @@ class Backward(NamedTuple):
     fresh: bool
 
 
-class ReplayedCall:
-    """A call that a program has made: the tensors that took part, its arguments, the generator's state if it drew."""
-
-    __slots__ = ("args", "named", "place", "tensors")
-
-    def __init__(self, tensors: Any, args: Any, named: Any, place: Any) -> None:
-        self.tensors, self.args, self.named, self.place = tensors, args, named, place
+#: A call that a program has made: the tensors that took part, its arguments, the generator's state if it drew.
+ReplayedCall = tuple[tuple[Any, ...], tuple[Any, ...], dict[str, Any], Any]
 
 
 class CompiledFunctionBackward(Node):
@@ -75,7 +72,7 @@ class CompiledFunctionBackward(Node):
     #: The arrays that the backward program needs of the first; None once they have been freed.
     saved: Any
     #: The results whose memory is among these.
-    results: list[SavedTensor]
+    results: Sequence[SavedTensor] = ()
     _metas: list[TensorMeta]
 
     @property
@@ -88,14 +85,18 @@ class CompiledFunctionBackward(Node):
     def is_freed(self) -> bool:
         return self.saved is None
 
-    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+    def check(self) -> None:
+        """Raise an error if what was saved has been freed or written to."""
         if self.saved is None:
             raise RuntimeError(FREED)
         if variables.last_write > self._seq:
             for i in self.half.watched:
-                check_version(self.call.tensors[i], self._seq)
+                check_version(self.call[0][i], self._seq)
             for each in self.results:
                 each.check(self)
+
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+        self.check()
         half, given = self.half, grads if self._n_outputs > 1 else [grads]
         if arithmetic.recorded or any(g is None for g in given):
             return _again(self, [arithmetic.as_tensor(g) for g in given], arithmetic)
@@ -112,9 +113,63 @@ class _FreshBackward(CompiledFunctionBackward):
         return CompiledFunctionBackward.__name__
 
 
+class _PlannedBackward(_FreshBackward):
+    """One with one result, which the engine runs in its loop: the gradient of each edge is asked for by itself."""
+
+    metas = None
+    #: The gradients of all edges, and the backward call that they were computed in.
+    found: Any = None
+    _output_metas = Node._output_metas
+
+    def release(self) -> None:
+        self.saved = self.found = None
+
+
+def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
+    def gradient(F: Any, grad: Any, node: _PlannedBackward) -> Any:
+        task, found = local.state.task, node.found
+        if found is None or found[0] is not task:
+            half = node.half
+            if not isinstance(grad, (np.ndarray, np.generic)):  # batches of gradients
+                return task.grad_inputs(node, grad, task.buffer.arithmetic(CPU), None)[i]
+            arrays = half.run(*node.saved, np.asarray(grad, order="C"))
+            if len(arrays) < len(half.found):
+                given = iter(arrays)
+                arrays = [next(given) if exists else None for exists in half.found]
+            found = node.found = task, arrays
+        return found[1][i]
+
+    return gradient
+
+
+#: Nodes with more edges are run as any others.
+_MOST_EDGES = 256
+_CALLS = tuple(map(_gradient_of, range(_MOST_EDGES)))
+for _values in ("arrays", "fused"):
+    PLANS[_values][_PlannedBackward] = _CALLS, None, None, True
+
+
+def is_planned(half: Backward) -> bool:
+    """Whether `connect_one` makes the result of a function with this backward, if that is one."""
+    return half.fresh and len(half.inputs) <= _MOST_EDGES and not half.watched_results
+
+
+def connect_one(half: Backward, array: Any, dtype: Any, saved: Any, call: ReplayedCall) -> Any:
+    """The tensor of a program's only result, connected to its inputs."""
+    tensors, node = call[0], new_node(_PlannedBackward)
+    edges = tuple([gradient_edge(tensors[i]) for i in half.inputs])
+    node._device, node._edges, node._seq, node._hooks = CPU, edges, tick(), None
+    node._shape, node._dtype = array.shape, dtype
+    node.half, node.call, node.saved = half, call, saved
+    t = new(Tensor)
+    t._array, t._device, t._dtype, t._edge = array, CPU, dtype, (node, 0)
+    t._autograd = t._vc = None
+    return t
+
+
 def connect(half: Backward, results: Any, saved: Any, call: ReplayedCall) -> list[Any]:
     """The tensors of a program's results, connected to its inputs."""
-    inputs = [call.tensors[i] for i in half.inputs]
+    inputs = [call[0][i] for i in half.inputs]
     node: Any = (_FreshBackward if half.fresh else CompiledFunctionBackward).make(
         CPU, tuple(map(gradient_edge, inputs))
     )
@@ -135,19 +190,19 @@ def freed(t: Any) -> Any:
 
 def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     """The gradients by calling the function once more, as it is: so they have a history, and may be incomplete."""
-    half, call = node.half, node.call
-    inputs = [call.tensors[i] for i in half.inputs]
+    half, (tensors, args, named, place) = node.half, node.call
+    inputs = [tensors[i] for i in half.inputs]
     if not half.repeatable:
         raise RuntimeError(
             "the gradients of a compiled function that writes to tensors in place cannot be differentiated, nor "
             "computed if the gradients of some of its results are missing: call it without gradcore.compile, or "
             "compile all of the step"
         )
-    for t in call.tensors:
+    for t in tensors:
         check_version(t, node._seq)
     recorded = bool(local.state.mode & GRAD)
-    with enable_grad(), contextlib.nullcontext() if call.place is None else repeated(call.place):
-        outs = half.chosen(half.function(*call.args, **call.named))
+    with enable_grad(), contextlib.nullcontext() if place is None else repeated(place):
+        outs = half.chosen(half.function(*args, **named))
     pairs = [(out, g) for out, g in zip(outs, grads, strict=True) if g is not None]
     if not pairs:
         return [None] * len(inputs)
@@ -156,4 +211,5 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     return [arithmetic.from_tensor(g) for g in found]
 
 
+new_node: Any = object.__new__
 CompiledFunctionBackward.__module__ = "builtins"  # nodes print as <CompiledFunctionBackward object at 0x...>

@@ -6,6 +6,7 @@ the calls on arrays into parts, each of which is a `Program`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from gradcore.backends.registry import CPU
 from gradcore.compiler import emit_python
 from gradcore.compiler.arrays import RecordedArray
 from gradcore.compiler.guards import Guards
-from gradcore.compiler.history import Backward, ReplayedCall, connect, freed
+from gradcore.compiler.history import Backward, connect, connect_one, freed, is_planned
 from gradcore.compiler.host_calls import HOST_CLASSES, runs_user_code
 from gradcore.compiler.passes import optimized
 from gradcore.compiler.program import Program, values_in
@@ -68,9 +69,12 @@ class RecordedRun:
     ----------
     recorder : Recorder
     guards : Guards
+    reads_grads : bool
+        Whether code of the user's may read gradients.
     """
 
-    def __init__(self, recorder: Recorder, guards: Guards) -> None:
+    def __init__(self, recorder: Recorder, guards: Guards, reads_grads: bool) -> None:
+        self.reads_grads = reads_grads
         self.recorder, self.guards = recorder, guards
         self.tensors = [guard.tensor for guard in guards.tensors]
         self.arrays = [t._array for t in self.tensors]
@@ -359,20 +363,26 @@ class RecordedRun:
         last.needed.update(n for n in (*outs, *saved) if n is not None)
         if self.outs:
             repeatable = not self.effects
-            half = self._bound(self._backward(function, backward, saved, repeatable))
-            arrays, kept = (f"({''.join(f'{self._value(n)}, ' for n in each)})" for each in (outs, saved))  # type: ignore[arg-type]
+            half = self._backward(function, backward, saved, repeatable)
+            names, kept = ([self._value(n) for n in each if n is not None] for each in (outs, saved))
             made = "".join(f"{self._made(t)}, " for t in self.outs)
             tensors = "".join(f"t{i}, " for i in range(len(self.tensors)))
-            call = f"Call(({tensors}), args, named, {'place' if self.recorder.draws_default else 'None'})"
-            last.lines.append(f"{made}= connect({half}, {arrays}, {kept}, {call})")
+            call = f"({''.join(f'{name}, ' for name in kept)}), (({tensors}), args, named, place)"
+            if len(outs) == 1 and is_planned(half):
+                dtype = self._bound(self.outs[0]._dtype)
+                line = f"{made[:-2]} = connect_one({self._bound(half)}, {names[0]}, {dtype}, {call})"
+            else:
+                line = f"{made}= connect({self._bound(half)}, ({''.join(f'{name}, ' for name in names)}), {call})"
+            last.lines.append(line)
         for t in self.freed:
             last.lines.append(f"{self._made(t)} = freed({self._wrap(t, last)})")
         result = self._rebuilt(self.result, last)
         programs = self._programs()
+        self._leave_out_gradients(programs, [result, *(line for part in self.parts for line in part.lines)])
         source = self._source(programs, result)
         self.scope |= {
             **self.guards.scope, "bump": bump, "wrap": _wrapped, "failed": function, "generator": default_generator,
-            "connect": connect, "Call": ReplayedCall, "freed": freed, "with_mode": _with_mode,
+            "connect": connect, "connect_one": connect_one, "freed": freed, "with_mode": _with_mode,
         }  # fmt: skip
         for i, program in enumerate(programs):
             self.scope[f"program{i}"] = emit_python.function_of(optimized(program))
@@ -417,6 +427,17 @@ class RecordedRun:
             lines += part.lines
         same = [f"if a{i} is not a{self.arguments[n]}: return 0" for i, n in self._given_twice()]
         return "\n ".join(["def run(args, named):", *self.guards.checks(), *same, *lines, f"return ({result},)"])
+
+    def _leave_out_gradients(self, programs: list[Program], lines: list[str]) -> None:
+        """Leave gradients unchecked that are reset before anything reads them."""
+        if self.reads_grads:
+            return
+        text = "\n".join(lines)
+        numbers = [self._number(array) for array in self.arrays]
+        used = {n for program in programs for n in program.inputs} | {n for n in numbers if numbers.count(n) > 1}
+        for i, guard in enumerate(self.guards.tensors):
+            if guard.lines.stop and numbers[i] not in used and not re.search(rf"\b[ta]{i}\b", text):
+                self.guards.leave_out(i)
 
     def _given_twice(self) -> list[tuple[int, int]]:
         """The tensors whose arrays are those of others, and the numbers of these."""

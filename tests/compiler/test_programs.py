@@ -186,6 +186,40 @@ def test_derivatives_of_derivatives_are_those_of_the_function_as_it_is() -> None
         assert equal(gc.autograd.grad(slope.sum(), x), gc.autograd.grad(expected.sum(), x))
 
 
+def test_nodes_that_the_engine_runs_in_its_loop() -> None:
+    """A single result: some inputs only, gradients in batches, graphs that are kept, hooks."""
+    compiled = CompiledFunction(lambda x, y, z: ((x * y).sin() * z).sum(0), fullgraph=True)
+    plain = compiled._function
+    for _ in range(4):
+        x, y = gc.randn(2, 3, requires_grad=True), gc.randn(3, requires_grad=True)
+        z = gc.randn(2, 3)
+        found, expected = compiled(x, y, z), plain(x, y, z)
+        upstream = gc.randn(3)
+        for inputs in ((x,), (y,), (y, x)):
+            a = gc.autograd.grad(found, inputs, upstream, retain_graph=True)
+            assert equal(a, gc.autograd.grad(expected, inputs, upstream, retain_graph=True))
+        batch = gc.randn(4, 3)
+        a = gc.autograd.grad(found, (x, y), batch, is_grads_batched=True, retain_graph=True)
+        assert equal(a, gc.autograd.grad(expected, (x, y), batch, is_grads_batched=True, retain_graph=True))
+        first = gc.autograd.grad(found, (x, y), upstream, retain_graph=True)
+        kept = [t.clone() for t in first]
+        upstream.mul_(2)
+        assert equal(gc.autograd.grad(found, (x, y), upstream, retain_graph=True), [t * 2 for t in kept])
+        assert equal(first, kept)
+        found.backward(upstream)
+        assert equal((x.grad, y.grad), [t * 2 for t in kept])
+        with pytest.raises(RuntimeError, match="second time"):
+            found.backward(upstream)
+    assert found.grad_fn.name() == "CompiledFunctionBackward"
+    assert compiled._entries
+    seen: list[gc.Tensor] = []
+    out = compiled(x, y, z)
+    out.register_hook(lambda g: seen.append(g) or g * 2)
+    (a,) = gc.autograd.grad(out, y, upstream)
+    assert equal(a, gc.autograd.grad(plain(x, y, z), y, upstream * 2)[0])
+    assert equal(seen[0], upstream)
+
+
 def test_results_without_a_gradient_take_no_part() -> None:
     """The gradient of the square root at zero is infinite, and zero times that no number."""
     compiled = CompiledFunction(lambda x, y: (x.sqrt(), (x * y).sum()), fullgraph=True)
