@@ -424,9 +424,7 @@ class Guards:
         start = len(self.lines)
         g = self._variable(f"{m}.grad")
         self._seen[id(grad)] = (g, f"{text}.grad", grad)
-        self.require(
-            f"type({g}) is Tensor and {g}._autograd is None and {g}._edge is None", f"{text}.grad"
-        )
+        self.require(f"type({g}) is Tensor and {g}._autograd is None and {g}._edge is None", f"{text}.grad")
         self.tensors.append(TensorGuard(f"{text}.grad", grad, given))
         self._memory(g, grad, f"{text}.grad", len(self.tensors) - 1, True)
         self.tensors[-1] = self.tensors[-1]._replace(lines=slice(start, len(self.lines)))
