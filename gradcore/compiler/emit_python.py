@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.compiler.fusion import fused
+from gradcore.compiler.memory import Buffers, memory_plan, ufunc_of
 from gradcore.compiler.program import Literal, Program, Value, values_in
 from gradcore.tracebacks import generated_file
 
@@ -34,6 +35,7 @@ def function_of(program: Program) -> Any:
 
 def source_of(program: Program) -> tuple[str, dict[str, Any]]:
     """The function's source, and what its names refer to."""
+    plan = memory_plan(program)
     scope: dict[str, Any] = {"asarray": np.asarray}
     names: dict[int, str] = {}
     last = {n: i for i, call in enumerate(program.calls) for n in (*values_in(call.args), *values_in(call.named))}
@@ -69,7 +71,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
 
     for i, call in enumerate(program.calls):
         results = list(values_in(call.results))
-        text = _called(call, written, constant)
+        text = _called_into(call, plan, written, constant) or _called(call, written, constant)
         lines.append(text if not results else f"{_target(call.results)} = {text}")
         lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
         over = {n for n in (*values_in(call.args), *values_in(call.named)) if last[n] == i}
@@ -79,7 +81,25 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
             lines.append(f"del {', '.join(f'v{n}' for n in sorted(over))}")
     head = f"def program({', '.join(f'v{n}' for n in program.inputs)}):"
     result = f"return ({''.join(f'v{n}, ' for n in program.outputs)})"
-    return "\n    ".join([head, *lines, result]), scope
+    if not plan.chosen:
+        return "\n    ".join([head, *lines, result]), scope
+    buffers = Buffers(plan)
+    scope["take"], scope["give"] = buffers.take, buffers.give
+    inside = [f"{''.join(f'b{n}, ' for n in plan.chosen)}= buffers", *lines, result]
+    text = [head, "buffers = take()", "try:", *(f"    {line}" for line in inside), "finally:", "    give(buffers)"]
+    return "\n    ".join(text), scope
+
+
+def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
+    """A call that is given the arrays to write to; None if it is not."""
+    results = list(values_in(call.results))
+    if plan.chosen.keys().isdisjoint(results):
+        return None
+    args = [written(each) for each in call.args]
+    outs = [f"b{n}" if n in plan.chosen else "None" for n in results]
+    if call.name == "fused":
+        return f"{constant(call.function)}({', '.join(args)}, out=({', '.join(outs)},))"
+    return f"{constant(ufunc_of(call))}({', '.join([*args, *outs])})"
 
 
 def _called(call: Any, written: Any, constant: Any) -> str:

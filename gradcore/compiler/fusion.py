@@ -84,8 +84,9 @@ class FusedKernel:
     def __repr__(self) -> str:
         return f"FusedKernel({len(self.calls)} calls, {self.function.calls} passes)"
 
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        results = [np.empty(known.shape, known.dtype) for known in self.types]
+    def __call__(self, *arrays: Any, out: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+        given = out or [None] * len(self.types)
+        results = [np.empty(t.shape, t.dtype) if a is None else a for t, a in zip(self.types, given, strict=True)]
         flat = [arrays[i].reshape(-1) if any(arrays[i].strides) else _element(arrays[i]) for i in self.function.inputs]
         tiled.run(self.function, flat, *[a.reshape(-1) for a in results])
         return tuple(results)

@@ -1,0 +1,168 @@
+"""Memory plans: buffers are reused, never handed out, and never shared by runs."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.registry import CPU
+from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.fusion import fused
+from gradcore.compiler.memory import Buffers, MemoryPlan, memory_plan
+from gradcore.compiler.passes import optimized
+
+N = 50_000
+of_numpy = pytest.mark.skipif(CPU.backend.__class__ is not NumpyBackend, reason="functions of the compiled library")
+
+
+def function(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+    first = (x * y + x) * 2 - y
+    second = first.cumsum(0)
+    return (second * first - y) * second + first
+
+
+def program_of(call: Any, *args: gc.Tensor) -> tuple[CompiledFunction, MemoryPlan]:
+    compiled = CompiledFunction(call, fullgraph=True)
+    for _ in range(3):
+        compiled(*args)
+    return compiled, memory_plan(fused(optimized(compiled._entries[0].programs[0])))
+
+
+def arguments() -> tuple[gc.Tensor, gc.Tensor]:
+    return gc.randn(N), gc.randn(N)
+
+
+@of_numpy
+def test_a_chain_has_one_buffer() -> None:
+    _, plan = program_of(lambda x, y: (x * y + x) * 2 - y, *arguments())
+    assert plan.buffers == [N * 4]
+    assert len(plan.chosen) == 3
+
+
+@of_numpy
+def test_values_that_live_at_a_time_have_buffers_of_their_own() -> None:
+    _, plan = program_of(function, *arguments())
+    for n, (first, last) in plan.lifetimes.items():
+        for m, (start, end) in plan.lifetimes.items():
+            if n != m and plan.chosen[n] == plan.chosen[m]:
+                assert last <= start or end <= first
+    assert len(plan.buffers) < len(plan.chosen)
+
+
+@of_numpy
+def test_a_view_keeps_the_buffer() -> None:
+    def call(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+        view = (x * y).view(500, 100).t()
+        other = x + y
+        return (view.reshape(-1) - other) * y
+
+    compiled, _ = program_of(call, *arguments())
+    x, y = arguments()
+    assert gc.equal(compiled(x, y), call(x, y))
+
+
+def test_results_keep_their_elements() -> None:
+    compiled, _ = program_of(function, *arguments())
+    given = [arguments() for _ in range(4)]
+    results = [compiled(*args) for args in given]
+    for args, result in zip(given, results, strict=True):
+        assert gc.equal(result, function(*args))
+
+
+def test_views_of_intermediate_values_as_results_keep_their_elements() -> None:
+    call = lambda x, y: (x * y + x)[10:-10]  # noqa: E731
+    compiled, _ = program_of(call, *arguments())
+    given = [arguments() for _ in range(3)]
+    results = [compiled(*args) for args in given]
+    assert all(gc.equal(result, call(*args)) for args, result in zip(given, results, strict=True))
+
+
+def test_values_that_are_saved_for_backward_keep_their_elements() -> None:
+    compiled, _ = program_of(lambda x, y: function(x, y).sum(), *(t.requires_grad_() for t in arguments()))
+    pairs = [tuple(t.requires_grad_() for t in arguments()) for _ in range(3)]
+    losses = [compiled(*args) for args in pairs]
+    for args, loss in zip(pairs, losses, strict=True):
+        found = gc.autograd.grad(loss, args)
+        expected = gc.autograd.grad(function(*args).sum(), args)
+        assert all(np.array_equal(a.numpy(), b.numpy()) for a, b in zip(found, expected, strict=True))
+
+
+def test_threads_have_buffers_of_their_own() -> None:
+    compiled, _ = program_of(function, *arguments())
+    wrong: list[int] = []
+
+    def work() -> None:
+        for i in range(10):
+            args = arguments()
+            if not gc.equal(compiled(*args), function(*args)):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+
+
+def test_calls_within_calls_have_sets_of_their_own() -> None:
+    known = memory_plan(fused(optimized(program_of(function, *arguments())[0]._entries[0].programs[0])))
+    buffers = Buffers(known)
+    first, second = buffers.take(), buffers.take()
+    assert not any(np.may_share_memory(a, b) for a in first for b in second)
+    buffers.give(first)
+    assert buffers.take() is first
+
+
+def test_an_error_gives_the_buffers_back() -> None:
+    def call(x: gc.Tensor, y: gc.Tensor, index: gc.Tensor) -> gc.Tensor:
+        z = x * y + x
+        return (z[index].sum() + z * 2) * y
+
+    compiled, _ = program_of(call, *arguments(), gc.tensor([1]))
+    x, y = arguments()
+    for _ in range(5):
+        with pytest.raises(IndexError):
+            compiled(x, y, gc.tensor([N]))
+        assert gc.equal(compiled(x, y, gc.tensor([3])), call(x, y, gc.tensor([3])))
+
+
+@of_numpy
+def test_large_values_are_not_allocated_anew() -> None:
+    compiled, plan = program_of(function, *arguments())
+    args = arguments()
+    result = compiled(*args)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        result = compiled(*args)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert result.numel() == N
+    assert len(plan.chosen) >= 5
+    assert peak - before < 3 * N * 4  # the sums, and the result
+
+
+def test_memory_does_not_grow() -> None:
+    compiled, _ = program_of(lambda x, y: function(x[:10], y[:10]), *arguments())
+    args = arguments()
+    for _ in range(100):
+        compiled(*args)
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            compiled(*args)
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(10_000):
+            compiled(*args)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 100_000
