@@ -14,6 +14,7 @@ _SUBMODULES: tuple[str, ...] = (
     "integrate",
     "ndimage",
     "optimize",
+    "signal",
 )
 
 __all__ = [*_SUBMODULES]

@@ -8,11 +8,11 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore import functional as F
-from gradcore.numpy.conversion import cast, dtype_of, inexact, tensor_of, written
+from gradcore.numpy.conversion import cast, dtype_of, inexact, promoted, tensor_of, written
 from gradcore.tensor import Tensor
 from gradcore.typing import AnyTensor
 
-__all__ = ["finished", "floating", "is_number", "like", "module_getattr", "on_device"]
+__all__ = ["beside", "finished", "floating", "is_number", "like", "module_getattr", "on_device", "together"]
 
 
 def floating(x: Any) -> AnyTensor:
@@ -61,3 +61,15 @@ def module_getattr(module: str, left_out: dict[str, str]) -> Any:
         raise AttributeError(f"module {module!r} has no attribute {name!r}{why}")
 
     return __getattr__
+
+
+def beside(value: Any, x: Tensor) -> AnyTensor:
+    """Numbers, an array or a tensor as a tensor on the device of `x`, in the dtype that NumPy has for them."""
+    return tensor_of(value) if isinstance(value, Tensor) else on_device(np.asarray(value), x)
+
+
+def together(x: Any, *values: Any) -> list[AnyTensor]:
+    """The arguments as tensors on one device, in the dtype that NumPy promotes them to."""
+    first = next((v for v in (x, *values) if isinstance(v, Tensor)), None)
+    tensors = [tensor_of(v) if first is None else beside(v, first) for v in (x, *values)]
+    return promoted(*tensors)  # type: ignore[return-value]

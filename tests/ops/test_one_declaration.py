@@ -33,6 +33,7 @@ OTHER_LISTS = {
         "numpy/table.py": "CONSTANT",
         "numpy/ufuncs.py": "SPECIAL Ufunc _CONSTANT _SCATTERED _SMOOTH",
         "array_api/functions.py": "_SAME",
+        "scipy/ndimage/__init__.py": "LEFT_OUT",
     },
     "Python's operators": {
         "backends/codegen/expr.py": "_name",
