@@ -132,7 +132,9 @@ BODY_ERRORS = (AttributeError, TypeError, ValueError, IndexError)
 _NO_TENSOR = re.compile(r"'\w+' object |object of type|unsupported operand|bad operand|'[<>]=?' not supported")
 _UNFIT_SHAPES = re.compile(r"tuple index out|(not enough|too many) values to unpack|operands could not be broadcast")
 _NAMED = re.compile(r"(\w+)\(\): ")
-_NO_LOOP = ("ufunc ", "numpy boolean", "The numpy boolean", "Cannot cast", "data type")
+_NO_LOOP = (
+    "ufunc ", "numpy boolean", "The numpy boolean", "Cannot cast", "data type", "cupy boolean", "Wrong type (",
+)  # fmt: skip
 
 _TOO_LARGE = ("array is too big", "Maximum allowed dimension", "iterator is too large", "negative dimensions")
 

@@ -36,10 +36,6 @@ def _other_names(op: Op) -> dict[str, str]:
     return {**NUMPY_NAMES, **further, **op.also}
 
 
-#: Operations whose numbers PyTorch also takes by position, before the tensors that they multiply; it warns of that.
-_NUMBERS_FIRST = frozenset({"add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "sub"})
-
-
 class _Required:
     """In the place of a default: the parameter must be given, under one of its names."""
 
@@ -117,7 +113,6 @@ class _Signature:
             self.required = tuple(i for i, p in enumerate(parameters) if i >= first and p.default is p.empty)
         keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
         self.positional = len(names) - len(keyword_only)
-        self.numbers_first = op.name in _NUMBERS_FIRST
         self.names = [*names, "out"] if self.out else names
         self.defaults = tuple(
             REQUIRED if p.default is p.empty else p.default
@@ -138,7 +133,7 @@ class _Signature:
         parameters = [f"a{i}" for i in range(len(self.op.names))]
         if self.variadic:
             parameters[-1:] = [f"*{parameters[-1]}", "**named"]
-        if self.numbers_first:
+        if self.op.numbers_first:
             parameters.insert(self.positional, "*deprecated")
         if self.out:
             parameters.append("out")
@@ -155,14 +150,14 @@ class _Signature:
         if self.required is not None:
             missing = "".join(f" or a{i} is REQUIRED" for i in self.required)
             yield from (f"if aliases{missing}:", f"    {everything} = renamed(op, {everything}, aliases)")
-        if self.numbers_first:
+        if self.op.numbers_first:
             yield from ("if deprecated:", f"    {everything} = numbers_last(op, {everything}, deprecated, function)")
         if self.out:
             yield from ("if out is not None:", f"    return out_of(op, {everything}, out)")
 
     def function(self) -> Any:
         """A function of this signature, with globals of its own, that hands its arguments to ``run(op, args)``."""
-        key = tuple(self.names), self.positional, self.required, self.out, self.variadic, self.numbers_first
+        key = tuple(self.names), self.positional, self.required, self.out, self.variadic, self.op.numbers_first
         if key not in _handing_over:
             _handing_over[key] = self.code([f"return run(op, {_names(self.op)})"])
         scope: dict[str, Any] = {

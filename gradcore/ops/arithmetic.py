@@ -27,6 +27,7 @@ def _by_number(name, position):
     promotion="add",
     accepts_scalars=("self", "other"),
     commutative=True,
+    numbers_first=True,
 )
 def add(K, self, other, *, alpha: Number = 1):
     """``self + alpha * other``.
@@ -49,6 +50,7 @@ def add(K, self, other, *, alpha: Number = 1):
     promotion="subtract",
     aliases=("subtract",),
     accepts_scalars=("self", "other"),
+    numbers_first=True,
 )
 def sub(K, self, other, *, alpha: Number = 1):
     """``self - alpha * other``.
@@ -146,6 +148,7 @@ def mul(self, other):
     tensor2=lambda F, t, tensor1, value: _scaled(t * tensor1, value),
     accepts_scalars=(),
     autocast="widest:cuda",
+    numbers_first=True,
 )
 def addcmul(K, self, tensor1, tensor2, *, value: Number = 1):
     """``self + value * tensor1 * tensor2``.
@@ -165,6 +168,7 @@ def addcmul(K, self, tensor1, tensor2, *, value: Number = 1):
     promotion="default -bool -integer",
     accepts_scalars=(),
     autocast="widest:cuda",
+    numbers_first=True,
 )
 def addcdiv(K, self, tensor1, tensor2, *, value: Number = 1):
     """``self + value * tensor1 / tensor2``.

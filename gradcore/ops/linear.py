@@ -144,6 +144,7 @@ def _times_first(F, grad, first, alpha):
     samples=_samples((2, 4), (2, 3), (3, 4)),
     autocast="lower",
     saved={"self_sym_sizes": None},
+    numbers_first=True,
 )
 def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (mat1 @ mat2)`` of matrices.
@@ -173,6 +174,7 @@ def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     samples=_samples((2, 2, 4), (2, 2, 3), (2, 3, 4)),
     autocast="lower",
     saved={"self_sym_sizes": None},
+    numbers_first=True,
 )
 def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices.
@@ -208,6 +210,7 @@ def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
         "batch2_sym_argsize_2": lambda batch2_shape: batch2_shape and batch2_shape[2],
         "self_sym_sizes": None,
     },
+    numbers_first=True,
 )
 def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * sum(batch1 @ batch2)``: the products of a batch are summed.
@@ -235,6 +238,7 @@ def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     samples=_samples((2,), (2, 3), (3,)),
     autocast="lower:cuda",
     saved={"self_sym_sizes": None},
+    numbers_first=True,
 )
 def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (mat @ vec)``.
@@ -261,6 +265,7 @@ def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     samples=_samples((2, 3), (2,), (3,)),
     autocast="lower:cuda",
     saved={"self_sym_sizes": None},
+    numbers_first=True,
 )
 def addr(K, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * outer(vec1, vec2)``.

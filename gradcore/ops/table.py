@@ -215,6 +215,8 @@ class Op:
     view_key: Callable[..., Any] | None = None
     #: For type checkers, where the result depends on the call: parameters after the first, and what is returned.
     overloads: tuple[tuple[str, str], ...] = ()
+    #: Whether numbers are also taken by position, before the tensors that they multiply, with a warning.
+    numbers_first: bool = False
     promotion: str = "default"
     random: bool = False
     #: For type checkers: what is returned, where the samples do not show it.

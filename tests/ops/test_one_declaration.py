@@ -57,7 +57,6 @@ OTHER_LISTS = {
         "neighbours.py": "_einops",
         "nn/init.py": "_GAINS",
     },
-    "operations whose numbers PyTorch also takes before the tensors": {"dispatch/signatures.py": "_NUMBERS_FIRST"},
     "methods that reshape a tensor in place, which are made there": {"inplace_views.py": "unsqueeze_"},
 }
 

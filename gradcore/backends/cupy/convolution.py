@@ -126,7 +126,7 @@ class CudaConvolution(CudaKernels, Convolution):
         windows = _Windows(x.shape[2:], spatial, weight.shape[2:], settings)
         out = xp.empty((count, outputs, *spatial), x.dtype)
         if channels == groups:
-            arrays = (x, weight, NULL if bias is None else bias)
+            arrays = (x, weight, dense(xp, bias))
             return self._depthwise("depthwise", windows, arrays, out, (out.size, outputs, outputs // groups))
         matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1)
         for images in _blocks(count, x, channels * windows.taps * windows.count):
@@ -157,7 +157,7 @@ class CudaConvolution(CudaKernels, Convolution):
         out = xp.empty((count, channels, *size), grad.dtype)
         if not out.size:
             return out
-        of_bias = NULL if bias is None else bias
+        of_bias = dense(xp, bias)
         if channels == groups:
             arrays = (grad, weight, of_bias)
             return self._depthwise("depthwise_input", windows, arrays, out, (out.size, channels, outputs // groups))
