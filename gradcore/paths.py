@@ -58,6 +58,7 @@ cuda.amp.autocast_mode: autocast custom_bwd custom_fwd
 cuda.amp.grad_scaler: GradScaler
 cuda.graphs < cuda: is_current_stream_capturing make_graphed_callables
 distributed < distributed.buckets: GradBucket
+distributed.checkpoint.state_dict < distributed.state_dicts: *
 distributed.optim < distributed.zero: ZeroRedundancyOptimizer
 distributed.algorithms.ddp_comm_hooks.default_hooks < distributed.comm_hooks: *
 distributed.algorithms.ddp_comm_hooks.powerSGD_hook < distributed.powersgd: PowerSGDState powerSGD_hook

@@ -70,7 +70,9 @@ PAGES = (
         ("", "gradcore.distributed", "gradcore.distributed"),
         ("Collectives with derivatives", "gradcore.distributed.nn.functional", "gradcore.distributed.nn.functional"),
         ("Optimisers", "gradcore.distributed.optim", "gradcore.distributed.optim"),
+        ("Sharded modules", "gradcore.distributed.fsdp", "gradcore.distributed.fsdp"),
         ("Checkpoints", "gradcore.distributed.checkpoint", "gradcore.distributed.checkpoint"),
+        ("State dicts for them", "gradcore.distributed.checkpoint.state_dict", "gradcore.distributed.state_dicts"),
     )),
     ("func", "Function transforms", (("", "gradcore.func", "gradcore.func"),)),
     ("nn", "Neural networks", (

@@ -168,10 +168,16 @@ class GradScaler:
 
     def _divided(self, optimizer: Any, factor: Any, allow_fp16: bool) -> dict[Any, Any]:
         """Multiply all gradients by `factor`, if any; per device 1 where one of them was infinite or nan, else 0."""
-        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in parameters if p.grad is not None]
         if not allow_fp16 and any(grad.dtype is dtypes.float16 for grad in grads):
             raise ValueError("Attempting to unscale FP16 gradients.")
-        return unscale_(grads, factor)
+        found: dict[Any, Any] = unscale_(grads, factor)
+        shard = next((p for p in parameters if hasattr(p, "total_norm")), None)
+        if shard is None:
+            return found
+        # of `fully_shard`: all processes leave the step out where one has found such a gradient
+        return {device: shard.total_norm(bad, float("inf")) for device, bad in found.items()}
 
     # -- steps ------------------------------------------------------------------------------------------------------
 

@@ -8,21 +8,48 @@ holds, whatever happens to a process.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from gradcore import paths
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.distributed import collectives, groups, objects
 from gradcore.serialization import load as read
 from gradcore.serialization import save as write
 from gradcore.tensor import Tensor
 
-__all__ = ["load", "save"]
+__all__ = ["Shard", "load", "save"]
 
 _INDEX = "index.json"
+
+
+@dataclass
+class Shard:
+    """A part of a tensor, of which other processes have the rest.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Elements of the whole in a row, with one dim; those beyond its end are padding.
+    shape : tuple of int
+        The shape of the whole.
+    start : int
+        The number of the first element in the whole.
+    """
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def values(self) -> Tensor:
+        """The elements without the padding."""
+        return self.tensor[: max(0, math.prod(self.shape) - self.start)]
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, Any, Any]]:
@@ -37,6 +64,8 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, 
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Shard):
+        return f"{tuple(value.shape)} {value.tensor.dtype.name}"
     return f"{tuple(value.shape)} {value.dtype.name}" if isinstance(value, Tensor) else "object"
 
 
@@ -44,7 +73,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     """Write a checkpoint. All processes make this call.
 
     What several processes have is written by one of them, the bytes shared among all; what only one has, such as its
-    share of an optimiser's state, by that one.
+    share of an optimiser's state, and each `Shard`, by that one.
 
     Parameters
     ----------
@@ -80,17 +109,24 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     folder.mkdir(parents=True, exist_ok=True)
     mine = {name: value for name, value, _, _ in _leaves(state_dict)}
     described = [(name, _text(v), v.nbytes if isinstance(v, Tensor) else 0) for name, v in mine.items()]
+    spans = {name: (v.start, v.values.numel()) for name, v in mine.items() if isinstance(v, Shard)}
     plan = _plan(_gathered(described, group, size))
+    parts = _gathered(spans, group, size)
     token = _gathered(uuid4().hex if rank == 0 else "", group, size)[0]
     file = f"{token}-{rank:05d}.pt"
-    _write(folder / file, {name: mine[name] for name, owner in plan.items() if owner == rank})
+    whole = {name: mine[name] for name, owner in plan.items() if owner == rank and name not in spans}
+    _write(folder / file, {**whole, **{name: mine[name].values.clone() for name in spans}})
     if group is not None:
         collectives.barrier(group)  # all files are whole
     if rank == 0:
-        entries = {name: f"{token}-{owner:05d}.pt" for name, owner in plan.items()}
+        entries: dict[str, list[Any]] = {name: [[f"{token}-{owner:05d}.pt", 0]] for name, owner in plan.items()}
+        shapes = {name: v.shape for name, v in mine.items() if isinstance(v, Shard)}
+        for name in shapes:
+            having = [(owner, found[name][0]) for owner, found in enumerate(parts) if name in found]
+            entries[name] = [[f"{token}-{owner:05d}.pt", start] for owner, start in having]
         part = folder / f"{token}.part"
         with part.open("w") as stream:
-            json.dump({"version": 1, "files": entries}, stream)
+            json.dump({"version": 2, "files": entries, "shapes": shapes}, stream)
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(folder / _INDEX)
@@ -160,23 +196,41 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     index = folder / _INDEX
     if not index.exists():
         raise FileNotFoundError(f"there is no whole checkpoint in {folder}")
-    files = json.loads(index.read_text())["files"]
+    found = json.loads(index.read_text())
+    files, shapes = found["files"], {name: tuple(shape) for name, shape in found.get("shapes", {}).items()}
     leaves = list(_leaves(state_dict))
     missing = [name for name, *_ in leaves if name not in files]
     if missing:
         raise KeyError(f"the checkpoint in {folder} lacks {', '.join(missing)}")
-    for file in sorted({files[name] for name, *_ in leaves}):
-        found = read(folder / file)
+    entries = {name: [[files[name], 0]] if isinstance(files[name], str) else files[name] for name, *_ in leaves}
+    for file in sorted({file for parts in entries.values() for file, _ in parts}):
+        held = read(folder / file)
         for name, value, container, key in leaves:
-            if files[name] != file:
-                continue
-            if isinstance(value, Tensor) and isinstance(found[name], Tensor):
-                if value.shape != found[name].shape:
-                    raise ValueError(
-                        f"{name!r} has the shape {tuple(found[name].shape)} in the checkpoint, and here "
-                        f"{tuple(value.shape)}"
-                    )
-                with no_grad():
-                    value.copy_(found[name])
-            else:
-                container[key] = found[name]
+            for start in (start for part, start in entries[name] if part == file):
+                if isinstance(value, (Tensor, Shard)) and isinstance(held[name], Tensor):
+                    shape = shapes.get(name, tuple(held[name].shape))
+                    if tuple(value.shape) != shape:
+                        raise ValueError(
+                            f"{name!r} has the shape {shape} in the checkpoint, and here {tuple(value.shape)}"
+                        )
+                    with no_grad():
+                        _put(value, held[name].reshape(-1), start)
+                else:
+                    container[key] = held[name]
+
+
+def _put(into: Tensor | Shard, elements: Tensor, start: int) -> None:
+    """Copy elements in a row, of which the first has a number, into a tensor or a part of one."""
+    if isinstance(into, Tensor):
+        flat = into.detach().reshape(-1)
+        flat[start : start + elements.numel()].copy_(elements)
+        if not into.is_contiguous():
+            into.copy_(flat.view(into.shape))
+        return
+    own = into.values.detach()
+    first, end = max(start, into.start), min(start + elements.numel(), into.start + own.numel())
+    if first < end:
+        own[first - into.start : end - into.start].copy_(elements[first - start : end - start])
+
+
+__getattr__ = paths.further(__name__)

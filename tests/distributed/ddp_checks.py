@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 import gradcore as gc
@@ -13,6 +15,8 @@ from gradcore.nn.parallel import DistributedDataParallel as DDP
 
 #: Capacity of buckets, in megabytes, of which small modules have several.
 SMALL = 0.0005
+#: Steps of trajectories, from the environment; by default 100 with two processes of MPI, and fewer elsewhere.
+STEPS = int(os.environ.get("STEPS", "0"))
 
 
 def rank():
@@ -57,7 +61,7 @@ def made(make, seed):
 def train(model, shape, part, optimizer):
     """The losses of a training; `part` takes this process's share of a batch."""
     losses = []
-    for step in range(100 if size() == 2 and dist.get_backend() == "mpi" else 15):
+    for step in range(STEPS or (100 if size() == 2 and dist.get_backend() == "mpi" else 15)):
         x, y = drawn(4 * size(), *shape, seed=step), drawn(4 * size(), 3, seed=1000 + step)
         loss = F.mse_loss(model(part(x)), part(y))
         optimizer.zero_grad(set_to_none=step % 2 == 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Iterable
+from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
@@ -141,9 +142,22 @@ def clip_grad_norm_(
     parameters = _as_list(parameters)
     if empty and not parameters:
         warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
-    total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
+    shards = [p for p in parameters if hasattr(p, "total_norm")]  # of `fully_shard`: the norm is that of all processes
+    if shards:
+        total = _norm_with_shards(parameters, shards, float(norm_type), error_if_nonfinite)
+    else:
+        total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(parameters, max_norm, total)
     return total
+
+
+def _norm_with_shards(parameters: list[Tensor], shards: list[Any], order: float, error_if_nonfinite: bool) -> Tensor:
+    """The norm of gradients of which some have their parts in several processes."""
+    own = get_total_norm(_grads(shards), order)
+    found = [shards[0].total_norm(own.to(shards[0].device), order)]
+    sharded = {id(p) for p in shards}
+    found += _grads([p for p in parameters if id(p) not in sharded])
+    return get_total_norm(found, order, error_if_nonfinite)
 
 
 def clip_grad_norm(

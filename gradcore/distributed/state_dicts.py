@@ -1,0 +1,250 @@
+"""State dicts of models and optimisers whose parameters may be sharded, by the names of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.creation import empty, tensor, zeros_like
+from gradcore.distributed import collectives
+from gradcore.distributed.checkpoint import Shard
+from gradcore.distributed.data_parallel import DistributedDataParallel
+from gradcore.distributed.fsdp import ShardedParameter
+from gradcore.nn.module import Module
+from gradcore.optim.optimizer import Optimizer
+from gradcore.tensor import Tensor
+
+__all__ = [
+    "StateDictOptions",
+    "get_model_state_dict",
+    "get_optimizer_state_dict",
+    "get_state_dict",
+    "set_model_state_dict",
+    "set_optimizer_state_dict",
+    "set_state_dict",
+]
+
+
+@dataclass(frozen=True)
+class StateDictOptions:
+    """What state dicts hold.
+
+    Parameters
+    ----------
+    full_state_dict : bool
+        Whether each process gets whole tensors, which all of them gather, in the place of shards.
+    cpu_offload : bool
+        Whether tensors are copied to the CPU.
+    strict : bool
+        Whether names of a state dict that is set must be those of the model.
+    """
+
+    full_state_dict: bool = False
+    cpu_offload: bool = False
+    strict: bool = True
+
+
+def _inner(model: Module) -> Module:
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+def _held(value: Any, p: Any, options: StateDictOptions) -> Any:
+    """A tensor of the size of a parameter as a state dict holds it."""
+    if not isinstance(value, Tensor):
+        return value
+    value = value.detach()
+    if isinstance(p, ShardedParameter) and value.shape == p.shape:
+        if not options.full_state_dict:
+            return Shard(value, p.full_shape, p.start)
+        whole = empty(value.numel() * p.process_group.size(), dtype=value.dtype, device=value.device)
+        collectives.all_gather_into_tensor(whole, value, p.process_group)
+        value = whole[: p.full_numel].view(p.full_shape)
+    return value.cpu() if options.cpu_offload else value
+
+
+def _own(value: Any, p: Any) -> Any:
+    """The part of this process of what a state dict holds."""
+    if isinstance(value, Shard):
+        return value.tensor
+    if not (isinstance(p, ShardedParameter) and isinstance(value, Tensor) and tuple(value.shape) == p.full_shape):
+        return value
+    own = zeros_like(p.detach()).to(value.dtype)
+    part = value.reshape(-1)[p.start : p.start + p.numel()]
+    own[: part.numel()] = part
+    return own
+
+
+def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
+    """The state dict of a model, in which what is sharded is a `Shard`, or whole if `options` say so.
+
+    Parameters
+    ----------
+    model : Module
+        Also one that `fully_shard` has changed, or in `DistributedDataParallel`.
+    options : StateDictOptions, optional
+
+    Returns
+    -------
+    dict
+        For `distributed.checkpoint`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.distributed.checkpoint.state_dict import get_model_state_dict
+    >>> list(get_model_state_dict(gc.nn.Linear(2, 1)))
+    ['weight', 'bias']
+    """
+    inner, options = _inner(model), options or StateDictOptions()
+    parameters = dict(inner.named_parameters(remove_duplicate=False))
+    return {name: _held(value, parameters.get(name), options) for name, value in inner.state_dict().items()}
+
+
+def set_model_state_dict(
+    model: Module, model_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
+) -> Any:
+    """Load a state dict of `get_model_state_dict`, or of a plain model, into a model.
+
+    Parameters
+    ----------
+    model : Module
+    model_state_dict : dict
+    options : StateDictOptions, optional
+
+    Returns
+    -------
+    NamedTuple
+        As of ``load_state_dict``.
+    """
+    inner, options = _inner(model), options or StateDictOptions()
+    parameters = dict(inner.named_parameters(remove_duplicate=False))
+    own = {name: _own(value, parameters.get(name)) for name, value in model_state_dict.items()}
+    return inner.load_state_dict(own, strict=options.strict)
+
+
+def _named(model: Module, optimizer: Optimizer) -> Iterator[tuple[int, str, Any]]:
+    """The parameters of an optimiser with their numbers and names."""
+    names = {id(p): name for name, p in _inner(model).named_parameters()}
+    every = [p for group in optimizer.param_groups for p in group["params"]]
+    for i, p in enumerate(every):
+        if id(p) not in names:
+            raise ValueError(f"parameter {i} of the optimiser is none of the model")
+        yield i, names[id(p)], p
+
+
+def get_optimizer_state_dict(
+    model: Module, optimizers: Optimizer, *, options: StateDictOptions | None = None
+) -> dict[str, Any]:
+    """The state dict of an optimiser by the names of the model's parameters.
+
+    An optimiser that has made no step yet gets its state by one that changes nothing, so that a checkpoint can be
+    loaded into it.
+
+    Parameters
+    ----------
+    model : Module
+    optimizers : Optimizer
+    options : StateDictOptions, optional
+
+    Returns
+    -------
+    dict
+    """
+    options = options or StateDictOptions()
+    _begin(optimizers)
+    plain, named = optimizers.state_dict(), list(_named(model, optimizers))
+    state = {
+        name: {key: _held(value, p, options) for key, value in plain["state"][i].items()}
+        for i, name, p in named
+        if i in plain["state"]
+    }
+    names = {i: name for i, name, _ in named}
+    groups = [{**group, "params": [names[i] for i in group["params"]]} for group in plain["param_groups"]]
+    return {"state": state, "param_groups": groups}
+
+
+def set_optimizer_state_dict(
+    model: Module, optimizers: Optimizer, optim_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
+) -> None:
+    """Load a state dict of `get_optimizer_state_dict` into an optimiser.
+
+    Parameters
+    ----------
+    model : Module
+    optimizers : Optimizer
+    optim_state_dict : dict
+    options : StateDictOptions, optional
+        Accepted for compatibility.
+    """
+    named = list(_named(model, optimizers))
+    given, numbers = optim_state_dict["state"], {name: i for i, name, _ in named}
+    state = {i: {key: _own(value, p) for key, value in given[name].items()} for i, name, p in named if name in given}
+    groups = [{**g, "params": [numbers[name] for name in g["params"]]} for g in optim_state_dict["param_groups"]]
+    optimizers.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _begin(optimizer: Optimizer) -> None:
+    """Let an optimiser make its state, by a step of size zero."""
+    if optimizer.state:
+        return
+    every = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    grads, rates = [p.grad for p in every], [group["lr"] for group in optimizer.param_groups]
+    with no_grad():
+        for p in every:
+            p.grad = zeros_like(p)
+        for group in optimizer.param_groups:
+            group["lr"] = tensor(0.0) if isinstance(group["lr"], Tensor) else 0.0
+        optimizer.step()
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        for p, grad in zip(every, grads, strict=True):
+            p.grad = grad
+
+
+def get_state_dict(
+    model: Module, optimizers: Optimizer, *, options: StateDictOptions | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state dicts of a model and of its optimiser.
+
+    Parameters
+    ----------
+    model : Module
+    optimizers : Optimizer
+    options : StateDictOptions, optional
+
+    Returns
+    -------
+    tuple of dict
+    """
+    return (
+        get_model_state_dict(model, options=options),
+        get_optimizer_state_dict(model, optimizers, options=options),
+    )
+
+
+def set_state_dict(
+    model: Module,
+    optimizers: Optimizer,
+    *,
+    model_state_dict: dict[str, Any],
+    optim_state_dict: dict[str, Any],
+    options: StateDictOptions | None = None,
+) -> Any:
+    """Load the state dicts of a model and of its optimiser.
+
+    Parameters
+    ----------
+    model : Module
+    optimizers : Optimizer
+    model_state_dict, optim_state_dict : dict
+    options : StateDictOptions, optional
+
+    Returns
+    -------
+    NamedTuple
+        As of ``load_state_dict``.
+    """
+    set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
+    return set_model_state_dict(model, model_state_dict, options=options)

@@ -1,0 +1,247 @@
+"""fully_shard in real processes, against one process with the whole batch."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+import gradcore as gc
+import gradcore.distributed as dist
+from gradcore import nn
+from gradcore.distributed.fsdp import MixedPrecisionPolicy, ShardedParameter, fully_shard
+from tests.distributed.ddp_checks import Transformer, cnn, drawn, made, mlp, own, rank, size, train
+
+
+def sharded(model, **settings):
+    """A model of which each layer with parameters is a unit."""
+    for layer in model.children():
+        if any(True for _ in layer.parameters()):
+            fully_shard(layer, **settings)
+    return fully_shard(model, **settings)
+
+
+def whole(p):
+    """All elements of a parameter."""
+    out = gc.empty(p.numel() * size(), dtype=p.dtype)
+    dist.all_gather_into_tensor(out, p.detach())
+    return out[: p.full_numel].view(p.full_shape)
+
+
+def compare(make, shape, sync=False, optimizer=lambda p: gc.optim.SGD(p, 0.05, momentum=0.9), **settings):
+    alone = made(make, 0)
+    wanted = train(alone, shape, lambda x: x, optimizer(alone.parameters()))
+    model = made(make, rank())  # the values are those of rank 0
+    if sync:
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    model = sharded(model, **settings)
+    assert all(type(p) is ShardedParameter for p in model.parameters())
+    losses = train(model, shape, own, optimizer(model.parameters()))
+    dist.all_reduce(losses, dist.ReduceOp.AVG)
+    assert gc.allclose(losses, wanted, rtol=1e-7), (losses - wanted).abs().max()
+    for p, q in zip(model.parameters(), alone.parameters(), strict=True):
+        assert gc.allclose(whole(p), q, rtol=1e-6, atol=1e-9)
+    for a, b in zip(model.buffers(), alone.buffers(), strict=True):
+        assert gc.allclose(a.double(), b.double(), rtol=1e-6, atol=1e-9)
+    return model
+
+
+def check_trajectory_of_mlp():
+    compare(mlp, (6,))
+    compare(mlp, (6,), optimizer=lambda p: gc.optim.Adam(p, 0.01), reshard_after_forward=False)
+
+
+def check_trajectory_of_cnn_with_synchronized_statistics():
+    compare(cnn, (2, 8, 8), sync=True)
+
+
+def check_trajectory_of_transformer():
+    model = compare(Transformer, (5, 8), optimizer=lambda p: gc.optim.AdamW(p, 0.003))
+    assert model.head.weight.numel() == -(-24 // size())
+
+
+def check_gradients_are_those_of_one_process():
+    alone, model = made(mlp, 0), sharded(made(mlp, 0))
+    xs = [drawn(4, 6, seed=10 * i + rank()) for i in range(2)]
+    for x in xs:  # summed, as no step is made between
+        model(x).square().mean().backward()
+    for i in range(2):
+        for r in range(size()):
+            (alone(drawn(4, 6, seed=10 * i + r)).square().mean() / size()).backward()
+    for p, q in zip(model.parameters(), alone.parameters(), strict=True):
+        out = gc.empty(p.numel() * size(), dtype=p.dtype)
+        dist.all_gather_into_tensor(out, p.grad)
+        assert gc.allclose(out[: p.full_numel].view(p.full_shape), q.grad)
+    wanted = nn.utils.clip_grad_norm_(alone.parameters(), 0.1)
+    found = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    assert gc.allclose(found, wanted)
+    part = alone[0].weight.grad.reshape(-1)[model[0].weight.start :][: model[0].weight.numel()]
+    assert gc.allclose(model[0].weight.grad[: part.numel()], part)
+    infinite = float("inf")
+    assert gc.allclose(
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0, infinite),
+        nn.utils.clip_grad_norm_(alone.parameters(), 1.0, infinite),
+    )
+    loss = model(xs[0]).sum()
+    with pytest.raises(RuntimeError, match="create_graph"):
+        loss.backward(create_graph=True)
+
+
+class Twice(nn.Module):
+    """A layer that runs twice, weights that two modules share, one that is frozen, and one that is saved as a view."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(4, 4).double() for _ in range(3))
+        self.b.weight = self.a.weight
+        self.c.requires_grad_(False)
+        self.scale = nn.Parameter(gc.ones(4, 2, dtype=gc.float64))
+
+    def forward(self, x):
+        return self.c(self.b(self.a(self.a(x)).tanh())).exp() @ (self.scale.T.T * 2)
+
+
+def check_shared_frozen_and_repeated_parameters():
+    from gradcore.utils.checkpoint import checkpoint
+
+    for reshard in (True, False, None):
+        for recompute in (False, True):
+            alone, model = made(Twice, 0), made(Twice, rank())
+            fully_shard(model.c, reshard_after_forward=reshard)
+            fully_shard(model, reshard_after_forward=reshard)
+            assert model.a.weight is model.b.weight
+            x = drawn(3, 4, seed=rank())
+            for _ in range(2):
+                out = checkpoint(model, x, use_reentrant=False) if recompute else model(x)
+                out.sum().backward()
+                for r in range(size()):
+                    (alone(drawn(3, 4, seed=r)).sum() / size()).backward()
+            for (name, p), q in zip(model.named_parameters(), alone.parameters(), strict=True):
+                if not q.requires_grad:
+                    assert p.grad is None
+                    continue
+                out = gc.empty(p.numel() * size(), dtype=p.dtype)
+                dist.all_gather_into_tensor(out, p.grad)
+                assert gc.allclose(out[: p.full_numel].view(p.full_shape), q.grad), name
+            with gc.no_grad():
+                assert gc.allclose(model(x), alone(x))
+
+
+def check_mixed_precision():
+    seen = []
+    policy = MixedPrecisionPolicy(gc.bfloat16, gc.float32, gc.float32)
+    model = made(lambda: nn.Sequential(nn.Linear(6, 20), nn.Tanh(), nn.Linear(20, 3)), 0)
+    model[0].register_forward_pre_hook(lambda m, args: seen.append((args[0].dtype, m.weight.dtype)))
+    alone = made(lambda: nn.Sequential(nn.Linear(6, 20), nn.Tanh(), nn.Linear(20, 3)), 0)
+    sharded(model, mp_policy=policy)
+    x = drawn(5, 6).float()
+    out = model(x)
+    assert out.dtype is gc.float32
+    assert seen == [(gc.bfloat16, gc.bfloat16)]
+    out.square().mean().backward()
+    alone(x).square().mean().backward()
+    for p, q in zip(model.parameters(), alone.parameters(), strict=True):
+        assert p.dtype is p.grad.dtype is gc.float32
+        found = gc.empty(p.numel() * size())
+        dist.all_gather_into_tensor(found, p.grad)
+        assert gc.allclose(found[: p.full_numel].view(p.full_shape), q.grad, rtol=0.1, atol=0.01)
+
+
+def check_checkpoints_of_any_number_of_processes():
+    from gradcore.distributed import checkpoint
+    from gradcore.distributed.checkpoint.state_dict import (
+        StateDictOptions,
+        get_model_state_dict,
+        get_optimizer_state_dict,
+        get_state_dict,
+        set_model_state_dict,
+        set_state_dict,
+    )
+    from tests.distributed.sharded_checks import folder
+
+    def adam(p):
+        return gc.optim.Adam(p, 0.01)
+
+    alone, model = made(mlp, 0), sharded(made(mlp, 0))
+    wanted, optimizer = adam(alone.parameters()), adam(model.parameters())
+    train(alone, (6,), lambda x: x, wanted)
+    train(model, (6,), own, optimizer)
+    parts, path = folder(), folder()
+    states = get_state_dict(model, optimizer)
+    checkpoint.save({"model": states[0], "optimizer": states[1]}, checkpoint_id=parts)
+    # one process reads what several have written
+    single, other = made(mlp, 1), None
+    other = adam(single.parameters())
+    found = get_state_dict(single, other)
+    state = {"model": found[0], "optimizer": found[1]}
+    checkpoint.load(state, checkpoint_id=parts)
+    set_state_dict(single, other, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    for p, q in zip(single.parameters(), alone.parameters(), strict=True):
+        assert gc.allclose(p, q, rtol=1e-6, atol=1e-9)
+        assert gc.allclose(other.state[p]["exp_avg"], wanted.state[q]["exp_avg"], rtol=1e-6, atol=1e-9)
+    # processes read what one has written, in another cut
+    checkpoint.save(
+        {"model": alone.state_dict(), "optimizer": get_optimizer_state_dict(alone, wanted)}, checkpoint_id=path
+    )
+    again = sharded(made(mlp, 1))
+    later = adam(again.parameters())
+    found = get_state_dict(again, later)
+    state = {"model": found[0], "optimizer": found[1]}
+    checkpoint.load(state, checkpoint_id=path)
+    set_state_dict(again, later, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    train(alone, (6,), lambda x: x, wanted)
+    train(again, (6,), own, later)
+    for p, q in zip(again.parameters(), alone.parameters(), strict=True):
+        assert gc.allclose(whole(p), q, rtol=1e-6, atol=1e-9)
+    # half of the processes read what all have written
+    few = dist.new_group([0])
+    if rank() == 0:
+        alone_again = fully_shard(made(mlp, 2), mesh=few)
+        state = get_model_state_dict(alone_again)
+        checkpoint.load({"model": state}, checkpoint_id=parts)
+        assert gc.allclose(alone_again[0].weight.detach().view(20, 6), single[0].weight)
+    full = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    assert full["0.weight"].shape == (20, 6)
+    assert gc.allclose(full["0.weight"], single[0].weight)
+    set_model_state_dict(again, full)
+    assert gc.equal(whole(again[2].bias), full["2.bias"])
+
+
+def check_infinite_gradients_stop_the_step_of_all_processes():
+    model = sharded(made(mlp, 0).float())
+    optimizer = gc.optim.SGD(model.parameters(), 0.1)
+    scaler = gc.amp.GradScaler("cpu", init_scale=4.0)
+    before = [p.detach().clone() for p in model.parameters()]
+    scaler.scale(model(drawn(4, 6).float()).sum()).backward()
+    if rank() == 0:
+        model[0].weight.grad[0] = float("inf")
+    scaler.step(optimizer)
+    scaler.update()
+    assert all(gc.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+    assert scaler.get_scale() == 2.0
+
+
+def check_memory():
+    """Model, gradients and optimiser state in parts, and the largest module."""
+    if dist.get_backend() == "nccl":
+        return  # memory of the device is not traced
+    width, layers, units = 256, 8, 4
+    blocks = [nn.Sequential(*[nn.Linear(width, width) for _ in range(layers)]) for _ in range(units)]
+    model = sharded(nn.Sequential(*blocks))
+    model.set_prefetch(False)
+    optimizer = gc.optim.Adam(model.parameters())
+    x = gc.ones(1, width)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+    optimizer.zero_grad()
+    tracemalloc.start()
+    model(x).sum().backward()
+    gradients = sum(p.grad.nbytes for p in model.parameters())
+    peak = tracemalloc.get_traced_memory()[1]  # of what forward and backward have allocated: gradients are a part of it
+    tracemalloc.stop()
+    parts = sum(t.nbytes for p in model.parameters() for t in (p.detach(), *optimizer.state[p].values()))
+    module = 4 * layers * (width * width + width)
+    assert parts + gradients < 1.01 * 4 * units * module / size()
+    assert parts + peak < 1.1 * (parts + gradients + module), (parts, peak, gradients, module)
