@@ -1,4 +1,4 @@
-"""Layouts: tensors are strided; what PyTorch offers for other layouts says so here, in one table."""
+"""Layouts of tensors: strided ones, conversions to sparse ones, and what needs another layout than the strided one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ __all__ = [
 
 
 class layout:
-    """Layout of a tensor in memory: ``gradcore.strided`` for every tensor.
-
-    There are the others of PyTorch too, to compare with.
+    """Layout of a tensor in memory: ``gradcore.strided``, or that of a sparse tensor, as ``gradcore.sparse_csr``.
 
     Examples
     --------
@@ -65,16 +63,14 @@ FLAGS = (
     "is_maia", "is_xla", "is_nested",
 )  # fmt: skip
 
-#: Methods of sparse and quantized tensors, with the layout that they need.
-SPARSE = (
-    "_coalesced_", "_dimI", "_dimV", "_indices", "_nnz", "_values", "coalesce", "col_indices", "crow_indices",
-    "indices", "is_coalesced", "smm", "sparse_mask", "sparse_resize_", "sparse_resize_and_clear_", "sspaddmm", "values",
-)  # fmt: skip
-QUANTIZED = (
-    "int_repr", "q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points", "q_scale", "q_zero_point",
-    "qscheme",
-)  # fmt: skip
-CONVERSIONS = ("_to_sparse_csr", "to_sparse", "to_mkldnn")
+#: Methods of sparse and quantized tensors, with the words for the layout that they need.
+NEEDED = {
+    "sparse": "_coalesced_ _dimI _dimV _indices _nnz _values smm sparse_resize_ sparse_resize_and_clear_ sspaddmm values",
+    "sparse coordinate": "coalesce indices is_coalesced",
+    "sparse row compressed": "col_indices crow_indices",
+    "sparse column compressed": "ccol_indices row_indices",
+    "quantized": "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme",
+}
 
 #: What PyTorch removed, and its replacement.
 REMOVED = {
@@ -97,16 +93,74 @@ def _refuse(name: str, error: type[Exception], text: str) -> Callable[..., Any]:
 
 
 def _refusals() -> Iterator[tuple[str, type[Exception], str]]:
-    for names, kind in ((SPARSE, "sparse"), (QUANTIZED, "quantized")):
-        for name in names:
+    for kind, names in NEEDED.items():
+        for name in names.split():
             yield name, RuntimeError, f"{name} expected {kind} tensor layout but got Strided"
-    for name in CONVERSIONS:
-        text = f"{name}: gradcore has strided tensors only; use scipy.sparse or cupyx.scipy.sparse on the arrays"
-        yield name, NotImplementedError, text
+    text = "to_mkldnn: gradcore has strided and sparse tensors only"
+    yield "to_mkldnn", NotImplementedError, text
     for name, instead in REMOVED.items():
         text = f"This function was deprecated since version 1.9 and is now removed. Use {instead} instead."
         yield name, RuntimeError, text
     yield "xpu", AssertionError, "gradcore runs on the CPU and on CUDA; there is no XPU backend"
+
+
+def to_sparse(
+    self: Tensor, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
+) -> Any:
+    """The nonzero elements as a sparse tensor, by default of the layout ``gradcore.sparse_coo``.
+
+    Parameters
+    ----------
+    sparse_dim : int, optional
+        How many dims have indices; the others are dense. All by default.
+    layout : layout, optional
+    blocksize : tuple of int, optional
+        Height and width of the blocks of ``sparse_bsr`` and ``sparse_bsc``.
+    dense_dim : int, optional
+        Not taken: what is not sparse is dense.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
+    tensor(indices=tensor([[0, 1],
+                           [1, 0]]),
+           values=tensor([2., 3.]),
+           size=(2, 2), nnz=2, layout=torch.sparse_coo)
+    """
+    from gradcore.sparse.conversion import dense_to_sparse
+
+    if dense_dim is not None:
+        raise NotImplementedError("to_sparse: dense_dim is not taken; give sparse_dim")
+    return dense_to_sparse(self, layout, blocksize=blocksize, sparse_dim=sparse_dim)
+
+
+def sparse_mask(self: Tensor, mask: Tensor) -> Any:
+    """The elements at the indices of a sparse tensor, as a sparse tensor."""
+    from gradcore.sparse.conversion import sparse_mask as at_indices
+
+    return at_indices(self, mask)
+
+
+def _conversion(name: str, words: str) -> Callable[..., Any]:
+    def method(self: Tensor, *blocksize: Any) -> Any:
+        from gradcore.sparse.conversion import DENSE
+
+        return DENSE[name](self, *blocksize)
+
+    method.__name__, method.__doc__ = name, f"The nonzero elements, sparse: {words}."
+    return method
+
+
+#: Conversions to the sparse layouts of matrices.
+CONVERSIONS = {
+    "to_sparse_coo": "as indices and values",
+    "to_sparse_csr": "compressed by rows",
+    "to_sparse_csc": "compressed by columns",
+    "to_sparse_bsr": "dense blocks, compressed by rows",
+    "to_sparse_bsc": "dense blocks, compressed by columns",
+    "_to_sparse_csr": "compressed by rows",
+}
 
 
 def dense_dim(self: Tensor) -> int:
@@ -124,7 +178,7 @@ def dequantize(self: Tensor) -> Tensor:
     return self
 
 
-def to_dense(self: Tensor, dtype: Any = None) -> Tensor:
+def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
     """The tensor itself, or in another dtype."""
     return self if dtype is None else self.to(dtype)
 
@@ -149,8 +203,11 @@ METHODS = {
     **{name: _refuse(name, error, text) for name, error, text in _refusals()},
     **{
         method.__name__: method
-        for method in (dense_dim, sparse_dim, dequantize, to_dense, is_distributed, is_conj, is_neg)
+        for method in (
+            dense_dim, sparse_dim, dequantize, to_dense, to_sparse, sparse_mask, is_distributed, is_conj, is_neg
+        )  # fmt: skip
     },
+    **{name: _conversion(name, words) for name, words in CONVERSIONS.items()},
 }
 
 #: Attributes of tensors that are the same for all.

@@ -92,6 +92,10 @@ def as_operand(value: Any) -> Any:
         return value.item() if hasattr(value, "item") else value
     if takes_over(type(value)):
         return None
+    if type(value).__module__.startswith("scipy.sparse"):
+        from gradcore.sparse import from_scipy
+
+        return from_scipy(value)
     if hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__"):
         return functional.as_tensor(value)
     return None

@@ -49,6 +49,9 @@ gradcore < nn.positional: rnn_tanh_cell
 gradcore < serialization: load save
 gradcore < symbolic: SymBool SymFloat SymInt cond sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum
 gradcore < symbolic: while_loop
+gradcore < sparse.making: sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor
+gradcore < sparse.making: sparse_csc_tensor sparse_csr_tensor
+gradcore < sparse.products: hspmm smm spmm sspaddmm
 gradcore < utils.dlpack: to_dlpack
 gradcore < signal.periodic: bartlett_window blackman_window hamming_window hann_window kaiser_window
 amp.autocast_mode: autocast custom_bwd custom_fwd is_autocast_available
@@ -187,8 +190,8 @@ utils.data.sampler: BatchSampler RandomSampler Sampler SequentialSampler SubsetR
 #: Submodules that are imported when they are first looked up as attributes.
 _SUBMODULES = """
 gradcore: accelerator compiler cpu distributed distributions functional functorch nn optim
-gradcore: futures hub jit multiprocessing profiler quasirandom serialization signal testing torch_version types
-gradcore: version viz
+gradcore: futures hub jit multiprocessing profiler quasirandom serialization signal sparse testing torch_version
+gradcore: types version viz
 distributed: checkpoint nn
 distributions: utils
 nn: _reduction common_types grad
@@ -218,7 +221,6 @@ ABSENT = {
     "onnx": "a program is Python, and cannot be exported",
     "package": "save a state_dict with gradcore.save",
     "quantization": "there are no quantized tensors",
-    "sparse": "there are no sparse tensors; see scipy.sparse",
     "utils.cpp_extension": "kernels in C++ are made with gradcore.from_kernel",
     "utils.mkldnn": "the CPU is NumPy",
     "utils.mobile_optimizer": "a program is Python, and cannot be exported",

@@ -20,6 +20,7 @@ __all__ = [
     "set_printoptions",
     "shows_dtype",
     "tensor_str",
+    "with_suffixes",
 ]
 
 
@@ -247,7 +248,7 @@ def tensor_str(
     shows_size = len(shape) != 1 if 0 in shape else options.edgeitems == 0
     suffixes = _all_suffixes(device, shape if shows_size else None, dtype_name, suffixes)
     content = _content(array, len(indent_prefix), to_numpy, options)
-    return _add_suffixes(indent_prefix + content, suffixes, len(indent_prefix), options.linewidth)
+    return with_suffixes(indent_prefix + content, suffixes, len(indent_prefix), options.linewidth)
 
 
 def meta_str(
@@ -279,7 +280,7 @@ def meta_str(
     "tensor(..., device='meta', size=(2, 3))"
     """
     suffixes = _all_suffixes(device, tuple(shape), dtype_name, suffixes)
-    return _add_suffixes(f"{indent_prefix}...", suffixes, len(indent_prefix), _options.linewidth)
+    return with_suffixes(f"{indent_prefix}...", suffixes, len(indent_prefix), _options.linewidth)
 
 
 def _all_suffixes(
@@ -290,13 +291,13 @@ def _all_suffixes(
     return [f"{name}={value}" for name, value in named.items() if value is not None] + list(further)
 
 
-def _add_suffixes(text: str, suffixes: Iterable[str], indent: int, linewidth: int) -> str:
-    """Append the suffixes and the closing bracket, breaking lines that would become too long."""
+def with_suffixes(text: str, suffixes: Iterable[str], indent: int, linewidth: int, new_line: bool = False) -> str:
+    """Append the suffixes, the first of them on a `new_line`, and the closing bracket, and break long lines."""
     line_length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if line_length + len(suffix) + 2 > linewidth:
+        if new_line or line_length + len(suffix) + 2 > linewidth:
             text += ",\n" + " " * indent + suffix
-            line_length = indent + len(suffix)
+            line_length, new_line = indent + len(suffix), False
         else:
             text += ", " + suffix
             line_length += len(suffix) + 2

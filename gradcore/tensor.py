@@ -706,7 +706,10 @@ def _stores(frame: FrameType) -> bool:
 
 
 #: What other libraries look up: Python knows which name was meant where there are fewer than 750 of them.
-_FOR_LIBRARIES = {"__array_namespace__", "__cupy_override_elementwise_kernel__"}
+_FOR_LIBRARIES = {
+    "__array_namespace__", "__cupy_override_elementwise_kernel__", "_coalesced_", "_dimI", "_dimV", "_indices",
+    "_to_sparse_csr", "_values", "sparse_resize_", "sparse_resize_and_clear_", "sspaddmm",
+}  # fmt: skip
 _STORE = opcode.opmap["STORE_SUBSCR"]
 
 

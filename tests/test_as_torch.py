@@ -97,7 +97,7 @@ MISSING = {
     "import torch.no_such_module": "No module named 'torch.no_such_module'",
     "from torch.nn import NoSuchLayer": "cannot import name 'NoSuchLayer'",
     "from torch import no_such_function": "cannot import name 'no_such_function' from 'torch'",
-    "import torch; torch.sparse": "torch.sparse has no counterpart in gradcore",
+    "import torch; torch.nested": "torch.nested has no counterpart in gradcore",
     "import torch.distributed.rpc": "torch.distributed.rpc has no counterpart",
 }
 

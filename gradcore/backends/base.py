@@ -36,6 +36,7 @@ from gradcore.backends.portable.reductions import Reductions
 from gradcore.backends.portable.resampling import Resizing
 from gradcore.backends.portable.separable import on_device
 from gradcore.backends.portable.sorting import Sorting
+from gradcore.backends.portable.sparse import SparseMatrices
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
 
@@ -73,6 +74,7 @@ class Backend(
     Recurrent,
     Targets,
     Embedding,
+    SparseMatrices,
     Optimizers,
     Lists,
 ):

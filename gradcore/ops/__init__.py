@@ -13,8 +13,8 @@ FAMILIES = (
     "margin_losses", "masked", "matmul", "matrix_functions", "minmax", "movement", "multihead", "normalization",
     "norms", "padding", "polynomials", "pooling", "recurrent", "recursive_filters", "reductions",
     "resampling", "rounding", "selection",
-    "slicing", "softmax", "sorting", "special", "spectrogram", "splines", "statistics", "strided", "triangular",
-    "trigonometric", "windowed",
+    "slicing", "softmax", "sorting", "sparse", "special", "spectrogram", "splines", "statistics", "strided",
+    "triangular", "trigonometric", "windowed",
 )  # fmt: skip
 
 __getattr__ = paths.further(__name__)

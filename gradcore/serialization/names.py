@@ -168,6 +168,29 @@ def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor
     return _with_attributes(out, state)  # type: ignore[no-any-return]
 
 
+def _rebuild_sparse(layout: Any, parts: Any) -> Any:
+    """A sparse tensor of indices that are checked, and of values that may require grad."""
+    from gradcore.sparse import making
+
+    if layout not in LAYOUTS.values() or layout is layouts.strided:
+        raise refused(f"the file has a sparse tensor of the layout {layout!r:.100}")
+    parts = exactly(parts, tuple)
+    dims = 1 if layout is layouts.sparse_coo else 2
+    if not dims + 2 <= len(parts) <= dims + 2 + (dims == 1):
+        raise refused("the file has a sparse tensor with another number of parts")
+    *index, values = map(_a_tensor, parts[: dims + 1])
+    size = tuple(exactly(n, int) for n in exactly(parts[dims + 1], Size, tuple, list))
+    try:
+        if dims == 1:
+            in_order = exactly((*parts, False)[3], bool, type(None))
+            made = making.sparse_coo_tensor(*index, values.detach(), size, check_invariants=True, is_coalesced=in_order)
+        else:
+            made = making.sparse_compressed_tensor(*index, values.detach(), size, layout=layout, check_invariants=True)
+    except RuntimeError as error:
+        raise refused(f"the file has a sparse tensor that is none: {error}") from None
+    return made.requires_grad_() if values.requires_grad else made
+
+
 def _a_tensor(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         raise refused(f"the file has {type(value).__name__} instead of Tensor")
@@ -243,7 +266,10 @@ def _as_fields(cls: Any) -> Callable[..., Any]:
 
 # -- names -------------------------------------------------------------------------------------------------------------
 
-LAYOUTS = {"torch.strided": layouts.strided}
+LAYOUTS = {
+    f"torch.{name}": getattr(layouts, name)
+    for name in ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+}
 FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d", "strided")
 CLASSES: tuple[Any, ...] = (set, frozenset, complex, bytearray, slice)
 
@@ -255,6 +281,7 @@ KNOWN: dict[str, Any] = {
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
     "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
+    "torch._utils._rebuild_sparse_tensor": _rebuild_sparse,
     "torch.Tensor": Tensor,
     "torch.Size": Size,
     "torch.device": _as_device,
@@ -278,8 +305,8 @@ CALLS: dict[int, Callable[..., Any]] = {
     **{
         id(function): function
         for function in (
-            _rebuild, _rebuild_typed, _rebuild_meta, _rebuild_parameter, _rebuild_from_type, _as_device, _as_layout,
-            _encode,
+            _rebuild, _rebuild_typed, _rebuild_meta, _rebuild_parameter, _rebuild_from_type, _rebuild_sparse,
+            _as_device, _as_layout, _encode,
         )
     },
     id(Size): _as_size,

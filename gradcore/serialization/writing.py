@@ -51,6 +51,7 @@ REBUILD_TYPED = _Name("torch._utils", "_rebuild_tensor_v3")
 REBUILD_META = _Name("torch._utils", "_rebuild_meta_tensor_no_storage")
 REBUILD_PARAMETER = _Name("torch._utils", "_rebuild_parameter")
 REBUILD_WITH_STATE = _Name("torch._utils", "_rebuild_parameter_with_state")
+REBUILD_SPARSE = _Name("torch._utils", "_rebuild_sparse_tensor")
 REBUILD_SUBCLASS = _Name("torch._tensor", "_rebuild_from_type_v2")
 
 
@@ -102,7 +103,10 @@ class _Pickler(_Base):  # type: ignore[misc]
             return _Name("torch.return_types", type(obj).__name__), (tuple(obj), {})
         return NotImplemented
 
-    def _tensor(self, t: Tensor) -> Any:
+    def _tensor(self, t: Any) -> Any:
+        if t.layout is not layouts.strided:
+            parts = (*t.index, t.stored.detach().requires_grad_(t.requires_grad), Size(t.sizes))
+            return REBUILD_SPARSE, (t.layout, (*parts, t.in_order) if t.layout is layouts.sparse_coo else parts)
         function, parts = self._parts(t, bool(t.requires_grad))
         state = dict(t.__dict__)
         if isinstance(t, Buffer):

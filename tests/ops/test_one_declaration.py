@@ -34,6 +34,10 @@ OTHER_LISTS = {
         "numpy/ufuncs.py": "SPECIAL Ufunc _CONSTANT _SCATTERED _SMOOTH",
         "array_api/functions.py": "_SAME",
         "scipy/ndimage/__init__.py": "LEFT_OUT",
+        "sparse/arithmetic.py": "UNARY",
+        "sparse/conversion.py": "transpose",
+        "sparse/products.py": "matmul mm",
+        "sparse/tensor.py": "WORDS",
     },
     "Python's operators": {
         "backends/codegen/expr.py": "_name",

@@ -23,6 +23,7 @@ from gradcore.backends.numpy.recurrent import NumpyRecurrent
 from gradcore.backends.numpy.reductions import NumpyReductions
 from gradcore.backends.numpy.softmax import NumpySoftmax
 from gradcore.backends.numpy.sorting import NumpySorting
+from gradcore.backends.numpy.sparse import NumpySparse
 from gradcore.backends.numpy.targets import NumpyTargets
 from gradcore.backends.numpy.threaded_ufuncs import in_threads
 from gradcore.backends.pinned import is_pinned
@@ -51,6 +52,7 @@ class NumpyBackend(
     NumpyRecurrent,
     NumpyCtc,
     NumpyFourier,
+    NumpySparse,
     NumpyProducts,
     Lapack,
     Filters,

@@ -1,0 +1,37 @@
+"""Products with sparse matrices on the CPU: SciPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.portable.sparse import scipy_matrix
+from gradcore.backends.sparsity import Pattern
+
+__all__ = ["NumpySparse"]
+
+#: Elements of the gathered rows that are multiplied at once: they stay in the cache.
+_AT_ONCE = 1 << 15
+
+
+class NumpySparse:
+    """Products by SciPy, in its dtypes."""
+
+    @kernel_for(lambda self, values, dense, *_: values.dtype.char in "fdFDilq" and dense.dtype.char in "fdFDilq")
+    def sparse_product(self, values: Any, dense: Any, pattern: Pattern, transposed: bool) -> Any:
+        """The product of a matrix, or of its transpose, with a vector or a matrix."""
+        return scipy_matrix(values, pattern, transposed) @ dense
+
+    @kernel_for(lambda self, left, right, pattern: left.ndim > 1 and left.dtype.char in "fdFD")
+    def sampled_product(self, left: Any, right: Any, pattern: Pattern) -> Any:
+        """The elements of ``left @ right.T`` at the positions of the pattern."""
+        rows, cols = pattern.rows, pattern.cols
+        out = np.empty(rows.size, np.result_type(left.dtype, right.dtype))
+        step = max(1, _AT_ONCE // max(1, left.shape[1]))
+        for first in range(0, rows.size, step):
+            part = slice(first, first + step)
+            a, b = left.take(rows[part], 0), right.take(cols[part], 0)
+            out[part] = np.einsum("ij,ij->i", a, b)
+        return out

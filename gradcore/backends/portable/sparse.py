@@ -1,0 +1,153 @@
+"""Kernels of sparse matrices, which are a vector of elements and a `Pattern`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.kernel_rules import Result, shaped
+from gradcore.backends.sparsity import Pattern
+
+__all__ = ["Iteration", "SparseMatrices", "scipy_matrix"]
+
+
+class Iteration(NamedTuple):
+    """An iterative method of `scipy.sparse.linalg` with its settings."""
+
+    name: str
+    settings: dict[str, Any]
+    x0: Any = None
+    M: Any = None
+
+    def adjoint(self) -> Iteration:
+        """The method for the conjugate transpose of the matrix, from zero."""
+        from scipy.sparse.linalg import aslinearoperator
+
+        return self._replace(x0=None, M=None if self.M is None else aslinearoperator(self.M).H)
+
+
+def _sides(values: Any, dense: Any, pattern: Pattern, transposed: bool) -> Result:
+    return Result((pattern.shape[transposed], *dense.shape[1:]), np.result_type(values.dtype, dense.dtype))
+
+
+class SparseMatrices:
+    """Products with sparse matrices, their adjoints, and systems of equations."""
+
+    xp: Any
+    sum_into_rows: Any
+    to_host: Any
+    from_host: Any
+
+    @shaped(_sides)
+    def sparse_product(self, values: Any, dense: Any, pattern: Pattern, transposed: bool) -> Any:
+        """The product of a matrix, or of its transpose, with a vector or a matrix."""
+        out, inner = (pattern.cols, pattern.rows) if transposed else (pattern.rows, pattern.cols)
+        vector = dense.ndim == 1
+        parts = dense[inner]
+        parts = (values * parts)[:, None] if vector else values[:, None] * parts
+        total = self.sum_into_rows(pattern.shape[transposed], out, parts)
+        return total[:, 0] if vector else total
+
+    @shaped(lambda left, right, pattern: Result((pattern.size,), np.result_type(left.dtype, right.dtype)))
+    def sampled_product(self, left: Any, right: Any, pattern: Pattern) -> Any:
+        """The elements of ``left @ right.T`` at the positions of the pattern."""
+        parts = left[pattern.rows] * right[pattern.cols]
+        return parts.sum(1) if parts.ndim > 1 else parts
+
+    @shaped(lambda values, b, pattern, *_: (b, Result((), np.dtype("int64"))))
+    def sparse_solve(
+        self, values: Any, b: Any, pattern: Pattern, transposed: bool, method: Iteration | None, strict: bool = True
+    ) -> Any:
+        """The solution of a system and what SciPy says of it, by SciPy on the host.
+
+        If `strict`, a solution that did not converge is an error.
+        """
+        values, right, pattern = self.to_host(values), self.to_host(b), _on_host(pattern, self.to_host)
+        dtype = np.result_type(values.dtype, right.dtype, np.float32)
+        values, right = values.astype(dtype, copy=False), right.astype(dtype, copy=False)
+        if method is None:
+            found, info = _direct(values, right, pattern, transposed), 0
+        else:
+            matrix = scipy_matrix(values, pattern, transposed)
+            found, info = _iterated(matrix, right, method)
+            if strict and info < 0:  # a breakdown: no more can be had of this method
+                found, info = _iterated(matrix, right, method._replace(name="gmres"))
+            if strict and info:
+                raise RuntimeError(f"{method.name} did not converge for the gradient (info={info})")
+        return self.from_host(found.reshape(right.shape)), self.from_host(np.array(info))
+
+    @shaped(lambda values, start, pattern, *_: (Result(start.shape[1:], start.dtype), start))
+    def sparse_eigenpairs(self, values: Any, start: Any, pattern: Pattern, settings: dict[str, Any]) -> Any:
+        """Eigenvalues and eigenvectors of a Hermitian matrix by LOBPCG, on the host."""
+        from scipy.sparse.linalg import lobpcg
+
+        matrix = scipy_matrix(self.to_host(values), _on_host(pattern, self.to_host), False)
+        w, V = lobpcg(matrix, self.to_host(start), **settings)
+        return self.from_host(w.astype(start.dtype, copy=False)), self.from_host(np.ascontiguousarray(V))
+
+
+def scipy_matrix(values: Any, pattern: Pattern, transposed: bool = False) -> Any:
+    """SciPy's array of elements and a pattern on the host, which keeps the array's other parts."""
+    order = pattern.compressed[2]
+    key = "transposed" if transposed else "scipy"
+    if key not in pattern.kept:
+        pattern.kept[key] = _skeleton(pattern).T if transposed else _skeleton(pattern)
+    skeleton = pattern.kept[key]
+    matrix = object.__new__(type(skeleton))  # a fifth of the time of `copy.copy`
+    matrix.__dict__.update(skeleton.__dict__)
+    matrix.data = values if order is None else values[order]
+    return matrix
+
+
+def _skeleton(pattern: Pattern) -> Any:
+    from scipy.sparse import csc_array, csr_array
+
+    ends, inner, _ = pattern.compressed
+    small = max(*pattern.shape, inner.size) < 2**31
+    ends, inner = (x.astype(np.int32 if small else np.int64) for x in (ends, inner))
+    compress = csr_array if pattern.by_rows else csc_array
+    return compress((np.zeros(inner.size), inner, ends), shape=pattern.shape)
+
+
+def _on_host(pattern: Pattern, to_host: Any) -> Pattern:
+    """The pattern with arrays of the host."""
+    if pattern.xp is np:
+        return pattern
+    if "host" not in pattern.kept:
+        rows, cols = to_host(pattern.rows), to_host(pattern.cols)
+        pattern.kept["host"] = Pattern(np, pattern.shape, rows, cols)
+    found: Pattern = pattern.kept["host"]
+    return found
+
+
+def _direct(values: Any, b: Any, pattern: Pattern, transposed: bool) -> Any:
+    """By a factorisation, which is kept: backward needs it again."""
+    known, factors = pattern.kept.get("factors", (None, None))
+    mode = "T" if transposed else "N"
+    if known is not None and known.dtype == values.dtype:
+        if np.array_equal(known, values):
+            return factors.solve(b, mode)
+        if np.iscomplexobj(values) and np.array_equal(known, values.conj()):
+            return factors.solve(b.conj(), mode).conj()
+    from scipy.sparse.linalg import splu
+
+    matrix = scipy_matrix(values, pattern).tocsc()
+    matrix.sum_duplicates()
+    factors = splu(matrix)
+    pattern.kept["factors"] = values.copy(), factors
+    return factors.solve(b, mode)
+
+
+def _iterated(matrix: Any, b: Any, method: Iteration) -> tuple[Any, int]:
+    from scipy.sparse import linalg
+
+    solve = getattr(linalg, method.name)
+    columns = b.reshape(b.shape[0], -1)
+    x0 = None if method.x0 is None else method.x0.reshape(columns.shape)
+    found, infos = np.empty_like(columns), []
+    for i, column in enumerate(columns.T):
+        start = None if x0 is None else x0[:, i]
+        found[:, i], info = solve(matrix, column, x0=start, M=method.M, **method.settings)
+        infos.append(info)
+    return found, max(infos, key=abs, default=0)

@@ -1,0 +1,86 @@
+"""Patterns of sparse matrices: where the stored elements are, in the forms that kernels read."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from gradcore.typing import Array
+
+__all__ = ["Pattern", "bordered"]
+
+
+class Pattern:
+    """Positions of the stored elements of a matrix, which the elements themselves are kept apart from.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    shape : tuple of int
+    rows, cols : array, optional
+        Row and column of each element, in any order; an element may be stored in parts.
+    ends : array, optional
+        In the place of `rows` (of `cols`, if not `by_rows`): where each row begins among the elements, and the last
+        one ends.
+    by_rows : bool
+        Whether elements with `ends` are sorted by rows.
+    """
+
+    def __init__(
+        self,
+        xp: Any,
+        shape: tuple[int, int],
+        rows: Array = None,
+        cols: Array = None,
+        ends: Array = None,
+        by_rows: bool = True,
+    ) -> None:
+        self.xp, self.shape, self.by_rows = xp, shape, by_rows
+        self._rows, self._cols, self._ends = rows, cols, ends
+        #: What kernels have made of it, under names of theirs.
+        self.kept: dict[str, Any] = {}
+
+    @property
+    def size(self) -> int:
+        """The number of stored elements."""
+        return int((self._cols if self._rows is None else self._rows).size)
+
+    @cached_property
+    def rows(self) -> Array:
+        """The row of each element."""
+        return self._expanded() if self._rows is None else self._rows
+
+    @cached_property
+    def cols(self) -> Array:
+        """The column of each element."""
+        return self._expanded() if self._cols is None else self._cols
+
+    def _expanded(self) -> Array:
+        return self.xp.searchsorted(self._ends, self.xp.arange(self.size), side="right") - 1
+
+    @cached_property
+    def compressed(self) -> tuple[Array, Array, Array]:
+        """Where rows begin and end, the column of each element, and the order of elements (None: as they are).
+
+        Columns and rows change parts where the pattern is not `by_rows`.
+        """
+        if self._ends is not None:
+            return self._ends, self._cols if self.by_rows else self._rows, None
+        rows, cols, order = self.rows, self.cols, None
+        if rows.size and bool((rows[1:] < rows[:-1]).any()):
+            order = self.xp.argsort(rows, kind="stable")
+            rows, cols = rows[order], cols[order]
+        return self.xp.searchsorted(rows, self.xp.arange(self.shape[0] + 1)), cols, order
+
+
+def bordered(pattern: Pattern) -> Pattern:
+    """The pattern of ``[[A + D, b], [c, 0]]`` with a diagonal `D`: elements of `A`, `D`, `b`, `c` in this order."""
+    xp, (n, _) = pattern.xp, pattern.shape
+    if "bordered" not in pattern.kept:
+        here, last = xp.arange(n), xp.full(n, n)
+        rows = xp.concatenate([pattern.rows, here, here, last])
+        cols = xp.concatenate([pattern.cols, here, last, here])
+        pattern.kept["bordered"] = Pattern(xp, (n + 1, n + 1), rows, cols)
+    found: Pattern = pattern.kept["bordered"]
+    return found

@@ -1,0 +1,263 @@
+"""Functions of each element of sparse tensors, sums and products of two of them, and what keeps the indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcore import dtypes, functional
+from gradcore.autograd.variables import wrap
+from gradcore.sparse.conversion import coalesce, flat_places, places, sparse_dim, to_dense, to_sparse
+from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, on, raw, refuse, sparse
+from gradcore.tensor import Tensor
+
+__all__ = ["distinct"]
+
+#: Functions of each element that are zero at zero.
+UNARY = (
+    "abs asin asinh atan atanh ceil conj conj_physical deg2rad erf erfinv expm1 floor frac isinf isnan isneginf "
+    "isposinf log1p nan_to_num neg positive rad2deg relu round sgn sign signbit sin sinh sqrt square tan tanh trunc "
+    "fix real imag"
+)
+#: What has no influence on indices, and is linear in the values or concerns their dtype.
+KEEPING = (
+    "to double float half bfloat16 int long short char byte bool cfloat cdouble cpu cuda type clone detach type_as "
+    "detach_"
+)
+#: Questions about the values.
+ASKED = "is_floating_point is_complex is_signed element_size get_device is_inference is_conj is_neg has_names"
+
+
+def distinct(t: SparseTensor) -> SparseTensor:
+    """The tensor with each element stored once: what is not linear needs whole elements."""
+    return coalesce(t) if t.layout is COO else t
+
+
+def _elementwise(name: str) -> None:
+    def call(t: SparseTensor, *args: Any, **named: Any) -> Any:
+        t = distinct(t)
+        return t.like(getattr(functional, name)(t.stored, *args, **named))
+
+    on(name)(call)
+
+
+def _keeping(name: str) -> None:
+    def call(t: SparseTensor, *args: Any, **named: Any) -> Any:
+        args = tuple(x.stored if isinstance(x, SparseTensor) else x for x in args)
+        found = getattr(t.stored, name)(*args, **named)
+        if not isinstance(found, Tensor):
+            return found
+        if found is t.stored:
+            return t
+        if found.device == t.device:
+            index = tuple(x.clone() for x in t.index) if name == "clone" else t.index
+            return sparse(t.layout, t.sizes, index, found, t.in_order) if name == "clone" else t.like(found)
+        index = tuple(x.to(found.device) for x in t.index)
+        return sparse(t.layout, t.sizes, index, found, t.in_order)
+
+    on(name)(call)
+
+
+for _name in UNARY.split():
+    if hasattr(functional, _name):
+        _elementwise(_name)
+for _name in KEEPING.split():
+    _keeping(_name)
+for _name in ASKED.split():
+    _keeping(_name)
+
+
+@on("pow __pow__")
+def power(t: Any, exponent: Any) -> Any:
+    """Each element to a power, which must be a positive number: zeros stay zeros."""
+    if isinstance(exponent, Tensor) or not isinstance(t, SparseTensor):
+        raise refuse("pow.Tensor_Tensor", COO)
+    if exponent == 0:
+        raise RuntimeError(
+            "pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense"
+        )
+    if isinstance(exponent, complex) or exponent < 0:
+        raise RuntimeError("pow: a negative power of a sparse tensor would be infinite where nothing is stored")
+    t = distinct(t)
+    return t.like(t.stored**exponent)
+
+
+@on("zeros_like empty_like")
+def zeros_like(t: SparseTensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """A sparse tensor of the same layout and size that stores nothing."""
+    values = functional.zeros((0, *t.stored.shape[1:]), dtype=dtype or t.dtype, device=device or t.device)
+    first = functional.zeros((sparse_dim(t), 0) if t.layout is COO else t.index[0].shape,
+                             dtype=dtypes.int64, device=values.device)  # fmt: skip
+    index = (first,) if t.layout is COO else (first, functional.zeros((0,), dtype=dtypes.int64, device=values.device))
+    out = sparse(t.layout, t.sizes, index, values)
+    return out.requires_grad_() if requires_grad else out
+
+
+@on("zero")
+def zero(t: SparseTensor) -> Any:
+    """Nothing stored."""
+    return zeros_like(t)
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+def _scaled(t: Tensor, alpha: Any) -> Tensor:
+    return t if alpha == 1 else t * alpha
+
+
+@on("add __add__ __radd__")
+def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """``self + alpha * other``."""
+    if not isinstance(self, SparseTensor):
+        if not isinstance(self, Tensor):
+            return add(other, self)
+        return _onto_dense(self, other, alpha)
+    if not isinstance(other, SparseTensor):
+        if self.layout is COO or not isinstance(other, Tensor) or not other.ndim:
+            raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+        return _onto_dense(_scaled(other, alpha), self, 1)
+    if self.sizes != other.sizes:
+        raise RuntimeError(
+            f"add: expected sizes of 'self' and 'other' to match, but {list(self.sizes)} != {list(other.sizes)}"
+        )
+    if self.layout is not other.layout:
+        raise RuntimeError(f"add: the layouts {self.layout} and {other.layout} differ; use to_sparse(layout=...)")
+    if self.index is other.index or all(a is b for a, b in zip(self.index, other.index, strict=True)):
+        return self.like(self.stored + _scaled(other.stored, alpha))
+    return _merged(self, other, alpha)
+
+
+def _merged(self: SparseTensor, other: SparseTensor, alpha: Any) -> Any:
+    """The sum of two tensors with indices of their own."""
+    if self.layout is not COO:
+        block = {"blocksize": tuple(self.stored.shape[1:])} if self.layout in BLOCKED else {}
+        return to_sparse(_merged(to_sparse(self), to_sparse(other), alpha), self.layout, **block)
+    xp = self.xp
+    index = wrap(xp.concatenate([raw(self.index[0]), raw(other.index[0])], 1), self.home)
+    values = functional.cat([self.stored, _scaled(other.stored, alpha)])
+    return coalesce(sparse(COO, self.sizes, (index,), values, False))
+
+
+def _onto_dense(dense: Tensor, t: SparseTensor, alpha: Any) -> Tensor:
+    """A dense tensor plus a sparse one."""
+    if tuple(dense.shape) != t.sizes:
+        raise RuntimeError(
+            f"add: expected 'self' and 'other' to have same size, but self has size {list(dense.shape)} while other "
+            f"has size {list(t.sizes)} (FYI: dense-sparse addition does not currently support broadcasting)"
+        )
+    return functional.add(dense, to_dense(t), alpha=alpha)  # type: ignore[no-any-return]
+
+
+@on("sub subtract __sub__")
+def subtract(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """``self - alpha * other``."""
+    return add(self, other, alpha=-alpha)
+
+
+@on("rsub __rsub__")
+def subtract_reflected(self: Any, other: Any) -> Any:
+    """``other - self``."""
+    if isinstance(other, Tensor):
+        return add(other, self, alpha=-1)
+    raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+
+@on("mul multiply __mul__ __rmul__")
+def multiply(self: Any, other: Any) -> Any:
+    """The product of each element: stored where every sparse factor is."""
+    if not isinstance(self, SparseTensor):
+        self, other = other, self
+    if not isinstance(other, Tensor) or (not isinstance(other, SparseTensor) and not other.ndim):
+        return self.like(self.stored * other)
+    if isinstance(other, SparseTensor):
+        return _common(self, other)
+    return self.like(self.stored * _at(self, other))
+
+
+def _at(t: SparseTensor, dense: Tensor) -> Tensor:
+    """The elements of a dense tensor, which is broadcast, at the indices of a sparse one."""
+    if functional.broadcast_shapes(dense.shape, t.sizes) != t.sizes:
+        raise RuntimeError(
+            f"mul: the dense factor {list(dense.shape)} would need more elements than the sparse tensor "
+            f"{list(t.sizes)} has"
+        )
+    found = dense.expand(t.sizes)[places(t)]
+    return found.reshape(t.stored.shape) if t.layout in BLOCKED else found
+
+
+def _common(self: SparseTensor, other: SparseTensor) -> Any:
+    """The product of two sparse tensors."""
+    if self.sizes != other.sizes:
+        raise RuntimeError(
+            f"mul: expected sizes of 'self' and 'other' to match, but {list(self.sizes)} != {list(other.sizes)}"
+        )
+    if self.layout is not COO or other.layout is not COO:
+        block = {"blocksize": tuple(self.stored.shape[1:])} if self.layout in BLOCKED else {}
+        return to_sparse(_common(to_sparse(self), to_sparse(other)), self.layout, **block)
+    self, other = coalesce(self), coalesce(other)
+    if self.index[0] is other.index[0]:
+        return self.like(self.stored * other.stored)
+    xp, device, dims = self.xp, self.home, sparse_dim(self)
+    mine, theirs = (flat_places(raw(t.index[0]), t.sizes[:dims]) for t in (self, other))
+    if not theirs.size:
+        return zeros_like(self)
+    where = xp.minimum(xp.searchsorted(theirs, mine), theirs.size - 1)
+    both = theirs[where] == mine
+    here, there = both.nonzero()[0], where[both]
+    index = wrap(raw(self.index[0])[:, here], device)
+    values = self.stored[wrap(here, device)] * other.stored[wrap(there, device)]
+    return sparse(COO, self.sizes, (index,), values, True)
+
+
+@on("div divide true_divide __truediv__")
+def divide(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """The quotient by a number."""
+    if not isinstance(self, SparseTensor):
+        raise refuse("reciprocal", COO)
+    if isinstance(other, Tensor) and other.ndim:
+        raise RuntimeError(
+            f"Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {list(other.shape)} for "
+            "divisor)"
+        )
+    if rounding_mode is not None:
+        self = distinct(self)
+    return self.like(functional.div(self.stored, other, rounding_mode=rounding_mode))
+
+
+@on("floor_divide __floordiv__")
+def floor_divide(self: Any, other: Any) -> Any:
+    """The quotient by a number, rounded down."""
+    return divide(self, other, rounding_mode="floor")
+
+
+# -- reductions to a number ---------------------------------------------------------------------------------------------
+
+
+def _of_all(name: str) -> Callable[..., Any]:
+    def call(t: SparseTensor, *args: Any, **named: Any) -> Any:
+        if args or named:
+            raise refuse(name, t.layout)
+        return getattr(functional, name)(distinct(t).stored)
+
+    return on(name)(call)
+
+
+_of_all("norm")
+_of_all("any")
+
+
+@on("is_contiguous is_pinned is_shared")
+def _never(t: SparseTensor, *args: Any, **named: Any) -> bool:
+    return False
+
+
+@on("allclose equal")
+def _incomparable(self: Any, *args: Any, **named: Any) -> Any:
+    layout = self.layout if isinstance(self, SparseTensor) else COO
+    raise refuse("eq.Tensor", layout)
+
+

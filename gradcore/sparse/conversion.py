@@ -1,0 +1,386 @@
+"""Layouts of sparse tensors, and dense tensors, made of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from gradcore import functional, layouts
+from gradcore.autograd.variables import wrap
+from gradcore.sparse.tensor import (
+    BLOCKED,
+    BSC,
+    BSR,
+    BY_ROWS,
+    COMPRESSED,
+    COO,
+    CSC,
+    CSR,
+    SPOKEN,
+    SparseTensor,
+    known_as,
+    on,
+    raw,
+    sparse,
+)
+from gradcore.tensor import Tensor
+from gradcore.typing import Array
+from gradcore.utils._pytree import register_pytree_node
+
+__all__ = ["coalesce", "flat_places", "masked", "sorted_indices", "to_dense", "to_sparse", "unlinear"]
+
+
+# -- indices ----------------------------------------------------------------------------------------------------------
+
+
+def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
+    """The position of each column of indices in a tensor of these sizes in memory order."""
+    flat = index[0] * 1 if len(index) else index.sum(0)
+    for row, size in zip(index[1:], sizes[1:], strict=True):
+        flat = flat * size + row
+    return flat
+
+
+def unlinear(xp: Any, flat: Array, sizes: Sequence[int]) -> Array:
+    """The inverse of `flat_places`."""
+    rows = []
+    for size in reversed(sizes):
+        rows.append(flat % max(size, 1))
+        flat = flat // max(size, 1)
+    return xp.stack(rows[::-1]) if rows else xp.zeros((0, flat.size), "int64")
+
+
+def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    """The order of the elements of a COO tensor, the number of the place of each, and the distinct indices.
+
+    None for elements that are in order, and for distinct places.
+    """
+    xp, device = t.xp, t.home
+    index = raw(t.index[0])
+    sizes = t.sizes[: index.shape[0]]
+    flat = flat_places(index, sizes)
+    order = None
+    if bool((flat[1:] < flat[:-1]).any()):
+        order = xp.argsort(flat, kind="stable")
+        flat, index = flat[order], index[:, order]
+    new = flat[1:] != flat[:-1]
+    order = None if order is None else wrap(order, device)
+    if bool(new.all()):
+        return order, None, t.index[0] if order is None else wrap(index, device)
+    new = xp.concatenate([xp.ones(1, bool), new])
+    return order, wrap(xp.cumsum(new) - 1, device), wrap(index[:, new], device)
+
+
+@on("coalesce")
+def coalesce(t: SparseTensor) -> SparseTensor:
+    """The same tensor with indices that are in order and distinct: values of equal indices are added."""
+    _expect(t, COO, "coalesce", "coordinate")
+    if t.in_order:
+        return t
+    order, groups, index = sorted_indices(t)
+    values = t.stored if order is None else t.stored[order]
+    if groups is not None:
+        values = functional.rows_summed(values, groups, index.shape[1])
+    return sparse(COO, t.sizes, (index,), known_as(values, "CoalesceBackward0"), True)
+
+
+def _expect(t: SparseTensor, layout: Any, name: str, words: str) -> None:
+    if t.layout is not layout:
+        raise RuntimeError(f"{name} expected sparse {words} tensor layout but got {SPOKEN[t.layout]}")
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+
+@on("values")
+def values(t: SparseTensor) -> Any:
+    """The values of a coalesced tensor, with their history."""
+    if t.layout is COO and not t.in_order:
+        raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
+    return known_as(t.stored, "ValuesBackward0")
+
+
+@on("indices")
+def indices(t: SparseTensor) -> Any:
+    """The indices of a coalesced tensor, ``(sparse_dim, nnz)``."""
+    _expect(t, COO, "indices", "coordinate")
+    if not t.in_order:
+        raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
+    return t.index[0]
+
+
+@on("_values")
+def _values(t: SparseTensor) -> Any:
+    return t.stored.detach()
+
+
+@on("_indices")
+def _indices(t: SparseTensor) -> Any:
+    _expect(t, COO, "_indices", "coordinate")
+    return t.index[0]
+
+
+@on("_nnz")
+def _nnz(t: SparseTensor) -> int:
+    return int(t.stored.shape[0])
+
+
+@on("is_coalesced")
+def is_coalesced(t: SparseTensor) -> bool:
+    """Whether the indices are known to be in order and distinct."""
+    _expect(t, COO, "is_coalesced", "coordinate")
+    return t.in_order
+
+
+@on("_coalesced_")
+def _coalesced_(t: SparseTensor, coalesced: bool) -> SparseTensor:
+    t.in_order = coalesced
+    return t
+
+
+def _part_of_compressed(name: str, position: int, of_rows: bool) -> None:
+    def part(t: SparseTensor) -> Any:
+        if t.layout is COO or (t.layout in BY_ROWS) is not of_rows:
+            _expect(t, None, name, "row compressed" if of_rows else "column compressed")
+        return t.index[position]
+
+    part.__name__ = name
+    on(name)(part)
+
+
+for _name, _position, _of_rows in (
+    ("crow_indices", 0, True), ("col_indices", 1, True), ("ccol_indices", 0, False), ("row_indices", 1, False)
+):  # fmt: skip
+    _part_of_compressed(_name, _position, _of_rows)
+
+
+@on("sparse_dim _dimI")
+def sparse_dim(t: SparseTensor) -> int:
+    """The number of dims that indices are for."""
+    return int(t.index[0].shape[0]) if t.layout is COO else 2
+
+
+@on("dense_dim _dimV")
+def dense_dim(t: SparseTensor) -> int:
+    """The number of dims of each value."""
+    return len(t.sizes) - sparse_dim(t)
+
+
+# -- dense tensors ----------------------------------------------------------------------------------------------------
+
+
+def places(t: SparseTensor) -> tuple[Tensor, ...]:
+    """The index of each value along each sparse dim."""
+    if t.layout is COO:
+        return tuple(wrap(row, t.home) for row in raw(t.index[0]))
+    return wrap(t.pattern.rows, t.home), wrap(t.pattern.cols, t.home)
+
+
+@on("to_dense")
+def to_dense(t: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+    """The tensor with all of its zeros."""
+    values = t.stored.reshape(-1) if t.layout in BLOCKED else t.stored
+    sizes = t.sizes[: sparse_dim(t)]
+    where = [raw(row) for row in places(t)]
+    flat = flat_places(where, sizes) if where else t.xp.zeros(values.shape[0], "int64")
+    out = functional.rows_summed(values, wrap(flat, t.home), prod(sizes))
+    out = known_as(out.reshape(t.sizes), "ToDenseBackward0")
+    return out if dtype is None else out.to(dtype)
+
+
+def dense_to_sparse(t: Tensor, layout: Any = None, *, blocksize: Any = None, sparse_dim: int | None = None) -> Any:
+    """The nonzero elements of a dense tensor, as a sparse one."""
+    layout = COO if layout is None else layout
+    if layout is layouts.strided:
+        return t
+    dims = t.ndim if sparse_dim is None else sparse_dim
+    if not 0 < dims <= t.ndim and t.ndim:
+        raise RuntimeError(f"sparse_dim argument must be in >0 range when self.dim()>0, but got {dims}")
+    stored = t.detach() != 0
+    if dims < t.ndim:
+        stored = stored.reshape(*t.shape[:dims], -1).any(-1)
+    xp = t._device.backend.xp
+    index = wrap(xp.stack(stored._array.nonzero()) if dims else xp.zeros((0, 1), "int64"), t._device)
+    values = known_as(t[tuple(wrap(row, t._device) for row in raw(index))] if dims else t[None], "ToSparseBackward0")
+    return to_sparse(sparse(COO, t.shape, (index,), values, True), layout, blocksize=blocksize)
+
+
+def masked(t: Tensor, mask: SparseTensor) -> Any:
+    """The elements of a tensor at the indices of a sparse one."""
+    if tuple(t.shape) != mask.sizes:
+        raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {list(t.shape)} but mask "
+                           f"has size {list(mask.sizes)}")  # fmt: skip
+    if isinstance(t, SparseTensor):
+        t = to_dense(t)
+    mask = mask if mask.layout is not COO else coalesce(mask)
+    found = t[places(mask)]
+    return mask.like(known_as(found.reshape(mask.stored.shape), "SparseMaskBackward0"))
+
+
+@on("sparse_mask")
+def sparse_mask(self: Tensor, mask: Tensor) -> Any:
+    """The elements of a tensor at the indices of a sparse one."""
+    if not isinstance(mask, SparseTensor):
+        raise RuntimeError("sparse_mask() expects mask to be a sparse tensor")
+    return masked(self, mask)
+
+
+# -- layouts ----------------------------------------------------------------------------------------------------------
+
+
+def _in_order_of(t: SparseTensor) -> SparseTensor:
+    """A matrix as a coalesced COO tensor."""
+    if t.layout is COO:
+        return coalesce(t)
+    xp = t.xp
+    index = wrap(xp.stack([t.pattern.rows, t.pattern.cols]), t.home)
+    values = t.stored.reshape(-1) if t.layout in BLOCKED else t.stored
+    return coalesce(sparse(COO, t.sizes, (index,), values, False))
+
+
+@on("to_sparse")
+def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **named: Any) -> Any:
+    """The tensor in another sparse layout, by default COO."""
+    layout = named.pop("layout", layout)
+    if isinstance(layout, int) or named:
+        raise RuntimeError("to_sparse: sparse_dim is not supported for sparse tensors")
+    layout = COO if layout is None else layout
+    if layout is t.layout and layout not in BLOCKED:
+        return t
+    if layout is COO:
+        return _in_order_of(t)
+    if layout not in COMPRESSED:
+        raise RuntimeError(f"to_sparse: conversion from {SPOKEN[t.layout]} to {layout} layout is not supported")
+    if len(t.sizes) != 2:
+        raise RuntimeError(f"to_sparse: the layout {layout} is for matrices, but the tensor has {len(t.sizes)} dims")
+    return _compressed(_in_order_of(t), layout, blocksize)
+
+
+def _compressed(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
+    """A coalesced COO matrix in a compressed layout."""
+    if layout in BLOCKED:
+        return _in_blocks(t, layout, blocksize)
+    xp, device = t.xp, t.home
+    outer, inner = raw(t.index[0]) if layout is CSR else raw(t.index[0])[::-1]
+    values = t.stored
+    if layout is CSC:
+        order = xp.argsort(outer, kind="stable")
+        outer, inner, values = outer[order], inner[order], values[wrap(order, device)]
+    ends = xp.searchsorted(outer, xp.arange(t.sizes[layout is CSC] + 1))
+    name = "ToSparseCsrBackward0" if layout is CSR else "ToSparseCscBackward0"
+    index = wrap(ends, device), wrap(inner, device)
+    return sparse(layout, t.sizes, index, known_as(values, name))
+
+
+def _in_blocks(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
+    """A coalesced COO matrix as a matrix of dense blocks."""
+    if blocksize is None:
+        raise RuntimeError(f"to_sparse: blocksize is required for the layout {layout}")
+    height, width = map(int, blocksize)
+    if t.sizes[0] % height or t.sizes[1] % width:
+        raise RuntimeError(
+            f"tensor sparse size ({t.sizes[0]},{t.sizes[1]}) must be divisible by given blocksize ({height},{width})"
+        )
+    xp, device = t.xp, t.home
+    rows, cols = raw(t.index[0])
+    down, across = t.sizes[0] // height, t.sizes[1] // width
+    outer, inner, many = (
+        (rows // height, cols // width, across) if layout is BSR else (cols // width, rows // height, down)
+    )
+    blocks, which = xp.unique(outer * many + inner, return_inverse=True)
+    where = (which.reshape(-1) * height + rows % height) * width + cols % width
+    values = functional.rows_summed(t.stored, wrap(where, device), int(blocks.size) * height * width)
+    values = values.reshape(-1, height, width)
+    ends = xp.searchsorted(blocks // max(many, 1), xp.arange((down if layout is BSR else across) + 1))
+    index = wrap(ends, device), wrap(blocks % max(many, 1), device)
+    return sparse(layout, t.sizes, index, values)
+
+
+def _conversion(name: str, layout: Any, blocked: bool = False) -> Any:
+    if blocked:
+
+        def convert(self: Tensor, blocksize: Any) -> Any:
+            make = to_sparse if isinstance(self, SparseTensor) else dense_to_sparse
+            return make(self, layout, blocksize=blocksize)  # type: ignore[operator]
+    else:
+
+        def convert(self: Tensor) -> Any:  # type: ignore[misc]
+            return to_sparse(self, layout) if isinstance(self, SparseTensor) else dense_to_sparse(self, layout)
+
+    convert.__name__ = name
+    convert.__doc__ = f"The tensor in the layout ``gradcore.{layout._name}``."
+    return on(name)(convert)
+
+
+#: The methods of dense tensors.
+DENSE = {
+    "to_sparse_csr": _conversion("to_sparse_csr", CSR),
+    "_to_sparse_csr": _conversion("_to_sparse_csr", CSR),
+    "to_sparse_csc": _conversion("to_sparse_csc", CSC),
+    "to_sparse_coo": _conversion("to_sparse_coo", COO),
+    "to_sparse_bsr": _conversion("to_sparse_bsr", BSR, True),
+    "to_sparse_bsc": _conversion("to_sparse_bsc", BSC, True),
+}
+
+
+@on("transpose swapaxes swapdims")
+def transpose(t: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
+    """Two dims swapped: of compressed matrices the indices are read the other way."""
+    n, dims = len(t.sizes), sparse_dim(t)
+    a, b = dim0 % n, dim1 % n
+    sizes = list(t.sizes)
+    sizes[a], sizes[b] = sizes[b], sizes[a]
+    if a == b:
+        return t
+    if t.layout is COO:
+        if (a < dims) != (b < dims):
+            raise RuntimeError("transpose: can't transpose sparse and dense dims of a sparse tensor")
+        if a >= dims:
+            return sparse(COO, sizes, t.index, t.stored.transpose(a - dims + 1, b - dims + 1), t.in_order)
+        order = list(range(dims))
+        order[a], order[b] = b, a
+        return sparse(COO, sizes, (wrap(raw(t.index[0])[order], t.home),), t.stored, False)
+    other = {CSR: CSC, CSC: CSR, BSR: BSC, BSC: BSR}[t.layout]
+    return sparse(other, sizes, t.index, t.stored.mT if t.layout in BLOCKED else t.stored)
+
+
+@on("t")
+def t(self: SparseTensor) -> SparseTensor:
+    """The transpose of a matrix."""
+    if len(self.sizes) > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but self is {self.ndim}D")
+    return self if len(self.sizes) < 2 else transpose(self, 0, 1)
+
+
+@on("permute")
+def permute(t: SparseTensor, *dims: Any) -> SparseTensor:
+    """The sparse dims in another order."""
+    order = [d % len(t.sizes) for d in (dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims)]
+    if sorted(order) != list(range(sparse_dim(t))) or dense_dim(t):
+        raise RuntimeError("permute: the dims of a sparse tensor to permute are all of its sparse dims")
+    if t.layout is not COO:
+        return transpose(t, 0, 1) if order == [1, 0] else t
+    sizes = [t.sizes[d] for d in order]
+    return sparse(COO, sizes, (wrap(raw(t.index[0])[order], t.home),), t.stored, False)
+
+
+
+# -- in nested arguments ------------------------------------------------------------------------------------------------
+
+
+def _taken_apart(t: SparseTensor) -> tuple[list[Any], Any]:
+    t = coalesce(t) if t.layout is COO else t
+    return [t.stored], (t.layout, t.sizes, t.index, t.stored.ndim)
+
+
+def _put_together(children: Any, context: Any) -> Any:
+    (values,), (layout, sizes, index, ndim) = children, context
+    if not isinstance(values, Tensor):
+        return values
+    if values.ndim != ndim:
+        raise RuntimeError("a sparse tensor has no batch dim: vmap takes it with in_dims=None, or its values")
+    return sparse(layout, sizes, index, values, True)
+
+
+register_pytree_node(SparseTensor, _taken_apart, _put_together)

@@ -1,0 +1,139 @@
+"""Sums and softmax along dims of sparse tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore import functional
+from gradcore.autograd.variables import wrap
+from gradcore.sparse.arithmetic import distinct
+from gradcore.sparse.conversion import coalesce, flat_places, sparse_dim, to_sparse
+from gradcore.sparse.products import largest
+from gradcore.sparse.tensor import COO, CSR, SparseTensor, known_as, on, raw, sparse
+from gradcore.tensor import Tensor
+
+__all__ = ["log_softmax", "softmax", "sum"]
+
+
+def sum(input: Any, dim: int | Sequence[int] | None = None, dtype: Any = None) -> Any:
+    """The sum over all elements, or over some dims.
+
+    Parameters
+    ----------
+    input : Tensor
+        Sparse.
+    dim : int or sequence of int, optional
+    dtype : dtype, optional
+
+    Returns
+    -------
+    Tensor
+        Sparse where a sparse dim is left, else dense.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> s = gc.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0])
+    >>> gc.sparse.sum(s), gc.sparse.sum(s, 0).to_dense()
+    (tensor(12.), tensor([4., 0., 8.]))
+    """
+    return total(input, dim, dtype=dtype)
+
+
+@on("sum")
+def total(t: SparseTensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The method `sum`."""
+    if dtype is not None:
+        t = t.to(dtype)
+    dims = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if dim is None or (not dims and not keepdim):
+        return known_as(functional.sum(t.stored), "SumBackward0")
+    n = len(t.sizes)
+    for d in dims:
+        if not -n <= d < n:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {d})")
+    away = sorted({d % n for d in dims})
+    if t.layout is not COO:
+        found = _summed(to_sparse(t), away, keepdim)
+        return to_sparse(found, CSR) if isinstance(found, SparseTensor) and found.ndim == 2 else found
+    return _summed(coalesce(t), away, keepdim)
+
+
+def _summed(t: SparseTensor, away: list[int], keepdim: bool) -> Any:
+    """The sum of a COO tensor over dims."""
+    dims, device = sparse_dim(t), t.home
+    values = t.stored
+    dense = tuple(d - dims + 1 for d in away if d >= dims)
+    if dense:
+        values = values.sum(dense, keepdim)
+    gone = [d for d in away if d < dims]
+    sizes = [1 if d in away else n for d, n in enumerate(t.sizes) if keepdim or d not in away]
+    if len(gone) == dims and not keepdim:
+        return known_as(values.sum(0), "SparseSumBackward0")
+    index = raw(t.index[0])
+    rows = [index[d] * (d not in gone) for d in range(dims) if keepdim or d not in gone]
+    where = wrap(t.xp.stack(rows), device)
+    out = coalesce(sparse(COO, sizes, (where,), values, not gone))
+    out.stored = known_as(out.stored, "SparseSumBackward0")
+    return out
+
+
+def _along(name: str, input: Any, dim: int, dtype: Any) -> Any:
+    """A function along a dim of the elements that are stored."""
+    if not isinstance(input, SparseTensor):
+        return getattr(functional, name)(input, dim, dtype=dtype)
+    t = distinct(input if dtype is None else input.to(dtype))
+    if t.layout is not COO:
+        block = {"blocksize": tuple(t.stored.shape[1:])} if t.stored.ndim > 1 else {}
+        return to_sparse(_along(name, to_sparse(t), dim, None), t.layout, **block)
+    n, dims = len(t.sizes), sparse_dim(t)
+    if not -n <= dim < n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    d = dim % n
+    if d >= dims:
+        values = getattr(functional, name)(t.stored, d - dims + 1)
+    else:
+        values = _in_groups(name, t, d)
+    return t.like(known_as(values, "SparseLogSoftmaxBackward0" if name == "log_softmax" else "SparseSoftmaxBackward0"))
+
+
+def _in_groups(name: str, t: SparseTensor, d: int) -> Tensor:
+    """Softmax of the values whose indices are equal but for one dim."""
+    xp, device, index = t.xp, t.home, raw(t.index[0])
+    others = [e for e in range(index.shape[0]) if e != d]
+    flat = flat_places(index[others], [t.sizes[e] for e in others]) if others else index[d] * 0
+    _, firsts, many = xp.unique(flat, return_index=True, return_inverse=True)
+    group, values = wrap(many.reshape(-1), device), t.stored
+    highest = largest(values.detach(), wrap(firsts, device), group, "amax")
+    shifted = values - highest[group]
+    total = functional.rows_summed(shifted.exp(), group, int(firsts.size))
+    if name == "log_softmax":
+        return shifted - total.log()[group]
+    return shifted.exp() / total[group]
+
+
+def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Softmax along a dim over the stored elements: the others count as minus infinity.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> s = gc.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0])
+    >>> gc.sparse.softmax(s, 1).values()
+    tensor([1.0000, 0.2689, 0.7311])
+    """
+    return _along("softmax", input, dim, dtype)
+
+
+def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """The logarithm of `softmax`.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> s = gc.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0])
+    >>> gc.sparse.log_softmax(s, 1).values()
+    tensor([ 0.0000, -1.3133, -0.3133])
+    """
+    return _along("log_softmax", input, dim, dtype)

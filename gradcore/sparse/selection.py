@@ -1,0 +1,200 @@
+"""Parts of sparse tensors, and sparse tensors of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore import functional
+from gradcore.autograd.variables import wrap
+from gradcore.sparse.conversion import coalesce, dense_dim, sparse_dim, to_sparse
+from gradcore.sparse.tensor import COO, SparseTensor, on, raw, sparse
+from gradcore.tensor import Tensor
+from gradcore.typing import Array
+
+__all__ = ["cat", "index_select", "select", "unbind"]
+
+
+def _wrapped(dim: int, n: int) -> int:
+    if not -n <= dim < n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return dim % n
+
+
+def _of_entries(t: SparseTensor, index: Array, which: Array, sizes: Sequence[int], in_order: bool) -> Any:
+    """A tensor of some of the values, at other indices."""
+    return sparse(COO, sizes, (wrap(index, t.home),), t.stored[wrap(which, t.home)], in_order)
+
+
+@on("select")
+def select(t: SparseTensor, dim: int, index: int) -> Any:
+    """The part with one index along a dim, which is left out."""
+    t = to_sparse(t)
+    d, dims = _wrapped(dim, len(t.sizes)), sparse_dim(t)
+    size = t.sizes[d]
+    if not -size <= index < size:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(t.sizes)} at dimension {dim}")
+    sizes = [n for e, n in enumerate(t.sizes) if e != d]
+    if d >= dims:
+        return sparse(COO, sizes, t.index, t.stored.select(d - dims + 1, index), t.in_order)
+    where = raw(t.index[0])
+    which = (where[d] == index % size).nonzero()[0]
+    if dims == 1:
+        return t.stored[wrap(which, t.home)].sum(0)
+    rest = where[[e for e in range(dims) if e != d]][:, which]
+    return _of_entries(t, rest, which, sizes, t.in_order)
+
+
+@on("index_select")
+def index_select(t: SparseTensor, dim: int, index: Tensor) -> Any:
+    """The parts with some indices along a dim, in their order."""
+    layout, t = t.layout, to_sparse(t)
+    d, dims, xp, device = _wrapped(dim, len(t.sizes)), sparse_dim(t), t.xp, t.home
+    sizes = [index.numel() if e == d else n for e, n in enumerate(t.sizes)]
+    if d >= dims:
+        return sparse(COO, sizes, t.index, t.stored.index_select(d - dims + 1, index), t.in_order)
+    wanted, where = index._array.reshape(-1), raw(t.index[0])
+    if wanted.size and (int(wanted.min()) < 0 or int(wanted.max()) >= t.sizes[d]):
+        raise IndexError("index out of range in self")
+    order = xp.argsort(wanted, kind="stable")
+    first = xp.searchsorted(wanted[order], where[d])
+    many = xp.searchsorted(wanted[order], where[d], side="right") - first
+    total, starts = int(many.sum()), xp.cumsum(many) - many
+    which = xp.searchsorted(starts + many, xp.arange(total), side="right")
+    at = order[first[which] + xp.arange(total) - starts[which]]
+    by = xp.argsort(at, kind="stable")
+    new, which = where[:, which[by]], which[by]
+    new[d] = at[by]
+    out = _of_entries(t, new, which, sizes, d == 0 and t.in_order)
+    return out if layout is COO else to_sparse(out, layout)
+
+
+@on("narrow narrow_copy")
+def narrow(t: SparseTensor, dim: int, start: int, length: int) -> Any:
+    """A copy of `length` entries of a dim, from `start` on."""
+    t = to_sparse(t)
+    d, dims = _wrapped(dim, len(t.sizes)), sparse_dim(t)
+    start = start + t.sizes[d] if start < 0 else start
+    if length < 0 or start + length > t.sizes[d]:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({t.sizes[d]}).")
+    sizes = [length if e == d else n for e, n in enumerate(t.sizes)]
+    if d >= dims:
+        return sparse(COO, sizes, t.index, t.stored.narrow(d - dims + 1, start, length), t.in_order)
+    where = raw(t.index[0])
+    which = ((where[d] >= start) & (where[d] < start + length)).nonzero()[0]
+    new = where[:, which]
+    new[d] -= start
+    return _of_entries(t, new, which, sizes, t.in_order)
+
+
+@on("unbind")
+def unbind(t: SparseTensor, dim: int = 0) -> Any:
+    """The parts along a dim."""
+    return tuple(select(t, dim, i) for i in range(t.sizes[_wrapped(dim, len(t.sizes))]))
+
+
+@on("unsqueeze")
+def unsqueeze(t: SparseTensor, dim: int) -> Any:
+    """A further dim of size 1."""
+    d, t = _wrapped(dim, len(t.sizes) + 1), to_sparse(t)
+    dims = sparse_dim(t)
+    sizes = [*t.sizes[:d], 1, *t.sizes[d:]]
+    if d > dims:
+        return sparse(COO, sizes, t.index, t.stored.unsqueeze(d - dims + 1), t.in_order)
+    where = raw(t.index[0])
+    xp = t.xp
+    new = xp.concatenate([where[:d], xp.zeros((1, where.shape[1]), where.dtype), where[d:]])
+    return sparse(COO, sizes, (wrap(new, t.home),), t.stored, t.in_order)
+
+
+@on("squeeze")
+def squeeze(t: SparseTensor, dim: int | None = None) -> Any:
+    """Without dims of size 1."""
+    if dim is None:
+        for d in range(len(t.sizes) - 1, -1, -1):
+            t = squeeze(t, d) if isinstance(t, SparseTensor) else t
+        return t
+    return select(t, dim, 0) if t.sizes[_wrapped(dim, len(t.sizes))] == 1 else t
+
+
+@on("cat concat concatenate")
+def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+    """Sparse tensors one after the other along a dim."""
+    if not all(isinstance(t, SparseTensor) for t in tensors):
+        raise RuntimeError("Concatenating sparse tensors, but a dense tensor was found; use to_sparse() or to_dense()")
+    layout = tensors[0].layout
+    parts = [to_sparse(t) for t in tensors]
+    first = parts[0]
+    d, dims, xp = _wrapped(dim, len(first.sizes)), sparse_dim(first), first.xp
+    for t in parts[1:]:
+        if (sparse_dim(t), dense_dim(t)) != (dims, dense_dim(first)) or any(
+            a != b for e, (a, b) in enumerate(zip(t.sizes, first.sizes, strict=True)) if e != d
+        ):
+            raise RuntimeError(
+                f"All tensors must have the same shape: {list(first.sizes)} and {list(t.sizes)}, except in the "
+                f"concatenating dimension {dim}"
+            )
+    sizes = [sum(t.sizes[d] for t in parts) if e == d else n for e, n in enumerate(first.sizes)]
+    if d >= dims:
+        return _along_dense(parts, sizes, d - dims + 1)
+    columns, before = [], 0
+    for t in parts:
+        index = raw(t.index[0]) * 1
+        index[d] += before
+        columns.append(index)
+        before += t.sizes[d]
+    index = wrap(xp.concatenate(columns, 1), first.home)
+    in_order = d == 0 and all(t.in_order for t in parts)
+    out = sparse(COO, sizes, (index,), functional.cat([t.stored for t in parts]), in_order)
+    return out if layout is COO else to_sparse(out, layout)
+
+
+def _along_dense(parts: list[SparseTensor], sizes: list[int], d: int) -> Any:
+    """Values side by side, each beside zeros where the others have none."""
+    widths = [t.stored.shape[d] for t in parts]
+    xp, device = parts[0].xp, parts[0].home
+    wide = []
+    for i, t in enumerate(parts):
+        shape = list(t.stored.shape)
+        sides = []
+        for n in (sum(widths[:i]), sum(widths[i + 1 :])):
+            sides.append(functional.new_zeros(t.stored, (*shape[:d], n, *shape[d + 1 :])))
+        wide.append(functional.cat([sides[0], t.stored, sides[1]], d))
+    index = wrap(xp.concatenate([raw(t.index[0]) for t in parts], 1), device)
+    return coalesce(sparse(COO, sizes, (index,), functional.cat(wide), False))
+
+
+@on("stack")
+def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+    """Sparse tensors along a new dim."""
+    return cat([unsqueeze(t, dim) for t in tensors], dim)
+
+
+@on("__getitem__")
+def getitem(t: SparseTensor, key: Any) -> Any:
+    """Integers, slices with step 1 and None as indices."""
+    keys = key if isinstance(key, tuple) else (key,)
+    if Ellipsis in [k for k in keys if not isinstance(k, Tensor)]:
+        at = keys.index(Ellipsis)
+        given = sum(k is not None for k in keys) - 1
+        keys = (*keys[:at], *[slice(None)] * (len(t.sizes) - given), *keys[at + 1 :])
+    dim = 0
+    for k in keys:
+        if k is None:
+            t, dim = unsqueeze(t, dim), dim + 1
+        elif isinstance(k, slice):
+            start, stop, step = k.indices(t.sizes[dim])
+            if step != 1:
+                raise RuntimeError("slices of sparse tensors must have step 1")
+            if (start, stop) != (0, t.sizes[dim]):
+                t = narrow(t, dim, start, max(stop - start, 0))
+            dim += 1
+        elif isinstance(k, Tensor) and k.ndim == 1 and not k.is_floating_point() and str(k.dtype) != "torch.bool":
+            t, dim = index_select(t, dim, k), dim + 1
+        elif isinstance(k, int) or (isinstance(k, Tensor) and not k.ndim):
+            t = select(t, dim, int(k))
+        else:
+            raise RuntimeError(f"sparse tensors cannot be indexed with {type(k).__name__}; use to_dense()")
+    return t
+
+

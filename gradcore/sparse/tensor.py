@@ -1,0 +1,459 @@
+"""Sparse tensors: constant indices, and a tensor of values that carries the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from gradcore import functional, layouts
+from gradcore.autograd import gradients
+from gradcore.autograd.grad_mode import is_grad_enabled
+from gradcore.autograd.variables import new, wrap
+from gradcore.backends.sparsity import Pattern
+from gradcore.size import Size, size_of
+from gradcore.sparse import text
+from gradcore.tensor import Tensor
+from gradcore.typing import Array
+
+__all__ = [
+    "BLOCKED",
+    "BY_ROWS",
+    "COMPRESSED",
+    "FUNCTIONS",
+    "SparseTensor",
+    "known_as",
+    "on",
+    "raw",
+    "refuse",
+    "sparse",
+    "take_over",
+]
+
+COO, CSR, CSC, BSR, BSC = (
+    layouts.sparse_coo, layouts.sparse_csr, layouts.sparse_csc, layouts.sparse_bsr, layouts.sparse_bsc
+)  # fmt: skip
+COMPRESSED = {CSR, CSC, BSR, BSC}
+BY_ROWS = {CSR, BSR}
+BLOCKED = {BSR, BSC}
+
+#: As PyTorch names layouts in errors.
+SPOKEN = {COO: "Sparse", CSR: "SparseCsr", CSC: "SparseCsc", BSR: "SparseBsr", BSC: "SparseBsc"}
+
+#: What PyTorch says of functions that sparse tensors do not have, where it has words of its own.
+WORDS = {
+    **dict.fromkeys(("reshape", "flatten", "einsum", "ravel"), "reshape is not implemented for sparse tensors"),
+    **dict.fromkeys(("expand", "repeat", "broadcast_to", "expand_as"), "expand is unsupported for Sparse tensors"),
+    **dict.fromkeys(("tolist", "data_ptr"), "Cannot access data pointer of Tensor that doesn't have storage"),
+    "contiguous": "unsupported memory format option Contiguous",
+    "untyped_storage": "Cannot access storage of SparseTensorImpl",
+}
+
+#: The functions and methods that sparse tensors have, by name.
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def on(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate what computes the functions and methods of these names, where an argument is sparse."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        FUNCTIONS.update(dict.fromkeys(names.split(), function))
+        return function
+
+    return declare
+
+
+def refuse(name: str, layout: Any) -> NotImplementedError:
+    """The error of a function that sparse tensors do not have."""
+    backend = "SparseCPU" if layout is COO else "SparseCsrCPU"
+    return NotImplementedError(
+        f"Could not run 'aten::{name}' with arguments from the '{backend}' backend: it is not defined for the layout "
+        f"{layout}. Compute on .values(), or on .to_dense()."
+    )
+
+
+def raw(index: Tensor) -> Array:
+    """The array of an index tensor."""
+    return index._array
+
+
+def known_as(values: Tensor, name: str) -> Any:
+    """A view of values, with a node of that name where there is history."""
+    return functional.known_as(values, name) if values.requires_grad else values
+
+
+def _of_values(name: str) -> property:
+    attribute = getattr(Tensor, name)
+    return property(lambda self: attribute.__get__(self.stored), doc=attribute.__doc__)
+
+
+class SparseTensor(Tensor):
+    """A tensor of which only some elements are stored: the others are zero.
+
+    `gradcore.sparse_coo_tensor`, `gradcore.sparse_csr_tensor` and their like make them, and `Tensor.to_sparse`.
+    The values may require grad; the indices are constant. Functions that are not defined for sparse tensors raise.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> s = gc.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), requires_grad=True)
+    >>> (s @ gc.ones(3)).sum().backward()
+    >>> s.grad
+    tensor(indices=tensor([[0, 1],
+                           [2, 0]]),
+           values=tensor([1., 1.]),
+           size=(2, 3), nnz=2, layout=torch.sparse_coo)
+    """
+
+    #: The layout, the sizes of all dims, and whether indices are known to be in order and distinct (of COO).
+    layout: Any = None
+    sizes: tuple[int, ...]
+    in_order: bool
+    #: The indices: one tensor of COO; where rows (columns) end, and the columns (rows), of the others.
+    index: tuple[Tensor, ...]
+    #: The values.
+    stored: Tensor
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: tuple[type, ...], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call what computes a function of sparse tensors, or raise."""
+        name = func.__name__
+        named = kwargs or {}
+        given = next((x for x in _flat((*args, *named.values())) if isinstance(x, SparseTensor)), None)
+        layout = COO if given is None else given.layout
+        if name.startswith("__") and name[2:-2] in ("get", "set", "delete"):
+            fget = getattr(getattr(func, "__self__", None), "fget", None)
+            raise refuse(getattr(fget, "__name__", "attribute"), layout)
+        if name in FUNCTIONS:
+            return FUNCTIONS[name](*args, **named)
+        if name.endswith("_") and not name.startswith("__") and name[:-1] in FUNCTIONS:
+            return _in_place(name[:-1], args, named)
+        if name in WORDS:
+            raise RuntimeError(WORDS[name])
+        raise refuse(name, layout)
+
+    # -- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        """The sizes of the dims."""
+        return size_of(self.sizes)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return len(self.sizes)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dim."""
+        return self.shape if dim is None else self.sizes[dim]
+
+    def dim(self) -> int:
+        """The number of dims."""
+        return len(self.sizes)
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """The number of elements, stored or not."""
+        return self.shape.numel()
+
+    nelement = numel
+
+    T = property(lambda self: FUNCTIONS["t"](self), doc="The transpose of a matrix.")
+    mT = property(lambda self: FUNCTIONS["transpose"](self, -2, -1), doc="The last two dims swapped.")
+    mH = property(lambda self: FUNCTIONS["conj"](self.mT), doc="The conjugate of `mT`.")
+    H = property(lambda self: FUNCTIONS["conj"](self.T), doc="The conjugate transpose of a matrix.")
+
+    is_sparse = property(lambda self: self.layout is COO, doc="Whether the layout is ``gradcore.sparse_coo``.")
+    is_sparse_csr = property(lambda self: self.layout is CSR, doc="Whether the layout is ``gradcore.sparse_csr``.")
+
+    dtype, device, is_cpu, is_cuda, is_meta, requires_grad, is_leaf, grad_fn, itemsize, output_nr, retains_grad = map(
+        _of_values,
+        (
+            "dtype", "device", "is_cpu", "is_cuda", "is_meta", "requires_grad", "is_leaf", "grad_fn", "itemsize",
+            "output_nr", "retains_grad",
+        ),
+    )  # fmt: skip
+    is_nested = is_quantized = is_mkldnn = property(lambda self: False, doc="False.")
+    _version = property(lambda self: self.stored._version, doc="The version of the values.")
+    _edge = property(lambda self: self.stored._edge, doc="That of the values.")  # type: ignore[assignment]
+    _autograd = property(lambda self: self.stored._autograd, doc="That of the values.")  # type: ignore[assignment]
+    _vc = property(lambda self: self.stored._vc, doc="That of the values.")  # type: ignore[assignment]
+
+    @property
+    def _array(self) -> Any:
+        raise refuse("data_ptr", self.layout)
+
+    @requires_grad.setter
+    def requires_grad(self, on: bool) -> None:
+        self.stored.requires_grad = on
+
+    def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
+        """Start (or stop) recording operations on the values; returns the tensor."""
+        self.stored.requires_grad_(requires_grad)
+        return self
+
+    @property
+    def grad(self) -> SparseTensor | None:
+        """The accumulated gradient, a sparse tensor with the same indices."""
+        grad = self.stored.grad
+        return None if grad is None else self.gradient(grad)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is not None and not (isinstance(value, SparseTensor) and value.layout is self.layout):
+            raise RuntimeError("attempting to assign a gradient to a tensor that has data of a different type")
+        if value is not None and not all(map(_equal, self.index, value.index)):
+            raise RuntimeError("attempting to assign a sparse gradient whose indices are not those of the tensor")
+        self.stored.grad = None if value is None else value.stored
+
+    @property
+    def data(self) -> SparseTensor:
+        """The same memory as a tensor without history."""
+        return self.like(self.stored.data)
+
+    @property
+    def pattern(self) -> Pattern:
+        """Positions of the elements of a matrix."""
+        if len(self.sizes) != 2:
+            raise RuntimeError(f"expected a sparse matrix, but got a tensor of {len(self.sizes)} dims")
+        return self._pattern
+
+    @cached_property
+    def _pattern(self) -> Pattern:
+        xp, size = self.xp, (self.sizes[0], self.sizes[1])
+        if self.layout is COO:
+            rows, cols = raw(self.index[0])
+            return Pattern(xp, size, rows, cols)
+        if self.layout in BLOCKED:
+            rows, cols = _in_blocks(xp, self)
+            return Pattern(xp, size, rows, cols)
+        ends, inner = map(raw, self.index)
+        if self.layout is CSR:
+            return Pattern(xp, size, cols=inner, ends=ends)
+        return Pattern(xp, size, rows=inner, ends=ends, by_rows=False)
+
+    home = property(lambda self: self.index[0]._device, doc="The device of the indices, which are never batched.")
+    xp = property(lambda self: self.index[0]._device.backend.xp, doc="The array library of the indices.")
+
+    def like(self, values: Tensor, sizes: Sequence[int] | None = None) -> SparseTensor:
+        """A tensor with other values at the same indices."""
+        out = sparse(self.layout, self.sizes if sizes is None else sizes, self.index, values, self.in_order)
+        if "_pattern" in self.__dict__ and sizes is None and values.device == self.stored.device:
+            out.__dict__["_pattern"] = self._pattern
+        return out
+
+    def gradient(self, grad: Tensor) -> SparseTensor:
+        """The gradient of the tensor: of an element that is stored in parts, each part has that of the whole."""
+        if self.layout is not COO or self.in_order:
+            return self.like(grad)
+        from gradcore.sparse.conversion import sorted_indices
+
+        order, groups, index = sorted_indices(self)
+        if groups is None:
+            grad = grad if order is None else grad[order]
+        else:
+            xp = self.xp
+            firsts = wrap(xp.unique(raw(groups), return_index=True)[1], self.home)
+            grad = grad[firsts] if order is None else grad[order][firsts]
+        return sparse(COO, self.sizes, (index,), grad, True)
+
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
+        """Compute the gradients of the leaves that the values depend on, of a sparse upstream gradient."""
+        gradients.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def register_hook(self, hook: Callable[..., Any]) -> Any:
+        """Call ``hook(grad)`` with the sparse gradient whenever it is computed."""
+
+        def of_values(grad: Tensor) -> Any:
+            found = hook(self.like(grad))
+            return found.stored if isinstance(found, SparseTensor) else found
+
+        return self.stored.register_hook(of_values)
+
+    def retain_grad(self) -> None:
+        """Keep ``.grad`` of this non-leaf tensor in backward."""
+        self.stored.retain_grad()
+
+    # -- to Python and to other libraries ---------------------------------------------------------------------------
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Refused: a sparse tensor is no array."""
+        raise TypeError(f"can't convert {SPOKEN[self.layout]} layout tensor to numpy. Use Tensor.to_dense() first.")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.numpy()
+
+    def item(self) -> Any:
+        """The only element."""
+        if self.numel() != 1:
+            raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
+        return FUNCTIONS["to_dense"](self).item()
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(self.item())
+
+    def __len__(self) -> int:
+        return self.sizes[0]
+
+    def __iter__(self) -> Any:
+        return iter(FUNCTIONS["unbind"](self, 0))
+
+    def __getitem__(self, key: Any) -> Any:
+        return FUNCTIONS["__getitem__"](self, key)
+
+    def __repr__(self) -> str:
+        return text.text_of(self)
+
+    def __format__(self, spec: str) -> str:
+        return object.__format__(self, spec)
+
+    def __copy__(self) -> SparseTensor:
+        return self.like(self.stored.detach().requires_grad_(self.requires_grad))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SparseTensor:
+        import copy
+
+        out = sparse(
+            self.layout, self.sizes, copy.deepcopy(self.index, memo), copy.deepcopy(self.stored, memo), self.in_order
+        )
+        memo[id(self)] = out
+        return out
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return sparse, (self.layout, tuple(self.sizes), self.index, self.stored, self.in_order)
+
+
+def sparse(layout: Any, sizes: Sequence[int], index: Sequence[Tensor], values: Tensor, in_order: bool = True) -> SparseTensor:
+    """A sparse tensor of its parts, which are not checked."""
+    t: SparseTensor = new(SparseTensor)
+    t._device, t._dtype = values._device, values._dtype
+    t.layout, t.sizes, t.index, t.stored = layout, tuple(sizes), tuple(index), values
+    t.in_order = in_order or layout is not COO or index[0]._array.shape[1] < 2
+    return t
+
+
+def _flat(values: Any) -> Any:
+    for value in values:
+        yield from value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    return a is b or (a.shape == b.shape and bool((a == b).all()))
+
+
+def _in_place(name: str, args: Any, named: Any) -> Any:
+    """Compute, then take the result's parts over."""
+    out = args[0]
+    if not isinstance(out, SparseTensor):
+        return functional.copy_(out, FUNCTIONS[name](*args, **named))
+    made = FUNCTIONS[name](*args, **named)
+    if made is out:
+        return out
+    if made.dtype is not out.dtype:
+        raise RuntimeError(f"result type {made.dtype!r} can't be cast to the desired output type {out.dtype!r}")
+    return take_over(out, made)
+
+
+def take_over(out: SparseTensor, made: SparseTensor) -> SparseTensor:
+    """Write a tensor into another one: its values, where the indices are the same, else its parts."""
+    if out.stored.shape == made.stored.shape and all(map(_equal, out.index, made.index)):
+        functional.copy_(out.stored, made.stored)
+        out.in_order |= made.in_order
+        return out
+    if out.requires_grad and out.is_leaf:
+        if is_grad_enabled():
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        made = made.like(made.stored.detach().requires_grad_())
+    out.__dict__.pop("_pattern", None)
+    out.index, out.stored, out.in_order = made.index, made.stored, made.in_order
+    return out
+
+
+@on("copy_")
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
+    """Write a sparse tensor of the same layout and size."""
+    if not (isinstance(self, SparseTensor) and isinstance(src, SparseTensor) and self.layout is src.layout):
+        raise RuntimeError(
+            "copy_() between dense and sparse Tensors is not implemented! Found self type = "
+            f"{_kind(self)} and src type = {_kind(src)}"
+        )
+    if self.sizes != src.sizes:
+        raise RuntimeError(f"copy_: the sizes {list(self.sizes)} and {list(src.sizes)} differ")
+    return take_over(self, FUNCTIONS["to"](src, self.device, self.dtype))
+
+
+def _kind(t: Tensor) -> str:
+    return f"torch.{'sparse.' if isinstance(t, SparseTensor) else ''}{t.dtype.scalar_name}Tensor"
+
+
+def _in_blocks(xp: Any, t: SparseTensor) -> tuple[Array, Array]:
+    """Row and column of each element of blocks, in the order of the values."""
+    outer, inner, (height, width) = *map(raw, t.index), t.stored.shape[1:3]
+    here = xp.searchsorted(outer, xp.arange(inner.size), side="right") - 1
+    rows, cols = (here, inner) if t.layout is BSR else (inner, here)
+    rows = rows[:, None, None] * height + xp.arange(height)[:, None] + xp.zeros(width, "int64")
+    cols = cols[:, None, None] * width + xp.arange(width) + xp.zeros(height, "int64")[:, None]
+    return rows.reshape(-1), cols.reshape(-1)
+
+
+# -- the engine, of sparse tensors ----------------------------------------------------------------------------------
+
+
+def _listed(values: Any) -> list[Any]:
+    return [values] if isinstance(values, Tensor) or values is None or hasattr(values, "node") else list(values)
+
+
+def _upstream(outputs: list[Any], given: Any) -> Any:
+    """The gradients of values."""
+    if given is None:
+        for out in outputs:
+            if isinstance(out, SparseTensor):
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        return None
+    found = []
+    for out, grad in zip(outputs, _listed(given), strict=True):
+        if isinstance(out, SparseTensor) and grad is not None:
+            from gradcore.sparse.conversion import masked
+
+            grad = (grad if isinstance(grad, SparseTensor) and _same(grad, out) else masked(grad, out)).stored
+        found.append(grad)
+    return found
+
+
+def _same(a: SparseTensor, b: SparseTensor) -> bool:
+    return a.layout is b.layout and all(map(_equal, a.index, b.index))
+
+
+@on("grad")
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **settings: Any) -> Any:
+    """`gradcore.autograd.grad`: gradients of sparse inputs are sparse."""
+    outs, wanted = _listed(outputs), _listed(inputs)
+    found = gradients.grad(
+        [_values_of(t) for t in outs], [_values_of(t) for t in wanted], _upstream(outs, grad_outputs), **settings
+    )
+    return tuple(
+        t.gradient(g) if isinstance(t, SparseTensor) and g is not None else g
+        for t, g in zip(wanted, found, strict=True)
+    )
+
+
+@on("backward")
+def backward(tensors: Any, grad_tensors: Any = None, inputs: Any = None, **settings: Any) -> None:
+    """`gradcore.autograd.backward`."""
+    outs = _listed(tensors)
+    leaves = None if inputs is None else [_values_of(t) for t in _listed(inputs)]
+    gradients.backward([_values_of(t) for t in outs], _upstream(outs, grad_tensors), inputs=leaves, **settings)
+
+
+def _values_of(t: Any) -> Any:
+    return t.stored if isinstance(t, SparseTensor) else t
+
+
