@@ -34,6 +34,7 @@ from gradcore import random as random
 from gradcore import return_types as return_types
 from gradcore import serialization as serialization
 from gradcore import signal as signal
+from gradcore import sparse as sparse
 from gradcore import special as special
 from gradcore import testing as testing
 from gradcore import torch_version as torch_version
@@ -209,6 +210,16 @@ from gradcore.signal.periodic import hamming_window as hamming_window
 from gradcore.signal.periodic import hann_window as hann_window
 from gradcore.signal.periodic import kaiser_window as kaiser_window
 from gradcore.size import Size as Size
+from gradcore.sparse.making import sparse_bsc_tensor as sparse_bsc_tensor
+from gradcore.sparse.making import sparse_bsr_tensor as sparse_bsr_tensor
+from gradcore.sparse.making import sparse_compressed_tensor as sparse_compressed_tensor
+from gradcore.sparse.making import sparse_coo_tensor as sparse_coo_tensor
+from gradcore.sparse.making import sparse_csc_tensor as sparse_csc_tensor
+from gradcore.sparse.making import sparse_csr_tensor as sparse_csr_tensor
+from gradcore.sparse.products import hspmm as hspmm
+from gradcore.sparse.products import smm as smm
+from gradcore.sparse.products import spmm as spmm
+from gradcore.sparse.products import sspaddmm as sspaddmm
 from gradcore.storage import TypedStorage as TypedStorage
 from gradcore.storage import UntypedStorage as UntypedStorage
 from gradcore.symbolic import SymBool as SymBool

@@ -65,11 +65,13 @@ FLAGS = (
 
 #: Methods of sparse and quantized tensors, with the words for the layout that they need.
 NEEDED = {
-    "sparse": "_coalesced_ _dimI _dimV _indices _nnz _values smm sparse_resize_ sparse_resize_and_clear_ sspaddmm values",
+    "sparse": "_coalesced_ _dimI _dimV _indices _nnz _values smm sparse_resize_ sparse_resize_and_clear_ sspaddmm "
+    "values",
     "sparse coordinate": "coalesce indices is_coalesced",
     "sparse row compressed": "col_indices crow_indices",
     "sparse column compressed": "ccol_indices row_indices",
-    "quantized": "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme",
+    "quantized": "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point "
+    "qscheme",
 }
 
 #: What PyTorch removed, and its replacement.
@@ -198,14 +200,17 @@ def is_neg(self: Tensor) -> bool:
     return False
 
 
+#: Methods of strided tensors.
+_STRIDED = (
+    dense_dim, sparse_dim, dequantize, to_dense, to_sparse, sparse_mask, is_distributed, is_conj, is_neg
+)  # fmt: skip
+
 #: Methods of tensors that say that there is nothing else than strided ones.
 METHODS = {
     **{name: _refuse(name, error, text) for name, error, text in _refusals()},
     **{
         method.__name__: method
-        for method in (
-            dense_dim, sparse_dim, dequantize, to_dense, to_sparse, sparse_mask, is_distributed, is_conj, is_neg
-        )  # fmt: skip
+        for method in _STRIDED
     },
     **{name: _conversion(name, words) for name, words in CONVERSIONS.items()},
 }

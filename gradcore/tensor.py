@@ -633,7 +633,7 @@ class Tensor(Variable, Methods):
         return self.item().__format__(spec) if not self.ndim and not self.is_meta else object.__format__(self, spec)
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), "__dict__", "__weakref__"} - _FOR_LIBRARIES)
+        return sorted({*object.__dir__(self), "__dict__", "__weakref__"} - _UNLISTED)
 
     # -- NumPy's and CuPy's protocols: record, or refuse; never drop the graph ----------------------------------------
 
@@ -705,10 +705,11 @@ def _stores(frame: FrameType) -> bool:
     return frame.f_code.co_code[frame.f_lasti] == _STORE
 
 
-#: What other libraries look up: Python knows which name was meant where there are fewer than 750 of them.
-_FOR_LIBRARIES = {
-    "__array_namespace__", "__cupy_override_elementwise_kernel__", "_coalesced_", "_dimI", "_dimV", "_indices",
-    "_to_sparse_csr", "_values", "sparse_resize_", "sparse_resize_and_clear_", "sspaddmm",
+#: What nobody looks for by name: Python knows which name was meant where there are fewer than 750 of them.
+_UNLISTED = {
+    "__array_namespace__", "__cupy_override_elementwise_kernel__", "clamp_max_number_", "clamp_max_tensor_",
+    "clamp_min_number_", "clamp_min_tensor_", "clamp_numbers_", "clamp_tensors_", "pow_number_", "pow_tensor_",
+    "rrelu_with_noise_", "tanh_backward_", "trunc_divide_",
 }  # fmt: skip
 _STORE = opcode.opmap["STORE_SUBSCR"]
 

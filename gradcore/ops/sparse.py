@@ -1,6 +1,6 @@
 """Products with sparse matrices, which are a vector of elements and a constant pattern.
 
-A product and the product sampled at the pattern are each other's adjoints, so derivatives of all orders are made of these.
+A product and the product sampled at the pattern are each other's adjoints: derivatives of all orders are made of them.
 """
 
 from __future__ import annotations

@@ -178,14 +178,18 @@ def _rebuild_sparse(layout: Any, parts: Any) -> Any:
     dims = 1 if layout is layouts.sparse_coo else 2
     if not dims + 2 <= len(parts) <= dims + 2 + (dims == 1):
         raise refused("the file has a sparse tensor with another number of parts")
-    *index, values = map(_a_tensor, parts[: dims + 1])
+    *index, values = (_a_tensor(part) for part in parts[: dims + 1])
     size = tuple(exactly(n, int) for n in exactly(parts[dims + 1], Size, tuple, list))
     try:
         if dims == 1:
             in_order = exactly((*parts, False)[3], bool, type(None))
-            made = making.sparse_coo_tensor(*index, values.detach(), size, check_invariants=True, is_coalesced=in_order)
+            made = making.sparse_coo_tensor(
+                index[0], values.detach(), size, check_invariants=True, is_coalesced=in_order
+            )
         else:
-            made = making.sparse_compressed_tensor(*index, values.detach(), size, layout=layout, check_invariants=True)
+            made = making.sparse_compressed_tensor(
+                index[0], index[1], values.detach(), size, layout=layout, check_invariants=True
+            )
     except RuntimeError as error:
         raise refused(f"the file has a sparse tensor that is none: {error}") from None
     return made.requires_grad_() if values.requires_grad else made

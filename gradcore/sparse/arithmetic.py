@@ -73,9 +73,7 @@ def power(t: Any, exponent: Any) -> Any:
     if isinstance(exponent, Tensor) or not isinstance(t, SparseTensor):
         raise refuse("pow.Tensor_Tensor", COO)
     if exponent == 0:
-        raise RuntimeError(
-            "pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense"
-        )
+        raise RuntimeError("pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense")
     if isinstance(exponent, complex) or exponent < 0:
         raise RuntimeError("pow: a negative power of a sparse tensor would be infinite where nothing is stored")
     t = distinct(t)
@@ -99,7 +97,7 @@ def zero(t: SparseTensor) -> Any:
     return zeros_like(t)
 
 
-# -- sums -------------------------------------------------------------------------------------------------------------
+# -- sums ------------------------------------------------------------------------------------------------------------
 
 
 def _scaled(t: Tensor, alpha: Any) -> Tensor:
@@ -163,7 +161,7 @@ def subtract_reflected(self: Any, other: Any) -> Any:
     raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------------------------
 
 
 @on("mul multiply __mul__ __rmul__")
@@ -234,7 +232,7 @@ def floor_divide(self: Any, other: Any) -> Any:
     return divide(self, other, rounding_mode="floor")
 
 
-# -- reductions to a number ---------------------------------------------------------------------------------------------
+# -- reductions to a number --------------------------------------------------------------------------------------------
 
 
 def _of_all(name: str) -> Callable[..., Any]:
@@ -259,5 +257,3 @@ def _never(t: SparseTensor, *args: Any, **named: Any) -> bool:
 def _incomparable(self: Any, *args: Any, **named: Any) -> Any:
     layout = self.layout if isinstance(self, SparseTensor) else COO
     raise refuse("eq.Tensor", layout)
-
-

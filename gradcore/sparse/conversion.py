@@ -31,12 +31,12 @@ from gradcore.utils._pytree import register_pytree_node
 __all__ = ["coalesce", "flat_places", "masked", "sorted_indices", "to_dense", "to_sparse", "unlinear"]
 
 
-# -- indices ----------------------------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------------------------
 
 
 def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
     """The position of each column of indices in a tensor of these sizes in memory order."""
-    flat = index[0] * 1 if len(index) else index.sum(0)
+    flat: Array = index[0] * 1
     for row, size in zip(index[1:], sizes[1:], strict=True):
         flat = flat * size + row
     return flat
@@ -90,7 +90,7 @@ def _expect(t: SparseTensor, layout: Any, name: str, words: str) -> None:
         raise RuntimeError(f"{name} expected sparse {words} tensor layout but got {SPOKEN[t.layout]}")
 
 
-# -- parts ------------------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------------------------
 
 
 @on("values")
@@ -164,10 +164,10 @@ def sparse_dim(t: SparseTensor) -> int:
 @on("dense_dim _dimV")
 def dense_dim(t: SparseTensor) -> int:
     """The number of dims of each value."""
-    return len(t.sizes) - sparse_dim(t)
+    return len(t.sizes) - int(sparse_dim(t))
 
 
-# -- dense tensors ----------------------------------------------------------------------------------------------------
+# -- dense tensors ---------------------------------------------------------------------------------------------------
 
 
 def places(t: SparseTensor) -> tuple[Tensor, ...]:
@@ -226,10 +226,10 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Any:
     return masked(self, mask)
 
 
-# -- layouts ----------------------------------------------------------------------------------------------------------
+# -- layouts ---------------------------------------------------------------------------------------------------------
 
 
-def _in_order_of(t: SparseTensor) -> SparseTensor:
+def _in_order_of(t: SparseTensor) -> Any:
     """A matrix as a coalesced COO tensor."""
     if t.layout is COO:
         return coalesce(t)
@@ -302,7 +302,7 @@ def _conversion(name: str, layout: Any, blocked: bool = False) -> Any:
 
         def convert(self: Tensor, blocksize: Any) -> Any:
             make = to_sparse if isinstance(self, SparseTensor) else dense_to_sparse
-            return make(self, layout, blocksize=blocksize)  # type: ignore[operator]
+            return make(self, layout, blocksize=blocksize)
     else:
 
         def convert(self: Tensor) -> Any:  # type: ignore[misc]
@@ -365,8 +365,7 @@ def permute(t: SparseTensor, *dims: Any) -> SparseTensor:
     return sparse(COO, sizes, (wrap(raw(t.index[0])[order], t.home),), t.stored, False)
 
 
-
-# -- in nested arguments ------------------------------------------------------------------------------------------------
+# -- in nested arguments -----------------------------------------------------------------------------------------------
 
 
 def _taken_apart(t: SparseTensor) -> tuple[list[Any], Any]:

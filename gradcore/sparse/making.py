@@ -42,7 +42,7 @@ __all__ = [
 _checking: ContextVar[bool] = ContextVar("gradcore.sparse.checking", default=False)
 
 
-class check_sparse_tensor_invariants:  # noqa: N801  # PyTorch's name
+class check_sparse_tensor_invariants:  # PyTorch's name
     """Context in which the indices of new sparse tensors are checked.
 
     Examples
@@ -99,7 +99,7 @@ def _leaf(made: SparseTensor, requires_grad: bool, has_history: bool) -> SparseT
     return made
 
 
-def _indices(values: Any, device: Any) -> Tensor:
+def _indices(values: Any, device: Any) -> Any:
     if isinstance(values, Tensor):
         values = values.detach()
         if values.is_floating_point():
@@ -327,7 +327,7 @@ sparse_bsr_tensor = _maker("sparse_bsr_tensor", BSR, "crow_indices", "col_indice
 sparse_bsc_tensor = _maker("sparse_bsc_tensor", BSC, "ccol_indices", "row_indices")
 
 
-# -- SciPy --------------------------------------------------------------------------------------------------------------
+# -- SciPy -------------------------------------------------------------------------------------------------------------
 
 
 def from_scipy(matrix: Any, *, device: Any = None, requires_grad: bool = False) -> SparseTensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from gradcore import functional
 from gradcore.autograd.variables import wrap
 from gradcore.backends.sparsity import Pattern
@@ -123,7 +122,7 @@ def matmul(self: Any, other: Any, out_dtype: Any = None) -> Any:
 
 
 @on("bmm")
-def bmm(self: SparseTensor, mat2: Tensor) -> Any:
+def bmm(self: Any, mat2: Any) -> Any:
     """Products of a batch of sparse matrices with dense ones: one product with the matrix of all blocks."""
     if not isinstance(self, SparseTensor) or isinstance(mat2, SparseTensor) or self.layout is not COO:
         raise RuntimeError("bmm: only the first factor may be sparse, of the layout sparse_coo")
@@ -145,7 +144,9 @@ def bmm(self: SparseTensor, mat2: Tensor) -> Any:
 @on("addmm")
 def addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * self + alpha * (mat1 @ mat2)``."""
-    product = known_as(matmul(mat1, mat2), "SparseAddmmBackward0") if not _all_sparse(mat1, mat2) else matmul(mat1, mat2)
+    product = (
+        known_as(matmul(mat1, mat2), "SparseAddmmBackward0") if not _all_sparse(mat1, mat2) else matmul(mat1, mat2)
+    )
     if isinstance(self, SparseTensor):
         if not isinstance(product, SparseTensor):
             raise RuntimeError("addmm: a sparse matrix to add to needs a sparse product; use sspaddmm, or to_dense()")
@@ -294,5 +295,3 @@ def hspmm(mat1: Any, mat2: Any) -> Any:
 def sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * smm(mat1, mat2)``, sparse."""
     return add(input * beta, smm(mat1, mat2), alpha=alpha)
-
-

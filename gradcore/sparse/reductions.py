@@ -11,7 +11,6 @@ from gradcore.sparse.arithmetic import distinct
 from gradcore.sparse.conversion import coalesce, flat_places, sparse_dim, to_sparse
 from gradcore.sparse.products import largest
 from gradcore.sparse.tensor import COO, CSR, SparseTensor, known_as, on, raw, sparse
-from gradcore.tensor import Tensor
 
 __all__ = ["log_softmax", "softmax", "sum"]
 
@@ -42,7 +41,7 @@ def sum(input: Any, dim: int | Sequence[int] | None = None, dtype: Any = None) -
 
 
 @on("sum")
-def total(t: SparseTensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def total(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The method `sum`."""
     if dtype is not None:
         t = t.to(dtype)
@@ -83,7 +82,8 @@ def _along(name: str, input: Any, dim: int, dtype: Any) -> Any:
     """A function along a dim of the elements that are stored."""
     if not isinstance(input, SparseTensor):
         return getattr(functional, name)(input, dim, dtype=dtype)
-    t = distinct(input if dtype is None else input.to(dtype))
+    converted: Any = input if dtype is None else input.to(dtype)
+    t = distinct(converted)
     if t.layout is not COO:
         block = {"blocksize": tuple(t.stored.shape[1:])} if t.stored.ndim > 1 else {}
         return to_sparse(_along(name, to_sparse(t), dim, None), t.layout, **block)
@@ -91,14 +91,11 @@ def _along(name: str, input: Any, dim: int, dtype: Any) -> Any:
     if not -n <= dim < n:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
     d = dim % n
-    if d >= dims:
-        values = getattr(functional, name)(t.stored, d - dims + 1)
-    else:
-        values = _in_groups(name, t, d)
+    values = getattr(functional, name)(t.stored, d - dims + 1) if d >= dims else _in_groups(name, t, d)
     return t.like(known_as(values, "SparseLogSoftmaxBackward0" if name == "log_softmax" else "SparseSoftmaxBackward0"))
 
 
-def _in_groups(name: str, t: SparseTensor, d: int) -> Tensor:
+def _in_groups(name: str, t: SparseTensor, d: int) -> Any:
     """Softmax of the values whose indices are equal but for one dim."""
     xp, device, index = t.xp, t.home, raw(t.index[0])
     others = [e for e in range(index.shape[0]) if e != d]

@@ -49,7 +49,7 @@ def select(t: SparseTensor, dim: int, index: int) -> Any:
 def index_select(t: SparseTensor, dim: int, index: Tensor) -> Any:
     """The parts with some indices along a dim, in their order."""
     layout, t = t.layout, to_sparse(t)
-    d, dims, xp, device = _wrapped(dim, len(t.sizes)), sparse_dim(t), t.xp, t.home
+    d, dims, xp, _device = _wrapped(dim, len(t.sizes)), sparse_dim(t), t.xp, t.home
     sizes = [index.numel() if e == d else n for e, n in enumerate(t.sizes)]
     if d >= dims:
         return sparse(COO, sizes, t.index, t.stored.index_select(d - dims + 1, index), t.in_order)
@@ -108,7 +108,7 @@ def unsqueeze(t: SparseTensor, dim: int) -> Any:
 
 
 @on("squeeze")
-def squeeze(t: SparseTensor, dim: int | None = None) -> Any:
+def squeeze(t: Any, dim: int | None = None) -> Any:
     """Without dims of size 1."""
     if dim is None:
         for d in range(len(t.sizes) - 1, -1, -1):
@@ -156,9 +156,10 @@ def _along_dense(parts: list[SparseTensor], sizes: list[int], d: int) -> Any:
     wide = []
     for i, t in enumerate(parts):
         shape = list(t.stored.shape)
-        sides = []
-        for n in (sum(widths[:i]), sum(widths[i + 1 :])):
-            sides.append(functional.new_zeros(t.stored, (*shape[:d], n, *shape[d + 1 :])))
+        sides = [
+            functional.new_zeros(t.stored, (*shape[:d], n, *shape[d + 1 :]))
+            for n in (sum(widths[:i]), sum(widths[i + 1 :]))
+        ]
         wide.append(functional.cat([sides[0], t.stored, sides[1]], d))
     index = wrap(xp.concatenate([raw(t.index[0]) for t in parts], 1), device)
     return coalesce(sparse(COO, sizes, (index,), functional.cat(wide), False))
@@ -196,5 +197,3 @@ def getitem(t: SparseTensor, key: Any) -> Any:
         else:
             raise RuntimeError(f"sparse tensors cannot be indexed with {type(k).__name__}; use to_dense()")
     return t
-
-

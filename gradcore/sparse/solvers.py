@@ -34,10 +34,10 @@ def _dense_matrix(A: Tensor) -> SparseTensor:
     rows, cols = A.shape
     ends = functional.as_tensor([i * cols for i in range(rows + 1)], device=A.device)
     inner = functional.as_tensor(list(range(cols)), device=A.device).repeat(rows)
-    return sparse(CSR, A.shape, (ends, inner), A.reshape(-1))  # type: ignore[no-any-return]
+    return sparse(CSR, A.shape, (ends, inner), A.reshape(-1))
 
 
-def _right(A: SparseTensor, b: Any, name: str) -> Tensor:
+def _right(A: SparseTensor, b: Any, name: str) -> Any:
     b = functional.as_tensor(b, device=A.device) if not isinstance(b, Tensor) else b
     if b.ndim not in (1, 2) or b.shape[0] != A.sizes[0]:
         raise RuntimeError(f"{name}: b has the shape {list(b.shape)}, which does not fit {list(A.sizes)}")

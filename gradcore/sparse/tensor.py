@@ -170,22 +170,27 @@ class SparseTensor(Tensor):
     is_sparse = property(lambda self: self.layout is COO, doc="Whether the layout is ``gradcore.sparse_coo``.")
     is_sparse_csr = property(lambda self: self.layout is CSR, doc="Whether the layout is ``gradcore.sparse_csr``.")
 
-    dtype, device, is_cpu, is_cuda, is_meta, requires_grad, is_leaf, grad_fn, itemsize, output_nr, retains_grad = map(
+    dtype, device, is_cpu, is_cuda, is_meta, is_leaf, grad_fn, itemsize, output_nr, retains_grad = map(
         _of_values,
         (
-            "dtype", "device", "is_cpu", "is_cuda", "is_meta", "requires_grad", "is_leaf", "grad_fn", "itemsize",
+            "dtype", "device", "is_cpu", "is_cuda", "is_meta", "is_leaf", "grad_fn", "itemsize",
             "output_nr", "retains_grad",
         ),
     )  # fmt: skip
     is_nested = is_quantized = is_mkldnn = property(lambda self: False, doc="False.")
     _version = property(lambda self: self.stored._version, doc="The version of the values.")
-    _edge = property(lambda self: self.stored._edge, doc="That of the values.")  # type: ignore[assignment]
-    _autograd = property(lambda self: self.stored._autograd, doc="That of the values.")  # type: ignore[assignment]
-    _vc = property(lambda self: self.stored._vc, doc="That of the values.")  # type: ignore[assignment]
+    _edge = property(lambda self: self.stored._edge, doc="That of the values.")
+    _autograd = property(lambda self: self.stored._autograd, doc="That of the values.")
+    _vc = property(lambda self: self.stored._vc, doc="That of the values.")
 
     @property
     def _array(self) -> Any:
         raise refuse("data_ptr", self.layout)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on the values are recorded."""
+        return bool(self.stored.requires_grad)
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
@@ -197,7 +202,7 @@ class SparseTensor(Tensor):
         return self
 
     @property
-    def grad(self) -> SparseTensor | None:
+    def grad(self) -> Any:
         """The accumulated gradient, a sparse tensor with the same indices."""
         grad = self.stored.grad
         return None if grad is None else self.gradient(grad)
@@ -211,9 +216,13 @@ class SparseTensor(Tensor):
         self.stored.grad = None if value is None else value.stored
 
     @property
-    def data(self) -> SparseTensor:
+    def data(self) -> Any:
         """The same memory as a tensor without history."""
         return self.like(self.stored.data)
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        raise refuse("set_data", self.layout)
 
     @property
     def pattern(self) -> Pattern:
@@ -331,7 +340,9 @@ class SparseTensor(Tensor):
         return sparse, (self.layout, tuple(self.sizes), self.index, self.stored, self.in_order)
 
 
-def sparse(layout: Any, sizes: Sequence[int], index: Sequence[Tensor], values: Tensor, in_order: bool = True) -> SparseTensor:
+def sparse(
+    layout: Any, sizes: Sequence[int], index: Sequence[Tensor], values: Tensor, in_order: bool = True
+) -> SparseTensor:
     """A sparse tensor of its parts, which are not checked."""
     t: SparseTensor = new(SparseTensor)
     t._device, t._dtype = values._device, values._dtype
@@ -455,5 +466,3 @@ def backward(tensors: Any, grad_tensors: Any = None, inputs: Any = None, **setti
 
 def _values_of(t: Any) -> Any:
     return t.stored if isinstance(t, SparseTensor) else t
-
-

@@ -62,7 +62,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "batch @ coo": (lambda v, d: d @ coo(v), (2, 2, 4)),
     "sparse @ sparse": (lambda v: (coo(v) @ coo(v * 2).t()).to_dense(),),
     "csr @ csr": (lambda v: (square(v).to_sparse_csr() @ square(v).to_sparse_csr()).to_dense(),),
-    "bmm": (lambda v, d: gc.bmm(gc.sparse_coo_tensor([[0, 1, 1], [1, 0, 2], [0, 1, 1]], v[:3], (2, 3, 2)), d), (2, 2, 3)),
+    "bmm": (lambda v, d: gc.bmm(gc.sparse_coo_tensor([[0, 1, 1], [1, 0, 2], [0, 1, 1]], v[:3], (2, 3, 2)), d),
+            (2, 2, 3)),
     "addmm": (lambda v, d: gc.sparse.addmm(d, coo(v), d[:3], beta=0.5, alpha=2.0), (4, 2)),
     "linear": (lambda v, d: gc.nn.functional.linear(d, coo(v)), (2, 3)),
     "mean of products": (lambda v, d: gc.sparse.mm(coo(v), d, "mean"), (3, 2)),
@@ -176,7 +177,8 @@ def test_the_gradient_of_a_sparse_leaf_is_sparse() -> None:
     s = gc.sparse_coo_tensor(INDEX, drawn(6).detach(), (4, 3), requires_grad=True)
     d = drawn(3, 2)
     (s @ d).sum().backward()
-    assert s.grad.layout is gc.sparse_coo and s.grad.is_coalesced()
+    assert s.grad.layout is gc.sparse_coo
+    assert s.grad.is_coalesced()
     stored = s.detach().coalesce()
     expected = d.detach().sum(1)[stored.indices()[1]]
     assert gc.allclose(s.grad.values(), expected)
@@ -221,7 +223,8 @@ def test_hooks_get_sparse_gradients() -> None:
     seen = []
     s.register_hook(seen.append)
     (s @ gc.ones(3, dtype=gc.float64)).sum().backward()
-    assert seen[0].layout is gc.sparse_coo and gc.allclose(seen[0].values(), gc.ones(5, dtype=gc.float64))
+    assert seen[0].layout is gc.sparse_coo
+    assert gc.allclose(seen[0].values(), gc.ones(5, dtype=gc.float64))
 
 
 def test_values_written_in_place_are_noticed() -> None:
@@ -229,7 +232,8 @@ def test_values_written_in_place_are_noticed() -> None:
     y = (s * s).values().sum()
     with gc.no_grad():
         s.mul_(2)
-    assert s.requires_grad and s.is_leaf
+    assert s.requires_grad
+    assert s.is_leaf
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
@@ -278,5 +282,6 @@ def test_compiled_functions() -> None:
         ours, dense = t.grad, d.grad
         t.grad = d.grad = None
         ((t @ d).tanh() * 2).sum().backward()
-        assert gc.allclose(ours.values(), t.grad.values()) and gc.allclose(dense, d.grad)
+        assert gc.allclose(ours.values(), t.grad.values())
+        assert gc.allclose(dense, d.grad)
         t.grad = d.grad = None
