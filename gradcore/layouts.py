@@ -208,10 +208,7 @@ _STRIDED = (
 #: Methods of tensors that say that there is nothing else than strided ones.
 METHODS = {
     **{name: _refuse(name, error, text) for name, error, text in _refusals()},
-    **{
-        method.__name__: method
-        for method in _STRIDED
-    },
+    **{method.__name__: method for method in _STRIDED},
     **{name: _conversion(name, words) for name, words in CONVERSIONS.items()},
 }
 

@@ -200,7 +200,11 @@ def test_indices_are_checked(name: str) -> None:
 
 
 def test_strided_tensors_have_no_indices() -> None:
-    for name, words in (("indices", "sparse coordinate"), ("crow_indices", "sparse row compressed"), ("values", "sparse")):
+    for name, words in (
+        ("indices", "sparse coordinate"),
+        ("crow_indices", "sparse row compressed"),
+        ("values", "sparse"),
+    ):
         with pytest.raises(RuntimeError, match=f"{name} expected {words} tensor layout but got Strided"):
             getattr(gc.ones(2), name)()
 
