@@ -4,7 +4,7 @@ from gradcore import paths
 
 #: The modules that declare operations, imported together.
 FAMILIES = (
-    "activations", "addmm_activation", "arithmetic", "attention", "bce_losses", "bessel", "cat_split",
+    "activations", "addmm_activation", "arithmetic", "attention", "banded", "bce_losses", "bessel", "cat_split",
     "channel_normalization", "cholesky", "collectives", "comparison", "complex", "convolution", "cosine_transforms",
     "cross_entropy",
     "ctc", "cumulative", "decompositions", "determinants", "differences", "distances", "dropout", "einsum",

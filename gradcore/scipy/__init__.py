@@ -12,6 +12,7 @@ from typing import Any
 #: Imported when they are first looked up.
 _SUBMODULES: tuple[str, ...] = (
     "integrate",
+    "interpolate",
     "ndimage",
     "optimize",
     "signal",

@@ -11,6 +11,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy.openblas import SCIPY
 from gradcore.backends.portable.linear_algebra import LinearAlgebra
+from gradcore.errors import LinAlgError
 
 __all__ = ["Lapack"]
 
@@ -120,6 +121,18 @@ class Lapack(LinearAlgebra):
         with _threads_for(lu, b):
             for i in range(len(b)):
                 x[i] = getrs(lu[i], pivots[i, :, 0] - 1, b[i], trans)[0]
+        return x.reshape(*batch, *b.shape[-2:])
+
+    @kernel_for(lambda self, ab, b, l, u: ab.size and b.size)
+    def solve_banded(self, ab: Any, b: Any, l: int, u: int) -> Any:
+        gbsv = _routine("lapack", "gbsv", ab.dtype.char)
+        batch, (ab, b) = _batch(ab, b)
+        x, room = np.empty_like(b), np.zeros((2 * l + u + 1, ab.shape[-1]), ab.dtype)
+        for i in range(len(b)):
+            room[l:] = ab[i]
+            _, _, x[i], info = gbsv(l, u, room, b[i])
+            if info:
+                raise LinAlgError("singular matrix")
         return x.reshape(*batch, *b.shape[-2:])
 
     # -- symmetric matrices ------------------------------------------------------------------------------------

@@ -116,6 +116,17 @@ class LinearAlgebra:
             a = self.xp.where(self.xp.eye(a.shape[-1], dtype=bool), 1, a).astype(a.dtype)
         return self.xp.linalg.solve(a, b)
 
+    @leading(2, 2)
+    @shaped(lambda ab, b, l, u: _solution(ab, b))
+    def solve_banded(self, ab: Any, b: Any, l: int, u: int) -> Any:
+        """The solution of ``a @ x = b`` with a matrix that is stored by diagonals, `l` below the main one and `u` above."""
+        n = ab.shape[-1]
+        a = self.xp.zeros((*ab.shape[:-2], n, n), ab.dtype)
+        for k in range(-min(l, n - 1), min(u, n - 1) + 1):
+            columns = self.xp.arange(max(k, 0), n + min(k, 0))
+            a[..., columns - k, columns] = ab[..., u - k, max(k, 0) : n + min(k, 0)]
+        return self.xp.linalg.solve(a, b)
+
     @leading(2)
     @shaped(lambda a, hermitian=False: (a, Result(a.shape[:-1], "int32"), _info(a)))
     def factor_ldl(self, a: Any, hermitian: bool = False) -> tuple[Any, Any, Any]:

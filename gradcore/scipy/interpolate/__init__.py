@@ -1,0 +1,33 @@
+"""``scipy.interpolate`` of tensors: piecewise polynomials, splines, grids and scattered data."""
+
+from gradcore.scipy.interpolate.bsplines import BSpline, make_interp_spline, make_lsq_spline
+from gradcore.scipy.interpolate.cubic import Akima1DInterpolator, CubicHermiteSpline, CubicSpline, PchipInterpolator
+from gradcore.scipy.interpolate.grids import RegularGridInterpolator, interp1d, interpn
+from gradcore.scipy.interpolate.piecewise import PPoly
+from gradcore.scipy.interpolate.scattered import (
+    LinearNDInterpolator,
+    NearestNDInterpolator,
+    RBFInterpolator,
+    griddata,
+)
+
+pchip = PchipInterpolator
+
+__all__ = [
+    "Akima1DInterpolator",
+    "BSpline",
+    "CubicHermiteSpline",
+    "CubicSpline",
+    "LinearNDInterpolator",
+    "NearestNDInterpolator",
+    "PPoly",
+    "PchipInterpolator",
+    "RBFInterpolator",
+    "RegularGridInterpolator",
+    "griddata",
+    "interp1d",
+    "interpn",
+    "make_interp_spline",
+    "make_lsq_spline",
+    "pchip",
+]

@@ -1,0 +1,265 @@
+"""B-splines, and splines of any degree through data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import axis_of, common
+from gradcore.scipy.conversion import floating, like, on_device
+from gradcore.scipy.interpolate.piecewise import increasing, intervals, joined, per_sample
+from gradcore.typing import AnyTensor
+
+__all__ = ["BSpline", "basis", "make_interp_spline", "make_lsq_spline"]
+
+
+def basis(t: AnyTensor, x: AnyTensor, k: int, extrapolate: Any = True) -> tuple[AnyTensor, AnyTensor]:
+    """The ``k + 1`` B-splines that are not zero at points, along the last dim, and the number of the last of them."""
+    at = intervals(t, x, k, t.shape[0] - k - 2)
+    found = [F.full_like(x, 1.0)]
+    for j in range(1, k + 1):
+        saved, new = F.zeros_like(x), []
+        for r in range(j):
+            right, left = t[at + r + 1] - x, x - t[at + r + 1 - j]
+            width = right + left
+            part = found[r] / F.where(width == 0, F.full_like(width, 1.0), width)
+            new.append(saved + right * part)
+            saved = left * part
+        found = [*new, saved]
+    return F.stack(found, -1), at
+
+
+class BSpline:
+    """A spline as a sum of B-splines, with derivatives by coefficients, knots and where it is evaluated.
+
+    Parameters
+    ----------
+    t, c : array_like
+        Knots and coefficients.
+    k : int
+        The degree.
+    extrapolate : bool or "periodic"
+    axis : int
+        The dim of the interpolated values.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> spline = interpolate.BSpline([0, 0, 1, 2, 2], [0.0, 1.0, 0.0], 1)
+    >>> spline([0.5, 1.5]), spline.integrate(0, 2)
+    (tensor([0.5000, 0.5000], dtype=torch.float64), tensor(1., dtype=torch.float64))
+    """
+
+    def __init__(self, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0) -> None:
+        knots, coefficients = common(t, c)
+        self.axis = axis_of(axis, coefficients.ndim)
+        self.t = F.real(knots) if F.is_complex(knots) else knots
+        self.c, self.k, self.extrapolate = F.movedim(coefficients, self.axis, 0), int(k), extrapolate
+        n = self.t.shape[0] - self.k - 1
+        if self.t.ndim != 1 or n < self.k + 1 or bool(F.any(F.diff(self.t.detach()) < 0)):
+            raise ValueError(f"Need at least {2 * k + 2} knots for degree {k}, in a non-decreasing order")
+        if self.c.shape[0] < n:
+            raise ValueError("Knots, coefficients and degree are inconsistent.")
+
+    @property
+    def tck(self) -> tuple[AnyTensor, AnyTensor, int]:
+        """Knots, coefficients and degree."""
+        return self.t, self.c, self.k
+
+    def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> AnyTensor:
+        """Evaluate the spline or, with `nu`, one of its derivatives."""
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        if nu:
+            return self.derivative(nu)(x, 0, extrapolate)
+        points, k = like(x, self.t), self.k
+        low, high = self.t[k], self.t[self.t.shape[0] - k - 1]
+        if extrapolate == "periodic":
+            points = low + F.remainder(points - low, high - low)
+        values, at = basis(self.t, points, k)
+        rest = self.c.ndim - 1
+        total = sum(per_sample(values[..., j], rest) * self.c[at - k + j] for j in range(k + 1))
+        if not extrapolate:
+            outside = per_sample((points < low) | (points > high), rest)
+            total = F.where(outside, F.full_like(total, np.nan), total)
+        return joined(total, points.ndim, self.axis)
+
+    def _new(self, t: AnyTensor, c: AnyTensor, k: int, extrapolate: Any) -> BSpline:
+        found = object.__new__(BSpline)
+        found.t, found.c, found.k, found.extrapolate, found.axis = t, c, k, extrapolate, self.axis
+        return found
+
+    def derivative(self, nu: int = 1) -> BSpline:
+        """The derivative, a spline of lower degree."""
+        if nu < 0:
+            return self.antiderivative(-nu)
+        t, c, k = self.t, self.c, self.k
+        if nu > k:
+            raise ValueError(f"Order of derivative (n = {nu}) must be <= order of spline (k = {k})")
+        c = c[: t.shape[0] - k - 1]
+        for _ in range(nu):
+            width = t[k + 1 : -1] - t[1 : -k - 1]
+            safe = F.where(width == 0, F.full_like(width, 1.0), width)
+            c = F.diff(c, 1, 0) * per_sample(k / safe, c.ndim - 1)
+            t, k = t[1:-1], k - 1
+        return self._new(t, c, k, self.extrapolate)
+
+    def antiderivative(self, nu: int = 1) -> BSpline:
+        """The antiderivative, a spline of higher degree, zero at the first knot."""
+        if nu <= 0:
+            return self.derivative(-nu)
+        t, c, k = self.t, self.c, self.k
+        c = c[: t.shape[0] - k - 1]
+        for _ in range(nu):
+            width = t[k + 1 :] - t[: -k - 1]
+            sums = F.cumsum(c * per_sample(width, c.ndim - 1), 0) / (k + 1)
+            c = F.cat([F.zeros_like(sums[:1]), sums], 0)
+            t, k = F.cat([t[:1], t, t[-1:]]), k + 1
+        return self._new(t, c, k, False if self.extrapolate == "periodic" else self.extrapolate)
+
+    def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> AnyTensor:
+        """The integral from `a` to `b`; without extrapolation, over what lies between the knots."""
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        total, k = self.antiderivative(), self.k
+        low, high = self.t[k], self.t[self.t.shape[0] - k - 1]
+        start, end = like(a, self.t), like(b, self.t)
+        if extrapolate == "periodic":
+            period, whole = high - low, total(high) - total(low)
+            return sum(
+                sign * (F.floor((x - low) / period) * whole + total(low + F.remainder(x - low, period)))
+                for x, sign in ((end, 1.0), (start, -1.0))
+            )
+        if not extrapolate:
+            start, end = F.clamp(start, low, high), F.clamp(end, low, high)
+        return total(end, 0, True) - total(start, 0, True)
+
+
+def _knots(x: AnyTensor, k: int, with_slopes: bool) -> AnyTensor:
+    """Knots for a spline through points: inner ones left out, unless derivatives are given at the ends."""
+    first, last = x[:1], x[-1:]
+    if with_slopes:
+        return F.cat([*[first] * k, x, *[last] * k])
+    inner, skipped = (x, (k + 1) // 2) if k % 2 else ((x[1:] + x[:-1]) / 2, k // 2)
+    return F.cat([*[first] * (k + 1), inner[skipped : inner.shape[0] - skipped], *[last] * (k + 1)])
+
+
+def _given(condition: Any, values: AnyTensor) -> list[tuple[int, AnyTensor]]:
+    """Orders and values of derivatives at an end."""
+    if condition is None:
+        return []
+    if isinstance(condition, str):
+        orders = {"clamped": 1, "natural": 2}
+        if condition not in orders:
+            raise ValueError(f"Unknown boundary condition : {condition}")
+        return [(orders[condition], F.zeros_like(values[0]))]
+    return [(int(order), F.broadcast_to(like(value, values), values[0].shape)) for order, value in condition]
+
+
+def make_interp_spline(
+    x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0, check_finite: bool = True
+) -> BSpline:
+    """The spline of degree `k` through data, with derivatives by points, values, knots and conditions at the ends.
+
+    Parameters
+    ----------
+    x, y : array_like
+        Points, increasing, and values.
+    k : int
+        The degree.
+    t : array_like, optional
+        Knots.
+    bc_type : str or pair, optional
+        ``"clamped"``, ``"natural"``, ``"not-a-knot"``, or for each end None or a list of pairs ``(order, value)`` of
+        derivatives.
+    axis : int
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> spline = interpolate.make_interp_spline([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 8.0, 27.0])
+    >>> spline(1.5)
+    tensor(3.3750, dtype=torch.float64)
+    """
+    points, values = common(x, y)
+    points, axis = (F.real(points) if F.is_complex(points) else points), axis_of(axis, values.ndim)
+    values = F.movedim(values, axis, 0)
+    increasing(points)
+    if points.shape[0] != values.shape[0]:
+        raise ValueError(f"Shapes of x {tuple(points.shape)} and y {tuple(values.shape)} are incompatible")
+    if check_finite and not bool(F.all(F.isfinite(values.detach()))):
+        raise ValueError("array must not contain infs or NaNs")
+    if isinstance(bc_type, str) and bc_type == "periodic":
+        raise NotImplementedError("periodic splines of tensors: use CubicSpline(x, y, bc_type='periodic')")
+    pair = (
+        (None, None) if bc_type in (None, "not-a-knot") else (bc_type, bc_type) if isinstance(bc_type, str) else bc_type
+    )
+    left, right = (_given(each, values) for each in pair)
+    if k == 0:
+        found = BSpline(F.cat([points, points[-1:]]), values, 0)
+    else:
+        knots = _knots(points, k, bool(left or right)) if t is None else like(t, points)
+        if k == 1 and t is None:
+            knots = F.cat([points[:1], points, points[-1:]])
+        count = knots.shape[0] - k - 1
+        if count - points.shape[0] != len(left) + len(right):
+            raise ValueError(
+                f"The number of derivatives at boundaries does not match: expected {count - points.shape[0]}, got "
+                f"{len(left)}+{len(right)}"
+            )
+        found = BSpline(knots, _coefficients(points, values, knots, k, left, right), k)
+    found.axis = axis
+    return found
+
+
+def _coefficients(x: AnyTensor, y: AnyTensor, t: AnyTensor, k: int, left: list[Any], right: list[Any]) -> AnyTensor:
+    """The coefficients of B-splines that make them go through data: a banded system."""
+    count, n = t.shape[0] - k - 1, x.shape[0]
+    rows, at = basis(t, x, k)
+    lines = [rows]
+    columns = [at.host()[:, None] + np.arange(-k, 1)]
+    order = [np.arange(n) + len(left)]
+    for conditions, end, first, shift in ((left, x[0], 0, 0), (right, x[-1], count - k - 1, count - len(right))):
+        for i, (nu, _) in enumerate(conditions):
+            one = F.diag(F.full_like(t[:count], 1.0))
+            lines.append(BSpline(t, one, k)(end, nu)[None, first : first + k + 1])
+            columns.append(first + np.arange(k + 1)[None])
+            order.append(np.array([i + shift]))
+    entries = F.cat(lines, 0)
+    column, row = np.concatenate(columns), np.concatenate(order)[:, None]
+    index = (k + row - column).clip(0, 2 * k), column
+    ab = F.zeros((2 * k + 1, count), dtype=entries.dtype, device=entries.device)
+    ab = F.index_put(ab, tuple(on_device(np.array(np.broadcast_to(i, column.shape)), x) for i in index), entries, True)
+    sides = [F.stack([v for _, v in each]) for each in (left, right) if each]
+    b = F.cat([*(sides[:1] if left else []), y, *(sides[-1:] if right else [])], 0)
+    flat = F.reshape(b, (count, -1))
+    return F.reshape(F.banded_solved(F.to(ab, flat.dtype), flat, k, k), b.shape)
+
+
+def make_lsq_spline(
+    x: Any, y: Any, t: Any, k: int = 3, w: Any = None, axis: int = 0, check_finite: bool = True, *, method: str = "qr"
+) -> BSpline:
+    """The spline of given knots that fits data with the least squares, with derivatives by all of these.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> line = interpolate.make_lsq_spline([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 3.0], [0, 0, 3, 3], k=1)
+    >>> line(1.5)
+    tensor(1.5000, dtype=torch.float64)
+    """
+    points, values, knots = common(x, y, t)
+    axis = axis_of(axis, values.ndim)
+    values = F.movedim(values, axis, 0)
+    count = knots.shape[0] - k - 1
+    design = BSpline(knots, F.diag(F.full_like(F.real(knots) if F.is_complex(knots) else knots, 1.0)[:count]), k)(
+        points
+    )
+    flat = F.reshape(values, (values.shape[0], -1))
+    if w is not None:
+        weights = floating(w)[:, None]
+        design, flat = design * weights, flat * weights
+    c = F.reshape(F.matmul(F.linalg_pinv(F.to(design, flat.dtype)), flat), (count, *values.shape[1:]))
+    found = BSpline(knots, c, k)
+    found.axis = axis
+    return found

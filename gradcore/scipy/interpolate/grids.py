@@ -1,0 +1,223 @@
+"""Interpolation of values on grids: in one dimension by ``interp1d``, in several by tensor products of B-splines."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import axis_of, common
+from gradcore.scipy.conversion import floating, like
+from gradcore.scipy.interpolate.bsplines import BSpline, basis, make_interp_spline
+from gradcore.scipy.interpolate.piecewise import increasing, intervals, joined, per_sample
+from gradcore.typing import AnyTensor
+
+__all__ = ["RegularGridInterpolator", "interp1d", "interpn"]
+
+_DEGREES = {"linear": 1, "slinear": 1, "cubic": 3, "quintic": 5}
+
+
+class RegularGridInterpolator:
+    """Values on a rectangular grid, interpolated with derivatives by values, coordinates and where they are wanted.
+
+    Parameters
+    ----------
+    points : tuple of array_like
+        The coordinates of the grid along each dim, increasing or decreasing.
+    values : array_like
+        With further dims behind those of the grid.
+    method : {"linear", "nearest", "slinear", "cubic", "quintic", "pchip"}
+        Splines of these degrees; ``"nearest"`` has derivatives by values alone.
+    bounds_error : bool
+        Whether points outside are an error.
+    fill_value : float, optional
+        The value outside; None extrapolates.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> plane = interpolate.RegularGridInterpolator(([0.0, 1.0], [0.0, 1.0]), [[0.0, 1.0], [2.0, 3.0]])
+    >>> plane([[0.5, 0.5], [1.0, 0.0]])
+    tensor([1.5000, 2.0000], dtype=torch.float64)
+    """
+
+    def __init__(
+        self, points: Any, values: Any, method: str = "linear", bounds_error: bool = True, fill_value: Any = np.nan,
+        **solvers: Any,
+    ) -> None:  # fmt: skip
+        if any(each is not None for each in solvers.values()):
+            raise TypeError("RegularGridInterpolator() of tensors solves banded systems: leave solver out")
+        self.values = floating(values)
+        if len(points) > self.values.ndim:
+            raise ValueError(f"There are {len(points)} point arrays, but values has {self.values.ndim} dimensions")
+        grid = []
+        for i, each in enumerate(points):
+            axis = like(each, F.real(self.values) if F.is_complex(self.values) else self.values)
+            if axis.shape[0] > 1 and bool(axis.detach()[0] > axis.detach()[-1]):
+                axis, self.values = F.flip(axis, (0,)), F.flip(self.values, (i,))
+            increasing(axis)
+            if axis.shape[0] != self.values.shape[i]:
+                raise ValueError(f"There are {axis.shape[0]} points and {self.values.shape[i]} values on dimension {i}")
+            grid.append(axis)
+        self.grid, self.method, self.bounds_error, self.fill_value = tuple(grid), method, bounds_error, fill_value
+
+    def __call__(self, xi: Any, method: str | None = None, *, nu: Any = None) -> AnyTensor:
+        """Values at points: of shape ``(..., number of dims)``, or a tuple of arrays that broadcast."""
+        method = self.method if method is None else method
+        if nu is not None:
+            raise TypeError("RegularGridInterpolator() of tensors: differentiate instead of nu")
+        d = len(self.grid)
+        if isinstance(xi, tuple):
+            xi = F.stack(list(F.broadcast_tensors(*(like(x, self.grid[0]) for x in xi))), -1)
+        wanted = like(xi, self.grid[0])
+        if wanted.ndim == 1 and d == 1:
+            wanted = wanted[:, None]
+        if wanted.shape[-1] != d:
+            raise ValueError(
+                f"The requested sample points xi have dimension {wanted.shape[-1]} but this "
+                f"RegularGridInterpolator has dimension {d}"
+            )
+        shape = wanted.shape[:-1]
+        flat = F.reshape(wanted, (-1, d))
+        outside = F.any(F.stack([(flat[:, i] < g[0]) | (flat[:, i] > g[-1]) for i, g in enumerate(self.grid)]), 0)
+        if self.bounds_error and bool(F.any(outside)):
+            raise ValueError("One of the requested xi is out of bounds")
+        found = self._evaluate(flat, method)
+        if not self.bounds_error and self.fill_value is not None:
+            found = F.where(per_sample(outside, found.ndim - 1), F.full_like(found, self.fill_value), found)
+        return F.reshape(found, (*shape, *self.values.shape[d:]))
+
+    def _evaluate(self, x: AnyTensor, method: str) -> AnyTensor:
+        if method == "nearest":
+            index = []
+            for i, g in enumerate(self.grid):
+                at = intervals(g, x[:, i], 0, g.shape[0] - 2)
+                part = (x[:, i] - g[at]) / (g[at + 1] - g[at])
+                index.append(F.where(part <= 0.5, at, at + 1))
+            return self.values[tuple(index)]
+        if method == "pchip":
+            return self._by_pchip(x)
+        if method not in _DEGREES:
+            raise ValueError(f"Method '{method}' is not defined")
+        k, coefficients = _DEGREES[method], self.values
+        weights, first = [], []
+        for i, g in enumerate(self.grid):
+            if g.shape[0] <= k:
+                raise ValueError(
+                    f"There are {g.shape[0]} points in dimension {i}, but method {method} requires at least {k + 1} "
+                    "points per dimension."
+                )
+            spline = make_interp_spline(g, coefficients, k, axis=i)
+            coefficients = F.movedim(spline.c, 0, i)
+            values, at = basis(spline.t, x[:, i], k)
+            weights.append(values)
+            first.append(at - k)
+        rest, total = self.values.ndim - len(self.grid), 0
+        for corner in itertools.product(range(k + 1), repeat=len(self.grid)):
+            weight = 1
+            for w, j in zip(weights, corner, strict=True):
+                weight = weight * w[:, j]
+            at = tuple(f + j for f, j in zip(first, corner, strict=True))
+            total = total + per_sample(weight, rest) * coefficients[at]
+        return total
+
+    def _by_pchip(self, x: AnyTensor) -> AnyTensor:
+        """One dim after the other, from the last one: of each query its own line remains."""
+        from gradcore.scipy.interpolate.cubic import PchipInterpolator
+
+        def line(values: AnyTensor, grid: tuple[AnyTensor, ...], point: AnyTensor) -> AnyTensor:
+            for g, p in zip(reversed(grid), reversed(list(point)), strict=True):
+                values = PchipInterpolator(g, values, len(grid) - 1)(p)
+                grid = grid[:-1]
+            return values
+
+        return F.stack([line(self.values, self.grid, list(point)) for point in x])
+
+
+def interpn(
+    points: Any, values: Any, xi: Any, method: str = "linear", bounds_error: bool = True, fill_value: Any = np.nan
+) -> AnyTensor:
+    """Interpolate values on a grid once; see `RegularGridInterpolator`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> interpolate.interpn(([0.0, 1.0],), [0.0, 2.0], [[0.25]])
+    tensor([0.5000], dtype=torch.float64)
+    """
+    return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
+
+
+class interp1d:
+    """Values of one dim, interpolated.
+
+    Parameters
+    ----------
+    x, y : array_like
+        Points, in any order unless `assume_sorted`, and values.
+    kind : str or int
+        ``"linear"``, ``"nearest"``, ``"nearest-up"``, ``"previous"``, ``"next"``, ``"zero"``, ``"slinear"``,
+        ``"quadratic"``, ``"cubic"``, or the degree of a spline.
+    axis : int
+        The dim of `y` along which it is interpolated.
+    bounds_error : bool, optional
+        Whether points outside are an error; yes unless there is a `fill_value`.
+    fill_value : float, pair of float or "extrapolate"
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> interpolate.interp1d([0.0, 1.0, 3.0], [0.0, 2.0, 0.0])([0.5, 2.0])
+    tensor([1., 1.], dtype=torch.float64)
+    """
+
+    def __init__(
+        self, x: Any, y: Any, kind: Any = "linear", axis: int = -1, copy: bool = True, bounds_error: Any = None,
+        fill_value: Any = np.nan, assume_sorted: bool = False,
+    ) -> None:  # fmt: skip
+        self.x, values = common(x, y)
+        self.axis = axis_of(axis, values.ndim)
+        self.y = F.movedim(values, self.axis, 0)
+        if not assume_sorted:
+            order = F.argsort(self.x.detach())
+            self.x, self.y = self.x[order], self.y[order]
+        self.fill_value, self.kind = fill_value, kind
+        extrapolated = isinstance(fill_value, str) and fill_value == "extrapolate"
+        plain = isinstance(fill_value, float) and np.isnan(fill_value)
+        self.bounds_error = (plain and not extrapolated) if bounds_error is None else bounds_error
+        degree = {"zero": 0, "linear": 1, "slinear": 1, "quadratic": 2, "cubic": 3}.get(kind, kind)
+        self._spline: BSpline | None = None
+        if kind == "zero":
+            self.kind = "previous"
+        elif isinstance(degree, int):
+            self._spline = make_interp_spline(self.x, self.y, degree, check_finite=False)
+        elif kind not in ("nearest", "nearest-up", "previous", "next"):
+            raise NotImplementedError(f"{kind} is unsupported: Use fitpack routines for other types.")
+
+    def __call__(self, x: Any) -> AnyTensor:
+        """Values at points of any shape."""
+        points = like(x, self.x)
+        below, above = points < self.x[0], points > self.x[-1]
+        if self.bounds_error and bool(F.any(below | above)):
+            side = "below" if bool(F.any(below)) else "above"
+            raise ValueError(f"A value in x_new is {side} the interpolation range.")
+        found = self._step(points) if self._spline is None else self._spline(points)
+        if not isinstance(self.fill_value, str):
+            low, high = self.fill_value if isinstance(self.fill_value, tuple) else (self.fill_value,) * 2
+            for outside, value in ((below, low), (above, high)):
+                mask = per_sample(outside, self.y.ndim - 1)
+                found = F.where(mask, F.broadcast_to(like(value, found), found.shape), found)
+        return joined(found, points.ndim, self.axis)
+
+    def _step(self, points: AnyTensor) -> AnyTensor:
+        n, fixed, at = self.x.shape[0], self.x.detach(), points.detach()
+        if self.kind == "previous":
+            index = F.searchsorted(fixed, at, right=True) - 1
+        elif self.kind == "next":
+            index = F.searchsorted(fixed, at)
+        else:
+            middles = (fixed[1:] + fixed[:-1]) / 2
+            index = F.searchsorted(middles, at, right=self.kind == "nearest-up")
+        return self.y[F.clamp(index, 0, n - 1)]
