@@ -119,7 +119,7 @@ class LinearAlgebra:
     @leading(2, 2)
     @shaped(lambda ab, b, l, u: _solution(ab, b))
     def solve_banded(self, ab: Any, b: Any, l: int, u: int) -> Any:
-        """The solution of ``a @ x = b`` with a matrix that is stored by diagonals, `l` below the main one and `u` above."""
+        """The solution of ``a @ x = b`` with a matrix stored by diagonals, `l` below the main one and `u` above."""
         n = ab.shape[-1]
         a = self.xp.zeros((*ab.shape[:-2], n, n), ab.dtype)
         for k in range(-min(l, n - 1), min(u, n - 1) + 1):
