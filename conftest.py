@@ -13,6 +13,8 @@ import pytest
 
 # Also where there are compiled kernels: tests/compiled has the tests of these.
 os.environ["GRADCORE_COMPILED"] = "0"
+# Compilers would take the time of the tests; tests/compiler/test_native.py has those of programs that become C++.
+os.environ["GRADCORE_COMPILE_CPP"] = "0"
 
 import gradcore
 import gradcore.distributions

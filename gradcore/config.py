@@ -83,6 +83,8 @@ PLACE_THREADS: bool = _from_environment(Literal["1", "0"], "GRADCORE_PLACE_THREA
 #: Which compiled kernels are used: those built on this machine or else the package's (``1``: with a warning where there
 #: are neither), none, only those built on this machine, or only the package's.
 COMPILED: str = _from_environment(Literal["auto", "0", "1", "machine", "package"], "GRADCORE_COMPILED")
+#: Whether compiled programs become C++: in a thread of their own, or while their function is recorded, or not at all.
+COMPILE_CPP: str = _from_environment(Literal["background", "wait", "0"], "GRADCORE_COMPILE_CPP")
 
 _traceback: Traceback = _from_environment(Traceback, "GRADCORE_TRACEBACK")
 

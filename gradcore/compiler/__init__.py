@@ -45,6 +45,8 @@ __all__ = [
     "substitute_in_graph",
 ]
 
+#: What the option ``cpp`` may be.
+_CPP: dict[Any, Any] = {None: None, True: "background", "wait": "wait", False: "0"}
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -67,8 +69,11 @@ def compile(
     fullgraph : bool
         Whether it is an error if the function cannot be recorded as a whole. Else it runs as it is, with a warning that
         says why.
-    dynamic, backend, mode, options
+    dynamic, backend, mode
         PyTorch's; they change nothing: every combination of shapes has a program of its own.
+    options : dict, optional
+        ``"cpp"``: whether programs become C++, built in the background (True, by default), while a program is made
+        (``"wait"``), or not at all (False). Others change nothing.
     disable : bool
         Give back the function or module itself.
 
@@ -93,12 +98,17 @@ def compile(
     tensor([6., 6., 6.])
     """
     if model is None:
-        return lambda given: compile(given, fullgraph=fullgraph, disable=disable)
+        return lambda given: compile(given, fullgraph=fullgraph, options=options, disable=disable)
+    cpp = _CPP.get((options or {}).get("cpp"), ...)
+    if cpp is ...:
+        raise RuntimeError(f"compile(): option cpp must be True, False or 'wait', not {(options or {})['cpp']!r}")
     if not callable(model):
         raise TypeError(f"compile(): model must be a module or a function, not {type(model).__name__}")
     if disable or isinstance(model, (CompiledFunction, type)):
         return model
-    return compiled_module(model, fullgraph) if isinstance(model, Module) else CompiledFunction(model, fullgraph)
+    return (
+        compiled_module(model, fullgraph, cpp) if isinstance(model, Module) else CompiledFunction(model, fullgraph, cpp)
+    )
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.autograd.modes import GRAD, local
-from gradcore.compiler import emit_python
+from gradcore.compiler import emit_python, native
 from gradcore.compiler.arrays import current
 from gradcore.compiler.guards import Guards, Unguardable, names_in
 from gradcore.compiler.host_calls import looked_up
@@ -40,11 +40,13 @@ class CompiledFunction:
     function : callable
     fullgraph : bool
         Whether it is an error if the function cannot be recorded as a whole.
+    cpp : str, optional
+        Whether programs become C++, and when: see `gradcore.compiler.native.runnable`.
     """
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], fullgraph: bool = False, cpp: str | None = None) -> None:
         functools.update_wrapper(self, function, updated=())
-        self._function, self._fullgraph = function, fullgraph
+        self._function, self._fullgraph, self._cpp = function, fullgraph, cpp
         self._begin()
 
     def _begin(self) -> None:
@@ -133,7 +135,7 @@ class CompiledFunction:
             self._leave(str(error))
             return self._function(*args, **named)
         check = guards.function_of()
-        recorder, watch, function = Recorder(self._fullgraph), Watch(), looked_up(self._function)
+        recorder, watch, function = Recorder(self._fullgraph, self._cpp), Watch(), looked_up(self._function)
         recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         try:
             with recorder.on(guards.hosts):
@@ -172,13 +174,14 @@ class CompiledFunction:
             if found:
                 entry = found[0]
                 parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
-                for name, program in zip(entry.names, entry.programs, strict=True):
+                for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
                     parts += [f"{name}:", *(f"  {line}" for line in repr(program).splitlines())]
                     after = program
                     for stage, after in stages(program):
                         parts += [f"{stage}:", *(f"  {line}" for line in repr(after).splitlines())]
                     text, _ = emit_python.source_of(after)
                     parts += [f"source of the {name}:", *(f"  {line}" for line in text.splitlines())]
+                    parts += [f"C++ of the {name}:", *(f"  {line}" for line in native.described(run))]
                 parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
                 return "\n".join(parts)
         return f"no program: {self._left}"

@@ -105,6 +105,8 @@ def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | Non
 def _called(call: Any, written: Any, constant: Any) -> str:
     kind, _, name = call.name.partition(".")
     args = [written(each) for each in call.args]
+    if call.name == "native.run":  # again by Python's calls, where it says that it cannot
+        return f"{constant(call.function)}({args[0]}) and {constant(call.function.again)}({args[0]})"
     symbol = _INFIX.get(name) if kind == "operator" else _UFUNCS.get(call.function)
     if symbol is not None and not call.named and len(args) == 2:
         return f"{args[0]} {symbol} {args[1]}"

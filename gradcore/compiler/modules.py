@@ -10,14 +10,14 @@ from gradcore.compiler.compiled import CompiledFunction
 __all__ = ["compiled_module"]
 
 
-def compiled_module(module: Any, fullgraph: bool) -> Any:
+def compiled_module(module: Any, fullgraph: bool, cpp: str | None = None) -> Any:
     """A module with the attributes of another one, parameters and buffers included, whose calls are compiled."""
     if isinstance(module, _Compiled):
         return module
     other: Any = object.__new__(_class_of(module.__class__))
     object.__setattr__(other, "__dict__", vars(module))
     _Compiled._orig_mod.__set__(other, module)  # type: ignore[attr-defined]
-    _Compiled._compiled_call_impl.__set__(other, CompiledFunction(module, fullgraph))  # type: ignore[attr-defined]
+    _Compiled._compiled_call_impl.__set__(other, CompiledFunction(module, fullgraph, cpp))  # type: ignore[attr-defined]
     return other
 
 
@@ -30,7 +30,8 @@ class _Compiled:
         return self._compiled_call_impl(*args, **named)  # type: ignore[attr-defined]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return compiled_module, (self._orig_mod, self._compiled_call_impl._fullgraph)  # type: ignore[attr-defined]
+        settings = self._compiled_call_impl  # type: ignore[attr-defined]
+        return compiled_module, (self._orig_mod, settings._fullgraph, settings._cpp)  # type: ignore[attr-defined]
 
 
 @functools.cache

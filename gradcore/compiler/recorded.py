@@ -18,7 +18,7 @@ from gradcore.autograd.node import FREED
 from gradcore.autograd.variables import AutogradMeta, Variable, bump, new, version_counter
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
-from gradcore.compiler import emit_python
+from gradcore.compiler import native
 from gradcore.compiler.arrays import RecordedArray
 from gradcore.compiler.guards import Guards
 from gradcore.compiler.history import Backward, connect, connect_one, freed, is_planned
@@ -45,6 +45,8 @@ class Entry(NamedTuple):
         The parts, and that of backward, if there is one; and what they are called.
     effects : list of str
         What else the program does, in words.
+    functions : list of function
+        Those of the programs.
     """
 
     guards: Guards
@@ -52,6 +54,7 @@ class Entry(NamedTuple):
     programs: list[Program]
     names: list[str]
     effects: list[str]
+    functions: list[Any]
 
 
 class Part(NamedTuple):
@@ -384,14 +387,15 @@ class RecordedRun:
             **self.guards.scope, "bump": bump, "wrap": _wrapped, "failed": function, "generator": default_generator,
             "connect": connect, "connect_one": connect_one, "freed": freed, "with_mode": _with_mode,
         }  # fmt: skip
-        for i, program in enumerate(programs):
-            self.scope[f"program{i}"] = emit_python.function_of(optimized(program))
+        runs = [native.runnable(optimized(program), self.recorder.cpp) for program in programs]
+        self.scope |= {f"program{i}": run for i, run in enumerate(runs)}
         exec(compile(source, generated_file(__name__, source), "exec"), self.scope)
         shown = [program for program in programs if program.calls]
+        runs = [run for run, program in zip(runs, programs, strict=True) if program.calls]
         names = ["program"] if len(shown) == 1 else [f"part {i + 1}" for i in range(len(shown))]
         if self.outs:
-            shown, names = [*shown, backward], [*names, "backward"]
-        return Entry(self.guards, self.scope["run"], shown, names, self.effects)
+            shown, names, runs = [*shown, backward], [*names, "backward"], [*runs, half.run]
+        return Entry(self.guards, self.scope["run"], shown, names, self.effects, runs)
 
     def _programs(self) -> list[Program]:
         """A program for each part, of what it reads, with the results that are needed after it."""
@@ -462,7 +466,7 @@ class RecordedRun:
             return tuple(i for i, t in enumerate(tensors) if any(np.may_share_memory(t._array, a) for a in arrays))
 
         found = tuple(n is not None for n in self.gradients)
-        run = emit_python.function_of(optimized(program))
+        run = native.runnable(optimized(program), self.recorder.cpp)
         fresh = not set(program.outputs) & set(program.inputs) and len(set(program.outputs)) == len(program.outputs)
         seen = watched(self.tensors), watched(self.outs)
         return Backward(function, _with_history, run, tuple(self.inputs), found, *seen, repeatable, fresh)

@@ -102,6 +102,8 @@ class Recorder:
     ----------
     fullgraph : bool
         Whether what cannot be recorded is an error.
+    cpp : str, optional
+        Whether the program becomes C++, and when: see `gradcore.compiler.native.runnable`.
 
     Attributes
     ----------
@@ -110,8 +112,8 @@ class Recorder:
         Why there will be no program, with the user's line.
     """
 
-    def __init__(self, fullgraph: bool = False) -> None:
-        self.program = Program()
+    def __init__(self, fullgraph: bool = False, cpp: str | None = None) -> None:
+        self.program, self.cpp = Program(), cpp
         self.stopped: str | None = None
         self.fullgraph = fullgraph
         self.draws_default = False

@@ -33,10 +33,12 @@ __all__ = [
     "FLAGS",
     "HERE",
     "NATIVE",
+    "distrust",
     "find",
     "libraries",
     "load",
     "load_packaged",
+    "made_of",
     "name_of",
     "opened",
     "packaged",
@@ -84,7 +86,7 @@ def _environment() -> str:
 
 
 @functools.cache
-def _made_of(variant: Variant | None = None) -> str:
+def made_of(variant: Variant | None = None) -> str:
     """The digest of gradcore's version, the sources, and the options: of a variant, or for this machine's CPU."""
     digest = hashlib.sha256(repr((FLAGS, variant or (NATIVE, _processor()))).encode())
     package = HERE.parents[1] / "__init__.py"  # with the version
@@ -100,12 +102,12 @@ def _digest(content: bytes) -> str:
 
 def name_of(content: bytes) -> str:
     """The name of a library that this environment has built now."""
-    return f"compiled-{_environment()}-{_made_of()}-{_digest(content)}.so"
+    return f"compiled-{_environment()}-{made_of()}-{_digest(content)}.so"
 
 
 def variant_name(variant: Variant) -> str:
     """The name of the package's library for an instruction set."""
-    return f"{variant.name}-{_made_of(variant)}.so"
+    return f"{variant.name}-{made_of(variant)}.so"
 
 
 def libraries(of_all: bool = False) -> list[Path]:
@@ -118,7 +120,7 @@ def libraries(of_all: bool = False) -> list[Path]:
 
 def find() -> Path | None:
     """The library that was built on this machine for this version and this CPU; None if it was not built."""
-    return next((path for path in libraries() if path.name.split("-")[2] == _made_of()), None)
+    return next((path for path in libraries() if path.name.split("-")[2] == made_of()), None)
 
 
 def packaged() -> Path | None:
@@ -139,7 +141,7 @@ def load() -> ctypes.CDLL | None:
             _warn(f"are built for another version of gradcore, or another CPU. To build them anew: {COMMAND}")
         return None
     try:
-        problem = _distrust(path.parent) or _distrust(path)
+        problem = distrust(path.parent) or distrust(path)
         if problem is None and _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
             return _complete(path)
     except OSError as error:
@@ -173,7 +175,7 @@ def _complete(path: Path) -> ctypes.CDLL:
     return library
 
 
-def _distrust(path: Path) -> str | None:
+def distrust(path: Path) -> str | None:
     """Why a library or its folder might have been made or changed by another user, if it might."""
     found = path.stat()
     if found.st_uid not in (os.getuid(), 0):

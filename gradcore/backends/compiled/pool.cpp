@@ -227,3 +227,8 @@ void share(int64_t count, int64_t threads, void (*function)(const void*, int64_t
 
 // Whether threads are kept on different cores.
 extern "C" void gradcore_place_threads(bool place) { gradcore::place_threads = place; }
+
+// `share`, for libraries that are made later.
+extern "C" void gradcore_share(int64_t count, int64_t threads, void (*function)(const void*, int64_t), const void* work) {
+    gradcore::share(count, threads, function, work);
+}

@@ -1,0 +1,9 @@
+"""The writer of C++: programs whose runs of calls are native functions, built while Python's writer serves.
+
+`lowering` makes steps of calls, `groups` loops of steps, `source` C++ of loops, `parts` cuts programs, `building`
+compiles and loads them, and `swapping` lets a program's function call them.
+"""
+
+from gradcore.compiler.native.swapping import described, runnable, swap
+
+__all__ = ["described", "runnable", "swap"]

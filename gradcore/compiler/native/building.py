@@ -1,0 +1,194 @@
+"""Building native parts: compiled once, kept in the user's folder, and loaded from there by later processes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.compiled import cache_folder
+from gradcore.backends.compiled.building import BuildError, find_compiler
+from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, distrust, made_of
+from gradcore.backends.compiled.workplaces import workplace
+from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.openblas import NUMPY
+from gradcore.backends.registry import CPU
+
+__all__ = ["has_blas", "has_libraries", "library_of", "loaded"]
+
+#: Compilation takes less time with them than with those of the library, whose loops it does not gain.
+_OPTIONS = ("-O2", "-ftree-vectorize", "-fwrapv", "-fvisibility=hidden", "-shared")
+_HEADER = Path(__file__).with_name("program.h")
+#: Libraries that are kept; those used longest ago go first.
+_MOST_LIBRARIES = 500
+
+
+class _Tools(ctypes.Structure):
+    """``gradcore::Tools``."""
+
+    _fields_ = (
+        ("items", ctypes.c_int64), ("share", ctypes.c_void_p), ("multiply_f", ctypes.c_void_p),
+        ("multiply_d", ctypes.c_void_p), ("long_integers", ctypes.c_int64),
+    )  # fmt: skip
+
+
+@functools.cache
+def has_blas() -> bool:
+    """Whether NumPy brings a BLAS with functions of CBLAS."""
+    return all(NUMPY.function(name) is not None for name in ("sgemm", "dgemm"))
+
+
+@functools.cache
+def _compiler() -> tuple[str, str]:
+    """The compiler, and what it says of its version."""
+    path = find_compiler()
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+    return path, said
+
+
+def _name(source: str) -> str:
+    """The name of a source's library: by what it is made of, for what CPU, and by what compiler."""
+    path, version = _compiler()
+    parts = [source, _HEADER.read_text(), made_of(), path, version, repr((_OPTIONS, NATIVE)), sys.prefix]
+    return f"program-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.so"
+
+
+def has_libraries() -> bool:
+    """Whether there are libraries of programs."""
+    folder = cache_folder()
+    return folder is not None and os.path.isdir(os.path.join(folder, "programs"))
+
+
+def library_of(source: str, build: bool = True) -> Path | None:
+    """The library of a source; None if it is not there and is not to be built.
+
+    Raises
+    ------
+    BuildError
+        If there is no compiler or no folder, or the compiler fails.
+    """
+    kept_in = cache_folder()
+    if kept_in is None:
+        raise BuildError("There is no absolute folder for libraries. Name one by GRADCORE_CACHE.")
+    path = Path(kept_in) / "programs" / _name(source)
+    if path.exists():
+        with suppress(OSError):
+            os.utime(path)
+        return path
+    if not build:
+        return None
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        problem = distrust(path.parent)
+        if problem is not None:
+            raise BuildError(problem)
+        with workplace(path.parent) as folder:
+            _compile(source, folder, path)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"The program cannot be built: {error}") from None
+    _forget_old(path.parent)
+    return path
+
+
+def _compile(source: str, folder: Path, path: Path) -> None:
+    text, made = folder / "program.cpp", folder / "program.so"
+    text.write_text(source)
+    flags = [flag for flag in FLAGS if flag != "-O3"]
+    command = [
+        _compiler()[0],
+        *flags,
+        *NATIVE,
+        *_OPTIONS,
+        f"-I{HERE}",
+        f"-I{_HEADER.parent}",
+        str(text),
+        "-o",
+        str(made),
+    ]
+    nice = shutil.which("nice")  # the program's threads come first
+    done = subprocess.run(
+        [nice, *command] if nice else command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, timeout=300, check=False, process_group=0,
+    )  # fmt: skip
+    if done.returncode:
+        raise BuildError(f"The compiler failed: {' '.join(command)}\n{done.stderr[:4000]}")
+    made.chmod(0o755)
+    os.replace(made, path)
+
+
+def _forget_old(folder: Path) -> None:
+    """Delete the libraries that were used longest ago, if there are many."""
+    with suppress(OSError):
+        found = sorted(folder.glob("program-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in found[_MOST_LIBRARIES:]:
+            path.unlink(missing_ok=True)
+
+
+@functools.cache
+def _tools() -> _Tools:
+    """What the process gives to its libraries."""
+    library = getattr(CPU.backend, "library", None)
+    share = getattr(library, "gradcore_share", None)
+    (sgemm, long), (dgemm, _) = (NUMPY.function(name) or (0, False) for name in ("sgemm", "dgemm"))
+    address = 0 if share is None else ctypes.cast(share, ctypes.c_void_p).value
+    return _Tools(tuple.__basicsize__, address, sgemm, dgemm, long)
+
+
+def loaded(path: Path, in_threads: list[bool]) -> list[Callable[..., Any]]:
+    """The functions of a library's parts, which take a tuple of arrays.
+
+    Raises
+    ------
+    OSError
+        If another user could have changed the library, or it does not find in arrays what these say of themselves.
+    """
+    problem = distrust(path.parent) or distrust(path)
+    if problem is not None:
+        raise OSError(problem)
+    library = ctypes.CDLL(str(path))
+    begin = library.gradcore_program_begin
+    begin.argtypes, begin.restype = [ctypes.c_int64, ctypes.c_void_p], None
+    begin(object.__basicsize__, ctypes.addressof(_tools()))
+    _check(library)
+    return [_function(library, i, each) for i, each in enumerate(in_threads)]
+
+
+def _check(library: ctypes.CDLL) -> None:
+    describe = library.gradcore_program_describe
+    describe.argtypes, describe.restype = [ctypes.py_object, ctypes.c_int64, ctypes.c_void_p], None
+    found = (ctypes.c_int64 * 5)()
+    if sys.implementation.name != "cpython":
+        raise OSError("this interpreter's arrays are not what it expects")
+    numbers = np.arange(24.0).reshape(4, 6)
+    given = numbers, numbers.T, numbers[1:3]
+    for i, array in enumerate(given):
+        describe(given, i, found)
+        flags = array.flags.aligned
+        if list(found) != [array.ctypes.data, array.ndim, flags, array.shape[0], array.strides[1]]:
+            raise OSError("this interpreter's arrays are not what it expects")
+
+
+def _function(library: ctypes.CDLL, number: int, in_threads: bool) -> Callable[..., Any]:
+    address = ctypes.cast(getattr(library, f"part{number}"), ctypes.c_void_p).value or 0
+    if not in_threads:  # it is short: other threads of Python may wait
+        run: Any = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object)(address)
+        run.library = library
+        return run  # type: ignore[no-any-return]
+    shared = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_int64)(address)
+    available = threads.available
+
+    def run_in_threads(given: tuple[Any, ...]) -> Any:
+        return shared(given, available())
+
+    run_in_threads.library = library  # type: ignore[attr-defined]
+    return run_in_threads

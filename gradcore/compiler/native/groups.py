@@ -1,0 +1,173 @@
+"""Grouping: loops and reductions over one shape that follow each other, as far as memory allows, are one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.codegen import emit_cpp
+from gradcore.backends.codegen.cpp import Dialect
+from gradcore.backends.codegen.expr import Expr, NotFusible
+from gradcore.backends.codegen.schedule import Input, Kernel, schedule
+from gradcore.backends.registry import CPU
+from gradcore.compiler.native.steps import Loop, Reduction, Step, View, clashes, overlap
+
+__all__ = ["DIALECT", "Group", "TracedGroup", "grouped", "trace_group", "tracer"]
+
+#: Functions of the C library, for one element at a time: above so many elements NumPy's are as fast.
+_LIBRARY = {
+    "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh",
+    "cosh": "cosh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "exp2": "exp2", "log2": "log2",
+    "log10": "log10", "cbrt": "cbrt", "power": "power", "arctan2": "atan2",
+}  # fmt: skip
+_SLOW_ABOVE = 1 << 12
+#: The functions of generated loops, and those.
+DIALECT = Dialect(emit_cpp.CPU.real | _LIBRARY, None, emit_cpp.CPU.where)
+#: Expressions that one group has at most, functions counted as so many.
+_MOST, _FUNCTION = 240, 8
+
+
+class _Tracer(emit_cpp.CppTracer):
+    """The namespace for native parts of programs."""
+
+    target = "native programs"
+
+    def supports(self, expr: Expr) -> bool:
+        if expr.function == "cast" and expr.operands[0].dtype.kind == "f" and expr.dtype.kind in "iu":
+            return False  # out of range, C++ has no result for it
+        if expr.function == "power" and expr.dtype.kind != "f":
+            return False
+        return DIALECT.supports(expr)
+
+    def check(self, exprs: Sequence[Expr]) -> None:
+        """Raise `NotFusible` where there is no C++ for something."""
+        for expr in self.graph._known.values():
+            if expr.operands and not self.supports(expr):
+                raise NotFusible(f"there is no {expr.function}")
+
+
+def tracer() -> _Tracer:
+    """A namespace for formulas, with a graph of its own."""
+    return _Tracer(CPU.backend.bodies)
+
+
+class Group:
+    """Loops and reductions of one shape."""
+
+    def __init__(self, step: Loop | Reduction) -> None:
+        self.shape = step.shape
+        self.steps: list[Loop | Reduction] = [step]
+        self.dims: tuple[int, ...] | None = step.dims if isinstance(step, Reduction) else None
+        self.fallible = False
+
+    @property
+    def reads(self) -> list[View]:
+        return [r for step in self.steps for r in step.reads]
+
+    @property
+    def writes(self) -> list[View]:
+        return [w for step in self.steps for w in step.writes]
+
+    def takes(self, step: Step, given: frozenset[int]) -> bool:
+        """Whether a step can be one of the group: element by element, in the order of the steps."""
+        if not isinstance(step, (Loop, Reduction)) or step.shape != self.shape or len(self.steps) >= _MOST:
+            return False
+        if isinstance(step, Reduction) and self.dims not in (None, step.dims):
+            return False
+        for r in step.reads:
+            if any(_differ(r, w, given) for w in self.writes):
+                return False
+        return not any(_differ(w, v, given) for w in step.writes for v in (*self.reads, *self.writes))
+
+    def add(self, step: Loop | Reduction) -> None:
+        self.steps.append(step)
+        if isinstance(step, Reduction):
+            self.dims = step.dims
+
+
+def _differ(a: View, b: View, given: frozenset[int]) -> bool:
+    """Whether two views may have elements in common that are not each other's."""
+    if a.memory != b.memory:
+        return a.memory in given and b.memory in given
+    return overlap(a, b) and a != b
+
+
+def grouped(steps: list[Step], given: frozenset[int]) -> list[Any]:
+    """Groups and kernels in an order in which they can run."""
+    out: list[Any] = []
+    for step in steps:
+        chosen = None
+        if isinstance(step, (Loop, Reduction)):
+            for each in reversed(out[-24:]):
+                if isinstance(each, Group) and each.takes(step, given):
+                    chosen = each
+                    break
+                if clashes(each, step, given):
+                    break
+        if chosen is None:
+            out.append(Group(step) if isinstance(step, (Loop, Reduction)) else step)
+        elif isinstance(step, (Loop, Reduction)):
+            chosen.add(step)
+    return out
+
+
+class TracedGroup(NamedTuple):
+    """A group as expressions.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Its outputs are those of `stores`, and then those of `reductions`.
+    loads : list of View
+        The views of the kernel's inputs.
+    stores : list of View
+    reductions : list of Reduction
+    shape : tuple of int
+    """
+
+    kernel: Kernel
+    loads: list[View]
+    stores: list[View]
+    reductions: list[Reduction]
+    shape: tuple[int, ...]
+
+
+def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGroup:
+    """Trace the formulas of a group; `kept` says of what memories elements are needed elsewhere."""
+    F = tracer()
+    inputs: list[View] = []
+    known: dict[View, Expr] = {}
+    stores: dict[View, Expr] = {}
+    reductions: list[tuple[Reduction, Expr]] = []
+
+    def read(view: View) -> Expr:
+        found = known.get(view)
+        if found is None and view.memory in constants:
+            found = F.graph.constant(constants[view.memory].item(), view.dtype)
+        if found is None:
+            found = known[view] = F.graph.input(len(inputs), view.dtype)
+            inputs.append(view)
+        return found
+
+    for step in group.steps:
+        exprs = [read(r) for r in step.reads]
+        if isinstance(step, Reduction):
+            reductions.append((step, exprs[0]))
+            continue
+        for view, expr in zip(step.writes, step.formula(F, *exprs), strict=True):
+            known[view] = stores[view] = F.graph.cast(expr, view.dtype)
+    read_from = {v.memory for v in inputs}
+    stores = {v: e for v, e in stores.items() if kept(v.memory) or v.memory in read_from}
+    outputs = [(e, v.dtype) for v, e in stores.items()] + [(e, e.dtype) for _, e in reductions]
+    named = [Input(v.dtype, name=f"x{i}", position=i) for i, v in enumerate(inputs)]
+    kernel = schedule("loop", named, F.graph, outputs, [])
+    loads = [inputs[i.position] for i in kernel.inputs]
+    return TracedGroup(kernel, loads, list(stores), [r for r, _ in reductions], group.shape)
+
+
+def is_slow(traced: TracedGroup) -> bool:
+    """Whether NumPy's functions, which use all lanes, would be faster."""
+    size = int(np.prod(traced.shape, dtype=np.int64))
+    return size > _SLOW_ABOVE and any(e.function in _LIBRARY for e in traced.kernel.computed)

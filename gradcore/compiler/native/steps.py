@@ -1,0 +1,192 @@
+"""What a native part of a program is made of: loops, reductions and kernels on views of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Kernel", "Loop", "Reduction", "Step", "View", "clashes", "contiguous_strides", "overlap"]
+
+
+class View(NamedTuple):
+    """Elements in a memory.
+
+    Attributes
+    ----------
+    memory : int
+        The number of the value that owns it.
+    offset : int
+        In bytes from the first element of that value.
+    shape : tuple of int
+    strides : tuple of int
+        In bytes.
+    dtype : dtype
+    """
+
+    memory: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The bytes from the first to behind the last one that is read."""
+        if not self.size:
+            return self.offset, self.offset
+        steps = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
+        return self.offset + low, self.offset + high + self.dtype.itemsize
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements follow each other in the order of the dims."""
+        wanted = contiguous_strides(self.shape, self.dtype.itemsize)
+        return not self.size or all(n == 1 or s == w for n, s, w in zip(self.shape, self.strides, wanted, strict=True))
+
+    @property
+    def is_injective(self) -> bool:
+        """Whether each element has a memory of its own, as far as strides tell."""
+        if not self.size:
+            return True
+        steps = sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
+        reach = self.dtype.itemsize
+        for step, n in steps:
+            if step < reach:
+                return False
+            reach = step * (n - 1) + reach
+        return True
+
+    def broadcast(self, shape: tuple[int, ...]) -> View:
+        """The view in a larger shape.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit.
+        """
+        if shape == self.shape:
+            return self
+        lead = len(shape) - len(self.shape)
+        if lead < 0 or any(n not in (1, m) for n, m in zip(self.shape, shape[lead:], strict=True)):
+            raise ValueError(f"{self.shape} is not {shape}")
+        own = [0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True)]
+        return self._replace(shape=shape, strides=(0,) * lead + tuple(own))
+
+    def reshaped(self, shape: tuple[int, ...]) -> View:
+        """A contiguous view in another shape."""
+        return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
+
+    def indexed(self, index: Any) -> View:
+        """The view of a basic index: numbers, slices, None and ``...``."""
+        whole = np.lib.stride_tricks.as_strided(np.empty((), self.dtype), self.shape, self.strides, writeable=False)
+        part = whole[index]
+        if part.size and part.base is None:
+            raise ValueError("the index copies")
+        moved = part.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+        return self._replace(offset=self.offset + moved, shape=part.shape, strides=part.strides)
+
+
+def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides of a contiguous array."""
+    strides, step = [], itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+class Step:
+    """A computation on views: what it reads, and then what it writes.
+
+    Attributes
+    ----------
+    reads, writes : list of View
+    fallible : bool
+        Whether elements may be such that an error is due; nothing is written then.
+    """
+
+    reads: list[View]
+    writes: list[View]
+    fallible = False
+
+
+class Loop(Step):
+    """An elementwise computation.
+
+    Parameters
+    ----------
+    writes : list of View
+        Of one shape.
+    reads : list of View
+        In that shape, or broadcast to it.
+    formula : callable
+        ``(F, *expressions) -> expressions``.
+    """
+
+    def __init__(self, writes: list[View], reads: list[View], formula: Callable[..., Any]) -> None:
+        self.shape = writes[0].shape
+        self.reads, self.writes = [r.broadcast(self.shape) for r in reads], writes
+        self.formula = formula
+
+
+class Reduction(Step):
+    """The sum, largest or smallest element over some dims.
+
+    Parameters
+    ----------
+    kind : str
+        ``"sum"``, ``"max"``, ``"min"`` or ``"prod"``.
+    out : View
+        Without the dims that are reduced.
+    x : View
+    dims : tuple of int
+    divisor : int
+        What the outcome is divided by.
+    """
+
+    def __init__(self, kind: str, out: View, x: View, dims: tuple[int, ...], divisor: int = 1) -> None:
+        self.kind, self.dims, self.divisor = kind, dims, divisor
+        self.shape, self.reads, self.writes = x.shape, [x], [out]
+
+
+class Kernel(Step):
+    """A call of a function of ``program.h``.
+
+    Parameters
+    ----------
+    text : str
+        The call, with ``{0}``, ``{1}`` ... for the first elements of what it writes and then of what it reads.
+    writes, reads : list of View
+    fallible : bool
+    """
+
+    def __init__(self, text: str, writes: list[View], reads: list[View], fallible: bool = False) -> None:
+        self.text, self.writes, self.reads, self.fallible = text, writes, reads, fallible
+
+
+def overlap(a: View, b: View) -> bool:
+    """Whether two views may have elements in common."""
+    if a.memory != b.memory:
+        return False
+    (low, high), (start, stop) = a.extent, b.extent
+    return low < stop and start < high
+
+
+def clashes(first: Step, second: Step, given: frozenset[int]) -> bool:
+    """Whether two steps have to stay in their order; memories that are given may share elements."""
+
+    def meet(a: View, b: View) -> bool:
+        return overlap(a, b) or (a.memory != b.memory and a.memory in given and b.memory in given)
+
+    return any(meet(w, v) for w in first.writes for v in (*second.reads, *second.writes)) or any(
+        meet(r, w) for r in first.reads for w in second.writes
+    )

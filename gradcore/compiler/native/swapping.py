@@ -1,0 +1,135 @@
+"""Swapping: the Python function of a program gets the code that calls its native parts, when they are built."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from gradcore import config
+from gradcore.backends.compiled.building import BuildError
+from gradcore.compiler import emit_python
+from gradcore.compiler.native import building
+from gradcore.compiler.native.parts import NativeProgram, source_of
+from gradcore.compiler.program import Call, Program
+
+__all__ = ["described", "runnable", "swap"]
+
+#: Calls after which a program is worth a compiler's time.
+_HOT = 32
+
+
+def runnable(program: Program, cpp: str | None = None) -> Any:
+    """The function of a program: Python's, whose code becomes that of native parts.
+
+    Parameters
+    ----------
+    program : Program
+    cpp : str, optional
+        ``"background"``, ``"wait"`` for the compiler, or ``"0"``; by default what ``GRADCORE_COMPILE_CPP`` says.
+    """
+    cpp = config.COMPILE_CPP if cpp is None else cpp
+    if cpp == "background":
+        return _in_background(program)
+    run = emit_python.function_of(program)
+    if cpp == "wait":
+        swap([(run, program)])
+    else:
+        run.state = "switched off"
+    return run
+
+
+def described(run: Any) -> list[str]:
+    """What became of a program's native parts, and which calls Python makes, and why."""
+    native = getattr(run, "native", None)
+    return [run.state, *(f"by Python: {each}" for each in getattr(native, "refused", []))]
+
+
+# -- in a thread of its own ------------------------------------------------------------------------------------------
+
+
+class _Background:
+    """A thread that takes jobs one by one, started with the first of them."""
+
+    def __init__(self) -> None:
+        self.forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Begin anew: the child of a fork has no other threads."""
+        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.thread: threading.Thread | None = None
+        self.lock = threading.Lock()
+
+    def put(self, job: Callable[[], None]) -> None:
+        self.jobs.put(job)
+        with self.lock:
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.live, name="gradcore-compile", daemon=True)
+                self.thread.start()
+
+    def live(self) -> None:
+        jobs = self.jobs
+        while True:
+            jobs.get()()
+
+
+_background = _Background()
+
+
+def _in_background(program: Program) -> Any:
+    """The function, which counts its calls; a library that is there already is loaded at once."""
+    calls = itertools.count(1)
+
+    def count() -> None:
+        if next(calls) == _HOT:
+            _background.put(lambda: swap([(run, program)]))
+
+    counting = Program()
+    vars(counting).update(vars(program))
+    counting.calls = [Call("native.count", count, (), {}, None), *program.calls]
+    run = emit_python.function_of(counting)
+    run.state = f"not built: it is after {_HOT} calls"
+    if building.has_libraries():
+        _background.put(lambda: swap([(run, program)], build=False))
+    return run
+
+
+def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
+    """Build programs as one library, or load what is built, and let their functions call it."""
+    found: list[tuple[Any, NativeProgram]] = []
+    try:
+        for run, program in pairs:
+            if getattr(run, "native", None) is None:
+                native = NativeProgram(program, building.has_blas())
+                if native.parts:
+                    found.append((run, native))
+                else:
+                    _replace(run, emit_python.function_of(program), native, "there is nothing for it")
+        path = building.library_of(source_of([native for _, native in found]), build) if found else None
+        if path is None:
+            return
+        functions = iter(building.loaded(path, [p.in_threads for _, native in found for p in native.parts]))
+    except (BuildError, OSError) as error:
+        for run, program in pairs:
+            _replace(run, emit_python.function_of(program), program, str(error))
+        return
+    for run, native in found:
+        own = [next(functions) for _ in native.parts]
+        for function, part in zip(own, native.parts, strict=True):
+            vars(function)["again"] = native.slow(part)
+        state = f"{sum(part.computing for part in native.parts)} calls in {len(native.parts)} functions"
+        _replace(run, emit_python.function_of(native.linked(own)), native, state)
+
+
+def _replace(run: Any, other: Any, native: Any, state: str) -> None:
+    """Let a function do what another one does, from its next call on; calls that are running go on as they were."""
+    names = {name: f"native_{name}" for name in other.__globals__ if name[0] == "c" and name[1:].isdigit()}
+    run.__globals__.update({names.get(name, name): value for name, value in other.__globals__.items()})
+    run.__globals__["program"] = run
+    run.native, run.state = native, state
+    run.__code__ = other.__code__.replace(co_names=tuple(names.get(name, name) for name in other.__code__.co_names))

@@ -1,0 +1,309 @@
+"""Programs that become C++, against eager execution: values, gradients, in-place effects, errors; and when they do."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore import config, nn
+from gradcore.backends.compiled.building import BuildError, find_compiler
+from gradcore.compiler import native
+from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.native import building, parts
+from tests.compiler import test_operations as samples
+from tests.compiler.test_programs import PURE, leaves
+
+F = nn.functional
+#: Largest differences from eager execution, in the largest element: other orders of sums, other functions.
+BOUND = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-11, "complex64": 2e-5, "complex128": 1e-11}
+#: Operations of which small differences make other results: bases of spaces, where numbers are equal or zero.
+ILL_CONDITIONED = frozenset(["pca_lowrank", "svd_lowrank"])
+
+
+def _compiles() -> bool:
+    try:
+        find_compiler()
+    except BuildError:
+        return False
+    return sys.implementation.name == "cpython"
+
+
+pytestmark = pytest.mark.skipif(not _compiles(), reason="there is no C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("libraries")
+
+
+@pytest.fixture(autouse=True)
+def writer(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADCORE_CACHE", str(libraries))
+    monkeypatch.setattr(config, "COMPILE_CPP", "wait")
+    monkeypatch.setattr(parts, "_LEAST", 1)
+    # What is shown is correctness: this takes half of the compiler's time.
+    monkeypatch.setattr(building, "_OPTIONS", tuple("-O1" if o == "-O2" else o for o in building._OPTIONS))
+
+
+def close(found: Any, expected: Any) -> bool:
+    """Whether results are the same, but for the rounding of floats."""
+    if isinstance(found, np.ndarray) and isinstance(expected, np.ndarray):
+        if (found.dtype, found.shape) != (expected.dtype, expected.shape):
+            return False
+        if found.dtype.name not in BOUND:
+            return found.tobytes() == expected.tobytes()
+        finite = np.isfinite(expected)
+        if not np.array_equal(np.where(finite, 0, found), np.where(finite, 0, expected), equal_nan=True):
+            return False
+        size = np.abs(expected[finite]).max() if finite.any() else 0
+        return bool((np.abs(found[finite] - expected[finite]) <= BOUND[found.dtype.name] * (size + 1e-3)).all())
+    if isinstance(found, (list, tuple)) and isinstance(expected, (list, tuple)):
+        return len(found) == len(expected) and all(map(close, found, expected))
+    return type(found) is type(expected) and bool(found == expected)
+
+
+def arrays_of(value: Any) -> list[np.ndarray[Any, Any]]:
+    return [t.detach().numpy() for t in leaves(value)]
+
+
+def check(function: Any, *arguments: Any, calls: int = 4) -> CompiledFunction:
+    """Compile a function, and compare some calls with eager ones."""
+    compiled = CompiledFunction(function, fullgraph=True)
+    for seed in range(calls):
+        gc.manual_seed(seed)
+        found = compiled(*arguments)
+        gc.manual_seed(seed)
+        assert close(arrays_of(found), arrays_of(function(*arguments)))
+    return compiled
+
+
+def states(compiled: CompiledFunction) -> list[str]:
+    return [native.described(run)[0] for entry in compiled._entries for run in entry.functions]
+
+
+# -- operations ------------------------------------------------------------------------------------------------------
+
+
+class Waiting:
+    """Programs that are built together, as one library."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Any, Any]] = []
+
+    def runnable(self, program: Any, cpp: str | None = None) -> Any:
+        run = native.swapping.emit_python.function_of(program)  # type: ignore[attr-defined]
+        run.state = "waits"
+        self.pairs.append((run, program))
+        return run
+
+
+@pytest.mark.parametrize("part", range(16))
+def test_samples_of_operations(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = Waiting()
+    monkeypatch.setattr(native, "runnable", waiting.runnable)
+    chosen = [case for case in samples.CHOSEN[part::16] if case.op.name not in ILL_CONDITIONED]
+    compiled = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case in chosen:
+            function = lambda args, settings, call=case.op.call: call(*args, **settings)  # noqa: E731
+            compiled.append((case, function, CompiledFunction(function)))
+            for _ in range(4):
+                samples.outcome(compiled[-1][2], case, case.arrays())
+        native.swap(waiting.pairs)
+        for case, function, made in compiled:
+            for arrays in (case.arrays(), samples.others(case)):
+                expected, found = samples.outcome(function, case, arrays), samples.outcome(made, case, arrays)
+                assert close(found, expected), f"{case.label}: {found} instead of {expected}"
+    done = [run.state for run, _ in waiting.pairs]
+    assert sum("functions" in state for state in done) >= len(done) / 4
+    assert all("functions" in state or state == "there is nothing for it" for state in done), done
+
+
+# -- programs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_programs(name: str) -> None:
+    function, make = PURE[name]
+    compiled = check(function, *make())
+    assert all("functions" in state for state in states(compiled))
+
+
+def test_a_chain_of_rows_columns_and_numbers() -> None:
+    def function(x: gc.Tensor, y: gc.Tensor) -> Any:
+        rows = x - x.mean(1, keepdim=True)
+        columns = (rows.t() * y).t().contiguous()
+        return columns.sum(0), (columns / columns.square().sum().sqrt())[::2, 1:], x.amax(1), x[:, 1:].exp().sum(1)
+
+    check(function, gc.randn(6, 5), gc.randn(5, 6))
+    check(function, gc.randn(5, 6).t(), gc.randn(6, 5).t()[:5])
+
+
+def test_integers_bools_and_broadcasts() -> None:
+    def function(x: gc.Tensor, n: gc.Tensor) -> Any:
+        mask = (x > 0) & (n < 3)
+        return gc.where(mask, x * n, -x), mask.sum(), (n * n - 1).sum(0), mask | (n == 2), n.max()
+
+    check(function, gc.randn(4, 5), gc.arange(5))
+
+
+def test_gradients_of_a_model_and_its_loss() -> None:
+    model = nn.Sequential(nn.Linear(6, 9), nn.LayerNorm(9), nn.GELU(), nn.Linear(9, 4)).double()
+
+    def step(x: gc.Tensor, y: gc.Tensor) -> Any:
+        loss = F.cross_entropy(model(x), y)
+        return loss.detach(), *gc.autograd.grad(loss, list(model.parameters()))
+
+    compiled = check(step, gc.randn(7, 6, dtype=gc.float64), gc.randint(0, 4, (7,)))
+    (entry,) = compiled._entries
+    assert native.described(entry.functions[0])[1:] == []
+
+
+def test_large_arrays_in_threads() -> None:
+    before = gc.get_num_threads()
+    try:
+        for threads in (1, 2):
+            gc.set_num_threads(threads)
+            compiled = check(lambda x: ((x * x + 1).sqrt(), (x * 3).sum(), x.mean(0)), gc.randn(700, 500))
+            assert "functions" in states(compiled)[0]
+    finally:
+        gc.set_num_threads(before)
+
+
+def test_products_of_all_layouts() -> None:
+    def function(a: gc.Tensor, b: gc.Tensor) -> Any:
+        return a @ b, a @ b.t().contiguous().t(), a.t().contiguous().t() @ b, b.t() @ a.t(), a[1] @ b, a @ b[:, 0]
+
+    for m, k, n in ((3, 5, 2), (17, 16, 33), (40, 41, 42)):
+        check(function, gc.randn(m + 1, k)[1:] if m > 1 else gc.randn(2, k), gc.randn(k, n))
+
+
+# -- effects and errors ----------------------------------------------------------------------------------------------
+
+
+def test_writes_land_in_the_tensors_that_are_given() -> None:
+    def function(x: gc.Tensor, state: gc.Tensor) -> gc.Tensor:
+        state.mul_(0.5).add_(x)
+        state[1:] -= state[:1]
+        return state * 2
+
+    compiled, eager, made = CompiledFunction(function, fullgraph=True), gc.zeros(4, 3), gc.zeros(4, 3)
+    for _ in range(5):
+        x = gc.randn(4, 3)
+        assert close(arrays_of(compiled(x, made)), arrays_of(function(x, eager)))
+        assert close(arrays_of(made), arrays_of(eager))
+    assert made._version == eager._version
+
+
+def test_two_views_of_one_storage() -> None:
+    """What is written to one is read from the other, as eagerly."""
+
+    def function(a: gc.Tensor, b: gc.Tensor) -> gc.Tensor:
+        a.add_(1)
+        c = b * 2
+        a.mul_(3)
+        return c + b
+
+    compiled = CompiledFunction(function, fullgraph=True)
+    for _ in range(4):
+        stores = [gc.arange(6.0), gc.arange(6.0)]
+        found, expected = compiled(stores[0][:4], stores[0][2:]), function(stores[1][:4], stores[1][2:])
+        assert gc.equal(found, expected)
+        assert gc.equal(*stores)
+
+
+def test_errors_are_those_of_eager_execution() -> None:
+    def function(table: gc.Tensor, index: gc.Tensor, x: gc.Tensor) -> Any:
+        return F.embedding(index, table) * 2 + x, F.cross_entropy(x * 3, index)
+
+    table, x = gc.randn(5, 3), gc.randn(2, 3)
+    compiled = check(function, table, gc.tensor([0, 2]), x)
+    assert "functions" in states(compiled)[0]
+    for bad in ([0, 7], [-9, 1], [3, 1]):
+        index = gc.tensor(bad)
+        with pytest.raises((IndexError, RuntimeError)) as expected:
+            function(table, index, x)
+        with pytest.raises(type(expected.value)) as found:
+            compiled(table, index, x)
+        assert str(found.value) == str(expected.value)
+
+
+def test_threads_share_nothing() -> None:
+    compiled = check(lambda x: (x @ x).tanh() @ x, gc.randn(20, 20))
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        x = gc.full((20, 20), seed / 100)
+        expected = (x @ x).tanh() @ x
+        wrong.extend(seed for _ in range(200) if not close(arrays_of(compiled(x)), arrays_of(expected)))
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join()
+    assert wrong == []
+
+
+# -- when -------------------------------------------------------------------------------------------------------------
+
+
+def test_in_the_background_after_some_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = gc.compile(lambda x: (x * 5 + 1).tanh().sum(), options={"cpp": True})
+    x = gc.randn(9)
+    for _ in range(3):
+        expected = compiled(x)
+    assert "not built" in compiled.explain(x)
+    for _ in range(40):
+        compiled(x)
+    done = threading.Event()
+    native.swapping._background.put(done.set)  # type: ignore[attr-defined]
+    assert done.wait(100)
+    assert states(compiled) == ["4 calls in 1 functions"]
+    assert close(arrays_of(compiled(x)), arrays_of(expected))
+
+
+def test_a_later_process_begins_with_the_library(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = lambda x: (x * 7 + 2).tanh().sum()  # noqa: E731
+    first = check(function, gc.randn(9))
+    monkeypatch.setattr(building, "_compile", lambda *args: pytest.fail("it is compiled again"))
+    second = check(function, gc.randn(9))
+    assert states(second) == states(first)
+
+
+def test_switched_off() -> None:
+    compiled = gc.compile(lambda x: (x * 5 + 1).sum(), options={"cpp": False})
+    for _ in range(3):
+        compiled(gc.randn(4))
+    assert states(compiled) == ["switched off"]
+    with pytest.raises(RuntimeError, match="option cpp must be True, False or 'wait', not 'later'"):
+        gc.compile(options={"cpp": "later"})(lambda x: x)
+
+
+def test_a_compiler_that_fails_is_only_told(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "c++"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    building._compiler.cache_clear()
+    monkeypatch.setenv("CXX", str(broken))
+    try:
+        compiled = check(lambda x: (x * 11).sum() + 1, gc.randn(4))
+        assert "The compiler failed" in states(compiled)[0]
+    finally:
+        building._compiler.cache_clear()
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(libraries: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("GRADCORE_CACHE", str(tmp_path))
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs").chmod(0o777)
+    compiled = check(lambda x: (x * 13).sum() + 1, gc.randn(4))
+    assert "others may write" in states(compiled)[0]
