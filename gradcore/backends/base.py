@@ -37,6 +37,7 @@ from gradcore.backends.portable.resampling import Resizing
 from gradcore.backends.portable.separable import on_device
 from gradcore.backends.portable.sorting import Sorting
 from gradcore.backends.portable.sparse import SparseMatrices
+from gradcore.backends.portable.special_functions import SpecialFunctions
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
 
@@ -77,6 +78,7 @@ class Backend(
     SparseMatrices,
     Optimizers,
     Lists,
+    SpecialFunctions,
 ):
     """An array library (`xp`, with NumPy's interface) and the devices that it drives.
 

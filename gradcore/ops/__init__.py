@@ -12,7 +12,7 @@ FAMILIES = (
     "histograms", "householder", "indexing", "ldl", "linalg", "linear", "logical", "losses", "lowrank", "lu",
     "margin_losses", "masked", "matmul", "matrix_functions", "minmax", "movement", "multihead", "normalization",
     "norms", "padding", "polynomials", "pooling", "recurrent", "recursive_filters", "reductions",
-    "resampling", "rounding", "selection",
+    "resampling", "rounding", "scipy_special", "selection",
     "slicing", "softmax", "sorting", "sparse", "special", "spectrogram", "splines", "statistics", "strided",
     "triangular", "trigonometric", "windowed",
 )  # fmt: skip

@@ -16,6 +16,7 @@ _SUBMODULES: tuple[str, ...] = (
     "ndimage",
     "optimize",
     "signal",
+    "special",
 )
 
 __all__ = [*_SUBMODULES]

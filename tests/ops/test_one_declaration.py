@@ -38,6 +38,8 @@ OTHER_LISTS = {
         "sparse/conversion.py": "transpose",
         "sparse/products.py": "matmul mm",
         "sparse/tensor.py": "WORDS",
+        "scipy/signal/rates.py": "_BACKGROUND",
+        "scipy/special.py": "_MADE _OPERATIONS _existing_names",
     },
     "Python's operators": {
         "backends/codegen/expr.py": "_name",

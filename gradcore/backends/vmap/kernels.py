@@ -109,6 +109,9 @@ def _flash_attention(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
 
 
 KERNEL_RULES["flash_attention_backward"] = _flash_attention
+KERNEL_RULES.update(
+    dict.fromkeys((f"special_of_{count}" for count in ("one", "two", "three", "four")), _flash_attention)
+)
 
 
 @rule

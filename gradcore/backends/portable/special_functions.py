@@ -1,0 +1,53 @@
+"""Special functions by SciPy's names, for which there are no kernels."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["SpecialFunctions"]
+
+
+#: Functions that take whole numbers first.
+_WHOLE = ("eval_hermite", "eval_hermitenorm")
+
+
+class SpecialFunctions:
+    """A name is that of `scipy.special`; a number behind a colon is that of the result, or of the branch."""
+
+    special: Any
+    to_host: Any
+    from_host: Any
+
+    def special_of_one(self, x: Any, name: str) -> Any:
+        return self._evaluated(name, x)
+
+    def special_of_two(self, x: Any, y: Any, name: str) -> Any:
+        return self._evaluated(name, x, y)
+
+    def special_of_three(self, x: Any, y: Any, z: Any, name: str) -> Any:
+        return self._evaluated(name, x, y, z)
+
+    def special_of_four(self, x: Any, y: Any, z: Any, w: Any, name: str) -> Any:
+        return self._evaluated(name, x, y, z, w)
+
+    def has_special_function(self, name: str) -> bool:
+        """Whether the library has a counterpart of SciPy's function; else the host computes it."""
+        return hasattr(self.special, name)
+
+    def _evaluated(self, path: str, *arrays: Any) -> Any:
+        name, _, which = path.partition(":")
+        dtype = arrays[0].dtype
+        if name in _WHOLE:
+            arrays = (arrays[0].astype("int64"), *arrays[1:])
+        if self.has_special_function(name):
+            return _chosen(getattr(self.special, name), name, which, arrays, dtype)
+        function = getattr(importlib.import_module("scipy.special"), name)
+        return self.from_host(_chosen(function, name, which, [self.to_host(a) for a in arrays], dtype))
+
+
+def _chosen(function: Any, name: str, which: str, arrays: Any, dtype: Any) -> Any:
+    found = function(*arrays, int(which)) if name == "lambertw" else function(*arrays)
+    if isinstance(found, tuple):
+        found = found[int(which)]
+    return found.astype(dtype, copy=False)

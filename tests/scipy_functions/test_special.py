@@ -1,0 +1,222 @@
+"""`gradcore.scipy.special` against SciPy, and its derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.scipy import special
+from tests.scipy_functions.comparing import called, check_derivatives, check_values, expressions
+
+pytest.importorskip("scipy", minversion="1.17")
+import scipy.special
+
+
+def arrays() -> dict[str, Any]:
+    u = np.random.default_rng(8).uniform
+    return {
+        "A": u(0.4, 4, (3, 4)),
+        "B": u(0.5, 3, 4),
+        "S": u(-2, 2, (2, 5)),
+        "P": u(0.05, 0.95, (3, 4)),
+        "C": u(-1, 1, 5) + 1j * u(0.2, 1, 5),
+        "F": u(0.3, 2, 6).astype(np.float32),
+        "N": np.arange(4),
+        "Z": np.array([[0.0, 1.0, -0.5, 2.0]]),
+        "G": u(20, 60, 4),
+    }
+
+
+CALLS = """
+gamma: A; F; N + 1
+gammaln: A
+loggamma: A
+rgamma: A
+digamma: A
+psi: A
+polygamma: 1, A; 0, A
+multigammaln: A + 3, 2
+beta: A, B; A, 2
+betaln: A, B
+poch: A, B
+binom: A + 4, B
+betainc: A, B, P; A, 2.0, 0.3; G, G + 3, P
+betaincc: A, B, P
+betaincinv: A, B, P
+betainccinv: A, B, P
+gammainc: A, B; F, F
+gammaincc: A, B
+gammaincinv: A, P
+gammainccinv: A, P
+erf: S; F
+erfc: S
+erfcx: S
+erfinv: P
+erfcinv: P
+erfi: S
+dawsn: S
+ndtr: S
+ndtri: P
+log_ndtr: S
+ndtri_exp: -A
+owens_t: S, S[:1] + 0.3
+wofz: C
+voigt_profile: S, 0.7, 0.4; A, B, P
+fresnel: S
+expi: A
+exp1: A
+expn: N[1:] + 1, A[:, :3]; 2, A
+exp2: S
+exp10: S
+expm1: S
+log1p: A
+cbrt: A
+cosm1: S
+exprel: S; Z
+expit: S
+logit: P
+log_expit: S
+softplus: S
+entr: P
+rel_entr: P, A
+kl_div: P, A
+xlogy: A, B
+xlog1py: A, B
+powm1: A, S[0, :4]
+huber: 0.8, S; A, B
+pseudo_huber: 0.8, S; A, B
+boxcox: A, 0.3; A, Z
+boxcox1p: A, B
+inv_boxcox: P, 0.3; P, B
+inv_boxcox1p: P, B
+sici: A
+shichi: A
+spence: A; P
+sinc: S
+sindg: S
+cosdg: S
+tandg: S
+cotdg: A
+round: S
+lambertw: A; C, -1; Z
+wrightomega: A
+zeta: A + 1.5, B
+ellipk: P; S / 3
+ellipkm1: P
+ellipe: P
+ellipkinc: A / 4, P
+ellipeinc: A / 4, P
+ellipj: A, 0.4
+j0: A
+j1: A
+y0: A
+y1: A
+i0: S
+i0e: S
+i1: S
+i1e: S
+k0: A
+k0e: A
+k1: A
+k1e: A
+jv: 1.5, A; N, A; 0, S
+yv: 1.5, A
+iv: 0.5, A; N, A
+kv: 1.5, A
+ive: 1.5, A
+kve: 1.5, A
+struve: 0.5, A
+modstruve: 0.5, A
+ber: A
+bei: A
+ker: A
+kei: A
+berp: A
+beip: A
+kerp: A
+keip: A
+airy: S
+hyp0f1: 1.5, S
+hyp1f1: 0.5, 1.5, S
+hyperu: 0.5, 1.5, A
+hyp2f1: 0.5, 1.5, 2.5, P
+eval_legendre: 3, P; N, P; 0, P
+eval_chebyt: N, P
+eval_chebyu: N, P
+eval_chebyc: N, P
+eval_chebys: 3, S
+eval_hermite: N, A
+eval_hermitenorm: N, A
+eval_laguerre: N, A
+eval_genlaguerre: N, 0.5, A
+eval_gegenbauer: N, 1.5, P
+eval_jacobi: N, 0.5, 1.5, P
+eval_sh_legendre: N, P
+eval_sh_chebyt: 3, P
+eval_sh_chebyu: 3, P
+chdtr: A, B
+chdtrc: A, B
+gdtr: A, B, P
+gdtrc: A, B, P
+fdtr: A, B, P
+fdtrc: A, B, P
+pdtr: N, A
+pdtrc: 2, A
+stdtr: 2.5, S
+logsumexp: S; S, 0; S, 1, keepdims=True; A, b=B; S, 0, Z[:, 1:2]; S, 1, np.sign(S), return_sign=True; S, (0, 1); F
+softmax: S; S, 1; A, (0, 1)
+log_softmax: S; S, axis=0
+"""
+
+
+@pytest.mark.parametrize("expression", expressions(CALLS))
+def test_values(expression: str) -> None:
+    check_values(expression, "special", arrays(), 1e-9)
+
+
+#: Whose derivatives by a parameter are themselves not differentiable by it.
+_ONCE = {"ellipj"}
+
+
+@pytest.mark.parametrize("expression", [e for e in expressions(CALLS) if "F" not in e and called(e) != "round"])
+def test_derivatives(expression: str) -> None:
+    if expression == "gamma(N + 1)":
+        return
+    given = arrays()
+    if "Z" in expression:
+        given["Z"] = given["Z"] + 0.05
+    check_derivatives(expression, "special", given, called(expression) not in _ONCE)
+
+
+def test_derivatives_by_what_has_no_formula() -> None:
+    v = gc.tensor(1.5, dtype=gc.float64, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="the derivative of jv by argument 0 is not implemented"):
+        special.jv(v, 2.0).backward()
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.3, 0.4), (0.5, 5.0), (30.0, 2.0), (80.0, 120.0)])
+def test_parameters_of_the_incomplete_beta_function(a: float, b: float) -> None:
+    """Against differences, over the whole range of the function."""
+    p, q = (gc.tensor(v, dtype=gc.float64, requires_grad=True) for v in (a, b))
+    for level in (1e-3, 0.2, 0.5, 0.9, 0.999):
+        x = float(scipy.special.betaincinv(a, b, level))
+        found = gc.autograd.grad(special.betainc(p, q, x), (p, q))
+        for g, (da, db) in zip(found, ((1e-5, 0), (0, 1e-5)), strict=True):
+            high, low = (scipy.special.betainc(a + s * da, b + s * db, x) for s in (1, -1))
+            assert float(g) == pytest.approx((high - low) / 2e-5, rel=1e-5, abs=1e-9)
+
+
+def test_every_function_is_there_or_left_out() -> None:
+    assert set(special.__all__) | set(special.LEFT_OUT) >= set(scipy.special.__all__)
+    assert not set(special.__all__) & set(special.LEFT_OUT)
+    assert {called(e) for e in expressions(CALLS)} == set(special.__all__)
+
+
+def test_numbers_of_arguments_and_complex_numbers() -> None:
+    with pytest.raises(TypeError, match="positional arguments but 1 were given"):
+        special.beta(gc.ones(2))
+    with pytest.raises(TypeError, match="gamma of complex tensors"):
+        special.gamma(gc.ones(2) * 1j)
