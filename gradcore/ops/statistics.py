@@ -58,10 +58,9 @@ def _moments(K, name, self, dim, correction, keepdim):
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
             "(input numel divided by output numel)."
         )
-    root = name.startswith("std")
-    var, mean = K.var_mean_over(self, axes(dim, self.ndim), correction)
+    var, mean = K.var_mean_over(self, axes(dim, self.ndim), correction, name.startswith("std"))
     shape = kept(self.shape, dim) if keepdim else removed(self.shape, dim)
-    var = K.astype(K.sqrt(var) if root else var, self.real.dtype)
+    var = var if var.dtype == self.real.dtype else K.astype(var, self.real.dtype)
     return var.reshape(shape), mean.reshape(shape)
 
 

@@ -182,6 +182,38 @@ def test_launches_of_reductions_of_halves(device: str, name: str, dtype: Any) ->
     assert launches(lambda: getattr(gc, name)(x, 1)) == 1
 
 
+MOMENTS = [
+    ((5, 7), 1), ((5, 7), 0), ((3, 40, 70), (0, 2)), ((3, 40, 70), 1), ((2, 3000), None), ((4, 1, 6), (0, 1)),
+    ((9, 1), 1), ((70000,), 0), ((), ()), ((2, 3, 4, 50), (1, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+@pytest.mark.parametrize("dtype", [*DTYPES, gc.complex64])
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_moments(device: str, name: str, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    for (shape, dims), correction, keepdim in zip(
+        MOMENTS, itertools.cycle((1, 0, 2.5)), itertools.cycle((False, True))
+    ):
+        real, imag = (drawn(rng, gc.float32, *shape) for _ in range(2))
+        x = 100 + (gc.complex(real, imag) if dtype.is_complex else real.to(dtype))
+        x = x.transpose(0, -1).contiguous().transpose(0, -1) if x.ndim else x
+
+        def run(where: str, x: Any = x, dims: Any = dims, settings: Any = (correction, keepdim)) -> list[Any]:
+            found = getattr(gc, name)(x.to(where), dims, correction=settings[0], keepdim=settings[1])
+            return list(found) if isinstance(found, tuple) else [found]
+
+        agree(run(device), run("cpu"), f"{shape} {dims} {correction} {keepdim}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_launches_of_moments(device: str, dtype: Any) -> None:
+    x = gc.ones(30, 40, dtype=dtype, device=device)
+    for call in (lambda: x.var(1), lambda: x.std(), lambda: gc.std_mean(x, 1), lambda: x[None].var((0, 2))):
+        assert launches(call) == 2
+
+
 # -- rows by index ------------------------------------------------------------------------------------------------
 
 #: How often indices come: all equal, in runs around what a thread goes over, by chance, most of them one.

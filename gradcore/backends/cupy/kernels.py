@@ -56,7 +56,9 @@ _IN_HALF = {
 }  # fmt: skip
 
 #: Those of which the derivatives are computed in float32 as a whole.
-_FORWARD_IN_HALF = dict.fromkeys(("prod", "amax", "amin", "aminmax"), "reductions")
+_FORWARD_IN_HALF = dict.fromkeys((
+    "prod", "amax", "amin", "aminmax", "var_correction", "std_correction", "var_mean_correction", "std_mean_correction",
+), "reductions")  # fmt: skip
 
 
 class CudaKernels:

@@ -12,7 +12,7 @@ from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels, dense, elements
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
-from gradcore.backends.portable.reductions import Reductions
+from gradcore.backends.portable.reductions import Dims, Reductions
 from gradcore.typing import Array
 
 __all__ = ["CudaRows"]
@@ -280,6 +280,23 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         kernel((channels, parts), _threads(chunk), (*read, *sums, *sizes, *settings))
         return _Parts(sums, chunk, (channels, parts, count), ((-(-channels // 8),), (32, 8)))
 
+    # -- variances -----------------------------------------------------------------------------------------------
+
+    def var_mean_over(self, x: Array, dims: Dims, correction: float, root: bool = False) -> tuple[Array, Array]:
+        layout = _layout(x.shape, dims)
+        if layout is None or not self.takes("normalization", x):
+            wide = x.astype(np.float32) if x.dtype.char in "eE" else x
+            var, mean = super().var_mean_over(wide, dims, correction, root)
+            return var.astype(x.dtype, copy=False) if wide is not x else var, mean.astype(x.dtype, copy=False)
+        shape = [1 if dims is None or i in dims else n for i, n in enumerate(x.shape)]
+        mean, var = self.xp.empty((2, *shape), x.dtype)
+        parts = self._parts_of_channels("channel_moments", (dense(self.xp, x).reshape(layout),))
+        sizes = map(np.int64, (*parts.sizes, parts.chunk))
+        degrees = np.float64(max(parts.sizes[2] - correction, 0.0))
+        kernel = self._rows_kernel("normalization", "channel_variances", x)
+        kernel(*parts.launch, (*parts.sums, mean, var, *sizes, degrees, np.bool_(root)))
+        return var, mean
+
     # -- cross entropy -------------------------------------------------------------------------------------------
 
     @kernel_for(_takes_loss)
@@ -319,6 +336,17 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def _loss_kernel(self, name: str, x: Any, target: Any) -> Any:
         types = {"type": C_NAMES[x.dtype.name], "index": _TARGETS[target.dtype.name]}
         return self.cuda_kernel("cross_entropy", name, **types)
+
+
+def _layout(shape: Sequence[int], dims: Dims) -> tuple[int, int, int] | None:
+    """An array as images of channels, each of which is reduced: None where channels are no neighbours, or come last."""
+    reduced = [dims is None or i in dims for i in range(len(shape))]
+    stay = [i for i, gone in enumerate(reduced) if not gone and shape[i] > 1]
+    first, last = (stay[0], stay[-1] + 1) if stay else (0, 0)
+    points = prod(shape[last:])
+    if any(n > 1 and gone for n, gone in zip(shape[first:last], reduced[first:last], strict=True)):
+        return None
+    return (prod(shape[:first]), prod(shape[first:last]), points) if points >= _POINTS or first == 0 else None
 
 
 def _column(values: Any, x: Any) -> Any:

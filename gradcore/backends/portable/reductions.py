@@ -69,10 +69,10 @@ class Reductions:
         return self.sum_over(x * y, (dim,), True)
 
     @along(1)
-    def var_mean_over(self, x: Any, dims: Dims, correction: float) -> tuple[Any, Any]:
-        """Variance and mean over dims, which stay with size 1: the mean first, then the squared distances from it.
+    def var_mean_over(self, x: Any, dims: Dims, correction: float, root: bool = False) -> tuple[Any, Any]:
+        """Variance, or its root, and mean over dims, which stay with size 1: the mean first, then distances from it.
 
-        Where squares of float32 overflow, the variance is a float64, as its root may be in range.
+        Where squares of float32 overflow, the first is a float64, as the root may be in range.
         """
         xp = self.xp
         mean = self.mean_over(x, dims, True)
@@ -84,8 +84,9 @@ class Reductions:
             square = xp.multiply(away, away, out=away)
         total = self.sum_over(square, dims, True)
         if self.host_scalars and x.dtype == "float32" and not xp.isfinite(total).all():
-            return self.var_mean_over(x.astype("float64"), dims, correction)[0], mean
-        return total / max(_count(x.shape, dims) - correction, 0.0), mean
+            return self.var_mean_over(x.astype("float64"), dims, correction, root)[0], mean
+        var = total / max(_count(x.shape, dims) - correction, 0.0)
+        return xp.sqrt(var) if root else var, mean
 
     # -- products -------------------------------------------------------------------------------------------------
 

@@ -215,27 +215,46 @@ extern "C" __global__ void channel_moments(const T* x, A* means, A* squares, con
     }
 }
 
-// The means and variances of channels by those of their parts; a warp has a channel.
+// The mean of a channel, and the sum of the squares of the distances from it, by those of its parts; a warp has a channel.
+struct Moments {
+    A mean = 0, square = 0;
+
+    GRADCORE_FUNCTION Moments(const A* means, const A* squares, i64 parts, i64 count, i64 chunk) {
+        for (i64 i = threadIdx.x; i < parts; i += blockDim.x)
+            mean += means[i] * (static_cast<A>(i < parts - 1 ? chunk : count - i * chunk) / static_cast<A>(count));
+        mean = row_sum(mean);
+        for (i64 i = threadIdx.x; i < parts; i += blockDim.x) {
+            const A away = means[i] - mean;
+            square += squares[i] + away * away * static_cast<A>(i < parts - 1 ? chunk : count - i * chunk);
+        }
+        square = row_sum(square);
+    }
+};
+
 extern "C" __global__ void channel_statistics(const A* part_means, const A* part_squares, const T* weight, const T* bias,
                                               T* means, T* variances, T* scales, T* shifts, const i64 channels,
                                               const i64 parts, const i64 count, const i64 chunk, const double eps) {
     const i64 channel = row_index();
     if (channel >= channels) return;
-    part_means += channel * parts;
-    part_squares += channel * parts;
-    A mean = 0, square = 0;
-    for (i64 i = threadIdx.x; i < parts; i += blockDim.x)
-        mean += part_means[i] * (static_cast<A>(i < parts - 1 ? chunk : count - i * chunk) / static_cast<A>(count));
-    mean = row_sum(mean);
-    for (i64 i = threadIdx.x; i < parts; i += blockDim.x) {
-        const A away = part_means[i] - mean;
-        square += part_squares[i] + away * away * static_cast<A>(i < parts - 1 ? chunk : count - i * chunk);
-    }
-    const A variance = row_sum(square) / static_cast<A>(count);
+    const Moments moments(part_means + channel * parts, part_squares + channel * parts, parts, count, chunk);
     if (threadIdx.x) return;
-    means[channel] = store<T>(mean);
+    const A variance = moments.square / static_cast<A>(count);
+    means[channel] = store<T>(moments.mean);
     variances[channel] = store<T>(variance);
-    scale_channel(weight, bias, scales, shifts, channel, mean, variance, eps);
+    scale_channel(weight, bias, scales, shifts, channel, moments.mean, variance, eps);
+}
+
+// Variances with so many degrees of freedom, or their roots.
+extern "C" __global__ void channel_variances(const A* part_means, const A* part_squares, T* means, T* variances,
+                                             const i64 channels, const i64 parts, const i64 count, const i64 chunk,
+                                             const double degrees, const bool root) {
+    const i64 channel = row_index();
+    if (channel >= channels) return;
+    const Moments moments(part_means + channel * parts, part_squares + channel * parts, parts, count, chunk);
+    if (threadIdx.x) return;
+    const A variance = moments.square / static_cast<A>(degrees);
+    means[channel] = store<T>(moments.mean);
+    variances[channel] = store<T>(root ? sqrt(variance) : variance);
 }
 
 extern "C" __global__ void channel_scales(const T* means, const T* variances, const T* weight, const T* bias, T* scales,
