@@ -97,6 +97,10 @@ PAGES = (
         ("Transforms", "gradcore.distributions.transforms", "gradcore.distributions.transforms"),
         ("Constraints", "gradcore.distributions.constraints", "gradcore.distributions.constraints"),
     )),
+    ("sparse", "Sparse matrices", (
+        ("", "gradcore.sparse", "gradcore.sparse"),
+        ("Making", "gradcore", "gradcore.sparse.making"),
+    )),
     ("signal", "Windows", (
         ("", "gradcore.signal.windows", "gradcore.signal.windows"),
         ("Periodic by default", "gradcore", "gradcore.signal.periodic"),
