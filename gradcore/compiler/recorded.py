@@ -350,6 +350,9 @@ class RecordedRun:
                 continue
             if t.requires_grad and not any(t is out for out in (*self.outs, *self.freed)):
                 self.refuse("a result is a leaf that requires grad")
+            meta = t._autograd
+            if meta is not None and (meta.inference or meta.tangents or meta.retains_grad):
+                self.refuse("a result retains its gradient, has tangents, or is of inference mode")
             if type(t) is not Tensor or t._device is not CPU:
                 self.refuse("a result is no plain tensor of the CPU")
             elif any(np.may_share_memory(t._array, other._array) for other in seen):
