@@ -406,12 +406,14 @@ class Guards:
                 raise Unguardable(f"{text} is a view with a history, or found outside of the arguments with one")
             self.require(f"{o}._edge is not None", f"{text} has a history")
             m = self._variable(f"{o}._autograd")
-            return self.require(f"{m} is None or not ({m}.tangents or {m}.inference or {m}.base)", f"{text} is no view")
+            plain = f"{m} is None or not ({m}.tangents or {m}.inference or {m}.base is not None)"
+            return self.require(plain, f"{text} is no view")
         if meta.observed or meta.retains_grad:
             raise Unguardable(f"{text} has, or has had, hooks, or has a dtype for its gradient")
         m = self._variable(f"{o}._autograd")
         unlike = [f"{o}._edge", f"{m}.tangents", f"{m}.inference", f"{m}.retains_grad", f"{m}.observed"]
-        unlike.append(f"{m}.base" if meta.base is None else f"({m}.base is None or gradient_edge({o}) is not None)")
+        known = meta.base is not None
+        unlike.append(f"({m}.base is None or gradient_edge({o}) is not None)" if known else f"{m}.base is not None")
         conditions = f"{m}.requires_grad is {meta.requires_grad} and not ({' or '.join(unlike)})"
         self.require(conditions, f"history and hooks of {text}")
         if not self.reads_grads:

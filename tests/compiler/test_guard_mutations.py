@@ -1,0 +1,523 @@
+"""Mutations of guards: each condition is taken out in turn, and some case then has a wrong result."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gradcore as gc
+from gradcore import nn
+from gradcore.compiler import guards
+from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.guards import Guards
+
+SCALE = 2.0
+
+
+@dataclass
+class Case:
+    """A function, its arguments, what changes after it is recorded, and the arguments then."""
+
+    function: Callable[..., Any]
+    before: Callable[[], tuple[Any, ...]] = lambda: (gc.ones(3),)
+    change: Callable[[ExitStack], Any] = lambda stack: None
+    after: Callable[[], tuple[Any, ...]] | None = None
+    #: What the function leaves behind.
+    state: Callable[[], Any] = lambda: None
+    named: dict[str, Any] = field(default_factory=dict)
+    #: Makes the call after the change, and its arguments by name.
+    within: Callable[[Callable[[], Any]], Any] = lambda call: call()
+    named_after: dict[str, Any] = field(default_factory=dict)
+
+
+class Box:
+    """An object with attributes."""
+
+    kind = 1.0
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+
+class Other(Box):
+    kind = 5.0
+
+
+def setting(owner: Any, name: str, value: Any) -> Callable[[ExitStack], Any]:
+    """Set an attribute for the time of a case."""
+
+    def change(stack: ExitStack) -> None:
+        if owner in (Box, sys.modules[__name__]):  # others are made anew for each run
+            here = name in vars(owner)
+            stack.callback(setattr, owner, name, getattr(owner, name)) if here else stack.callback(delattr, owner, name)
+        setattr(owner, name, value)
+
+    return change
+
+
+def entering(context: Callable[[], AbstractContextManager[Any]]) -> Callable[[ExitStack], Any]:
+    return lambda stack: stack.enter_context(context())
+
+
+def restored(change: Callable[[Any], Any], value: Any, before: Any) -> Callable[[ExitStack], Any]:
+    """Call a setter, and at the end with the value that was."""
+
+    def run(stack: ExitStack) -> None:
+        stack.callback(change, before)
+        change(value)
+
+    return run
+
+
+def double(x: gc.Tensor) -> gc.Tensor:
+    return x * 2
+
+
+def leaf() -> tuple[gc.Tensor, ...]:
+    return (gc.ones(3, requires_grad=True),)
+
+
+def computed() -> tuple[gc.Tensor, ...]:
+    return (gc.ones(3, requires_grad=True) * 1,)
+
+
+def frozen() -> tuple[gc.Tensor, ...]:
+    return (nn.Parameter(gc.ones(3), requires_grad=False),)
+
+
+def was_leaf() -> tuple[gc.Tensor, ...]:
+    return (gc.ones(3).requires_grad_().requires_grad_(False),)
+
+
+def inference() -> tuple[gc.Tensor, ...]:
+    with gc.inference_mode():
+        return (gc.ones(3),)
+
+
+def retained() -> tuple[gc.Tensor, ...]:
+    (x,) = computed()
+    x.retain_grad()
+    return (x.detach_(),)
+
+
+def readonly() -> tuple[gc.Tensor, ...]:
+    x = gc.ones(3)
+    x._array.flags.writeable = False
+    return (x,)
+
+
+def pair() -> tuple[gc.Tensor, ...]:
+    return (gc.ones(3), gc.ones(3))
+
+
+def twice() -> tuple[gc.Tensor, ...]:
+    return (gc.ones(3),) * 2
+
+
+def shared() -> tuple[gc.Tensor, ...]:
+    x = gc.ones(3)
+    return (x, x.detach())
+
+
+def both(x: gc.Tensor, y: gc.Tensor) -> Any:
+    return x is y, x.add_(1) * y
+
+
+#: Cases with arguments alone.
+ARGUMENTS: list[Callable[[], Case]] = [
+    lambda: Case(lambda x: (x * 2).reshape(-1) + x.shape[0], lambda: (gc.ones(2, 3),), after=lambda: (gc.ones(4, 3),)),
+    lambda: Case(lambda x: (x * 2, x.stride()), lambda: (gc.ones(3, 3),), after=lambda: (gc.ones(3, 3).t().clone(),)),
+    lambda: Case(double, after=lambda: (gc.ones(3, dtype=gc.float64),)),
+    lambda: Case(
+        lambda x: (x * 2, str(x.dtype)), lambda: (gc.ones(3, dtype=gc.int64),), after=lambda: (gc.ones(3).double(),)
+    ),
+    lambda: Case(lambda x: x.add_(1) + 0, after=readonly),
+    lambda: Case(double, after=leaf),
+    lambda: Case(double, after=computed),
+    lambda: Case(double, leaf, after=computed),
+    lambda: Case(double, computed, after=leaf),
+    lambda: Case(double, computed, after=lambda: (gc.ones(3),)),
+    lambda: Case(double, leaf, after=frozen),
+    lambda: Case(double, was_leaf, after=lambda: (was_leaf()[0].mul_(leaf()[0]),)),
+    lambda: Case(lambda x: (x * 2, x._is_view()), computed, after=lambda: (computed()[0][:],)),
+    lambda: Case(lambda x: (x * 2, x._is_view()), was_leaf, after=lambda: (gc.ones(6)[:3],)),
+    lambda: Case(lambda x: (x * 2, x.is_inference()), was_leaf, after=inference),
+    lambda: Case(lambda x: (x * 2, x.retains_grad), was_leaf, after=retained),
+    lambda: Case(double, frozen, after=leaf),
+    lambda: Case(lambda x: type(x).__name__ + str(x.shape), after=frozen),
+    lambda: Case(both, pair, after=twice),
+    lambda: Case(both, twice, after=pair),
+    lambda: Case(lambda x, y: x.add_(1) * y, shared, after=pair),
+    lambda: Case(lambda x, y=2.0: x * y, after=lambda: (gc.ones(3), 5.0)),
+    lambda: Case(lambda x, y=2.0: x * y, named_after={"y": 5.0}),
+    lambda: Case(lambda x, **named: (x * 2, sorted(named)), named={"y": 5.0}, named_after={"z": 5.0}),
+]
+#: Values of Python, before and after.
+VALUES: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
+    (lambda: 1.0, lambda: 2.0), (lambda: 1.0, lambda: 1), (lambda: 0.0, lambda: -0.0), (lambda: True, lambda: False),
+    (lambda: gc.float32, lambda: gc.float64), (lambda: (1.0, 2.0), lambda: (1.0, 3.0)), (lambda: [1.0], lambda: (1.0,)),
+    (lambda: [1.0], lambda: [1.0, 2.0]), (lambda: {"a": 1}, lambda: {"a": 1, "b": 2}), (lambda: {1}, lambda: {1, 2}),
+    (lambda: {"a": 1, "b": 2}, lambda: {"b": 2, "a": 1}), (lambda: slice(1, 2), lambda: slice(1, 3)), (dict, list),
+    (dict, lambda: {"a": 1}), (lambda: None, lambda: 1.0), (lambda: gc.sin, lambda: gc.cos),
+    (lambda: Box(a=1.0), lambda: Other(a=2.0)), (lambda: gc.ones(3), lambda: gc.zeros(3)),
+]  # fmt: skip
+
+
+def held(first: Callable[[], Any], second: Callable[[], Any]) -> Case:
+    box = Box(value=first())
+    shown = lambda x: (x * 2, repr(box.value))  # noqa: E731
+    if isinstance(box.value, gc.Tensor):
+        shown = lambda x: x * box.value  # noqa: E731
+    elif isinstance(box.value, Box):
+        shown = lambda x: x * box.value.a  # noqa: E731
+    return Case(shown, change=setting(box, "value", second()))
+
+
+def code_cases() -> list[Case]:
+    """Objects, classes, functions, globals."""
+    box, here = Box(scale=2.0), sys.modules[__name__]
+
+    def first(x: gc.Tensor) -> gc.Tensor:
+        return x * 2
+
+    def second(x: gc.Tensor) -> gc.Tensor:
+        return x * 3
+
+    class Base:
+        def factor(self) -> float:
+            return 2.0
+
+    class Left(Base):
+        pass
+
+    class Right(Base):
+        def factor(self) -> float:
+            return 9.0
+
+    left = Left()
+    return [
+        Case(lambda x: x * box.kind, change=setting(box, "kind", 3.0)),
+        Case(lambda x: x * box.kind, change=setting(Box, "kind", 4.0)),
+        Case(lambda x: x * box.kind, change=setting(box, "__class__", Other)),
+        Case(lambda x: x * SCALE, change=setting(here, "SCALE", 3.0)),
+        Case(lambda x: x * abs(-2.0), change=setting(here, "abs", lambda v: 7.0)),
+        Case(lambda x: first(x), change=setting(first, "__code__", second.__code__)),
+        Case(lambda x: x * left.factor(), change=lambda stack: setattr(Left, "__bases__", (Right,))),
+    ]
+
+
+def with_gradient(model: nn.Module) -> Case:
+    def function(x: gc.Tensor) -> Any:
+        out = model(x)
+        return out, gc.autograd.grad(out.sum(), x)[0]
+
+    return Case(function, lambda: (gc.ones(2, 3, requires_grad=True),))
+
+
+HOOKS: dict[str, Callable[..., Any]] = {
+    "forward_hook": lambda module, args, out: out * 2,
+    "forward_pre_hook": lambda module, args: (args[0] * 2,),
+    "full_backward_hook": lambda module, grads, given: (grads[0] * 2,),
+    "full_backward_pre_hook": lambda module, given: (given[0] * 2,),
+}
+
+
+def hook_case(name: str, everywhere: bool) -> Case:
+    model = nn.Linear(3, 3)
+    case = with_gradient(model)
+    owner, prefix = (nn.modules.module, "register_module_") if everywhere else (model, "register_")
+    case.change = entering(lambda: getattr(owner, prefix + name)(HOOKS[name]))
+    return case
+
+
+def module_cases() -> list[Case]:
+    """Attributes and tables of modules."""
+    cases = []
+
+    def show(m: nn.Module) -> list[str]:
+        return [name for name, _ in (*m.named_parameters(), *m.named_buffers(), *m.named_children())]
+
+    changes: list[Callable[[Any], Any]] = [
+        lambda m: m.register_parameter("w", nn.Parameter(gc.ones(1))),
+        lambda m: m.register_buffer("b", gc.ones(1)),
+        lambda m: m.add_module("c", nn.Tanh()),
+        lambda m: setattr(m, "inplace", True),
+        lambda m: m.eval(),
+    ]
+    for change in changes:
+        m = nn.ReLU()
+        cases.append(Case(lambda x, m=m: (m(x * 1), show(m), m.training), change=lambda stack, c=change, m=m: c(m)))
+    layer = nn.Linear(3, 3)
+    cases.append(Case(lambda x: layer(x), change=setting(layer, "weight", nn.Parameter(gc.zeros(3, 3)))))
+    other = nn.Linear(3, 3)
+    cases.append(Case(lambda x: other(x), change=setting(other, "__class__", nn.Identity)))
+    children = nn.Sequential(nn.Linear(3, 3))
+    cases.append(Case(lambda x: children(x), change=lambda stack: children.append(nn.Tanh())))
+    several = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    cases.append(Case(lambda x: several(x), change=lambda stack: several.append(nn.Tanh())))
+    return cases
+
+
+def leaf_case(function: Callable[[Any], Any], change: Callable[[Any], Any], grad: Any = None) -> Case:
+    """A leaf that the function finds."""
+    w = gc.ones(3, requires_grad=True)
+    w.grad = grad
+
+    def run(x: gc.Tensor) -> Any:
+        return function(w)
+
+    return Case(run, change=lambda stack: change(w), state=lambda: (w.grad, w))
+
+
+def accumulate(w: gc.Tensor) -> None:
+    (w * 2).sum().backward()
+
+
+def set_gradient(w: gc.Tensor) -> Any:
+    found = w.grad is None
+    w.grad = None
+    (w * 2).sum().backward()
+    return found
+
+
+def view_of_itself(w: gc.Tensor) -> None:
+    base = gc.ones(3, requires_grad=True) * 2
+    w.detach_().copy_(base)
+
+
+#: Leaves: what the function does, and what happens to the leaf then.
+LEAVES: list[Callable[[], Case]] = [
+    lambda: leaf_case(accumulate, lambda w: setattr(w, "grad", None)),
+    lambda: leaf_case(lambda w: w.grad * 2, lambda w: setattr(w, "grad", computed()[0]), gc.ones(3)),
+    lambda: leaf_case(lambda w: w.grad * 2, lambda w: setattr(w, "grad", leaf()[0]), gc.ones(3)),
+    lambda: leaf_case(lambda w: type(w.grad).__name__, lambda w: setattr(w, "grad", frozen()[0]), gc.ones(3)),
+    lambda: leaf_case(set_gradient, lambda w: setattr(w, "grad", None)),
+    lambda: leaf_case(lambda w: w.grad is None, lambda w: setattr(w, "grad", gc.ones(3))),
+    lambda: leaf_case(accumulate, lambda w: w.register_hook(lambda g: g * 3)),
+    lambda: leaf_case(lambda w: w * 2, lambda w: w.requires_grad_(False)),
+    lambda: leaf_case(lambda w: w.detach() * 2, lambda w: setattr(w, "data", gc.ones(2))),
+    lambda: leaf_case(lambda w: w.detach() + 1, lambda w: setattr(w, "data", gc.ones(3, dtype=gc.float64))),
+]
+
+
+def optimizer_case(change: Callable[[Any, Any], Any]) -> Case:
+    w, v = gc.ones(3, requires_grad=True), gc.ones(3, requires_grad=True)
+    own = gc.optim.SGD([w], lr=0.5)
+
+    def step(x: gc.Tensor) -> None:
+        own.zero_grad()
+        (w * x + v * x).sum().backward()
+
+    def to_one() -> None:
+        v.grad = gc.ones(3)
+
+    def changed(stack: ExitStack) -> None:
+        change(own, v)
+        to_one()
+
+    return Case(step, change=changed, state=lambda: (w.grad, v.grad))
+
+
+def inside_grad() -> Case:
+    w = gc.ones(3, requires_grad=True)
+    return Case(lambda: w * 2, tuple, within=lambda call: gc.func.grad(lambda v: (v * call()).sum())(gc.ones(3)))
+
+
+#: Optimisers whose parameters change; modes of the thread and of the process.
+STATES: list[Callable[[], Case]] = [
+    lambda: optimizer_case(lambda own, v: own.add_param_group({"params": [v]})),
+    lambda: optimizer_case(lambda own, v: own.param_groups[0]["params"].append(v)),
+    lambda: optimizer_case(lambda own, v: own.param_groups[0]["params"].__setitem__(0, v)),
+    lambda: Case(double, leaf, entering(gc.no_grad)),
+    lambda: Case(lambda: gc.zeros(2), tuple, restored(gc.set_default_dtype, gc.float64, gc.float32)),
+    lambda: Case(lambda: gc.zeros(2), tuple, entering(lambda: gc.device("meta"))),
+    lambda: Case(lambda: gc.empty(3), tuple, restored(gc.use_deterministic_algorithms, True, False)),
+    lambda: Case(
+        lambda: gc.rand(3), tuple, within=lambda call: gc.vmap(lambda v: call(), 0, 0, "different")(gc.ones(2))
+    ),
+    lambda: inside_grad(),
+]
+TABLE: list[Callable[[], Case]] = [
+    *ARGUMENTS,
+    *((lambda i=i: held(*VALUES[i])) for i in range(len(VALUES))),
+    *((lambda i=i: code_cases()[i]) for i in range(7)),
+    *((lambda n=n, e=e: hook_case(n, e)) for n in HOOKS for e in (False, True)),
+    *((lambda i=i: module_cases()[i]) for i in range(9)),
+    *LEAVES,
+    *STATES,
+]
+
+
+#: Conditions that other ones imply, or that are for speed.
+UNMISSED = {
+    "x.tangents",  # of a level that is open: `state.mode` says so
+    "x._device is CPU", "type(x) is ndarray",  # two ways to say the same
+    "x.flags.num & 0 == 0",  # unaligned memory is computed with as well, and what cannot be written to raises
+    "state.task is None",  # within a backward, nothing is recorded, unless it is differentiated itself
+}  # fmt: skip
+
+
+# -- conditions ------------------------------------------------------------------------------------------------------
+
+
+def conditions(line: str) -> list[tuple[str, str]]:
+    """Each condition in the line of a guard, and the line without it."""
+    tree: Any = ast.parse(line)
+    found: list[tuple[str, str]] = []
+
+    def visit(node: Any, parent: Any, key: Any, joined: type) -> None:
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and isinstance(node.operand, ast.BoolOp):
+            other = ast.Or if joined is ast.And else ast.And
+            return visit(node.operand, node, "operand", other)
+        if isinstance(node, ast.BoolOp):
+            if isinstance(node.op, joined):
+                for i, each in enumerate(list(node.values)):
+                    visit(each, node.values, i, joined)
+                return None
+            if "()" in ast.unparse(node.values[0]):  # the array is that of the last call, or ...
+                return visit(node.values[1], node.values, 1, joined)
+        text, constant = ast.unparse(node), ast.Constant(joined is ast.And)
+        parent.__setitem__(key, constant) if isinstance(parent, list) else setattr(parent, key, constant)
+        found.append((text, ast.unparse(tree).replace("\n    ", " ")))
+        parent.__setitem__(key, node) if isinstance(parent, list) else setattr(parent, key, node)
+        return None
+
+    test = tree.body[0].test
+    visit(test.operand, test, "operand", ast.And)
+    return found
+
+
+def form(condition: str) -> str:
+    """A condition without its names and values."""
+    part = r"(\.__\w+__|\.cell_contents|\.get\([^)]*\)|\[[^]]*\])"
+    condition = re.sub(rf"\b(args|named|[okat]\d+){part}*(?=\W|$)", "x", condition)
+    condition = re.sub(r"\([-\d., ]*\)", "()", condition)
+    return re.sub(r"\b\d+\b|'[^']*'|True|False", "0", condition)
+
+
+def described(value: Any) -> Any:
+    """What can be compared of a result."""
+    if isinstance(value, gc.Tensor):
+        facts = type(value).__name__, value.dtype, value.device, tuple(value.shape), value.stride(), value.requires_grad
+        return *facts, value.is_leaf, None if value.device.type == "meta" else value.detach().numpy().tobytes()
+    return [described(each) for each in value] if isinstance(value, (list, tuple)) else repr(value)
+
+
+def outcome(case: Case, call: Callable[..., Any]) -> Any:
+    """What a call gives after the change, and leaves behind."""
+    args = (case.after or case.before)()
+    gc.manual_seed(0)
+    try:
+        result = described(case.within(lambda: call(args, case.named_after)))
+    except Exception as error:
+        result = type(error).__name__
+    return result, described(case.state()), described(args)
+
+
+def recorded(make: Callable[[], Case]) -> tuple[Case, Any]:
+    case = make()
+    compiled = CompiledFunction(case.function)
+    for _ in range(4):
+        compiled(*case.before(), **case.named)
+    assert compiled._entries, compiled._left
+    return case, compiled._entries[0]
+
+
+class Mutations:
+    """Which conditions there are, by where they are written and by their form, and which are missed."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[int, str]] = set()
+        self.missed: set[tuple[int, str]] = set()
+
+    def run(self, make: Callable[[], Case]) -> None:
+        case, entry = recorded(make)
+        lines = [line for line in entry.guards.lines if line.startswith("if not")]
+        keys = {}
+        for line in lines:
+            for condition, without in conditions(line):
+                keys[line, without] = entry.guards.sites[int(line.rpartition(" ")[2])], form(condition)
+        self.seen |= set(keys.values())
+        with ExitStack() as stack:
+            expected = self._expected(make)
+            case.change(stack)
+            args = (case.after or case.before)()
+            check = self._failing(case, entry, args)
+            failing = [line for line in lines if line.endswith(f": return {check}")]
+        for line, without in [pair for pair in keys if pair[0] in failing and keys[pair] not in self.missed]:
+            case, entry = recorded(make)
+            scope = {**entry.run.__globals__}
+            exec("".join(linecache.getlines(entry.run.__code__.co_filename)).replace(line, without), scope)
+            with ExitStack() as stack:
+                case.change(stack)
+
+                def call(args: Any, named: Any, run: Any = scope["run"]) -> Any:
+                    found = run(args, named)
+                    return Missed if type(found) is int else found[0]
+
+                found = outcome(case, call)
+            if found[0] != repr(Missed) and found != expected:
+                self.missed.add(keys[line, without])
+
+    def _failing(self, case: Case, entry: Any, args: Any) -> Any:
+        found: list[Any] = []
+
+        def call() -> Any:
+            found.append(entry.guards.function_of()(args, case.named_after))
+            return gc.zeros(3)
+
+        case.within(call)
+        return found[0]
+
+    def _expected(self, make: Callable[[], Case]) -> Any:
+        case, _ = recorded(make)
+        with ExitStack() as stack:
+            case.change(stack)
+            return outcome(case, lambda args, named: case.function(*args, **named))
+
+
+class Missed:
+    """In the place of a result, where a guard has failed."""
+
+
+#: The lines of guards.py in which guards are made.
+REQUIRED = [
+    range(node.lineno, (node.end_lineno or 0) + 1)
+    for node in ast.walk(ast.parse(Path(guards.__file__).read_text(encoding="utf-8")))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "require"
+]
+
+
+@pytest.fixture
+def sites(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards note the line of their code that has made each of their lines."""
+    plain = Guards.require
+
+    def require(self: Any, condition: str, text: str) -> None:
+        vars(self).setdefault("sites", []).append(sys._getframe(1).f_lineno)
+        plain(self, condition, text)
+
+    monkeypatch.setattr(Guards, "require", require)
+
+
+def test_every_condition_is_missed_by_some_case(sites: None) -> None:
+    mutations = Mutations()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for make in TABLE:
+            mutations.run(make)
+    seen = {site for site, _ in mutations.seen}
+    unseen = [lines for lines in REQUIRED if seen.isdisjoint(range(lines.start, lines.stop))]
+    assert not unseen, "no case comes to these lines of guards.py"
+    left = {condition for _, condition in mutations.seen - mutations.missed}
+    assert left <= UNMISSED, f"nothing is wrong without {left - UNMISSED}: a case is missing, or they are needless"
