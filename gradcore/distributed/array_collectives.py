@@ -34,8 +34,6 @@ def _run(array: Array, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = F
             found = _run(xp.moveaxis(inner, 1, 0) if rows_in else inner, call, rows_in, rows_out)
             return _library(found).moveaxis(found, 1, 0) if rows_out else found
 
-        if isinstance(array.array, BatchedArray):
-            raise NotImplementedError("collectives inside of two nested vmaps are not supported")
         return BatchedArray(of_batch(array.array), array.level)
     if isinstance(array, np.generic):
         array = np.asarray(array)
@@ -45,7 +43,7 @@ def _run(array: Array, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = F
 
 
 def _library(array: Array) -> Any:
-    return registry.CPU.backend.xp if isinstance(array, np.ndarray) else registry.find("cuda").xp
+    return np if isinstance(array, (np.ndarray, BatchedArray)) else registry.find("cuda").xp
 
 
 def _new(t: AnyTensor, shape: Sequence[int]) -> AnyTensor:

@@ -247,6 +247,42 @@ def check_hooks_of_communication():
         powerSGD_hook.PowerSGDState(start_powerSGD_iter=1)
 
 
+def check_rounded_gradients_are_half_of_the_bytes():
+    if dist.get_backend() == "nccl":
+        return  # which sums halves itself
+    sent = {}
+    for hook in (default_hooks.allreduce_hook, default_hooks.fp16_compress_hook, default_hooks.bf16_compress_hook):
+        model = DDP(made(lambda: nn.Linear(301, 7), 0))
+        model.register_comm_hook(None, hook)
+        engine, total = dist.group.WORLD.engines["cpu"], []
+        plain = engine._call
+
+        def counting(start, *arrays, plain=plain, total=total, **settings):
+            flat = [a[0] if isinstance(a, list) else a for a in arrays]
+            total += [a.nbytes for a in flat if hasattr(a, "nbytes")]
+            return plain(start, *arrays, **settings)
+
+        engine._call = counting
+        try:
+            model(drawn(4, 301, seed=rank()).float()).square().mean().backward()
+        finally:
+            del engine._call
+        sent[hook] = sum(total)  # both sides of exchanges, and all_reduce works in place: the same in both directions
+        grads = [p.grad.clone() for p in model.parameters()]
+        whole = made(lambda: nn.Linear(301, 7), 0)
+        for r in range(size()):
+            (whole(drawn(4, 301, seed=r).float()).square().mean() / size()).backward()
+        for found, p in zip(grads, whole.parameters(), strict=True):
+            assert gc.allclose(found, p.grad, rtol=0.02, atol=1e-3)
+    exact, *rounded = sent.values()
+    for each in rounded:  # sent and received once, then a share sent and the whole received; for each number two bytes
+        assert each < exact / 2 * (3 + 1 / size()) * 1.01
+    flat = gc.tensor([1.0 if rank() == 0 else 2.0**-13] * 5)
+    bucket = type("Bucket", (), {"buffer": lambda self: flat})()
+    (found,) = {*default_hooks.fp16_compress_hook(None, bucket).wait().tolist()}
+    assert found == gc.tensor((1.0 + (size() - 1) * 2.0**-13) / size()).half().item()  # summed in float32
+
+
 def check_power_iteration_of_thin_matrices_is_exact():
     model = DDP(nn.Linear(30, 20, bias=False).double())
     state = powerSGD_hook.PowerSGDState(None, 2 * size(), start_powerSGD_iter=2, min_compression_rate=0.1)

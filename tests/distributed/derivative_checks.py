@@ -93,6 +93,18 @@ def check_batches():
         assert gc.allclose(slopes, wanted), name
 
 
+def check_nested_batches():
+    for name, (own, _) in forms().items():
+        xs = drawn((2, 3, size(), 2), rank())
+        for dim in (0, 1):
+            found = gc.func.vmap(gc.func.vmap(own), in_dims=dim)(xs)
+            wanted = gc.stack([gc.stack([own(x) for x in row]) for row in xs.movedim(dim, 0)])
+            assert gc.allclose(found, wanted), (name, dim)
+        slopes = gc.func.vmap(gc.func.vmap(gc.func.grad(lambda x, f=own: f(x).sin().sum())))(xs)
+        wanted = [gc.stack([gc.func.grad(lambda x, f=own: f(x).sin().sum())(x) for x in row]) for row in xs]
+        assert gc.allclose(slopes, gc.stack(wanted)), name
+
+
 def check_what_has_no_derivative():
     with pytest.raises(ValueError, match="no derivative"):
         DF.all_reduce(gc.ones(2, dtype=gc.int64), ReduceOp.BOR)
