@@ -202,7 +202,7 @@ class Reducer:
         if self.rebuilt or not self.finished or self.find_unused:
             return
         rest = [i for i in range(len(self.parameters)) if i not in self.arrived]
-        order = tensor([*self.arrived, *rest])
+        order = tensor([*self.arrived, *rest], device=self.parameters[0].device)
         collectives.broadcast(order, group=self.group, group_src=self.source)
         self.rebuilt = True
         self._make_buckets(order.tolist())
@@ -346,7 +346,9 @@ class Reducer:
         """The parameters that got no gradient in any process: theirs stay as they are."""
         if not (self.static or self.find_unused):
             return set()
-        flags = tensor([int(i not in self.absent) for i in range(len(self.parameters))])
+        flags = tensor(
+            [int(i not in self.absent) for i in range(len(self.parameters))], device=self.parameters[0].device
+        )
         collectives.all_reduce(flags, group=self.group)
         return {i for i, n in enumerate(flags.tolist()) if not n}
 

@@ -259,7 +259,10 @@ class DistributedDataParallel(Module):
 
     def _notify(self, active: int) -> int:
         """Tell all processes whether this one has a batch; return how many have."""
-        flags = tensor([active * (i == self.process_group.rank()) for i in range(self.process_group.size())])
+        flags = tensor(
+            [active * (i == self.process_group.rank()) for i in range(self.process_group.size())],
+            device=next(self.module.parameters()).device,
+        )
         collectives.all_reduce(flags, group=self.process_group)
         found = [i for i, flag in enumerate(flags.tolist()) if flag]
         if self._throws and len(found) < self.process_group.size():

@@ -43,12 +43,13 @@ def _find_mpiexec() -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m gradcore.distributed.run",
-        description="Start a program in several processes of MPI, and end all of them if one fails.",
+        description="Start a program in several processes, and end all of them if one fails.",
     )
     parser.add_argument("--nproc-per-node", "--nproc_per_node", default="1", help="processes: a number, cpu or auto")
     parser.add_argument("--nnodes", type=int, default=1, help="machines, which mpiexec knows or --mpiexec-args name")
     parser.add_argument("--max-restarts", "--max_restarts", type=int, default=0, help="starts again after failures")
     parser.add_argument("--mpiexec-args", default="", help="further arguments of mpiexec, as one string")
+    parser.add_argument("--no-mpi", action="store_true", help="start without MPI, on this machine, for NCCL")
     parser.add_argument("--standalone", action="store_true", help="accepted for compatibility")
     parser.add_argument("-m", "--module", action="store_true", help="the program is the name of a module")
     parser.add_argument("program", help="script, or module after -m")
@@ -63,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     each = cores if options.nproc_per_node in ("cpu", "auto") else int(options.nproc_per_node)
     size = each * options.nnodes
     program = ["-m", options.program] if options.module else [options.program]
-    command = [_find_mpiexec(), "-n", str(size), *shlex.split(options.mpiexec_args)]
+    direct = [sys.executable, "-m", "gradcore.distributed.direct", "-n", str(each)]
+    command = direct if options.no_mpi else [_find_mpiexec(), "-n", str(size), *shlex.split(options.mpiexec_args)]
     command += [sys.executable, "-m", "gradcore.distributed.worker", *program, *options.arguments]
     run_id = uuid4().hex
     for attempt in range(options.max_restarts + 1):

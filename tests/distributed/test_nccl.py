@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -13,7 +14,7 @@ import pytest
 import gradcore.distributed as dist
 from gradcore.distributed import rendezvous
 from gradcore.distributed.work import Request, Work, watch
-from tests.distributed.processes import needs_rig, parameters, passes, start_on_rig
+from tests.distributed.processes import RIG, environment, needs_rig, parameters, passes, start_on_rig
 
 # -- in the rig --------------------------------------------------------------------------------------------------------
 
@@ -71,6 +72,20 @@ def test_a_file_that_cannot_be_written():
     for found, _, errors in start_on_rig(2, "-c", code):
         assert found != 0
         assert "DistNetworkError: rank" in errors
+
+
+@needs_rig
+def test_what_a_machine_with_gpus_runs_first():
+    code = "import tests.distributed.nccl_stand_in; from gradcore.distributed import check; check.main([])"
+    command = [str(RIG), "-m", "gradcore.distributed.direct", "-n", "2", str(RIG), "-c", code]
+    variables = {"CUPY_HOST": "1", "CUPY_HOST_OPTIMIZE": "-O0", "NCCL_STAND_IN": "1"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(**variables), timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "2 processes, nccl, cuda"
+    assert [line[:3] for line in lines[1:8]] == ["ok:"] * 7
 
 
 # -- without a device --------------------------------------------------------------------------------------------------

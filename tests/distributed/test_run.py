@@ -121,3 +121,20 @@ def test_a_missing_mpiexec_is_an_error(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SystemExit, match=r"gradcore\[mpi\]"):
         run.main(["--nproc-per-node", "2", "x.py"])
+
+
+def test_processes_without_mpi(tmp_path):
+    program = (
+        "import pathlib\n"
+        "names = ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'MASTER_ADDR')\n"
+        "text = ' '.join(os.environ[name] for name in names)\n"
+        "pathlib.Path(os.environ['RANK']).write_text(text)\n"
+    )
+    code, _, err = launch(tmp_path, program, "--no-mpi")
+    assert code == 0, err
+    assert [(tmp_path / str(rank)).read_text() for rank in range(2)] == ["0 2 0 2 127.0.0.1", "1 2 1 2 127.0.0.1"]
+    program = "if os.environ['RANK'] == '0': raise LookupError('of rank zero')\ntime.sleep(600)"
+    code, _, err = launch(tmp_path, program, "--no-mpi")
+    assert code == 1
+    assert "rank 0 failed first" in err
+    assert "LookupError: of rank zero" in err

@@ -1,0 +1,226 @@
+"""Whether processes work together here: ``python -m gradcore.distributed.check``.
+
+It starts processes, one for each GPU if there are several, else two of MPI, and compares collectives, derivatives,
+training and checkpoints with what one process computes. Then it measures an ``all_reduce``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import gradcore as gc
+from gradcore import distributed as dist
+from gradcore.distributed import checkpoint, environment, run
+from gradcore.distributed.fsdp import fully_shard
+from gradcore.distributed.nn import functional as DF
+from gradcore.distributed.state_dicts import StateDictOptions, get_model_state_dict
+
+__all__ = ["main"]
+
+DTYPES = (gc.float32, gc.float64, gc.float16, gc.bfloat16, gc.complex64, gc.int64, gc.int32, gc.uint8, gc.bool)
+VIEWS: tuple[Callable[[Any], Any], ...] = (lambda t: t, lambda t: t.T)
+
+
+class _Wrong(AssertionError):
+    """A result that is not what one process computes."""
+
+
+def _same(found: Any, wanted: Any, what: str) -> None:
+    wanted = wanted.to(found.device)
+    exact = not found.is_floating_point() and not found.is_complex()
+    if not (gc.equal(found, wanted) if exact else gc.allclose(found, wanted, rtol=1e-4, atol=1e-5)):
+        raise _Wrong(f"{what}: {found} for {wanted}")
+
+
+class _Checks:
+    """The checks of one process, on its device."""
+
+    def __init__(self) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.device = gc.device("cuda", gc.cuda.current_device()) if dist.get_backend() == "nccl" else gc.device("cpu")
+
+    def of_rank(self, rank: int, shape: tuple[int, ...], dtype: Any = gc.float32) -> Any:
+        """Small whole numbers, others in each rank."""
+        numbers = gc.arange(int(gc.ones(shape).numel())).reshape(shape) % 3 + rank
+        return (numbers % 2 == 0 if dtype is gc.bool else numbers.to(dtype)).to(self.device)
+
+    def all_ranks(self, shape: tuple[int, ...], dtype: Any = gc.float32) -> list[Any]:
+        return [self.of_rank(rank, shape, dtype) for rank in range(self.size)]
+
+    def collectives(self) -> None:
+        """Every collective in every dtype, contiguous and transposed."""
+        for dtype in DTYPES:
+            every = self.all_ranks((4, 3), dtype)
+            mine = every[self.rank]
+            total = gc.stack(every).any(0) if dtype is gc.bool else gc.stack(every).sum(0).to(dtype)
+            for view in VIEWS:
+                t = mine.clone()
+                dist.all_reduce(view(t))
+                _same(t, total, f"all_reduce of {dtype}")
+                t = mine.clone()
+                dist.broadcast(view(t), src=self.size - 1)
+                _same(t, every[-1], f"broadcast of {dtype}")
+                out = [gc.empty_like(mine) for _ in every]
+                dist.all_gather([view(o) for o in out], view(mine))
+                _same(gc.stack(out), gc.stack(every), f"all_gather of {dtype}")
+            t = mine.clone()
+            dist.reduce(t, dst=0)
+            _same(t, total if self.rank == 0 else mine, f"reduce of {dtype}")
+            found = gc.empty(self.size * 4, 3, dtype=dtype, device=self.device)
+            dist.all_to_all_single(found, gc.cat([mine] * self.size))
+            _same(found, gc.cat(every), f"all_to_all_single of {dtype}")
+            part = gc.empty_like(mine)
+            dist.reduce_scatter_tensor(part, gc.cat([mine] * self.size))
+            _same(part, total, f"reduce_scatter_tensor of {dtype}")
+            dist.scatter(part, every if self.rank == 0 else None, src=0)
+            _same(part, mine, f"scatter of {dtype}")
+
+    def sizes(self) -> None:
+        """Uneven sizes, and none."""
+        out = [gc.empty(rank, 2, device=self.device) for rank in range(self.size)]
+        every = [self.of_rank(rank, (rank, 2)) for rank in range(self.size)]
+        dist.all_gather(out, every[self.rank])
+        _same(gc.cat(out), gc.cat(every), "all_gather of uneven sizes")
+        part = gc.empty(self.rank, device=self.device)
+        dist.reduce_scatter(part, [self.of_rank(self.rank, (rank,)) for rank in range(self.size)])
+        wanted = gc.stack([self.of_rank(rank, (self.rank,)) for rank in range(self.size)]).sum(0)
+        _same(part, wanted, "reduce_scatter of uneven sizes")
+
+    def calls_under_way(self) -> None:
+        """Asynchronous calls, waited for in another order, and read at once."""
+        tensors = [self.of_rank(self.rank, (100_000,)) * k for k in range(8)]
+        works = [dist.all_reduce(t, async_op=True) for t in tensors]
+        for k, (work, t) in reversed(list(enumerate(zip(works, tensors, strict=True)))):
+            work.wait()
+            _same(t, gc.stack(self.all_ranks((100_000,))).sum(0) * k, "asynchronous all_reduce")
+
+    def messages(self) -> None:
+        """Messages around the ring of all ranks."""
+        after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
+        out = gc.empty(1000, device=self.device)
+        mine = self.of_rank(self.rank, (1000,))
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, after), dist.P2POp(dist.irecv, out, before)]):
+            work.wait()
+        _same(out, self.of_rank(before, (1000,)), "messages")
+
+    def groups(self) -> None:
+        """A group of the first and the last rank, and objects."""
+        ends = dist.new_group([0, self.size - 1])
+        if self.rank in (0, self.size - 1):
+            t = gc.ones(3, device=self.device)
+            dist.all_reduce(t, group=ends)
+            _same(t, gc.full((3,), 2.0), "all_reduce in a group")
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, {"rank": self.rank})
+        if [each["rank"] for each in found] != list(range(self.size)):
+            raise _Wrong(f"all_gather_object: {found}")
+
+    def derivatives(self) -> None:
+        """Derivatives of a sum over processes."""
+        x = self.of_rank(self.rank, (5,)).requires_grad_()
+        (DF.all_reduce(x) ** 2).sum().backward()
+        _same(x.grad, gc.stack(self.all_ranks((5,))).sum(0) * 2 * self.size, "gradient of all_reduce")
+
+    def _trained(self, wrap: Callable[[Any], Any], part: Callable[[Any], Any]) -> Any:
+        gc.manual_seed(0)
+        net = gc.nn.Sequential(gc.nn.Linear(6, 32), gc.nn.Tanh(), gc.nn.Linear(32, 3)).to(self.device)
+        model = wrap(net)
+        optimizer = gc.optim.Adam(model.parameters(), lr=0.01)
+        for step in range(10):
+            x = gc.sin(gc.arange(4 * self.size * 6.0) * (step + 1)).view(-1, 6).to(self.device)
+            loss = (model(part(x)) - 1).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return model
+
+    def _own(self, x: Any) -> Any:
+        return x[self.rank :: self.size]
+
+    def training(self) -> None:
+        """Ten steps of DistributedDataParallel and of fully_shard against one process, and a checkpoint."""
+        wanted = self._trained(lambda net: net, lambda x: x).state_dict()
+        model = self._trained(lambda net: gc.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.0005), self._own)
+        for name, found in model.module.state_dict().items():
+            _same(found, wanted[name], f"DistributedDataParallel: {name}")
+        model = self._trained(lambda net: fully_shard([net[0], net[2], net])[-1], self._own)
+        whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+        for name, found in whole.items():
+            _same(found, wanted[name], f"fully_shard: {name}")
+        with tempfile.TemporaryDirectory() as folder:
+            where = [folder]
+            dist.broadcast_object_list(where, src=0)
+            checkpoint.save(get_model_state_dict(model), checkpoint_id=where[0])
+            again = {name: gc.zeros_like(t) for name, t in whole.items()}
+            checkpoint.load(again, checkpoint_id=where[0])
+            dist.barrier()
+        for name, found in again.items():
+            _same(found, wanted[name], f"checkpoint: {name}")
+
+    def measure(self) -> list[str]:
+        """Lines about an ``all_reduce`` in float32 of several sizes."""
+        lines = []
+        for count in (1, 1 << 12, 1 << 18, 1 << 24):
+            t = gc.ones(count, device=self.device)
+            best = float("inf")
+            for _ in range(5):
+                dist.barrier()
+                start = time.perf_counter()
+                dist.all_reduce(t)
+                if self.device.type == "cuda":
+                    gc.cuda.synchronize()
+                best = min(best, time.perf_counter() - start)
+            sent = 8 * count * (self.size - 1) / self.size
+            lines.append(f"{4 * count:>11,} bytes  {best * 1e6:>10,.0f} us  {sent / best / 1e9:>7.2f} GB/s")
+        return lines
+
+
+def _run() -> None:
+    """The checks of this process, which is one of several."""
+    cuda = gc.cuda.is_available() and (environment.local_rank() or 0) < gc.cuda.device_count()
+    dist.init_process_group("nccl" if cuda else "mpi", timeout=timedelta(seconds=60))
+    checks = _Checks()
+
+    def say(text: str) -> None:
+        if checks.rank == 0:
+            print(text, flush=True)
+
+    say(f"{checks.size} processes, {dist.get_backend()}, {checks.device.type}")
+    for check in (checks.collectives, checks.sizes, checks.calls_under_way, checks.messages, checks.groups,
+                  checks.derivatives, checks.training):  # fmt: skip
+        what = (check.__doc__ or "").rstrip(".").lower()
+        try:
+            check()
+            dist.barrier()
+        except Exception as error:
+            print(f"WRONG, in rank {checks.rank}: {what}: {error}", flush=True)
+            raise
+        say(f"ok: {what}")
+    say("all_reduce, best of 5; bytes per second that each process sends:")
+    for line in checks.measure():
+        say(line)
+    dist.destroy_process_group()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the checks; in several processes that are started for it, unless this is one of them."""
+    parser = argparse.ArgumentParser(prog="python -m gradcore.distributed.check", description="Check collectives here.")
+    parser.add_argument("--nproc", type=int, default=0, help="processes: by default one for each GPU, or two")
+    options = parser.parse_args(argv)
+    if environment.size() is not None:
+        _run()
+        return 0
+    gpus = gc.cuda.device_count() if gc.cuda.is_available() else 0
+    size = options.nproc or (gpus if gpus > 1 else 2)
+    how = ["--no-mpi"] if size <= gpus else []
+    return run.main(["--nproc-per-node", str(size), *how, "-m", "gradcore.distributed.check"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

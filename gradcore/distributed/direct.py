@@ -1,0 +1,55 @@
+"""Starts processes on this machine without MPI, with the variables by which NCCL's find each other."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a command in several processes; if one fails, end the others, and return its exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        ``-n``, the number of processes, and the command.
+    """
+    size = int(argv[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    variables = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"}
+    variables = {**os.environ, "MASTER_PORT": str(port), **variables}
+    children = [
+        subprocess.Popen(argv[2:], env={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(size)
+    ]
+    try:
+        while True:
+            codes = [child.poll() for child in children]
+            failed = [code for code in codes if code]
+            if failed or None not in codes:
+                return failed[0] if failed else 0
+            time.sleep(0.05)
+    finally:
+        _end(children)
+
+
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End the processes that still run: by a signal that they can handle, then by one that they cannot."""
+    for child in children:
+        child.terminate()
+    for child in children:
+        try:
+            child.wait(5)
+        except subprocess.TimeoutExpired:
+            child.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
