@@ -2,6 +2,9 @@
 
 A fifth of the 1797 pictures is held out. Where CUDA cannot be used, the program says so and runs on the CPU.
 It leaves two pictures in --out: the loss as training goes on, and held-out digits that were misread.
+
+Started in several processes, each takes its share of every batch, and all make the same steps:
+python -m gradcore.distributed.run --nproc-per-node 2 docs/examples/digits.py
 """
 
 import argparse
@@ -13,6 +16,7 @@ from sklearn.datasets import load_digits
 from tqdm import trange
 
 import gradcore as gc
+import gradcore.distributed as dist
 
 LAYERS = [64, 256, 10]
 BATCH, LEARNING_RATE, MOMENTUM = 32, 0.05, 0.9
@@ -37,19 +41,23 @@ def train(parameters, images, labels, epochs):
     """Descend the gradient with momentum; return the mean loss of each epoch."""
     velocities = [gc.zeros_like(p) for p in parameters]
     history = []
-    for _ in (progress := trange(epochs, unit="epoch")):
+    share = slice(dist.get_rank(), None, dist.get_world_size())
+    for _ in (progress := trange(epochs, unit="epoch", disable=dist.get_rank() > 0)):
         total = gc.zeros((), device=images.device)
         order = gc.randperm(len(images)).to(images.device)
         for rows in (order[i : i + BATCH] for i in range(0, len(order), BATCH)):
             x = images[rows] + NOISE * gc.randn(len(rows), LAYERS[0], device=images.device)
-            loss = gc.nn.functional.cross_entropy(scores(parameters, x), labels[rows])
-            loss.backward()
+            loss = gc.nn.functional.cross_entropy(scores(parameters, x[share]), labels[rows][share], reduction="sum")
+            (loss / len(rows)).backward()
             with gc.no_grad():
-                total += loss * len(rows)
+                for p in parameters:
+                    dist.all_reduce(p.grad)
+                total += loss
                 for p, velocity in zip(parameters, velocities, strict=True):
                     velocity.mul_(MOMENTUM).add_(p.grad)
                     p -= LEARNING_RATE * velocity
                     p.grad = None
+        dist.all_reduce(total)
         history.append(total.item() / len(images))
         progress.set_postfix(loss=f"{history[-1]:.4f}")
     return history
@@ -80,7 +88,8 @@ def main():
     parser.add_argument("--epochs", type=int, default=40, help="passes over the pictures (default: 40)")
     parser.add_argument("--out", type=Path, default="digits-result", help="where the pictures go")
     options = parser.parse_args()
-    gc.manual_seed(options.seed)
+    dist.init_process_group("nccl" if options.device.startswith("cuda") and gc.cuda.is_available() else "mpi")
+    gc.manual_seed(options.seed)  # all processes draw the same numbers
     parameters = initial_parameters(options.device)
     pixels, digits = load_digits(return_X_y=True)
     order = gc.randperm(len(digits))
@@ -92,6 +101,8 @@ def main():
     with gc.no_grad():
         guesses = scores(parameters, images[test]).argmax(dim=1)
     accuracy = (guesses == labels[test]).float().mean().item()
+    if dist.get_rank() > 0:
+        return
     save_pictures(options.out, history, *(t.cpu().numpy() for t in (images[test], labels[test], guesses)))
     print(f"Ran on {parameters[0].device}: test accuracy {accuracy:.2%}. Pictures are in {options.out}/.")
 
