@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gradcore.backends.portable.filter_tables import rate_taps
 from gradcore.ops.samples import case, complexes, floats
 from gradcore.ops.table import general
@@ -52,7 +54,7 @@ def _by_denominator(F, grad, result, a, dim):
 def recursive_filter(K, self, b, a, dim: int):
     """``a[0] * y[n] = sum(b[k] * x[n - k]) - sum(a[k] * y[n - k] for k > 0)`` along `dim`, from rest."""
     x = K.xp.moveaxis(self, dim, 0)
-    y = []
+    y: list[Any] = []
     for n in range(len(x)):
         total = x[n] * b[0]
         for k in range(1, min(n + 1, len(b))):

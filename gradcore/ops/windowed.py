@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from math import prod
+from typing import Any
 
 from gradcore.backends.portable.filter_tables import outside, runs
 from gradcore.ops.samples import case, complexes, floats
@@ -66,7 +67,7 @@ def folded(K, self, n: int, dim: int, before: int, mode: str):
 # -- sums of products ------------------------------------------------------------------------------------------------
 
 
-def padded(F, x, dims, before, after):
+def padded(F: Any, x: Any, dims: Any, before: Any, after: Any) -> Any:
     """Zeros around `x` along dims."""
     widths = [0] * (2 * x.ndim)
     for d, low, high in zip(dims, before, after, strict=True):

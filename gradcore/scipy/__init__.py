@@ -11,6 +11,7 @@ from typing import Any
 
 #: Imported when they are first looked up.
 _SUBMODULES: tuple[str, ...] = (
+    "fft",
     "integrate",
     "interpolate",
     "ndimage",

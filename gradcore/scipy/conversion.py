@@ -49,7 +49,7 @@ def finished(result: Tensor, output: Any, dtype: dtypes.dtype) -> AnyTensor:
     if isinstance(output, (Tensor, np.ndarray)):
         if tuple(output.shape) != tuple(result.shape):
             raise RuntimeError("output shape not correct")
-        return written(result, output, "unsafe")  # type: ignore[no-any-return]
+        return written(result, output, "unsafe")
     return cast(result, dtype_of(output))
 
 
@@ -72,4 +72,4 @@ def together(x: Any, *values: Any) -> list[AnyTensor]:
     """The arguments as tensors on one device, in the dtype that NumPy promotes them to."""
     first = next((v for v in (x, *values) if isinstance(v, Tensor)), None)
     tensors = [tensor_of(v) if first is None else beside(v, first) for v in (x, *values)]
-    return promoted(*tensors)  # type: ignore[return-value]
+    return promoted(*tensors)

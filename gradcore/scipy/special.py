@@ -22,8 +22,8 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore import functional as F
-from gradcore.array_api.special import SPECIAL as _SPECIAL
 from gradcore.numpy.conversion import axes_of, common, inexact, tensor_of
+from gradcore.numpy.ufuncs import SPECIAL as _SPECIAL
 from gradcore.ops.scipy_special import NAMES as _NAMES
 from gradcore.scipy.conversion import module_getattr, together
 from gradcore.typing import AnyTensor

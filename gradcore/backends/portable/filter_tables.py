@@ -56,7 +56,10 @@ _SHIFTS = {("cos", 1): (0, 0), ("cos", 2): (0.5, 0), ("cos", 3): (0, 0.5), ("cos
 def half_weighted(kind: str, type: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The samples, and the frequencies, of which an orthogonal transform has ``sqrt(1/2)`` of the plain sum."""
     samples, frequencies = _SHIFTS[kind, type]
-    whole = {("cos", 0): (0, n - 1) if type == 1 else (0,), ("sin", 1): () if type == 1 else (n - 1,)}
+    whole: dict[tuple[str, float], tuple[int, ...]] = {
+        ("cos", 0): (0, n - 1) if type == 1 else (0,),
+        ("sin", 1): () if type == 1 else (n - 1,),
+    }
     return whole.get((kind, samples), ()), whole.get((kind, frequencies), ())
 
 

@@ -163,11 +163,11 @@ def convolve(
 def _gaussian(sigma: Any, order: int, radius: int) -> Numbers:
     """Weights of convolution; a tensor where `sigma` is one."""
     is_tensor = isinstance(sigma, Tensor)
-    x = np.arange(-radius, radius + 1, dtype=np.float64)
+    x: Any = np.arange(-radius, radius + 1, dtype=np.float64)
     x = like(x, F.to(sigma, F.as_tensor(x)._dtype)) if is_tensor else x
     sigma = F.to(sigma, x._dtype) if is_tensor else sigma
     scale = 1 / (sigma * sigma)
-    density = (F if is_tensor else np).exp(x * x * (scale * -0.5))  # type: ignore[attr-defined]
+    density = (F if is_tensor else np).exp(x * x * (scale * -0.5))
     density = density / density.sum()
     polynomial: list[Any] = [1.0]  # the derivative's factor; its own is that of the factor minus x / sigma**2 of it
     for _ in range(order):
@@ -197,7 +197,7 @@ def gaussian_filter1d(
     size = int(truncate * float(sigma.detach() if isinstance(sigma, Tensor) else sigma) + 0.5)
     if radius is not None:
         size = radius
-    if not isinstance(size, (int, np.integer)) or size < 0:
+    if size != int(size) or size < 0:
         raise ValueError("Radius must be a nonnegative integer.")
     if order < 0:
         raise ValueError("order must be non-negative")
@@ -216,7 +216,7 @@ def _one_by_one(
     x: Any = given
     for i, axis in enumerate(axes):
         x = filtered(x, i, axis, output if i == len(axes) - 1 else dtype)
-    return x  # type: ignore[no-any-return]
+    return x
 
 
 def gaussian_filter(
@@ -384,7 +384,7 @@ def _of_gaussians(
         order = [degree if d == axis else 0 for d in along]
         return gaussian_filter(x, sigma, order, output, mode, cval, axes=along, **named)
 
-    return generic(input, derivative, output, mode, cval, axes=axes)  # type: ignore[no-any-return]
+    return generic(input, derivative, output, mode, cval, axes=axes)
 
 
 def generic_gradient_magnitude(

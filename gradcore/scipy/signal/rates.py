@@ -187,4 +187,4 @@ def decimate(
         raise ValueError("invalid ftype")
     sos = cast(on_device(scipy.signal.cheby1(8 if n is None else n, 0.05, 0.8 / q, output="sos"), x), real)
     y = sosfiltfilt(sos, x, dim) if zero_phase else sosfilt(sos, x, dim)
-    return y[(slice(None),) * dim + (slice(None, None, q),)]  # type: ignore[no-any-return]
+    return y[(slice(None),) * dim + (slice(None, None, q),)]

@@ -230,7 +230,7 @@ def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", p
     zi = F.reshape(sosfilt_zi(sos), (sos.shape[0], *(2 if d == dim else 1 for d in range(x.ndim))))
 
     def run(y: AnyTensor, first: AnyTensor) -> AnyTensor:
-        return sosfilt(sos, y, dim, zi * first)[0]  # type: ignore[no-any-return]
+        return sosfilt(sos, y, dim, zi * first)[0]
 
     return _there_and_back(x, dim, padtype, padlen, 2 * sos.shape[0] + 1 - min(ends), run)
 
