@@ -17,6 +17,7 @@ _SUBMODULES: tuple[str, ...] = (
     "ndimage",
     "optimize",
     "signal",
+    "spatial",
     "special",
 )
 

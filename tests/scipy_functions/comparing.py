@@ -42,7 +42,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _read(expression: str, arrays: dict[str, Any]) -> list[str]:
     """The arrays that an expression reads."""
-    return [name for name in arrays if re.search(rf"(?<![\w.'\"]){name}(?![\w'\"(])", expression)]
+    return [name for name in arrays if re.search(rf"(?<![\w.'\"]){name}(?![\w'\"(]|=[^=])", expression)]
 
 
 def _strided(array: Any) -> Any:

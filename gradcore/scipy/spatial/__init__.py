@@ -1,0 +1,58 @@
+"""`scipy.spatial` on tensors: distances between points. Trees, hulls and rotations are SciPy's alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore import functional as F
+from gradcore.scipy.conversion import together
+from gradcore.scipy.spatial import distance
+from gradcore.typing import AnyTensor
+
+__all__ = ["distance", "distance_matrix", "minkowski_distance", "minkowski_distance_p"]
+
+
+def minkowski_distance_p(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
+    """The p-th power of `minkowski_distance`, as `scipy.spatial.minkowski_distance_p`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import spatial
+    >>> spatial.minkowski_distance_p(gc.tensor([[0.0, 0.0]]), gc.tensor([[3.0, 4.0]]))
+    tensor([25.])
+    """
+    x, y = together(x, y)
+    gap = F.abs(y - x)
+    if p == float("inf"):
+        return F.amax(gap, (-1,))
+    return F.sum(gap if p == 1 else gap**p, (-1,))
+
+
+def minkowski_distance(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
+    """Distances of rows by the p-norm, as `scipy.spatial.minkowski_distance`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import spatial
+    >>> spatial.minkowski_distance(gc.tensor([[0.0, 0.0]]), gc.tensor([[3.0, 4.0]]))
+    tensor([5.])
+    """
+    x, y = together(x, y)
+    return F.linalg_vector_norm(y - x, p, -1)
+
+
+def distance_matrix(x: Any, y: Any, p: float = 2.0, threshold: int = 1000000) -> AnyTensor:
+    """Distances of all pairs of rows, as `scipy.spatial.distance_matrix`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import spatial
+    >>> spatial.distance_matrix(gc.tensor([[0.0, 0.0]]), gc.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    tensor([[5., 1.]])
+    """
+    x, y = together(x, y)
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(
+            f"x contains {x.shape[-1]}-dimensional vectors but y contains {y.shape[-1]}-dimensional vectors"
+        )
+    return minkowski_distance(F.unsqueeze(x, 1), F.unsqueeze(y, 0), p)
