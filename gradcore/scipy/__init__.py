@@ -14,6 +14,7 @@ _SUBMODULES: tuple[str, ...] = (
     "fft",
     "integrate",
     "interpolate",
+    "linalg",
     "ndimage",
     "optimize",
     "signal",

@@ -81,6 +81,18 @@ def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:
         x[[row, other]] = x[[other, row]]
 
 
+def _one_by_one(name: str, like: Any, *arrays: Any) -> Any:
+    """A function of ``scipy.linalg`` of one matrix after another; real ones of real matrices."""
+    import importlib
+
+    function, out = getattr(importlib.import_module("scipy.linalg"), name), np.empty_like(like)
+    with _threads_for(*arrays):
+        for i in np.ndindex(like.shape[:-2]):
+            found = function(*(a[i] for a in arrays)) if like.size else like[i]
+            out[i] = found if like.dtype.kind == "c" else found.real
+    return out
+
+
 class Lapack(LinearAlgebra):
     """Kernels for NumPy arrays."""
 
@@ -134,6 +146,18 @@ class Lapack(LinearAlgebra):
             if info:
                 raise LinAlgError("singular matrix")
         return x.reshape(*batch, *b.shape[-2:])
+
+    # -- equations and functions of matrices -------------------------------------------------------------------
+
+    def solve_sylvester(self, a: Any, b: Any, q: Any) -> Any:
+        batch, (a, b, q) = _batch(a, b, q)
+        return _one_by_one("solve_sylvester", q, a, b, q).reshape(*batch, *q.shape[-2:])
+
+    def square_root(self, a: Any) -> Any:
+        return _one_by_one("sqrtm", a, a)
+
+    def logarithm(self, a: Any) -> Any:
+        return _one_by_one("logm", a, a)
 
     # -- symmetric matrices ------------------------------------------------------------------------------------
 

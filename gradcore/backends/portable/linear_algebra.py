@@ -127,6 +127,44 @@ class LinearAlgebra:
             a[..., columns - k, columns] = ab[..., u - k, max(k, 0) : n + min(k, 0)]
         return self.xp.linalg.solve(a, b)
 
+    # -- equations and functions of matrices --------------------------------------------------------------------
+
+    @leading(2, 2, 2)
+    @shaped(lambda a, b, q: q)
+    def solve_sylvester(self, a: Any, b: Any, q: Any) -> Any:
+        """The solution of ``a @ x + x @ b = q``, by one system for all elements."""
+        n, m = q.shape[-2:]
+        left = a[..., :, None, :, None] * self.xp.eye(m, dtype=a.dtype)[:, None, :]
+        right = b.swapaxes(-1, -2)[..., None, :, None, :] * self.xp.eye(n, dtype=a.dtype)[:, None, :, None]
+        both = left + right
+        x = self.xp.linalg.solve(both.reshape(*both.shape[:-4], n * m, n * m), q.reshape(*q.shape[:-2], n * m, 1))
+        return x.reshape(*x.shape[:-2], n, m)
+
+    @leading(2)
+    @shaped(lambda a: a)
+    def square_root(self, a: Any) -> Any:
+        """The principal square root of matrices, by Denman's and Beavers's iteration."""
+        x, y = a, self.xp.zeros_like(a) + self.xp.eye(a.shape[-1], dtype=a.dtype)
+        for _ in range(24):
+            x, y = (x + self.xp.linalg.inv(y)) / 2, (y + self.xp.linalg.inv(x)) / 2
+        return x
+
+    @leading(2)
+    @shaped(lambda a: a)
+    def logarithm(self, a: Any) -> Any:
+        """The principal logarithm of matrices: of a root that is close to one, by a Gaussian quadrature."""
+        roots = 8
+        for _ in range(roots):
+            a = self.square_root(a)
+        one = self.xp.eye(a.shape[-1], dtype=a.dtype)
+        nodes, weights = np.polynomial.legendre.leggauss(8)
+        small = a - one
+        terms = (
+            float(w / 2) * self.xp.linalg.solve(one + float((t + 1) / 2) * small, small)
+            for t, w in zip(nodes, weights, strict=True)
+        )
+        return 2**roots * sum(terms)
+
     @leading(2)
     @shaped(lambda a, hermitian=False: (a, Result(a.shape[:-1], "int32"), _info(a)))
     def factor_ldl(self, a: Any, hermitian: bool = False) -> tuple[Any, Any, Any]:

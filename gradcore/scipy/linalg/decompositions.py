@@ -1,0 +1,277 @@
+"""Factorisations and what follows from them, with SciPy's arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore import functional as F
+from gradcore.numpy import linalg as numpy_linalg
+from gradcore.numpy.conversion import common
+from gradcore.scipy.conversion import floating
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "cholesky", "det", "eigh", "eigvalsh", "lu", "norm", "null_space", "orth", "pinv", "polar", "qr", "svd", "svdvals",
+]  # fmt: skip
+
+
+def checked(a: Any, check_finite: bool = True) -> AnyTensor:
+    """A tensor of floating-point numbers, which are finite where that is asked for."""
+    A = floating(a)
+    if check_finite and not bool(F.all(F.isfinite(A.detach()))):
+        raise ValueError("array must not contain infs or NaNs")
+    return A
+
+
+def hermitian_of(A: AnyTensor, lower: bool) -> AnyTensor:
+    """The Hermitian matrix of which one triangle is read."""
+    half = F.tril(A, -1) if lower else F.triu(A, 1)
+    return half + F.hermitian(half) + F.diag_embed(F.diagonal(A, 0, -2, -1))
+
+
+def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> AnyTensor:
+    """The Cholesky factor, the upper one by default; only that triangle is read.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.cholesky([[4.0, 2.0], [2.0, 5.0]]).round(decimals=4)
+    tensor([[2., 1.],
+            [0., 2.]], dtype=torch.float64)
+    """
+    return F.linalg_cholesky(hermitian_of(checked(a, check_finite), lower), upper=not lower)
+
+
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> AnyTensor:
+    """The determinant.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.det([[2.0, 1.0], [1.0, 3.0]]).round(decimals=4)
+    tensor(5., dtype=torch.float64)
+    """
+    return F.linalg_det(checked(a, check_finite))
+
+
+def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> AnyTensor:
+    """The norm of matrices or vectors.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.norm([3.0, 4.0]).round(decimals=4)
+    tensor(5., dtype=torch.float64)
+    """
+    return numpy_linalg.norm(checked(a, check_finite), ord, axis, keepdims)
+
+
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
+    lapack_driver: str = "gesdd",
+) -> Any:  # fmt: skip
+    """The singular value decomposition.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.svd([[3.0, 0.0], [0.0, 2.0]])[1].round(decimals=4)
+    tensor([3., 2.], dtype=torch.float64)
+    """
+    A = checked(a, check_finite)
+    return tuple(F.linalg_svd(A, full_matrices)) if compute_uv else F.linalg_svdvals(A)
+
+
+def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> AnyTensor:
+    """The singular values.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.svdvals([[3.0, 0.0], [0.0, 2.0]]).round(decimals=4)
+    tensor([3., 2.], dtype=torch.float64)
+    """
+    return F.linalg_svdvals(checked(a, check_finite))
+
+
+def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
+    """The pseudo-inverse, in which singular values up to ``atol + rtol * the largest`` count as zero.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.pinv([[2.0], [0.0]]).round(decimals=4)
+    tensor([[0.5000, 0.0000]], dtype=torch.float64)
+    """
+    A = checked(a, check_finite)
+    values = F.linalg_svdvals(A.detach())
+    rtol = max(A.shape[-2:]) * float(np.finfo(A.dtype.numpy).eps) if rtol is None else rtol
+    bound = (atol or 0.0) + rtol * (float(values.max()) if values.numel() else 0.0)
+    found = F.linalg_pinv(A, atol=bound, rtol=0.0)
+    return (found, int((values > bound).sum())) if return_rank else found
+
+
+def eigh(
+    a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
+    overwrite_b: bool = False, type: int = 1, check_finite: bool = True, subset_by_index: Any = None,
+    subset_by_value: Any = None, driver: Any = None,
+) -> Any:  # fmt: skip
+    """Eigenvalues and vectors of a Hermitian matrix, or of a pair of them.
+
+    Parameters
+    ----------
+    a, b : array_like
+        ``a @ v = w * b @ v`` for `type` 1, ``a @ b @ v = w * v`` for 2, ``b @ a @ v = w * v`` for 3.
+    lower : bool
+        Which triangle is read.
+    eigvals_only : bool
+    subset_by_index, subset_by_value : pair, optional
+        Which of the ascending eigenvalues to return: by first and last index, or by an interval, open below.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.eigh([[2.0, 0.0], [0.0, 6.0]], [[1.0, 0.0], [0.0, 2.0]], eigvals_only=True).round(decimals=4)
+    tensor([2., 3.], dtype=torch.float64)
+    """
+    A = checked(a, check_finite)
+    uplo = "L" if lower else "U"
+    if b is not None:
+        A, B = (hermitian_of(t, lower) for t in common(A, checked(b, check_finite)))
+        factor, uplo = F.linalg_cholesky(B), "L"
+        if type == 1:
+            half = F.linalg_solve_triangular(factor, A, upper=False)
+            A = F.linalg_solve_triangular(factor, F.hermitian(half), upper=False)
+        else:
+            A = F.matmul(F.hermitian(factor), F.matmul(A, factor))
+    if eigvals_only:
+        values = F.linalg_eigvalsh(A, uplo)
+        return values[..., _subset(values, subset_by_index, subset_by_value)]
+    values, vectors = F.linalg_eigh(A, uplo)
+    if b is not None and type == 3:
+        vectors = F.matmul(factor, vectors)
+    elif b is not None:
+        vectors = F.linalg_solve_triangular(F.hermitian(factor), vectors, upper=True)
+    chosen = _subset(values, subset_by_index, subset_by_value)
+    return values[..., chosen], vectors[..., chosen]
+
+
+def _subset(values: AnyTensor, by_index: Any, by_value: Any) -> slice:
+    if by_index is not None:
+        return slice(int(by_index[0]), int(by_index[1]) + 1)
+    if by_value is not None:
+        first, last = (int((values.detach() <= float(bound)).sum()) for bound in by_value)
+        return slice(first, last)
+    return slice(None)
+
+
+def eigvalsh(a: Any, b: Any = None, **settings: Any) -> AnyTensor:
+    """Eigenvalues of a Hermitian matrix, or of a pair of them; see `eigh`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.eigvalsh([[2.0, 1.0], [1.0, 2.0]]).round(decimals=4)
+    tensor([1., 3.], dtype=torch.float64)
+    """
+    return eigh(a, b, eigvals_only=True, **settings)
+
+
+def lu(
+    a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False
+) -> Any:
+    """The LU decomposition ``p @ l @ u``.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.lu([[1.0, 2.0], [2.0, 2.0]])[2]
+    tensor([[2., 2.],
+            [0., 1.]], dtype=torch.float64)
+    """
+    p, lower, upper = F.linalg_lu(checked(a, check_finite))
+    if permute_l:
+        return F.matmul(p, lower), upper
+    return (F.argmax(F.real(p) if F.is_complex(p) else p, -1) if p_indices else p), lower, upper
+
+
+def qr(
+    a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
+    check_finite: bool = True,
+) -> Any:  # fmt: skip
+    """The QR decomposition; derivatives of matrices with more rows than columns are those of ``mode="economic"``.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.qr([[3.0], [4.0]], mode="economic")[1].abs().round(decimals=4)
+    tensor([[5.]], dtype=torch.float64)
+    """
+    if pivoting or mode not in ("full", "economic"):
+        raise TypeError("qr() of tensors has the modes full and economic, without pivots")
+    return tuple(F.linalg_qr(checked(a, check_finite), "reduced" if mode == "economic" else "complete"))
+
+
+def polar(a: Any, side: str = "right") -> tuple[AnyTensor, AnyTensor]:
+    """The polar decomposition ``u @ p``, or ``p @ u`` on the left side.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.polar([[0.0, -2.0], [2.0, 0.0]])[1].abs().round(decimals=4)
+    tensor([[2., 0.],
+            [0., 2.]], dtype=torch.float64)
+    """
+    if side not in ("right", "left"):
+        raise ValueError("`side` must be either 'right' or 'left'")
+    A = checked(a) if side == "right" else F.hermitian(checked(a))
+    if A.shape[-2] >= A.shape[-1]:
+        u, p = F.polar_factors(A)
+    else:
+        w, s, vh = F.linalg_svd(A, False)
+        u, p = F.matmul(w, vh), F.matmul(F.hermitian(vh) * F.unsqueeze(s, -2), vh)
+    return (u, p) if side == "right" else (F.hermitian(u), p)
+
+
+def orth(A: Any, rcond: float | None = None) -> AnyTensor:
+    """An orthonormal basis of the range of a matrix: its left singular vectors.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> tuple(linalg.orth([[1.0, 0.0], [0.0, 0.0]]).shape)
+    (2, 1)
+    """
+    matrix = checked(A)
+    u, s, _ = F.linalg_svd(matrix, False)
+    return u[:, : _rank(matrix, s, rcond)]
+
+
+def null_space(
+    A: Any, rcond: float | None = None, *, overwrite_a: bool = False, check_finite: bool = True,
+    lapack_driver: str = "gesdd",
+) -> AnyTensor:  # fmt: skip
+    """An orthonormal basis of the null space of a matrix, which has no derivative: any rotation of it would do.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.null_space([[1.0, 0.0]]).abs().round(decimals=4)
+    tensor([[0.],
+            [1.]], dtype=torch.float64)
+    """
+    matrix = checked(A, check_finite)
+    if F.is_differentiated(matrix):
+        raise RuntimeError(
+            "null_space() is not differentiable: its basis is one of many; use detach(), or the projection on the null "
+            "space, eye - pinv(A) @ A"
+        )
+    _, s, vh = F.linalg_svd(matrix, True)
+    return F.hermitian(vh[_rank(matrix, s, rcond) :])
+
+
+def _rank(matrix: AnyTensor, s: AnyTensor, rcond: float | None) -> int:
+    bound = max(matrix.shape) * float(np.finfo(matrix.dtype.numpy).eps) if rcond is None else rcond
+    return int((s.detach() > bound * s.detach().max()).sum()) if s.numel() else 0

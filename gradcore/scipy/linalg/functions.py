@@ -1,0 +1,216 @@
+"""Functions of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import common, tensor_of
+from gradcore.scipy.conversion import floating
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "coshm", "cosm", "expm", "expm_frechet", "fractional_matrix_power", "funm", "logm", "signm", "sinhm", "sinm",
+    "sqrtm", "tanhm", "tanm",
+]  # fmt: skip
+
+
+def _square(A: Any) -> AnyTensor:
+    matrix = floating(A)
+    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
+        raise ValueError("expected square array_like input")
+    return matrix
+
+
+def expm(A: Any) -> AnyTensor:
+    """The exponential of matrices.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.expm([[0.0, 1.0], [0.0, 0.0]]).round(decimals=4)
+    tensor([[1., 1.],
+            [0., 1.]], dtype=torch.float64)
+    """
+    return F.linalg_matrix_exp(_square(A))
+
+
+def expm_frechet(
+    A: Any, E: Any, method: str | None = None, compute_expm: bool = True, check_finite: bool = True
+) -> Any:
+    """The exponential of a matrix, and its derivative in a direction.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.expm_frechet([[0.0]], [[2.0]])[1].round(decimals=4)
+    tensor([[2.]], dtype=torch.float64)
+    """
+    matrix, direction = common(_square(A), tensor_of(E))
+    n = matrix.shape[-1]
+    rows = F.cat([matrix, direction], -1), F.cat([F.zeros_like(matrix), matrix], -1)
+    whole = F.linalg_matrix_exp(F.cat(rows, -2))
+    return (whole[..., :n, :n], whole[..., :n, n:]) if compute_expm else whole[..., :n, n:]
+
+
+def _complex_where_needed(A: Any) -> AnyTensor:
+    """The matrix, complex if an eigenvalue is on the negative axis, where principal functions are not real."""
+    matrix = _square(A)
+    if F.is_complex(matrix):
+        return matrix
+    values = F.linalg_eigvals(matrix.detach()).host()
+    on_axis = np.abs(values.imag) <= 1e-14 * np.abs(values).max(initial=0.0)
+    return F.to(matrix, matrix.dtype.to_complex()) if bool(np.any(on_axis & (values.real < 0))) else matrix
+
+
+def sqrtm(A: Any) -> AnyTensor:
+    """The principal square root of matrices, complex where an eigenvalue is negative.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.sqrtm([[4.0, 0.0], [0.0, 9.0]]).round(decimals=4)
+    tensor([[2., 0.],
+            [0., 3.]], dtype=torch.float64)
+    """
+    return F.matrix_sqrt(_complex_where_needed(A))
+
+
+def logm(A: Any) -> AnyTensor:
+    """The principal logarithm of matrices, complex where an eigenvalue is negative.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.logm([[2.0, 0.0], [0.0, 3.0]])
+    tensor([[0.6931, 0.0000],
+            [0.0000, 1.0986]], dtype=torch.float64)
+    """
+    matrix = _complex_where_needed(A)
+    if F.is_complex(matrix) and not F.is_complex(tensor_of(A)):
+        # The root's eigenvalues are not on the negative axis, where the logarithm has its cut.
+        return 2 * F.matrix_log(F.matrix_sqrt(matrix))
+    return F.matrix_log(matrix)
+
+
+def signm(A: Any) -> AnyTensor:
+    """The sign function of matrices without eigenvalues on the imaginary axis.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.signm([[2.0, 1.0], [0.0, 3.0]]).round(decimals=6).abs()
+    tensor([[1., 0.],
+            [0., 1.]], dtype=torch.float64)
+    """
+    matrix = _square(A)
+    return F.linalg_solve(F.matrix_sqrt(F.matmul(matrix, matrix)), matrix)
+
+
+def fractional_matrix_power(A: Any, t: Any) -> AnyTensor:
+    """A power of a matrix with a real exponent, by which there is a derivative too.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.fractional_matrix_power([[4.0, 0.0], [0.0, 9.0]], 0.5).round(decimals=4)
+    tensor([[2., 0.],
+            [0., 3.]], dtype=torch.float64)
+    """
+    if not hasattr(t, "ndim") and float(t).is_integer():
+        return F.linalg_matrix_power(_square(A), int(t))
+    return F.linalg_matrix_exp(logm(A) * t)
+
+
+def _of_rotation(A: Any) -> tuple[AnyTensor, AnyTensor]:
+    """Cosine and sine of matrices."""
+    matrix = _square(A)
+    turned = F.linalg_matrix_exp(1j * F.to(matrix, matrix.dtype.to_complex()))
+    if not F.is_complex(matrix):
+        return F.real(turned), F.imag(turned)
+    back = F.linalg_matrix_exp(-1j * matrix)
+    return (turned + back) / 2, (turned - back) / 2j
+
+
+def cosm(A: Any) -> AnyTensor:
+    """The cosine of matrices.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.cosm([[0.0]]).round(decimals=4)
+    tensor([[1.]], dtype=torch.float64)
+    """
+    return _of_rotation(A)[0]
+
+
+def sinm(A: Any) -> AnyTensor:
+    """The sine of matrices.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.sinm([[0.5]])
+    tensor([[0.4794]], dtype=torch.float64)
+    """
+    return _of_rotation(A)[1]
+
+
+def tanm(A: Any) -> AnyTensor:
+    """The tangent of matrices.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.tanm([[0.5]])
+    tensor([[0.5463]], dtype=torch.float64)
+    """
+    return F.linalg_solve(*_of_rotation(A))
+
+
+def coshm(A: Any) -> AnyTensor:
+    """The hyperbolic cosine of matrices.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.coshm([[0.5]])
+    tensor([[1.1276]], dtype=torch.float64)
+    """
+    matrix = _square(A)
+    return (F.linalg_matrix_exp(matrix) + F.linalg_matrix_exp(-matrix)) / 2
+
+
+def sinhm(A: Any) -> AnyTensor:
+    """The hyperbolic sine of matrices.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.sinhm([[0.5]])
+    tensor([[0.5211]], dtype=torch.float64)
+    """
+    matrix = _square(A)
+    return (F.linalg_matrix_exp(matrix) - F.linalg_matrix_exp(-matrix)) / 2
+
+
+def tanhm(A: Any) -> AnyTensor:
+    """The hyperbolic tangent of matrices.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.tanhm([[0.5]])
+    tensor([[0.4621]], dtype=torch.float64)
+    """
+    return F.linalg_solve(coshm(A), sinhm(A))
+
+
+def funm(A: Any, func: Any, disp: bool = True) -> Any:
+    """Refused: of a function of numbers that is given by its values no derivative could be known."""
+    raise TypeError(
+        "funm() does not take tensors; use expm, logm, sqrtm, cosm ..., or for Hermitian matrices the function of the "
+        "eigenvalues: w, v = eigh(A); (v * f(w)) @ v.mH"
+    )

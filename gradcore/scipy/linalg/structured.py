@@ -1,0 +1,219 @@
+"""Matrices of a structure, made of tensors, and systems of such."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import common, promoted, tensor_of
+from gradcore.scipy.conversion import floating, like, on_device
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "block_diag", "circulant", "companion", "hankel", "khatri_rao", "kron", "leslie", "matmul_toeplitz",
+    "solve_circulant", "solve_toeplitz", "toeplitz",
+]  # fmt: skip
+
+
+def _gathered(values: AnyTensor, index: Any) -> AnyTensor:
+    """Elements of the last dim in the order of an array of two dims."""
+    return values[..., on_device(index, values)]
+
+
+def _column_and_row(c: Any, r: Any) -> list[Any]:
+    column = tensor_of(c)
+    column = column[None] if not column.ndim else column
+    return list(promoted(column, F.conj(column) if r is None else tensor_of(r)))
+
+
+def toeplitz(c: Any, r: Any = None) -> AnyTensor:
+    """The matrix with constant diagonals, of its first column and its first row; batches are in front.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.toeplitz([1, 2], [1, 3])
+    tensor([[1, 3],
+            [2, 1]])
+    """
+    column, row = _column_and_row(c, r)
+    m, n = column.shape[-1], row.shape[-1]
+    return _gathered(F.cat([F.flip(column, (-1,)), row[..., 1:]], -1), m - 1 + np.arange(n) - np.arange(m)[:, None])
+
+
+def hankel(c: Any, r: Any = None) -> AnyTensor:
+    """The matrix with constant antidiagonals, of its first column and its last row (zeros by default).
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.hankel([1, 2], [2, 3])
+    tensor([[1, 2],
+            [2, 3]])
+    """
+    column = tensor_of(c)
+    column, row = promoted(column, F.zeros_like(column) if r is None else tensor_of(r))
+    m, n = column.shape[-1], row.shape[-1]
+    return _gathered(F.cat([column, row[..., 1:]], -1), np.arange(n) + np.arange(m)[:, None])
+
+
+def circulant(c: Any) -> AnyTensor:
+    """The matrix whose columns are the rotations of a vector.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.circulant([1, 2, 3])
+    tensor([[1, 3, 2],
+            [2, 1, 3],
+            [3, 2, 1]])
+    """
+    column = tensor_of(c)
+    n = column.shape[-1]
+    return _gathered(column, (np.arange(n)[:, None] - np.arange(n)) % n)
+
+
+def block_diag(*arrs: Any) -> AnyTensor:
+    """Matrices along the diagonal of one; vectors are rows.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.block_diag([[1.0]], [[2.0, 3.0]])
+    tensor([[1., 0., 0.],
+            [0., 2., 3.]], dtype=torch.float64)
+    """
+    blocks = [F.reshape(t, (1,) * (2 - t.ndim) + tuple(t.shape)) for t in promoted(*map(tensor_of, arrs or ([],)))]
+    width, before, rows = sum(b.shape[-1] for b in blocks), 0, []
+    batch = np.broadcast_shapes(*(tuple(b.shape[:-2]) for b in blocks))
+    for block in blocks:
+        padded = F.pad(block, (before, width - before - block.shape[-1]))
+        rows.append(F.broadcast_to(padded, (*batch, *padded.shape[-2:])))
+        before += block.shape[-1]
+    return F.cat(rows, -2)
+
+
+def companion(a: Any) -> AnyTensor:
+    """The companion matrix of a polynomial, whose eigenvalues are its zeros.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.companion([1.0, -3.0, 2.0])
+    tensor([[ 3., -2.],
+            [ 1.,  0.]], dtype=torch.float64)
+    """
+    coefficients = floating(a)
+    n = coefficients.shape[-1] - 1
+    if n < 1:
+        raise ValueError("The length of `a` along the last axis must be at least 2.")
+    first = F.unsqueeze(-coefficients[..., 1:] / coefficients[..., :1], -2)
+    shift = F.broadcast_to(like(np.eye(n)[:-1], coefficients), (*coefficients.shape[:-1], n - 1, n))
+    return F.cat([first, shift], -2)
+
+
+def leslie(f: Any, s: Any) -> AnyTensor:
+    """The Leslie matrix of fecundities and survival rates.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.leslie([1.0, 2.0], [0.5])
+    tensor([[1.0000, 2.0000],
+            [0.5000, 0.0000]], dtype=torch.float64)
+    """
+    first, below = promoted(tensor_of(f), tensor_of(s))
+    if first.shape[-1] != below.shape[-1] + 1:
+        raise ValueError("The length of s along the last axis must be one less than that of f.")
+    return F.cat([F.unsqueeze(first, -2), F.pad(F.diag_embed(below), (0, 1))], -2)
+
+
+def khatri_rao(a: Any, b: Any) -> AnyTensor:
+    """The Kronecker products of columns.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.khatri_rao([[1, 2]], [[3, 4], [5, 6]])
+    tensor([[ 3,  8],
+            [ 5, 12]])
+    """
+    left, right = promoted(tensor_of(a), tensor_of(b))
+    if left.shape[-1] != right.shape[-1]:
+        raise ValueError("The number of columns for both arrays should be equal.")
+    return F.flatten(F.unsqueeze(left, -2) * F.unsqueeze(right, -3), -3, -2)
+
+
+def kron(a: Any, b: Any) -> AnyTensor:
+    """The Kronecker product.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.kron([[1, 2]], [[1], [3]])
+    tensor([[1, 2],
+            [3, 6]])
+    """
+    return F.kron(*promoted(tensor_of(a), tensor_of(b)))
+
+
+def _pair(c_or_cr: Any) -> tuple[Any, Any]:
+    return c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
+
+
+def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> AnyTensor:
+    """The solution of a system with a Toeplitz matrix, of its first column, or a pair of first column and first row.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.solve_toeplitz(([2.0, 1.0], [2.0, 0.0]), [2.0, 3.0])
+    tensor([1., 1.], dtype=torch.float64)
+    """
+    A, right = common(toeplitz(*_pair(c_or_cr)), tensor_of(b))
+    return F.linalg_solve(A, right)
+
+
+def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> AnyTensor:
+    """The product of a Toeplitz matrix with columns, by Fourier transforms.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.matmul_toeplitz(([2.0, 1.0], [2.0, 0.0]), [1.0, 1.0])
+    tensor([2., 3.], dtype=torch.float64)
+    """
+    column, row, columns = common(*_column_and_row(*_pair(c_or_cr)), tensor_of(x))
+    m, n = column.shape[0], row.shape[0]
+    kernel = F.cat([column, F.flip(row[1:], (0,))])
+    flat = F.reshape(columns, (n, -1)).mT
+    found = F.fft_ifft(F.fft_fft(kernel) * F.fft_fft(flat, m + n - 1))[:, :m].mT
+    return F.reshape(found if F.is_complex(kernel) else F.real(found), (m, *columns.shape[1:]))
+
+
+def solve_circulant(
+    c: Any, b: Any, singular: str = "raise", tol: Any = None, caxis: int = -1, baxis: int = 0, outaxis: int = 0
+) -> AnyTensor:
+    """The solution of a system with a circulant matrix, by Fourier transforms.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.solve_circulant([2.0, 1.0], [3.0, 3.0])
+    tensor([1., 1.], dtype=torch.float64)
+    """
+    column, right = common(tensor_of(c), tensor_of(b))
+    column, right = F.movedim(column, caxis, -1), F.movedim(right, baxis, -1)
+    values = F.fft_fft(column)
+    sizes = F.abs(values.detach())
+    bound = (
+        F.amax(sizes, -1, True) * (column.shape[-1] * float(np.finfo(sizes.dtype.numpy).eps)) if tol is None else tol
+    )
+    small = sizes <= bound
+    if singular == "raise" and bool(F.any(small)):
+        raise np.linalg.LinAlgError("near singular circulant matrix.")
+    quotient = F.fft_fft(right) / F.where(small, F.full_like(values, 1.0), values)
+    found = F.fft_ifft(F.where(small, F.zeros_like(quotient), quotient))
+    return F.movedim(found if F.is_complex(column) else F.real(found), -1, outaxis)

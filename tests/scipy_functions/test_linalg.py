@@ -1,0 +1,183 @@
+"""``gradcore.scipy.linalg`` against SciPy, and its derivatives; a line for each function."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.autograd import gradcheck, gradgradcheck
+from gradcore.scipy import linalg
+
+scipy_linalg = pytest.importorskip("scipy.linalg")
+
+#: Letters are arrays: A, B squares, S, T positive definite, R (4, 3), L (3, 4), V, W vectors, M columns, Z complex,
+#: H Hermitian, G diagonals of a band, U upper and O lower halves of a definite band, E a batch of squares.
+CALLS = """
+solve: A, V; A, M; S, M, assume_a="pos"; S, V, lower=True, assume_a="sym"; Z, M; A, V, transposed=True; E, M
+inv: A; E; S, assume_a="pos"
+solve_triangular: A, V; A, M, lower=True; A, V, "T"; Z, M, 2; A, M, 1, True, True
+solve_banded: (1, 2), G, V; (1, 2), G, M; (1, 2), G * (1 + 1j), M
+solveh_banded: U, V; O, M, lower=True
+cholesky_banded: U; O, lower=True
+cho_solve_banded: (U, False), V; (O, True), M
+cho_solve: (S, True), V; (S, False), M; (H, True), M
+lu_solve: (A, P), V; (A, P), M, 1; (Z, P), M, 2; (Z, P), V, 1
+solve_toeplitz: (V, W), M; V, V
+matmul_toeplitz: (V, W), M; V, W; (Z[0], W), V
+solve_circulant: V, W; V, M
+toeplitz: V, W; Z[0]; V
+hankel: V, W; V
+circulant: V; Z[1]
+block_diag: A, R, V; R, L
+companion: V
+leslie: V, W[:3]
+khatri_rao: R, A[:, :3]; R, R
+kron: R, L
+expm: A; E; Z
+expm_frechet: A, B; A, B, compute_expm=False
+logm: S; A; Z
+sqrtm: S; A; Z
+signm: A; S
+fractional_matrix_power: S, 0.3; S, 3
+cosm: A; Z
+sinm: A; Z
+tanm: A / 9
+coshm: A
+sinhm: A
+tanhm: A
+solve_sylvester: S, T, B; Z, T, B
+solve_continuous_lyapunov: S, B; Z, B
+solve_discrete_lyapunov: A / 9, B; A / 9, B, method="bilinear"
+solve_continuous_are: A, B, S, T
+solve_discrete_are: A, B, S, T
+cholesky: S; H; S, lower=True
+det: A; E; Z
+norm: A; V; A, 1; A, "nuc"; V, 3; A, axis=1
+svdvals: R; A
+pinv: R; L; R, return_rank=True; Z
+polar: A; R; R.T, side="left"; Z
+eigvalsh: S; S, T; S, T, type=2; H; S, subset_by_index=(1, 2)
+eigh: S, T; H; S, T, type=3
+lu: A; R; A, True
+qr: A; R, mode="economic"
+svd: R, full_matrices=False; R, compute_uv=False
+orth: R
+"""
+#: Functions of which the results are determined up to signs or phases: absolute values are compared and differentiated.
+UP_TO_SIGN = ("eigh", "qr", "svd", "orth")
+
+
+def arrays() -> dict[str, Any]:
+    random = np.random.default_rng(11)
+
+    def normal(*shape: int) -> Any:
+        return random.normal(size=shape)
+
+    definite = [(x := normal(4, 4)) @ x.T + 4 * np.eye(4) for _ in range(2)]
+    z = normal(4, 4) + 1j * normal(4, 4) + 6 * np.eye(4)
+    upper = np.vstack([normal(4) / 3, normal(4) / 3, 4 + normal(4) ** 2])
+    return {
+        "A": normal(4, 4) + 5 * np.eye(4), "B": normal(4, 4), "S": definite[0], "T": definite[1], "R": normal(4, 3),
+        "L": normal(3, 4), "V": normal(4) + np.array([4.0, 0, 0, 0]), "W": normal(4) + np.array([4.0, 0, 0, 0]),
+        "M": normal(4, 2), "Z": z, "H": z @ z.conj().T, "E": normal(2, 4, 4) + 5 * np.eye(4),
+        "P": np.array([2, 1, 3, 3]),
+        "G": normal(4, 4) / 3 + np.array([[0.0], [0], [4], [0]]), "U": upper, "O": upper[::-1].copy(),
+    }  # fmt: skip
+
+
+LINES = dict(line.split(": ", 1) for line in CALLS.strip().splitlines())
+EXPRESSIONS = [f"{name}({call})" for name, calls in LINES.items() for call in calls.split("; ")]
+
+
+def leaves_of(value: Any) -> list[Any]:
+    return [x for each in value for x in leaves_of(each)] if isinstance(value, (tuple, list)) else [value]
+
+
+def evaluated(expression: str, module: Any, values: dict[str, Any]) -> list[Any]:
+    name, _, call = expression.partition("(")
+    found = leaves_of(eval(f"function({call}", {"function": getattr(module, name, np.kron), **values}))
+    return [abs(x) if name in UP_TO_SIGN else x for x in found]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_values_and_derivatives(expression: str) -> None:
+    drawn = arrays()
+    strided = {k: gc.tensor(np.repeat(v, 2, -1))[..., ::2] for k, v in drawn.items()}
+    ours, theirs = evaluated(expression, linalg, strided), evaluated(expression, scipy_linalg, drawn)
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        number = mine.resolve_conj().numpy() if isinstance(mine, gc.Tensor) else mine
+        if expression.startswith("cholesky_banded"):
+            other = np.where(number == 0, 0, other)  # what SciPy leaves beyond the ends of diagonals
+        np.testing.assert_allclose(number, other, rtol=1e-8, atol=1e-9)
+
+    names = [k for k in drawn if k != "P" and re.search(rf"\b{k}\b", expression.partition("(")[2])]
+    hermitian = [k for k in names if k in "STH"]
+
+    def results(*values: Any) -> Any:
+        given = dict(zip(names, values, strict=True))
+        given.update({k: (given[k] + given[k].mH) / 2 for k in hermitian})
+        return evaluated(expression, linalg, {**strided, **given})
+
+    leaves = [gc.tensor(drawn[name], requires_grad=True) for name in names]
+    chosen = [i for i, x in enumerate(results(*leaves)) if isinstance(x, gc.Tensor) and x.requires_grad]
+    assert chosen
+
+    def call(*values: Any) -> Any:
+        found = results(*values)
+        return tuple(found[i] for i in chosen)
+
+    assert gradcheck(call, leaves, fast_mode=True, check_forward_ad=True, atol=1e-4, nondet_tol=1e-9)
+    if not expression.startswith("solve_discrete_are"):  # as the continuous one
+        assert gradgradcheck(call, leaves, fast_mode=True, atol=1e-4, rtol=1e-2, nondet_tol=1e-9)
+
+
+def test_every_function_has_a_line() -> None:
+    assert {*linalg.__all__} - {*LINES} == {"LinAlgError", "cho_factor", "funm", "lu_factor", "null_space"}
+
+
+def test_factors() -> None:
+    values = {k: gc.tensor(v) for k, v in arrays().items()}
+    for lower in (False, True):
+        c, low = linalg.cho_factor(values["S"], lower)
+        wanted = scipy_linalg.cholesky(values["S"].numpy(), lower)
+        np.testing.assert_allclose(c, wanted)
+        assert low is lower
+    a = gc.tensor(arrays()["A"], requires_grad=True)
+    ours, theirs = linalg.lu_factor(a), scipy_linalg.lu_factor(a.detach().numpy())
+    np.testing.assert_allclose(ours[0].detach(), theirs[0])
+    assert ours[1].tolist() == theirs[1].tolist()
+    assert gradcheck(lambda a: linalg.lu_solve(linalg.lu_factor(a), values["M"]), a, fast_mode=True)
+    assert gradcheck(lambda s: linalg.cho_solve(linalg.cho_factor(s + s.mT), values["M"]), values["S"].requires_grad_())
+    n = linalg.null_space(values["L"])
+    np.testing.assert_allclose(values["L"] @ n, 0, atol=1e-12)
+    assert n.shape == (4, 1)
+
+
+def test_complex_results_of_real_matrices() -> None:
+    a = np.array([[-1.0, 2.0], [0.3, -4.0]])
+    for name in ("sqrtm", "logm"):
+        ours, theirs = getattr(linalg, name)(gc.tensor(a)), getattr(scipy_linalg, name)(a)
+        np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-10)
+        assert gradcheck(
+            getattr(linalg, name), gc.tensor(a, requires_grad=True), check_forward_ad=True, nondet_tol=1e-9
+        )
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(TypeError, match="eigenvalues"):
+        linalg.funm(gc.eye(2), gc.sin)
+    with pytest.raises(RuntimeError, match="projection"):
+        linalg.null_space(gc.ones(1, 2, requires_grad=True))
+    with pytest.raises(ValueError, match="infs or NaNs"):
+        linalg.solve(gc.full((2, 2), float("nan")), gc.ones(2))
+    with pytest.raises(ValueError, match=r"l\+u\+1"):
+        linalg.solve_banded((1, 1), gc.ones(2, 4), gc.ones(4))
+    with pytest.raises(TypeError, match="neither e nor s"):
+        linalg.solve_continuous_are(gc.eye(2), gc.eye(2), gc.eye(2), gc.eye(2), e=gc.eye(2))
+    with pytest.raises(gc.linalg.LinAlgError):
+        linalg.solve_banded((1, 1), gc.zeros(3, 4), gc.ones(4))
