@@ -22,6 +22,7 @@ from gradcore import paths
 from gradcore.compiler.arrays import current
 from gradcore.compiler.compiled import CompiledFunction, forget_programs
 from gradcore.compiler.modules import compiled_module
+from gradcore.compiler.settings import BACKENDS, check_settings
 from gradcore.compiler.watching import left_out
 from gradcore.nn.module import Module
 
@@ -69,8 +70,10 @@ def compile(
     fullgraph : bool
         Whether it is an error if the function cannot be recorded as a whole. Else it runs as it is, with a warning that
         says why.
-    dynamic, backend, mode
-        PyTorch's; they change nothing: every combination of shapes has a program of its own.
+    dynamic : bool, optional
+        Whether there may be 64 programs rather than 8: every combination of shapes has one of its own.
+    backend, mode : str, optional
+        PyTorch's names; they change nothing.
     options : dict, optional
         ``"cpp"``: whether programs become C++, built in the background (True, by default), while a program is made
         (``"wait"``), or not at all (False). Others change nothing.
@@ -86,6 +89,8 @@ def compile(
     ------
     TypeError
         For what cannot be called.
+    RuntimeError
+        For backends, modes and options that there are not.
 
     Examples
     --------
@@ -98,17 +103,16 @@ def compile(
     tensor([6., 6., 6.])
     """
     if model is None:
-        return lambda given: compile(given, fullgraph=fullgraph, options=options, disable=disable)
-    cpp = _CPP.get((options or {}).get("cpp"), ...)
-    if cpp is ...:
-        raise RuntimeError(f"compile(): option cpp must be True, False or 'wait', not {(options or {})['cpp']!r}")
+        settings: Any = {"dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
+        return lambda given: compile(given, fullgraph=fullgraph, disable=disable, **settings)
+    check_settings(dynamic, backend, mode, options)
+    cpp = _CPP[(options or {}).get("cpp")]
     if not callable(model):
         raise TypeError(f"compile(): model must be a module or a function, not {type(model).__name__}")
     if disable or isinstance(model, (CompiledFunction, type)):
         return model
-    return (
-        compiled_module(model, fullgraph, cpp) if isinstance(model, Module) else CompiledFunction(model, fullgraph, cpp)
-    )
+    make = compiled_module if isinstance(model, Module) else CompiledFunction
+    return make(model, fullgraph, cpp, bool(dynamic))
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -146,8 +150,8 @@ is_dynamo_compiling = is_exporting = is_compiling
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """The names of further compilers: there are none."""
-    return []
+    """The names that `compile` takes as its backend; all are the same."""
+    return [*BACKENDS]
 
 
 def reset() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 import warnings
 from collections.abc import Callable
@@ -21,8 +22,21 @@ from gradcore.tracebacks import shorten
 
 __all__ = ["CompiledFunction", "forget_programs"]
 
-#: Programs that one function may have, for different arguments and modes.
-MOST_PROGRAMS = 8
+#: Programs that one function may have, for different arguments and modes; and with ``dynamic=True``.
+MOST_PROGRAMS, MOST_DYNAMIC = 8, 64
+#: What to do about reasons for which there is no program, by words in them.
+_REMEDIES = {
+    "elements of a tensor are read": "compute with tensors (gradcore.where in the place of `if`), or read them outside",
+    "on values": "compute with gradcore.where, or select outside",
+    "shares memory": "return a clone",
+    "keeps a tensor": "return the tensor",
+    "has a history, through which": "call backward outside",
+    "changes what it depends on": "give it what changes as an argument, and return it",
+    "is a leaf that requires grad": "call requires_grad_() outside",
+    "in place": "write to a clone, or outside",
+    "is called": "move the call out of the function",
+    "cannot be checked": "pass it as an argument, or keep it in a plain attribute, list or dict",
+}
 
 _generation = [0]
 
@@ -42,10 +56,15 @@ class CompiledFunction:
         Whether it is an error if the function cannot be recorded as a whole.
     cpp : str, optional
         Whether programs become C++, and when: see `gradcore.compiler.native.runnable`.
+    dynamic : bool
+        Whether there may be many programs.
     """
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool = False, cpp: str | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], fullgraph: bool = False, cpp: str | None = None, dynamic: bool = False
+    ) -> None:
         functools.update_wrapper(self, function, updated=())
+        self._dynamic, self._most = dynamic, MOST_DYNAMIC if dynamic else MOST_PROGRAMS
         self._function, self._fullgraph, self._cpp = function, fullgraph, cpp
         self._begin()
 
@@ -80,11 +99,11 @@ class CompiledFunction:
         state = local.state
         if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
             return self._function(*args, **named)
-        if len(self._entries) >= MOST_PROGRAMS:
+        if len(self._entries) >= self._most:
             failed = self._entries[0].run(args, named)
             text = self._entries[0].guards.texts[failed] if type(failed) is int else ""
             self._leave(
-                f"there are {MOST_PROGRAMS} programs of it already, and this guard keeps failing: {text}. Pass what "
+                f"there are {self._most} programs of it already, and this guard keeps failing: {text}. Pass what "
                 "changes as a tensor, or keep it the same"
             )
             return self._function(*args, **named)
@@ -120,10 +139,17 @@ class CompiledFunction:
         if self._left is None:
             self._left = why
             name = getattr(self._function, "__qualname__", type(self._function).__name__)
-            text = f"compile: {name} runs as it is: {why}"
+            remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
+            text = f"compile: {name}{self._line()} runs as it is: {why}" + (f"; {remedy}" if remedy else "")
             if self._fullgraph:
-                raise Unrecordable(text)
+                raise Unrecordable(f"{text}. With fullgraph=True this is an error.")
             warnings.warn(text, stacklevel=5)
+
+    def _line(self) -> str:
+        """Where the function is written, for messages."""
+        function = getattr(self._function, "forward", self._function)
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
     def _record(self, args: Any, named: Any) -> Any:
         guards = Guards(self._executed, self._computed_names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import types
 from collections.abc import Iterator
@@ -74,13 +75,16 @@ class Watch:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Context in which this thread is watched."""
-        before = sys.getprofile()
+        """Context in which this thread is watched; garbage waits, so that nobody's callbacks run meanwhile."""
+        before, collects = sys.getprofile(), gc.isenabled()
+        gc.disable()
         sys.setprofile(self._event)
         try:
             yield
         finally:
             sys.setprofile(before)
+            if collects:
+                gc.enable()
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         code = frame.f_code

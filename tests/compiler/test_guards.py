@@ -299,6 +299,60 @@ def test_a_value_that_keeps_changing_ends_with_a_warning() -> None:
     assert not compiled._entries
 
 
+def test_dynamic_allows_more_programs() -> None:
+    compiled = gc.compile(lambda x: x * 2, dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in range(1, 2 * MOST_PROGRAMS):
+            assert gc.equal(compiled(gc.ones(n)), gc.full((n,), 2.0))
+    assert len(compiled._entries) == 2 * MOST_PROGRAMS - 2
+
+
+WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "mode": ({"mode": "fast"}, RuntimeError, "Unrecognized mode=fast, should be one of: default, lite"),
+    "both": ({"mode": "default", "options": {}}, RuntimeError, "Either mode or options can be specified, but both"),
+    "backend": ({"backend": "llvm"}, RuntimeError, "Invalid backend: 'llvm'"),
+    "function": ({"backend": lambda graph, inputs: graph}, RuntimeError, "backend must be a name"),
+    "option": ({"options": {"speed": 1}}, RuntimeError, "Unexpected optimization option speed, known options are"),
+    "type": ({"options": {"max_autotune": 3}}, RuntimeError, "type of attr max_autotune, got int should be bool"),
+    "dynamic": ({"dynamic": "yes"}, AssertionError, "to be a bool, got <class 'str'>"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_settings_that_there_are_not(name: str) -> None:
+    settings, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        gc.compile(lambda x: x, **settings)
+    with pytest.raises(error, match=message):
+        gc.compile(**settings)(lambda x: x)
+
+
+def test_settings_that_there_are() -> None:
+    for settings in ({"mode": "reduce-overhead"}, {"backend": "inductor"}, {"options": {"epilogue_fusion": True}}):
+        assert gc.equal(gc.compile(lambda x: x * 2, **settings)(gc.ones(2)), gc.full((2,), 2.0))
+    assert "inductor" in gc.compiler.list_backends()
+
+
+def test_errors_and_warnings_name_the_line_and_a_remedy() -> None:
+    kept: list[Any] = []
+    cases: list[tuple[Any, str]] = [
+        (lambda x: x if x.sum() > 0 else -x, r"elements of a tensor are read \(.*test_guards.py:\d+, in <lambda>\)"),
+        (lambda x: x * x.sum().item(), r"elements of a tensor are read \(.*test_guards.py:\d+, in <lambda>\)"),
+        (lambda x: x[x > 0], r"sizes depend on values \(.*test_guards.py:\d+, in <lambda>\)"),
+        (lambda x: x[0], r"<lambda> \(.*test_guards.py:\d+\) runs as it is: .*shares memory.*; return a clone"),
+        (lambda x: kept.append(x * 2), r"test_guards.py:\d+\) runs as it is: .*; "),
+    ]
+    for function, message in cases:
+        compiled, strict = gc.compile(function), gc.compile(function, fullgraph=True)
+        with pytest.warns(UserWarning, match=message) as warned:
+            [compiled(gc.ones(3)) for _ in range(4)]
+        assert len(warned) == 1
+        strict(gc.ones(3))
+        with pytest.raises(RuntimeError, match=message):
+            strict(gc.ones(3))
+
+
 def test_seeds() -> None:
     compiled = CompiledFunction(lambda x: x + gc.randn(3))
     x = gc.zeros(3)

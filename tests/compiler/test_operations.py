@@ -79,7 +79,13 @@ def test_compiled_samples_are_those_of_eager_execution(case: Drawn) -> None:
     compare(case)
 
 
-def test_nearly_all_operations_have_programs() -> None:
-    """Those that do not: views of arguments, sizes that depend on values, numbers that Python reads."""
-    compiled = [compare(case) for case in CHOSEN[::9]]
-    assert sum(bool(each._entries) for each in compiled) >= 0.85 * len(compiled)
+REASONS = (
+    "shares memory", "size depends on values", "elements of a tensor are read", "which is no array",
+    "state of a generator", "a mask selects", "hidden from the recording",
+)  # fmt: skip
+
+
+def test_operations_have_programs_unless_there_is_a_reason() -> None:
+    """Views of arguments, sizes that depend on values, numbers that Python reads."""
+    for each in (compare(case) for case in CHOSEN[::9]):
+        assert each._entries or any(reason in str(each._left) for reason in REASONS), each._left

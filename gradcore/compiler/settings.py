@@ -1,0 +1,48 @@
+"""The settings of `compile` that PyTorch has: which values there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["BACKENDS", "check_settings"]
+
+#: They differ in nothing: what a program is, its writers decide.
+BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")
+_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+_CPP = (True, False, "wait")
+_OPTIONS = (
+    "cpp", "epilogue_fusion", "fallback_random", "max_autotune", "shape_padding", "trace.enabled",
+    "trace.graph_diagram", "triton.cudagraphs",
+)  # fmt: skip
+
+
+def check_settings(dynamic: Any, backend: Any, mode: Any, options: Any) -> None:
+    """Raise PyTorch's errors for values that there are not.
+
+    Raises
+    ------
+    RuntimeError
+        For unknown backends, modes and options, options of other types, or both a mode and options.
+    AssertionError
+        If `dynamic` is no bool.
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise AssertionError(f"Expected dynamic to be a bool, got {type(dynamic)}")
+    if backend is not None and backend not in BACKENDS:
+        if callable(backend):
+            raise RuntimeError("compile(): backend must be a name: programs are not handed to functions")
+        raise RuntimeError(
+            f"Invalid backend: {backend!r}, see `gradcore.compiler.list_backends()` for available backends."
+        )
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    for name, value in (options or {}).items():
+        if name not in _OPTIONS:
+            raise RuntimeError(f"Unexpected optimization option {name}, known options are {[*_OPTIONS]}")
+        if name == "cpp":
+            if value not in _CPP:
+                raise RuntimeError(f"compile(): option cpp must be True, False or 'wait', not {value!r}")
+        elif not isinstance(value, bool):
+            raise RuntimeError(f"Unexpected type of attr {name}, got {type(value).__name__} should be bool")
