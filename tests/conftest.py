@@ -12,8 +12,13 @@ from hypothesis import settings
 
 from tests import devices
 
-# For type checkers, or a program that says `import torch`: not modules of tests.
-collect_ignore = ["programs/character_model.py", "typing/results.py", "typing/usage.py"]
+# For type checkers, for a rig with CuPy, or a program that says `import torch`: not modules of tests.
+collect_ignore = [
+    "distributed/nccl_stand_in.py",
+    "programs/character_model.py",
+    "typing/results.py",
+    "typing/usage.py",
+]
 
 # Property-based tests draw the same examples in every run, so that a red test is red for the next person too.
 # HYPOTHESIS_PROFILE=explore draws new ones, and more of them.
