@@ -190,8 +190,8 @@ utils.data.sampler: BatchSampler RandomSampler Sampler SequentialSampler SubsetR
 #: Submodules that are imported when they are first looked up as attributes.
 _SUBMODULES = """
 gradcore: accelerator compiler cpu distributed distributions functional functorch nn optim
-gradcore: futures hub jit multiprocessing profiler quasirandom serialization signal sparse testing torch_version
-gradcore: types version viz
+gradcore: futures hub jit multiprocessing profiler quasirandom safetensors serialization signal sparse testing
+gradcore: torch_version types version viz
 distributed: checkpoint nn
 distributions: utils
 nn: _reduction common_types grad

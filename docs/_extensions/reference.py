@@ -111,6 +111,7 @@ PAGES = (
     ("serialization", "Saving and loading", (
         ("", "gradcore", "gradcore.serialization"),
         ("What files may contain", "gradcore.serialization", "gradcore.serialization"),
+        ("Files of safetensors", "gradcore.safetensors", "gradcore.safetensors"),
     )),
     ("viz", "Seeing graphs", (("", "gradcore.viz", "gradcore.viz"),)),
     ("extending", "Custom operations and backends", (

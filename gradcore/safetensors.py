@@ -1,0 +1,147 @@
+"""Files of safetensors: ``save_file`` and ``load_file`` of dicts of tensors, without the package of that name.
+
+Every tensor is written as it reads: strided ones in the order of their indices, bfloat16 too, and tensors that share
+memory each for itself.
+
+Examples
+--------
+>>> import gradcore as gc
+>>> file = gc.safetensors.save({"a": gc.arange(6.0).reshape(2, 3).T})
+>>> gc.safetensors.load(file)["a"]
+tensor([[0., 3.],
+        [1., 4.],
+        [2., 5.]])
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes, functional, layouts, paths
+from gradcore.autograd.variables import wrap
+from gradcore.backends.registry import CPU
+from gradcore.tensor import Tensor
+
+__all__ = ["load", "load_file", "save", "save_file"]
+
+#: The dtypes of files, by their names there.
+_DTYPES = {
+    "BOOL": dtypes.bool_, "U8": dtypes.uint8, "I8": dtypes.int8, "I16": dtypes.int16,
+    "U16": dtypes.uint16, "I32": dtypes.int32, "U32": dtypes.uint32, "I64": dtypes.int64,
+    "U64": dtypes.uint64, "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32,
+    "F64": dtypes.float64, "C64": dtypes.complex64,
+}  # fmt: skip
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+#: The longest header that is read, in bytes.
+_LONGEST = 100_000_000
+
+
+def _written(tensors: Any, metadata: Mapping[str, str] | None) -> Iterator[bytes]:
+    """The parts of a file: the header, with its length in front, and the elements of each tensor."""
+    if not isinstance(tensors, Mapping):
+        raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
+    for name, t in tensors.items():
+        if not isinstance(name, str) or not isinstance(t, Tensor):
+            raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(t)}")
+        if t.layout is not layouts.strided:  # type: ignore[attr-defined]
+            raise ValueError(f"Key `{name}` is a sparse tensor: files of safetensors have dense ones; use to_dense()")
+        if t.dtype not in _NAMES:
+            raise ValueError(f"Key `{name}` has the dtype {t.dtype}, which files of safetensors do not have")
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))  # so each is aligned
+    end = 0
+    for name in order:
+        t, begin = tensors[name], end
+        end += t.nbytes
+        header[name] = {"dtype": _NAMES[t.dtype], "shape": list(t.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for name in order:
+        host = np.ascontiguousarray(tensors[name].detach().host())
+        yield host.astype(host.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The content of a file with tensors, and with texts about them.
+
+    Parameters
+    ----------
+    tensors : dict of Tensor
+        By name, on any device.
+    metadata : dict of str, optional
+    """
+    return b"".join(_written(tensors, metadata))
+
+
+def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a file with tensors, and with texts about them.
+
+    Parameters
+    ----------
+    tensors : dict of Tensor
+        By name, on any device.
+    filename : path
+    metadata : dict of str, optional
+    """
+    parts = _written(tensors, metadata)
+    first = next(parts)  # which refuses what cannot be written
+    with open(filename, "wb") as file:
+        file.write(first)
+        file.writelines(parts)
+
+
+def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
+    """The tensors in the content of a file, by name, each with memory of its own.
+
+    Parameters
+    ----------
+    data : bytes
+    device : device, optional
+        Where to.
+
+    Raises
+    ------
+    ValueError
+        If the content is no file of safetensors.
+    """
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > min(_LONGEST, len(data) - 8):
+        raise ValueError("no file of safetensors: its header is incomplete")
+    try:
+        header = json.loads(data[8 : 8 + length])
+        header.pop("__metadata__", None)
+        entries = {name: (_DTYPES[e["dtype"]], tuple(e["shape"]), *e["data_offsets"]) for name, e in header.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"no file of safetensors, or one with unknown dtypes: {error!r:.200}") from None
+    content, found = memoryview(data)[8 + length :], {}
+    for name, (dtype, shape, begin, end) in entries.items():
+        numbers = (*shape, begin, end)
+        if not all(type(n) is int and n >= 0 for n in numbers) or len(shape) > 64:
+            raise ValueError(f"no file of safetensors: {name!r:.100} has a shape or a place that is none")
+        if begin > end or end > len(content) or prod(shape) * dtype.itemsize != end - begin:
+            raise ValueError(f"no file of safetensors: the elements of {name!r:.100} are not there")
+        array = np.frombuffer(content[begin:end], dtype.numpy).reshape(shape).copy()
+        found[name] = functional.to(wrap(array, CPU, dtype), device=device)
+    return found
+
+
+def load_file(filename: Any, device: Any = "cpu") -> dict[str, Tensor]:
+    """The tensors in a file, by name.
+
+    Parameters
+    ----------
+    filename : path
+    device : device, optional
+        Where to.
+    """
+    return load(Path(filename).read_bytes(), device)
+
+
+paths.show_public(__name__)
