@@ -32,6 +32,7 @@ from gradcore import profiler as profiler
 from gradcore import quasirandom as quasirandom
 from gradcore import random as random
 from gradcore import return_types as return_types
+from gradcore import safetensors as safetensors
 from gradcore import serialization as serialization
 from gradcore import signal as signal
 from gradcore import sparse as sparse
