@@ -104,11 +104,11 @@ class Waiting:
         return run
 
 
-@pytest.mark.parametrize("part", range(16))
+@pytest.mark.parametrize("part", range(12))
 def test_samples_of_operations(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = Waiting()
     monkeypatch.setattr(native, "runnable", waiting.runnable)
-    chosen = [case for case in samples.CHOSEN[part::16] if case.op.name not in ILL_CONDITIONED]
+    chosen = [case for case in samples.CHOSEN[part::48] if case.op.name not in ILL_CONDITIONED]
     compiled = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -130,11 +130,18 @@ def test_samples_of_operations(part: int, monkeypatch: pytest.MonkeyPatch) -> No
 # -- programs --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PURE)
-def test_programs(name: str) -> None:
-    function, make = PURE[name]
-    compiled = check(function, *make())
-    assert all("functions" in state for state in states(compiled))
+def test_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = Waiting()
+    monkeypatch.setattr(native, "runnable", waiting.runnable)
+    made = [(function, make(), CompiledFunction(function, fullgraph=True)) for function, make in PURE.values()]
+    for _ in range(4):
+        for function, arguments, compiled in made:
+            gc.manual_seed(1)
+            found = compiled(*arguments)
+            gc.manual_seed(1)
+            assert close(arrays_of(found), arrays_of(function(*arguments)))
+        native.swap(waiting.pairs)
+    assert all("functions" in run.state for run, _ in waiting.pairs)
 
 
 def test_a_chain_of_rows_columns_and_numbers() -> None:
@@ -178,11 +185,25 @@ def test_large_arrays_in_threads() -> None:
         gc.set_num_threads(before)
 
 
+def test_bools_that_are_constants_select() -> None:
+    def function(x: gc.Tensor) -> Any:
+        ones, zeros = gc.ones(()), gc.zeros(())
+        return gc.where(ones > zeros, x, -x) * 2, gc.where(gc.tensor(False), x + 1, x).sum()
+
+    check(function, gc.randn(4))
+
+
+def test_errors_of_the_writer_are_only_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts.NativeProgram, "linked", lambda *args: 1 / 0)
+    compiled = check(lambda x: (x * 17).sum() + 1, gc.randn(4))
+    assert "ZeroDivisionError" in states(compiled)[0]
+
+
 def test_products_of_all_layouts() -> None:
     def function(a: gc.Tensor, b: gc.Tensor) -> Any:
         return a @ b, a @ b.t().contiguous().t(), a.t().contiguous().t() @ b, b.t() @ a.t(), a[1] @ b, a @ b[:, 0]
 
-    for m, k, n in ((3, 5, 2), (17, 16, 33), (40, 41, 42)):
+    for m, k, n in ((3, 5, 2), (17, 16, 41)):
         check(function, gc.randn(m + 1, k)[1:] if m > 1 else gc.randn(2, k), gc.randn(k, n))
 
 

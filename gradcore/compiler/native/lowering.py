@@ -210,7 +210,7 @@ class Lowering:
         function = _function_of(kind, name)
 
         def formula(F: Any, *exprs: Expr) -> list[Expr]:
-            found = [exprs[v] if is_array else v for is_array, v in places]
+            found = [exprs[v] if is_array else _operand(F, v) for is_array, v in places]
             expr = function(F, *found[:positional], **dict(zip(keys, found[positional:], strict=True)))
             if not isinstance(expr, Expr):
                 expr = F.graph.constant(expr, out.dtype)
@@ -541,6 +541,11 @@ class Lowering:
         width = math.prod(x.shape[1:]) * x.dtype.itemsize
         text = f"take_rows((char*){{0}}, (const char*){{1}}, {{2}}, {index.size}, {x.shape[0]}, {width})"
         return [Kernel(text, [out], [x, index], fallible=True)]
+
+
+def _operand(F: Any, value: Any) -> Any:
+    """A setting, or a number in the place of an array: formulas select by bools, for which these are expressions."""
+    return F.graph.constant(bool(value), value.dtype) if isinstance(value, np.bool_) else value
 
 
 def _is_last(x: View, dim: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.backends.codegen.expr import NotFusible
 from gradcore.compiler import emit_python
 from gradcore.compiler.native import groups, source
 from gradcore.compiler.native.lowering import Lowering, Unsupported
@@ -32,7 +33,7 @@ class Part:
     scratch : int
         The bytes that it is given beside.
     in_threads : bool
-        Whether its function is told how many threads there are.
+        Whether its function takes some time: it is told how many threads there are, and other threads of Python run.
     text : str
         The C++ function, but for its name.
     """
@@ -110,7 +111,7 @@ class NativeProgram:
                     if groups.is_slow(traced):
                         return None
             return steps
-        except Unsupported as error:
+        except (Unsupported, NotFusible, AttributeError, TypeError, ValueError) as error:  # of a formula
             self.refused.append(f"{call.name}: {error}")
             return None
 
@@ -202,6 +203,7 @@ class NativeProgram:
         size = arena.pop(-1)
         part.scratch = size if size > _STACK else 0
         part.in_threads = any("spread(" in self.loops[name] for name in used_loops)
+        part.in_threads |= any(line.startswith("large_product") for line in lines)  # others of Python's may go on
         threads = ", i64 threads" if part.in_threads else ""
         head = [f"(const void* given{threads}) {{"]
         head.append("(void)given;" if part.in_threads else "const i64 threads = 1; (void)given; (void)threads;")

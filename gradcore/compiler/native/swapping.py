@@ -114,21 +114,27 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
         if path is None:
             return
         functions = iter(building.loaded(path, [p.in_threads for _, native in found for p in native.parts]))
+        for run, native in found:
+            own = [next(functions) for _ in native.parts]
+            for function, part in zip(own, native.parts, strict=True):
+                vars(function)["again"] = native.slow(part)
+            state = f"{sum(part.computing for part in native.parts)} calls in {len(native.parts)} functions"
+            _replace(run, emit_python.function_of(native.linked(own)), native, state)
     except (BuildError, OSError) as error:
-        for run, program in pairs:
-            _replace(run, emit_python.function_of(program), program, str(error))
-        return
-    for run, native in found:
-        own = [next(functions) for _ in native.parts]
-        for function, part in zip(own, native.parts, strict=True):
-            vars(function)["again"] = native.slow(part)
-        state = f"{sum(part.computing for part in native.parts)} calls in {len(native.parts)} functions"
-        _replace(run, emit_python.function_of(native.linked(own)), native, state)
+        _give_up(pairs, str(error))
+    except Exception as error:  # nobody who calls the function should see it
+        _give_up(pairs, f"an error of gradcore's: {type(error).__name__}: {error}")
+
+
+def _give_up(pairs: list[tuple[Any, Program]], why: str) -> None:
+    for run, program in pairs:
+        if getattr(run, "native", None) is None:
+            _replace(run, emit_python.function_of(program), program, why)
 
 
 def _replace(run: Any, other: Any, native: Any, state: str) -> None:
     """Let a function do what another one does, from its next call on; calls that are running go on as they were."""
-    names = {name: f"native_{name}" for name in other.__globals__ if name[0] == "c" and name[1:].isdigit()}
+    names = {name: f"native_{name}" for name in other.__globals__ if name not in ("__builtins__", "program")}
     run.__globals__.update({names.get(name, name): value for name, value in other.__globals__.items()})
     run.__globals__["program"] = run
     run.native, run.state = native, state
