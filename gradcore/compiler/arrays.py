@@ -13,9 +13,10 @@ __all__ = ["RecordedArray", "RecordedInt", "current"]
 
 
 class _Current(threading.local):
-    """The recorder of this thread, if it records."""
+    """The recorder of this thread, if it records; the profiler that sees the program that runs."""
 
     recorder: Any = None
+    profiler: Any = None
 
 
 current = _Current()

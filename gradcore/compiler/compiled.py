@@ -9,12 +9,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.autograd.modes import GRAD, local
-from gradcore.compiler import emit_python, native
+from gradcore.autograd.modes import GRAD, PROFILE, local
+from gradcore.compiler import native
 from gradcore.compiler.arrays import current
+from gradcore.compiler.explanation import explained
 from gradcore.compiler.guards import Guards, Unguardable, names_in
 from gradcore.compiler.host_calls import looked_up
-from gradcore.compiler.passes import stages
 from gradcore.compiler.recorded import Entry, RecordedRun
 from gradcore.compiler.recorder import Recorder, Unrecordable, recording_lock
 from gradcore.compiler.watching import Watch
@@ -97,6 +97,8 @@ class CompiledFunction:
 
     def _first(self, args: Any, named: Any) -> Any:
         state = local.state
+        if state.mode & PROFILE and current.profiler is None:
+            return self._profiled(args, named)
         if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
             return self._function(*args, **named)
         if len(self._entries) >= self._most:
@@ -113,6 +115,24 @@ class CompiledFunction:
             return self._record(args, named) if self._executed else self._observe(args, named)
         finally:
             recording_lock.release()
+
+    def _profiled(self, args: Any, named: Any) -> Any:
+        """Call within a range of the profiler: of a program it sees groups of fused calls, else operations."""
+        state = local.state
+        current.profiler = state.profiler
+        event = state.profiler.begin(f"compiled {_name_of(self._function)}")
+        state.mode &= ~PROFILE
+        try:
+            for entry in self._entries:
+                result = entry.run(args, named)
+                if type(result) is not int:
+                    return result[0]
+            state.mode |= PROFILE
+            return self._function(*args, **named)
+        finally:
+            state.mode |= PROFILE
+            current.profiler.end(event)
+            current.profiler = None
 
     def _observe(self, args: Any, named: Any) -> Any:
         """Run the function as it is, and see which code it is made of."""
@@ -138,9 +158,8 @@ class CompiledFunction:
         """Run the function as it is from now on."""
         if self._left is None:
             self._left = why
-            name = getattr(self._function, "__qualname__", type(self._function).__name__)
             remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
-            text = f"compile: {name}{self._line()} runs as it is: {why}" + (f"; {remedy}" if remedy else "")
+            text = f"compile: {_name_of(self._function)}{self._line()} runs as it is: {why}" + (f"; {remedy}" if remedy else "")
             if self._fullgraph:
                 raise Unrecordable(f"{text}. With fullgraph=True this is an error.")
             warnings.warn(text, stacklevel=5)
@@ -193,21 +212,29 @@ class CompiledFunction:
     # -- for readers ----------------------------------------------------------------------------------------------
 
     def explain(self, *args: Any, **named: Any) -> str:
-        """Call the function until there is a program for these arguments, and describe it: guards, calls, source."""
+        """Call the function until there is a program for these arguments, and describe it.
+
+        Shown are the guards, each program before and after each pass, fused groups and why other calls are in none,
+        the memory plan, the source, and what else the program does.
+        """
+        entry = self._entry_for(args, named)
+        if entry is None:
+            return f"no program: {self._left}"
+        parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
+        for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
+            parts += [*explained(name, program), f"C++ of the {name}:", *(f"  {line}" for line in native.described(run))]
+        parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
+        return "\n".join(parts)
+
+    def _entry_for(self, args: Any, named: Any) -> Entry | None:
+        """The program for these arguments, after calls with them; None if there is none."""
         for _ in range(3):
             self(*args, **named)
-            found = [entry for entry in self._entries if type(entry.guards.function_of()(args, named)) is not int]
-            if found:
-                entry = found[0]
-                parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
-                for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
-                    parts += [f"{name}:", *(f"  {line}" for line in repr(program).splitlines())]
-                    after = program
-                    for stage, after in stages(program):
-                        parts += [f"{stage}:", *(f"  {line}" for line in repr(after).splitlines())]
-                    text, _ = emit_python.source_of(after)
-                    parts += [f"source of the {name}:", *(f"  {line}" for line in text.splitlines())]
-                    parts += [f"C++ of the {name}:", *(f"  {line}" for line in native.described(run))]
-                parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
-                return "\n".join(parts)
-        return f"no program: {self._left}"
+            for entry in self._entries:
+                if type(entry.guards.function_of()(args, named)) is not int:
+                    return entry
+        return None
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)

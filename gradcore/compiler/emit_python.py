@@ -86,8 +86,8 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
     buffers = Buffers(plan)
     scope["take"], scope["give"] = buffers.take, buffers.give
     inside = [f"{''.join(f'b{n}, ' for n in plan.chosen)}= buffers", *lines, result]
-    text = [head, "buffers = take()", "try:", *(f"    {line}" for line in inside), "finally:", "    give(buffers)"]
-    return "\n    ".join(text), scope
+    whole = [head, "buffers = take()", "try:", *(f"    {line}" for line in inside), "finally:", "    give(buffers)"]
+    return "\n    ".join(whole), scope
 
 
 def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:

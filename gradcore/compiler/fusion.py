@@ -21,6 +21,7 @@ from gradcore.backends.numpy import bits, tiled
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
+from gradcore.compiler.arrays import current
 from gradcore.compiler.effects import Effects, is_pure
 from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, values_in
 
@@ -88,8 +89,16 @@ class FusedKernel:
         given = out or [None] * len(self.types)
         results = [np.empty(t.shape, t.dtype) if a is None else a for t, a in zip(self.types, given, strict=True)]
         flat = [arrays[i].reshape(-1) if any(arrays[i].strides) else _element(arrays[i]) for i in self.function.inputs]
+        profiler = current.profiler
+        event = None if profiler is None else profiler.begin(f"fused {' '.join(map(_last_name, self.calls))}")
         tiled.run(self.function, flat, *[a.reshape(-1) for a in results])
+        if event is not None:
+            profiler.end(event)
         return tuple(results)
+
+
+def _last_name(call: Call) -> str:
+    return call.name.rpartition(".")[2]
 
 
 def _element(array: Any) -> Any:

@@ -35,7 +35,9 @@ KINDS = {
     "operation": "operation",
     "view": "view or write in place",
     "function": "custom function",
+    "fused": "fused calls",
     "leaf": "leaf",
+    "input": "input",
 }
 DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "complex64": "c64"} | {
     "complex128": "c128", "int64": "i64", "int32": "i32", "uint8": "u8", "bool": "bool"

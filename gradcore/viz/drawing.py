@@ -18,7 +18,9 @@ COLOURS = {
     "operation": ("#2563eb", "#eff4ff"),
     "view": ("#7c3aed", "#f5f0ff"),
     "function": ("#0f766e", "#e9faf7"),
+    "fused": ("#0f766e", "#e9faf7"),
     "leaf": ("#15803d", "#ecfbf1"),
+    "input": ("#15803d", "#ecfbf1"),
 }
 SAVED = ("#b45309", "#fef3c7")
 LINE = "#8894a8"

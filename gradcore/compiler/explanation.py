@@ -1,0 +1,69 @@
+"""Programs in words: each pass, groups of fused calls and why others are none, the memory plan, and the source."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from gradcore.compiler.emit_python import source_of
+from gradcore.compiler.fusion import fused
+from gradcore.compiler.memory import memory_plan
+from gradcore.compiler.passes import optimized, stages
+from gradcore.compiler.program import Program
+
+__all__ = ["explained", "final"]
+
+
+def final(program: Program) -> Program:
+    """The program that the writer of Python writes, groups included."""
+    return fused(optimized(program))
+
+
+def explained(name: str, program: Program) -> Iterator[str]:
+    """Describe what becomes of a program, line by line.
+
+    Parameters
+    ----------
+    name : str
+        What it is called: the program, a part, backward.
+    program : Program
+        As it was recorded.
+    """
+    yield f"{name}, as it is recorded ({len(program.calls)} calls):"
+    yield from _indented(repr(program))
+    for stage, after in stages(program):
+        yield from _changes(stage, program, after)
+        program = after
+    refused: list[str] = []
+    whole = fused(program, refused)
+    yield from _changes("fused", program, whole)
+    groups: list[Any] = [call.function for call in whole.calls if call.name == "fused"]
+    for number, group in enumerate(groups):
+        yield f"group {number} of the {name} ({group.function.calls} passes over each tile):"
+        yield from (f"  {each!r}" for each in group.calls)
+    if refused:
+        yield f"not fused in the {name}:"
+        yield from (f"  {each}" for each in refused)
+    yield f"memory of the {name}:"
+    yield from _indented(str(memory_plan(whole)))
+    yield f"source of the {name}:"
+    yield from _indented(source_of(whole)[0])
+
+
+def _changes(stage: str, before: Program, after: Program) -> Iterator[str]:
+    """The lines that a pass removes and adds."""
+    lines = [*difflib.unified_diff(_lines(before), _lines(after), n=0, lineterm="")][2:]  # below the heading
+    changed = [f"{line[0]} {line[1:]}" for line in lines if line[0] in "+-"]
+    if changed:
+        yield f"{stage} ({len(after.calls)} calls):"
+        yield from (f"  {line}" for line in changed)
+
+
+def _lines(program: Program) -> list[str]:
+    scalars = ", ".join(f"v{n}" for n in sorted(program.scalars))
+    return [*repr(program).splitlines(), *([f"made arrays of scalars: {scalars}"] if scalars else [])]
+
+
+def _indented(text: str) -> Iterator[str]:
+    return (f"  {line}" for line in text.splitlines())
