@@ -159,7 +159,8 @@ class CompiledFunction:
         if self._left is None:
             self._left = why
             remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
-            text = f"compile: {_name_of(self._function)}{self._line()} runs as it is: {why}" + (f"; {remedy}" if remedy else "")
+            text = f"compile: {_name_of(self._function)}{self._line()} runs as it is: {why}"
+            text += f"; {remedy}" if remedy else ""
             if self._fullgraph:
                 raise Unrecordable(f"{text}. With fullgraph=True this is an error.")
             warnings.warn(text, stacklevel=5)
@@ -222,7 +223,8 @@ class CompiledFunction:
             return f"no program: {self._left}"
         parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
         for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
-            parts += [*explained(name, program), f"C++ of the {name}:", *(f"  {line}" for line in native.described(run))]
+            parts += [*explained(name, program), f"C++ of the {name}:"]
+            parts += [f"  {line}" for line in native.described(run)]
         parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
         return "\n".join(parts)
 

@@ -220,7 +220,7 @@ class _Grouping:
             if len(calls) < 2 or not outputs:
                 raise NotFusible("it is alone")
             kernel = FusedKernel(calls, inputs, outputs, self.program)
-        except NotFusible as error:
+        except Exception as error:  # NotFusible, or what a formula raises for expressions in the place of arrays
             self.refused += [f"{call!r}: {error}" for call in calls]
             self.found.calls += calls
             return
