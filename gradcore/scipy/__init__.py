@@ -20,6 +20,7 @@ _SUBMODULES: tuple[str, ...] = (
     "signal",
     "spatial",
     "special",
+    "stats",
 )
 
 __all__ = [*_SUBMODULES]

@@ -1,0 +1,256 @@
+"""Statistics that are sums of samples."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import axes_of, cast, dtype_of, inexact
+from gradcore.scipy.conversion import floating, together
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "describe", "entropy", "gmean", "gstd", "gzscore", "hmean", "kurtosis", "moment", "pearsonr", "pmean", "sem",
+    "skew", "variation", "zmap", "zscore",
+]  # fmt: skip
+
+
+def _prepared(a: Any, axis: Any, nan_policy: str = "propagate") -> tuple[AnyTensor, tuple[int, ...], int]:
+    """The numbers, the dims to sum over and how many numbers that are."""
+    if nan_policy not in ("propagate", "raise", "omit"):
+        raise ValueError("nan_policy must be one of {'propagate', 'raise', 'omit'}")
+    if nan_policy != "propagate":
+        raise NotImplementedError("nan_policy is 'propagate'; leave NaN out with masks")
+    x = floating(a)
+    dims = axes_of(axis if axis is None or isinstance(axis, tuple) else (axis,), x.ndim)
+    return x, dims, math.prod(x.shape[d] for d in dims)
+
+
+def _central(x: AnyTensor, order: int, dims: tuple[int, ...], keepdims: bool = False) -> AnyTensor:
+    return F.mean((x - F.mean(x, dims, True)) ** order, dims, keepdims)
+
+
+def _std(x: AnyTensor, dims: tuple[int, ...], n: int, ddof: int, keepdims: bool = False) -> AnyTensor:
+    return F.sqrt(_central(x, 2, dims, keepdims) * (n / (n - ddof)))
+
+
+def moment(
+    a: Any, order: Any = 1, axis: Any = 0, nan_policy: str = "propagate", *, center: Any = None, keepdims: bool = False
+) -> AnyTensor:
+    """A moment about the mean, or about `center`, as `scipy.stats.moment`, of one order.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.moment(gc.tensor([1.0, 2.0, 3.0, 6.0]), 2)
+    tensor(3.5000)
+    """
+    x, dims, _ = _prepared(a, axis, nan_policy)
+    if center is None:
+        return _central(x, order, dims, keepdims)
+    return F.mean((x - together(x, center)[1]) ** order, dims, keepdims)
+
+
+def skew(
+    a: Any, axis: Any = 0, bias: bool = True, nan_policy: str = "propagate", *, keepdims: bool = False
+) -> AnyTensor:
+    """The third moment of standardized samples, as `scipy.stats.skew`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.skew(gc.tensor([1.0, 2.0, 3.0, 6.0]))
+    tensor(0.6872)
+    """
+    x, dims, n = _prepared(a, axis, nan_policy)
+    found = _central(x, 3, dims, keepdims) / _central(x, 2, dims, keepdims) ** 1.5
+    return found if bias or n < 3 else found * (math.sqrt(n * (n - 1)) / (n - 2))
+
+
+def kurtosis(
+    a: Any, axis: Any = 0, fisher: bool = True, bias: bool = True, nan_policy: str = "propagate", *,
+    keepdims: bool = False,
+) -> AnyTensor:  # fmt: skip
+    """The fourth moment of standardized samples, less that of the normal distribution, as `scipy.stats.kurtosis`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.kurtosis(gc.tensor([1.0, 2.0, 3.0, 6.0]))
+    tensor(-1.)
+    """
+    x, dims, n = _prepared(a, axis, nan_policy)
+    found = _central(x, 4, dims, keepdims) / _central(x, 2, dims, keepdims) ** 2
+    if not bias and n > 3:
+        found = ((n * n - 1) * found - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
+    return found - 3 if fisher else found
+
+
+def variation(
+    a: Any, axis: Any = 0, nan_policy: str = "propagate", ddof: int = 0, *, keepdims: bool = False
+) -> AnyTensor:
+    """The standard deviation over the mean, as `scipy.stats.variation`."""
+    x, dims, n = _prepared(a, axis, nan_policy)
+    return _std(x, dims, n, ddof, keepdims) / F.mean(x, dims, keepdims)
+
+
+def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> AnyTensor:
+    """The standard error of the mean, as `scipy.stats.sem`."""
+    x, dims, n = _prepared(a, axis, nan_policy)
+    return _std(x, dims, n, ddof, keepdims) / math.sqrt(n)
+
+
+def zmap(scores: Any, compare: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
+    """Scores in standard deviations from the mean of others, as `scipy.stats.zmap`."""
+    x, dims, n = _prepared(compare, axis, nan_policy)
+    scores, x = (inexact(t) for t in together(scores, x))
+    return (scores - F.mean(x, dims, True)) / _std(x, dims, n, ddof, True)
+
+
+def zscore(a: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
+    """Samples in standard deviations from their mean, as `scipy.stats.zscore`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.zscore(gc.tensor([1.0, 2.0, 3.0]))
+    tensor([-1.2247,  0.0000,  1.2247])
+    """
+    return zmap(a, a, axis, ddof, nan_policy)
+
+
+def gzscore(a: Any, *, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
+    """`zscore` of logarithms, as `scipy.stats.gzscore`."""
+    return zscore(F.log(floating(a)), axis, ddof, nan_policy)
+
+
+def gstd(a: Any, axis: Any = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> AnyTensor:
+    """The exponential of the standard deviation of logarithms, as `scipy.stats.gstd`."""
+    x, dims, n = _prepared(a, axis, nan_policy)
+    return F.exp(_std(F.log(x), dims, n, ddof, keepdims))
+
+
+def _mean(x: AnyTensor, weights: Any, dims: tuple[int, ...], keepdims: bool) -> AnyTensor:
+    if weights is None:
+        return F.mean(x, dims, keepdims)
+    x, w = together(x, weights)
+    if w.ndim == 1 and len(dims) == 1 and x.ndim > 1:
+        w = F.reshape(w, [-1 if d == dims[0] else 1 for d in range(x.ndim)])
+    x, w = F.broadcast_tensors(x, w)
+    return F.sum(x * w, dims, keepdims) / F.sum(w, dims, keepdims)
+
+
+def gmean(
+    a: Any, axis: Any = 0, dtype: Any = None, weights: Any = None, *, nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> AnyTensor:  # fmt: skip
+    """The geometric mean, as `scipy.stats.gmean`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.gmean(gc.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
+    x, dims, _ = _prepared(a, axis, nan_policy)
+    return F.exp(_mean(F.log(_in(x, dtype)), weights, dims, keepdims))
+
+
+def hmean(
+    a: Any, axis: Any = 0, dtype: Any = None, *, weights: Any = None, nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> AnyTensor:  # fmt: skip
+    """The harmonic mean, as `scipy.stats.hmean`."""
+    x, dims, _ = _prepared(a, axis, nan_policy)
+    return 1 / _mean(1 / _in(x, dtype), weights, dims, keepdims)
+
+
+def pmean(
+    a: Any, p: float, *, axis: Any = 0, dtype: Any = None, weights: Any = None, nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> AnyTensor:  # fmt: skip
+    """The mean of p-th powers, as `scipy.stats.pmean`."""
+    if p == 0:
+        return gmean(a, axis, dtype, weights, nan_policy=nan_policy, keepdims=keepdims)
+    x, dims, _ = _prepared(a, axis, nan_policy)
+    return _mean(_in(x, dtype) ** p, weights, dims, keepdims) ** (1 / p)
+
+
+def _in(x: AnyTensor, dtype: Any) -> AnyTensor:
+    return cast(x, dtype_of(dtype))
+
+
+def entropy(
+    pk: Any, qk: Any = None, base: float | None = None, axis: Any = 0, *, nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> AnyTensor:  # fmt: skip
+    """Shannon's entropy, or the relative one, of what is normalized first, as `scipy.stats.entropy`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.entropy(gc.tensor([1.0, 1.0]), base=2)
+    tensor(1.)
+    """
+    if base is not None and base <= 0:
+        raise ValueError("`base` must be a positive number or `None`.")
+    p, dims, _ = _prepared(pk, axis, nan_policy)
+    if qk is None:
+        terms = F.entr(p / F.sum(p, dims, True))
+    else:
+        p, q = F.broadcast_tensors(*(inexact(t) for t in together(p, qk)))
+        terms = F.special_of_two(p / F.sum(p, dims, True), q / F.sum(q, dims, True), "rel_entr")
+    found = F.sum(terms, dims, keepdims)
+    return found if base is None else found / math.log(base)
+
+
+class PearsonRResult(NamedTuple):
+    """The coefficient, and the probability of one as large without a correlation."""
+
+    statistic: AnyTensor
+    pvalue: AnyTensor
+
+
+def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = None, axis: Any = 0) -> PearsonRResult:
+    """Pearson's correlation, as `scipy.stats.pearsonr`, two-sided.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> stats.pearsonr(gc.tensor([1.0, 2.0, 3.0]), gc.tensor([1.0, 3.0, 2.0])).statistic
+    tensor(0.5000)
+    """
+    if alternative != "two-sided" or method is not None:
+        raise NotImplementedError("alternative='two-sided' without a method")
+    x, y = (inexact(t) for t in together(x, y))
+    x, dims, n = _prepared(x, axis)
+    if n < 2:
+        raise ValueError("`x` and `y` must have length at least 2.")
+    x, y = (t - F.mean(t, dims, True) for t in (x, y))
+    found = F.sum(x * y, dims) / F.sqrt(F.sum(x * x, dims) * F.sum(y * y, dims))
+    found = F.clamp(found, -1, 1)
+    half = F.zeros_like(found) + (n / 2 - 1)
+    pvalue = 2 * F.special_of_three(half, half, (1 - F.abs(found)) / 2, "betainc") if n > 2 else F.ones_like(found)
+    return PearsonRResult(found, pvalue)
+
+
+class DescribeResult(NamedTuple):
+    """What `describe` tells of samples."""
+
+    nobs: int
+    minmax: tuple[AnyTensor, AnyTensor]
+    mean: AnyTensor
+    variance: AnyTensor
+    skewness: AnyTensor
+    kurtosis: AnyTensor
+
+
+def describe(a: Any, axis: Any = 0, ddof: int = 1, bias: bool = True, nan_policy: str = "propagate") -> DescribeResult:
+    """Extrema, mean, variance, skewness and kurtosis, as `scipy.stats.describe`."""
+    x, dims, n = _prepared(a, axis, nan_policy)
+    if not x.numel():
+        raise ValueError("The input must not be empty.")
+    extrema = F.amin(x, dims), F.amax(x, dims)
+    variance = _central(x, 2, dims) * (n / (n - ddof))
+    return DescribeResult(n, extrema, F.mean(x, dims), variance, skew(x, axis, bias), kurtosis(x, axis, bias=bias))

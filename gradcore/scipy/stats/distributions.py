@@ -1,0 +1,288 @@
+"""Densities and distribution functions in SciPy's parameters: shapes, `loc` and `scale`, which all have derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import inexact
+from gradcore.scipy.conversion import together
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "CONTINUOUS",
+    "DISCRETE",
+    "ContinuousDistribution",
+    "DiscreteDistribution",
+    "dirichlet",
+    "multivariate_normal",
+]
+
+_LOG_ROOT = math.log(2 * math.pi) / 2
+
+Formula = Callable[..., Any]
+Support = Callable[..., tuple[Any, Any]]
+
+
+def _bound(settings: dict[str, Any], shapes: tuple[str, ...], args: tuple[Any, ...]) -> list[Any]:
+    """Shapes, `loc` and `scale` as they are given."""
+    names = (*shapes, "loc", "scale")
+    if len(args) > len(names):
+        raise TypeError(f"takes {', '.join(names)}, but {len(args)} values were given")
+    found = dict(zip(names, args, strict=False))
+    for name, value in settings.items():
+        if name not in names or name in found:
+            raise TypeError(f"takes {', '.join(names)}, not {name!r} (again)")
+        found[name] = value
+    missing = [name for name in shapes if name not in found]
+    if missing:
+        raise TypeError(f"missing shapes: {', '.join(missing)}")
+    return [found.get(name, 1.0 if name == "scale" else 0.0) for name in names]
+
+
+class ContinuousDistribution:
+    """A distribution of `scipy.stats`: its density and distribution function, with SciPy's arguments.
+
+    Parameters
+    ----------
+    name : str
+    shapes : tuple of str
+    log_density : callable
+        Of the standard distribution: ``(x, *shapes)``.
+    cumulative : callable or None
+        The standard distribution function.
+    support : callable
+        The bounds, ``(*shapes)``; None where there is none.
+    """
+
+    def __init__(
+        self, name: str, shapes: tuple[str, ...], log_density: Formula, cumulative: Formula | None, support: Support
+    ) -> None:
+        self.name, self.shapes = name, shapes
+        self._log_density, self._cumulative, self._support = log_density, cumulative, support
+
+    def _standard(self, x: Any, args: Any, settings: Any) -> tuple[Any, list[Any], Any, Any, Any]:
+        """The standardized number, harmless outside of the support; shapes, scale, where it is below and above."""
+        x, *given = (inexact(t) for t in together(x, *_bound(settings, self.shapes, args)))
+        *shapes, loc, scale = given
+        y = (x - loc) / scale
+        low, high = self._support(*shapes)
+        below = None if low is None else y < low
+        above = None if high is None else y > high
+        inner = 0.5 if low is not None and high is not None else 1.0 if low is not None else -1.0
+        for outside in (below, above):
+            if outside is not None:
+                y = F.where(outside, inner, y)
+        return y, shapes, scale, below, above
+
+    def logpdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """The logarithm of the density: minus infinity outside of the support."""
+        y, shapes, scale, below, above = self._standard(x, args, settings)
+        found = self._log_density(y, *shapes) - F.log(scale)
+        for outside in (below, above):
+            if outside is not None:
+                found = F.where(outside, -math.inf, found)
+        return F.where(scale > 0, found, math.nan)
+
+    def pdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """The density."""
+        return F.exp(self.logpdf(x, *args, **settings))
+
+    def cdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """The distribution function."""
+        if self._cumulative is None:
+            raise NotImplementedError(f"{self.name}.cdf is not implemented")
+        y, shapes, scale, below, above = self._standard(x, args, settings)
+        found = self._cumulative(y, *shapes)
+        if below is not None:
+            found = F.where(below, 0.0, found)
+        if above is not None:
+            found = F.where(above, 1.0, found)
+        return F.where(scale > 0, found, math.nan)
+
+    def sf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """One minus the distribution function."""
+        return 1 - self.cdf(x, *args, **settings)
+
+    def __repr__(self) -> str:
+        return f"<gradcore.scipy.stats.{self.name}>"
+
+
+class DiscreteDistribution:
+    """A distribution of whole numbers: its probabilities, with SciPy's arguments."""
+
+    def __init__(self, name: str, shapes: tuple[str, ...], log_mass: Formula, support: Support) -> None:
+        self.name, self.shapes, self._log_mass, self._support = name, shapes, log_mass, support
+
+    def logpmf(self, k: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """The logarithm of the probability: minus infinity for what does not occur."""
+        values = _bound(settings, self.shapes, args)[:-1]
+        k, *given = (inexact(t) for t in together(k, *values))
+        *shapes, loc = given
+        k = k - loc
+        low, high = self._support(*shapes)
+        outside = (k < low) | (k != F.floor(k))
+        if high is not None:
+            outside = outside | (k > high)
+        k = F.where(outside, low, k)
+        return F.where(outside, -math.inf, self._log_mass(k, *shapes))
+
+    def pmf(self, k: Any, *args: Any, **settings: Any) -> AnyTensor:
+        """The probability."""
+        return F.exp(self.logpmf(k, *args, **settings))
+
+    def __repr__(self) -> str:
+        return f"<gradcore.scipy.stats.{self.name}>"
+
+
+def _everywhere(*shapes: Any) -> tuple[None, None]:
+    return None, None
+
+
+def _positive(*shapes: Any) -> tuple[float, None]:
+    return 0.0, None
+
+
+def _unit(*shapes: Any) -> tuple[float, float]:
+    return 0.0, 1.0
+
+
+def _betaln(a: Any, b: Any) -> Any:
+    return F.special_of_two(a, b, "betaln")
+
+
+def _t(x: Any, df: Any) -> Any:
+    return F.lgamma((df + 1) / 2) - F.lgamma(df / 2) - F.log(df * math.pi) / 2 - (df + 1) / 2 * F.log1p(x * x / df)
+
+
+def _f(x: Any, m: Any, n: Any) -> Any:
+    return (
+        m / 2 * F.log(m) + n / 2 * F.log(n) + (m / 2 - 1) * F.log(x) - (m + n) / 2 * F.log(n + m * x)
+        - _betaln(m / 2, n / 2)
+    )  # fmt: skip
+
+
+def _gamma(x: Any, a: Any) -> Any:
+    return F.xlogy(a - 1, x) - x - F.lgamma(a)
+
+
+def _beta(x: Any, a: Any, b: Any) -> Any:
+    return F.xlogy(a - 1, x) + F.xlog1py(b - 1, -x) - _betaln(a, b)
+
+
+_ROOT_2 = math.sqrt(2)
+
+#: Name, shapes, log density, distribution function and support of each.
+_TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
+    ("norm", "", lambda x: -x * x / 2 - _LOG_ROOT, lambda x: F.ndtr(x), _everywhere),
+    ("uniform", "", lambda x: 0 * x, lambda x: x, _unit),
+    ("expon", "", lambda x: -x, lambda x: -F.expm1(-x), _positive),
+    ("gamma", "a", _gamma, lambda x, a: F.igamma(a, x), _positive),
+    ("beta", "a b", _beta, lambda x, a, b: F.special_of_three(a, b, x, "betainc"), _unit),
+    ("t", "df", _t, None, _everywhere),
+    ("cauchy", "", lambda x: -math.log(math.pi) - F.log1p(x * x), lambda x: 0.5 + F.atan(x) / math.pi, _everywhere),
+    ("laplace", "", lambda x: -F.abs(x) - math.log(2),
+     lambda x: F.where(x > 0, 1 - F.exp(-F.abs(x)) / 2, F.exp(-F.abs(x)) / 2), _everywhere),
+    ("logistic", "", lambda x: F.logsigmoid(x) + F.logsigmoid(-x), lambda x: F.sigmoid(x), _everywhere),
+    ("lognorm", "s", lambda x, s: -((F.log(x) / s) ** 2) / 2 - F.log(s * x) - _LOG_ROOT,
+     lambda x, s: F.ndtr(F.log(x) / s), _positive),
+    ("chi2", "df", lambda x, df: _gamma(x / 2, df / 2) - math.log(2), lambda x, df: F.igamma(df / 2, x / 2), _positive),
+    ("chi", "df", lambda x, df: (1 - df / 2) * math.log(2) - F.lgamma(df / 2) + F.xlogy(df - 1, x) - x * x / 2,
+     lambda x, df: F.igamma(df / 2, x * x / 2), _positive),
+    ("f", "dfn dfd", _f, lambda x, m, n: F.special_of_three(m / 2, n / 2, m * x / (m * x + n), "betainc"), _positive),
+    ("gumbel_r", "", lambda x: -x - F.exp(-x), lambda x: F.exp(-F.exp(-x)), _everywhere),
+    ("gumbel_l", "", lambda x: x - F.exp(x), lambda x: -F.expm1(-F.exp(x)), _everywhere),
+    ("weibull_min", "c", lambda x, c: F.log(c) + F.xlogy(c - 1, x) - x**c, lambda x, c: -F.expm1(-(x**c)), _positive),
+    ("pareto", "b", lambda x, b: F.log(b) - (b + 1) * F.log(x), lambda x, b: 1 - x ** (-b), lambda b: (1.0, None)),
+    ("invgamma", "a", lambda x, a: -(a + 1) * F.log(x) - F.lgamma(a) - 1 / x, lambda x, a: F.igammac(a, 1 / x),
+     _positive),
+    ("halfnorm", "", lambda x: -x * x / 2 + math.log(2) - _LOG_ROOT, lambda x: F.erf(x / _ROOT_2), _positive),
+    ("halfcauchy", "", lambda x: math.log(2 / math.pi) - F.log1p(x * x), lambda x: 2 / math.pi * F.atan(x), _positive),
+    ("rayleigh", "", lambda x: F.log(x) - x * x / 2, lambda x: -F.expm1(-x * x / 2), _positive),
+    ("maxwell", "", lambda x: math.log(2 / math.pi) / 2 + 2 * F.log(x) - x * x / 2,
+     lambda x: F.igamma(0 * x + 1.5, x * x / 2), _positive),
+    ("skewnorm", "a", lambda x, a: math.log(2) - x * x / 2 - _LOG_ROOT + F.log_ndtr(a * x),
+     lambda x, a: F.ndtr(x) - 2 * F.special_of_two(x, a, "owens_t"), _everywhere),
+    ("powerlaw", "a", lambda x, a: F.log(a) + F.xlogy(a - 1, x), lambda x, a: x**a, _unit),
+    ("invgauss", "mu", lambda x, mu: -_LOG_ROOT - 1.5 * F.log(x) - ((x - mu) / mu) ** 2 / (2 * x), None, _positive),
+    ("gennorm", "beta", lambda x, b: F.log(b / 2) - F.lgamma(1 / b) - F.abs(x) ** b, None, _everywhere),
+]  # fmt: skip
+
+CONTINUOUS = {
+    name: ContinuousDistribution(name, tuple(shapes.split()), density, cumulative, support)
+    for name, shapes, density, cumulative, support in _TABLE
+}
+"""By name."""
+
+
+def _log_binomial(n: Any, k: Any) -> Any:
+    return -F.log(n + 1) - _betaln(n - k + 1, k + 1)
+
+
+DISCRETE = {
+    name: DiscreteDistribution(name, tuple(shapes.split()), mass, support)
+    for name, shapes, mass, support in (
+        ("poisson", "mu", lambda k, mu: F.xlogy(k, mu) - F.lgamma(k + 1) - mu, lambda mu: (0, None)),
+        ("bernoulli", "p", lambda k, p: F.xlogy(k, p) + F.xlog1py(1 - k, -p), lambda p: (0, 1)),
+        ("binom", "n p", lambda k, n, p: _log_binomial(n, k) + F.xlogy(k, p) + F.xlog1py(n - k, -p),
+         lambda n, p: (0, n)),
+        ("geom", "p", lambda k, p: F.xlog1py(k - 1, -p) + F.log(p), lambda p: (1, None)),
+        ("nbinom", "n p", lambda k, n, p: F.lgamma(n + k) - F.lgamma(k + 1) - F.lgamma(n) + n * F.log(p)
+         + F.xlog1py(k, -p), lambda n, p: (0, None)),
+    )
+}  # fmt: skip
+"""By name."""
+
+
+class _MultivariateNormal:
+    """The normal distribution of vectors, the last dim of `x`."""
+
+    def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> AnyTensor:
+        """The logarithm of the density, as `scipy.stats.multivariate_normal.logpdf`.
+
+        Examples
+        --------
+        >>> from gradcore.scipy import stats
+        >>> mean = gc.tensor([0.0, 1.0], dtype=gc.float64, requires_grad=True)
+        >>> stats.multivariate_normal.logpdf([1.0, 1.0], mean, [[2.0, 0.0], [0.0, 1.0]]).backward()
+        >>> mean.grad
+        tensor([0.5000, 0.0000], dtype=torch.float64)
+        """
+        if allow_singular:
+            raise NotImplementedError("allow_singular=True; the covariance is factored by Cholesky")
+        x, mean, cov = (inexact(t) for t in together(x, 0.0 if mean is None else mean, cov))
+        n = max(mean.shape[-1] if mean.ndim else 1, cov.shape[-1] if cov.ndim else 1)
+        if cov.ndim < 2:
+            cov = F.diag_embed(F.expand(cov, (n,)))
+        x = F.unsqueeze(x, -1) if n == 1 and (not x.ndim or x.shape[-1] != 1) else x
+        factor = F.linalg_cholesky(cov)
+        gap = F.unsqueeze(x - mean, -1)
+        whitened = F.linalg_solve_triangular(F.expand(factor, (*gap.shape[:-2], n, n)), gap, upper=False)
+        squares = F.sum(F.squeeze(whitened, -1) ** 2, (-1,))
+        return -squares / 2 - n * _LOG_ROOT - F.sum(F.log(F.diagonal(factor)), (-1,))
+
+    def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> AnyTensor:
+        """The density."""
+        return F.exp(self.logpdf(x, mean, cov, allow_singular))
+
+
+class _Dirichlet:
+    """The distribution of probabilities that sum to one, the first dim of `x`."""
+
+    def logpdf(self, x: Any, alpha: Any) -> AnyTensor:
+        """The logarithm of the density, as `scipy.stats.dirichlet.logpdf`; the last probability may be left out."""
+        x, alpha = (inexact(t) for t in together(x, alpha))
+        if x.shape[0] + 1 == alpha.shape[0]:
+            x = F.cat([x, F.unsqueeze(1 - F.sum(x, (0,)), 0)], 0)
+        shaped = F.reshape(alpha, (-1,) + (1,) * (x.ndim - 1))
+        return F.sum(F.xlogy(shaped - 1, x), (0,)) + F.lgamma(F.sum(alpha)) - F.sum(F.lgamma(alpha))
+
+    def pdf(self, x: Any, alpha: Any) -> AnyTensor:
+        """The density."""
+        return F.exp(self.logpdf(x, alpha))
+
+
+multivariate_normal = _MultivariateNormal()
+dirichlet = _Dirichlet()

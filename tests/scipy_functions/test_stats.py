@@ -1,0 +1,135 @@
+"""`gradcore.scipy.stats` against SciPy, and its derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.scipy import stats
+from gradcore.scipy.stats.distributions import CONTINUOUS, DISCRETE
+from tests.scipy_functions.comparing import check_derivatives, check_values, expressions
+
+pytest.importorskip("scipy", minversion="1.17")
+import scipy.stats
+
+
+def arrays() -> dict[str, Any]:
+    u = np.random.default_rng(6).uniform
+    return {
+        "A": u(0.2, 2, (6, 4)),
+        "B": u(0.2, 2, (6, 4)),
+        "W": u(0.2, 1, 6),
+        "X": u(0.1, 3, 7),
+        "F": u(0.2, 2, 9).astype(np.float32),
+        "P": np.array([0.2, 0.3, 0.5]),
+        "M": np.array([0.3, -0.2]),
+        "C": np.array([[1.4, 0.3], [0.3, 0.8]]),
+        "Y": u(-1, 1, (5, 2)),
+        "L": np.array(0.15),
+        "S": np.array(1.3),
+        "Q": np.array(1.7),
+        "R": np.array(2.3),
+        "K": np.arange(5),
+        "H": np.array(0.35),
+    }
+
+
+CALLS = """
+zscore: A; A, axis=1, ddof=1; A, axis=None; F
+zmap: A, B; A[:2], B, 0, 1
+gzscore: A
+skew: A; A, 1, bias=False; A, axis=None; A, keepdims=True; F
+kurtosis: A; A, 1, bias=False; A, fisher=False; A, axis=None
+moment: A, 3; A, 2, 1; A, 2, center=0.5
+variation: A; A, ddof=1
+sem: A; A, axis=1, ddof=0
+gmean: A; A, 1; A, weights=W[:, None] + 0 * A; A, axis=None
+hmean: A; A, 1
+pmean: A, 3; A, 0.5, axis=1; A, 0
+gstd: A
+entropy: A; A, B; A, base=2.0, axis=1
+pearsonr: A[:, 0], B[:, 0]
+describe: A; A, 1, 0
+multivariate_normal.logpdf: Y, M, (C + C.T) / 2; Y[0], M, (C + C.T) / 2; X, 0.5, 2.0
+multivariate_normal.pdf: Y, M, (C + C.T) / 2
+dirichlet.logpdf: P, [1.5, 2.0, 0.7]; P[:2], P + 1
+dirichlet.pdf: P, P + 1
+"""
+SHAPES = {0: "", 1: ", Q", 2: ", Q, R"}
+
+
+def _densities() -> list[str]:
+    found = []
+    for name, each in CONTINUOUS.items():
+        first = (
+            "X + 1.2"
+            if name == "pareto"
+            else "X / 3.2 + 0.13"
+            if name in ("beta", "uniform", "powerlaw")
+            else "X + 0.16"
+        )
+        for method in ("logpdf", "pdf", *(("cdf", "sf") if each._cumulative else ())):
+            if "beta" in name and method in ("cdf", "sf"):
+                first = "X / 5 + 0.16"
+            found.append(f"{name}.{method}({first}{SHAPES[len(each.shapes)]}, loc=L, scale=S)")
+    shapes = {"poisson": "Q", "bernoulli": "H", "binom": "6, H", "geom": "H", "nbinom": "R, H"}
+    numbers = {"bernoulli": "K[:2]", "geom": "K + 1"}
+    for name in DISCRETE:
+        found += [f"{name}.{m}({numbers.get(name, 'K')}, {shapes[name]})" for m in ("logpmf", "pmf")]
+    return found
+
+
+@pytest.mark.parametrize("expression", [*expressions(CALLS), *_densities()])
+def test_values(expression: str) -> None:
+    check_values(expression, "stats", arrays(), 1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+@pytest.mark.parametrize("expression", [*(f"{name}.logpdf" for name in CONTINUOUS), "expon.cdf", "beta.cdf"])
+def test_outside_of_the_support(expression: str) -> None:
+    name = expression.partition(".")[0]
+    shapes = (1.7, 2.3)[: len(CONTINUOUS[name].shapes)]
+    x = gc.tensor([-2.0, -0.5, 1.5, 7.0], dtype=gc.float64, requires_grad=True)
+    method = expression.partition(".")[2]
+    found = getattr(getattr(stats, name), method)(x, *shapes)
+    wanted = getattr(getattr(scipy.stats, name), method)(x.detach().numpy(), *shapes)
+    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-9)
+    finite = gc.where(gc.isfinite(found), found, 0.0).sum()
+    (grad,) = gc.autograd.grad(finite, x)
+    assert gc.isfinite(grad).all()
+
+
+@pytest.mark.parametrize("expression", [*expressions(CALLS), *_densities()])
+def test_derivatives(expression: str) -> None:
+    if "F" in expression:
+        return
+    given = arrays()
+    if "cdf" in expression or ".sf" in expression:
+        given["L"], given["S"] = np.float64(0.15), np.float64(1.3)
+    check_derivatives(expression, "stats", given, second="describe" not in expression)
+
+
+@pytest.mark.parametrize("name", [*DISCRETE])
+def test_what_does_not_occur(name: str) -> None:
+    shapes = {"poisson": (1.7,), "binom": (6, 0.35), "nbinom": (2.3, 0.35)}.get(name, (0.35,))
+    k = np.array([-1.0, 0.0, 0.5, 1.0, 9.0])
+    np.testing.assert_allclose(getattr(stats, name).logpmf(k, *shapes).numpy(),
+                               getattr(scipy.stats, name).logpmf(k, *shapes), rtol=1e-9)  # fmt: skip
+
+
+def test_arguments_by_name_and_what_is_wrong_with_them() -> None:
+    assert gc.allclose(stats.gamma.pdf(1.0, a=2.0), stats.gamma.pdf(1.0, 2.0))
+    for call in (
+        lambda: stats.gamma.pdf(1.0),
+        lambda: stats.gamma.pdf(1.0, 2.0, 0.0, 1.0, 3.0),
+        lambda: stats.norm.pdf(1.0, a=2.0),
+        lambda: stats.norm.pdf(1.0, 0.0, loc=2.0),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(AttributeError, match="tests, ranks and fits are SciPy's"):
+        stats.ttest_ind  # noqa: B018
+    assert set(stats.__all__) <= set(scipy.stats.__all__)
