@@ -258,7 +258,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
 def _converted_and_computed(op: Op, raw: list[Any], target: Any, result_type: Any, device: Any, state: State) -> Any:
     """The result where dtypes differ, by a backend that converts in its kernels; else convert what `raw` holds."""
     backend = device.backend
-    if backend.supports_fusion:
+    if backend.converts_operands:
         compute = [target if p in op.tensors and p not in op.keeps_dtype else None for p in range(len(raw))]
         stored = None if result_type is None else result_type.numpy
         result = state.run(device.kernels["fused_forward"], op.kernel, raw, compute, stored)

@@ -443,9 +443,7 @@ def flip(K, self, dims: Sizes):
     >>> gc.flip(gc.tensor([1, 2, 3]), (0,))
     tensor([3, 2, 1])
     """
-    dims = distinct(dims, self.ndim)
-    key = tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(self.ndim))
-    return self[key].copy() if self.ndim else self.copy()
+    return K.flipped(self, distinct(dims, self.ndim))
 
 
 @composite(samples=lambda: [case(floats(2, 3))])

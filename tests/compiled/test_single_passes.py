@@ -230,6 +230,15 @@ def test_each_element_has_an_index(compiled: Any, ran: Ran, shape: tuple[int, ..
     assert {"gather_along", "scatter_along"} <= {name for name, _ in ran}
 
 
+@pytest.mark.parametrize("dtype", EVERY)
+def test_rows_are_reversed(compiled: Any, ran: Ran, dtype: str) -> None:
+    x = numbers((7, 37), dtype)
+    for array in (x, x[0], x.T, x[:, ::2], x[:0], x[:, :3]):
+        for dims in ((array.ndim - 1,), (0,), tuple(range(array.ndim))):
+            agree(compiled.flipped(array, dims), np.flip(array, dims))
+    assert ("reverse_rows", str(x.itemsize)) in ran
+
+
 @pytest.mark.parametrize("change", [lambda x: x.T, lambda x: x[::2, ::-1], lambda x: np.broadcast_to(x[:1], x.shape)])
 def test_any_layout(compiled: Any, change: Any) -> None:
     x, src = change(draw((40, 50), "float64")), change(draw((40, 50), "float64", kind="ties"))

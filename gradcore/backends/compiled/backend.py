@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradcore.backends.compiled.conversions import CompiledConversions
 from gradcore.backends.compiled.convolution import CompiledConvolution
 from gradcore.backends.compiled.ctc import CompiledCtc
-from gradcore.backends.compiled.elementwise import CompiledElementwise
+from gradcore.backends.compiled.halves import CompiledHalves
 from gradcore.backends.compiled.indexing import CompiledIndexing
 from gradcore.backends.compiled.products import CompiledProducts
 from gradcore.backends.compiled.recurrent import CompiledRecurrent
@@ -21,7 +21,7 @@ class CompiledBackend(
     CompiledConversions,
     CompiledConvolution,
     CompiledCtc,
-    CompiledElementwise,
+    CompiledHalves,
     CompiledIndexing,
     CompiledProducts,
     CompiledRecurrent,

@@ -11,7 +11,7 @@ from gradcore.backends.compiled.calls import CompiledCalls, Work
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.typing import Array
 
-__all__ = ["CompiledConversions"]
+__all__ = ["CompiledConversions", "character"]
 
 #: Elements from which the kernel is faster.
 _LARGE = 1 << 10
@@ -20,8 +20,8 @@ _LARGE = 1 << 10
 _PAIRS = {"ef", "ed", "eE", "fe", "fE", "dE", "Ef", "Ed", "Ee"}
 
 
-def _character(dtype: Any) -> str:
-    """A dtype's character; that of bfloat16 is E, for whatever package has made the dtype."""
+def character(dtype: Any) -> str:
+    """The character of a dtype that has conversions, or none; that of bfloat16, of whatever package, is E."""
     if dtype.char in "efd":
         return str(dtype.char)
     ml_dtypes: Any = sys.modules.get("ml_dtypes")
@@ -31,7 +31,7 @@ def _character(dtype: Any) -> str:
 def _has_kernel(backend: Any, x: Array, dtype: Any) -> bool:
     if x.size < _LARGE or not (x.flags.forc and x.flags.aligned):
         return False
-    return _character(x.dtype) + _character(np.dtype(dtype)) in _PAIRS
+    return character(x.dtype) + character(np.dtype(dtype)) in _PAIRS
 
 
 class CompiledConversions(CompiledCalls):
@@ -40,6 +40,6 @@ class CompiledConversions(CompiledCalls):
     @kernel_for(_has_kernel)
     def astype(self, x: Array, dtype: Any) -> Array:
         out = np.empty_like(x, dtype)  # in the order of `x`
-        pair = _character(x.dtype) + _character(out.dtype)
+        pair = character(x.dtype) + character(out.dtype)
         self.run_kernel("converted", pair, Work(x.size), x.size, x, out)
         return out

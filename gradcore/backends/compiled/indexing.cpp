@@ -127,6 +127,18 @@ void gather_along(const Slices& work, i64 start, i64 stop, const T* x, const i64
     }));
 }
 
+// Rows of `inner` elements, which are the parts, each from its last element to its first.
+template <class T>
+void reverse_rows(const Slices& work, i64 start, i64 stop, const T* x, T* out, i64*) {
+    const i64 inner = work.inner;
+    for (i64 row = start; row < stop; ++row) {
+        const T* last = x + (row + 1) * inner - 1;
+        T* to = out + row * inner;
+#pragma omp simd
+        for (i64 i = 0; i < inner; ++i) to[i] = last[-i];
+    }
+}
+
 // -------------------------------------------------------------------------------------------------------------- writing
 
 // Calls `write(place, offset)` for elements that are written, or the parts of them that a thread has: the element of
@@ -210,6 +222,7 @@ void add_slices(const Slices& work, i64 start, i64 stop, const T* values, const 
 
 COPYING(take_slices)
 COPYING(gather_along)
+COPYING(reverse_rows)
 COPYING(scatter_along)
 ADDING(add_along)
 ADDING(add_slices)

@@ -18,6 +18,8 @@ __all__ = ["CompiledIndexing"]
 
 #: Elements from which the kernels are faster; of vectors that are read, which NumPy does as fast in one thread.
 _LARGE, _LARGE_VECTORS = 1 << 11, 1 << 15
+#: Elements of rows that are worth a loop.
+_WIDTH = 16
 #: Bytes of elements that are copied, and dtypes that are added, by NumPy's characters.
 _SIZES, _ADDED = (1, 2, 4, 8, 16), {c: c for c in "fdFDhil"} | {"b": "b", "B": "b", "H": "h", "I": "i", "L": "l"}
 if np.dtype("l").itemsize == 8:
@@ -71,8 +73,22 @@ def _same_but(shape: Sequence[int], other: Sequence[int], dim: int) -> bool:
     return len(shape) == len(other) and shape[:dim] == other[:dim] and shape[dim + 1 :] == other[dim + 1 :]
 
 
+def _reverses_rows(backend: Any, x: Array, dims: Sequence[int]) -> bool:
+    width = x.shape[-1] if x.ndim else 0
+    return bool(tuple(dims) == (x.ndim - 1,) and width >= _WIDTH and x.size >= _LARGE and _is_copied(x))
+
+
 class CompiledIndexing(CompiledCalls):
     """Kernels of one vector of indices along a dim, and of an index for each element."""
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    @kernel_for(_reverses_rows)
+    def flipped(self, x: Array, dims: Sequence[int]) -> Array:
+        out, width = np.empty(x.shape, x.dtype), x.shape[-1]
+        work = _Slices(x.size // width, 1, 1, width, 1)
+        self._fails("reverse_rows", str(x.itemsize), work, x.size, np.ascontiguousarray(x), out)
+        return out
 
     # -- slices of a dim ---------------------------------------------------------------------------------------------
 

@@ -29,6 +29,11 @@ class CudaFusion(CudaKernels):
         """Whether elementwise formulas become kernels; see `gradcore.cuda.set_fusion`."""
         return config.fusion() and "elementwise" not in config.CUDA_KERNELS_LEFT_OUT
 
+    @property
+    def converts_operands(self) -> bool:
+        """Whether `fused_forward` converts operands."""
+        return self.supports_fusion
+
     @cached_property
     def fusion(self) -> Fusion:
         """The cache of traced formulas and compiled kernels."""

@@ -154,8 +154,9 @@ class _Alone:
             raise
 
     def __del__(self) -> None:
-        if id(self) in self.of.users:
-            self.of.leave(id(self))
+        of = getattr(self, "of", None)  # which Ctrl-C may have come before
+        if of is not None and id(self) in of.users:
+            of.leave(id(self))
 
 
 NUMPY, SCIPY = OneThread("numpy"), OneThread("scipy")

@@ -167,6 +167,10 @@ class Movement:
         """The conjugate transpose of the last two dims."""
         return x.swapaxes(-2, -1).conj()
 
+    def flipped(self, x: Any, dims: Sequence[int]) -> Any:
+        """A copy with the order of the elements along dims, which are counted from the front, reversed."""
+        return x[tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(x.ndim))].copy()
+
     def tiled(self, x: Any, repeats: Sequence[int]) -> Any:
         """Copies of `x` side by side; there are at least as many `repeats` as dims."""
         shape = (1,) * (len(repeats) - x.ndim) + x.shape

@@ -1,0 +1,59 @@
+// Runs generated loops of float32 on arrays of halves: these are converted a few at a time, in the first level of cache.
+
+#include "halves.h"
+
+#include "pool.h"
+
+using gradcore::Brain;
+using gradcore::convert_all;
+using gradcore::Half;
+using gradcore::i64;
+
+namespace {
+
+constexpr i64 block = 1024, most_arrays = 6;
+// Parts of arrays that threads share begin at multiples of that: they have no line of the cache in common.
+constexpr i64 step_of_parts = 64;
+
+// How an array has its elements: as float32, as one of float32 for all, or as halves.
+enum Kind : i64 { floats, repeated, halves, brains };
+
+// What Python fills in. The last of the arrays is the result.
+struct Call {
+    void (*loop)(i64, void* const*, const double*);
+    const double* parameters;
+    i64 grain, size, arrays;
+    i64 kinds[most_arrays];
+    char* data[most_arrays];
+};
+
+void run(const Call& call, i64 start, i64 stop) {
+    alignas(64) float memory[most_arrays][block];
+    void* places[most_arrays];
+    const i64 result = call.arrays - 1;
+    for (i64 k = 0; k < result; ++k) {
+        if (call.kinds[k] != repeated) continue;
+        for (float& x : memory[k]) x = *reinterpret_cast<const float*>(call.data[k]);
+    }
+    for (i64 i = start; i < stop; i += block) {
+        const i64 n = stop - i < block ? stop - i : block;
+        for (i64 k = 0; k < call.arrays; ++k) {
+            const i64 kind = call.kinds[k];
+            places[k] = kind == floats ? static_cast<void*>(reinterpret_cast<float*>(call.data[k]) + i) : memory[k];
+            if (k == result) continue;
+            if (kind == halves) convert_all(n, reinterpret_cast<const Half*>(call.data[k]) + i, memory[k]);
+            if (kind == brains) convert_all(n, reinterpret_cast<const Brain*>(call.data[k]) + i, memory[k]);
+        }
+        call.loop(n, places, call.parameters);
+        const float* computed = memory[result];
+        if (call.kinds[result] == halves) convert_all(n, computed, reinterpret_cast<Half*>(call.data[result]) + i);
+        if (call.kinds[result] == brains) convert_all(n, computed, reinterpret_cast<Brain*>(call.data[result]) + i);
+    }
+}
+
+}  // namespace
+
+extern "C" void gradcore_run_halves(const void* call, i64 threads) {
+    const Call& given = *static_cast<const Call*>(call);
+    gradcore::spread(given.size, given.grain, step_of_parts, threads, [&](i64 start, i64 stop) { run(given, start, stop); });
+}

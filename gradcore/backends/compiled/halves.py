@@ -1,0 +1,94 @@
+"""Elementwise operations on float16 and bfloat16: computed in float32, and converted a few elements at a time."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.compiled.conversions import character
+from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward, Loop
+from gradcore.backends.numpy import threads
+from gradcore.typing import Array
+
+__all__ = ["CompiledHalves"]
+
+#: Arrays of a loop at most, the result among them; how they have their elements, by dtype.
+_MOST_ARRAYS, _KINDS = 6, {"f": 0, "e": 2, "E": 3}
+#: One element of float32 for all.
+_REPEATED = 1
+_FLOAT = np.empty((), np.float32)
+
+
+class _Call(ctypes.Structure):
+    """The structure that `gradcore_run_halves` reads."""
+
+    _fields_ = (
+        ("loop", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("grain", ctypes.c_int64), ("size", ctypes.c_int64),
+        ("arrays", ctypes.c_int64), ("kinds", ctypes.c_int64 * _MOST_ARRAYS), ("data", ctypes.c_void_p * _MOST_ARRAYS),
+    )  # fmt: skip
+
+
+class CompiledHalves(CompiledElementwise):
+    """Loops of float32 on arrays of halves."""
+
+    converts_operands = True
+
+    @cached_property
+    def _forwards(self) -> dict[str, Forward]:
+        return {}
+
+    def fused_forward(self, name: str, args: Sequence[Any], compute: Sequence[Any], stored: Any) -> Any:
+        """The result of an elementwise operation as halves, or None if there is no loop for the operands.
+
+        Parameters
+        ----------
+        name : str
+            The kernel's name in the table.
+        args : sequence
+            Arrays and settings.
+        compute : sequence of dtype or None
+            The dtypes that they are converted to first.
+        stored : dtype
+            The dtype of the result.
+        """
+        shape = np.shape(max(args, key=np.size))
+        given = list(zip(args, compute, strict=True))
+        if stored is None or prod(shape) < self.LARGE or not all(_is_fit(x, dtype, shape) for x, dtype in given):
+            return None
+        loop = self._loop_of_floats(name, args)
+        if loop is None or len(loop.used) >= _MOST_ARRAYS or loop.dtype != np.float32:
+            return None
+        out = np.empty(shape, stored)
+        operands = [args[i] if args[i].ndim else args[i].astype(np.float32) for i in loop.used]
+        self._run(loop, [*operands, out])
+        return out
+
+    def _loop_of_floats(self, name: str, args: Sequence[Any]) -> Loop | None:
+        formula: Any = self._forwards.setdefault(name, Forward(name))
+        floats = [_FLOAT if isinstance(x, np.ndarray) else x for x in args]
+        key = formula, *[_FLOAT.dtype if x is _FLOAT else repr(x) for x in floats]
+        try:
+            return self._loops[key]
+        except KeyError:
+            return self._looked_up(key, formula, tuple(floats))
+
+    def _run(self, loop: Loop, arrays: list[Array]) -> None:
+        count, out = len(arrays), arrays[-1]
+        call = _Call(loop.function, ctypes.addressof(loop.parameters), loop.grain, out.size, count)
+        for k, x in enumerate(arrays):
+            call.kinds[k] = _KINDS[character(x.dtype)] if x.ndim else _REPEATED
+            call.data[k] = x.ctypes.data
+        self.library.gradcore_run_halves(ctypes.byref(call), ctypes.c_int64(threads.available()))
+
+
+def _is_fit(x: Any, dtype: Any, shape: Sequence[int]) -> bool:
+    """Whether `gradcore_run_halves` reads an operand, of the result's shape or a single element, or it is a setting."""
+    if not isinstance(x, np.ndarray):
+        return x is not None and dtype is None
+    known = dtype == np.float32 and character(x.dtype) in _KINDS
+    return known and (not x.ndim or (x.shape == shape and x.flags.c_contiguous and x.flags.aligned))
