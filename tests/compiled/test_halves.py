@@ -15,7 +15,7 @@ from gradcore.backends.compiled.halves import CompiledHalves
 OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sums": lambda x, y, z: (x + y, x - y, 1 - x),
     "products": lambda x, y, z: (x * y, x * 2.5, x * gc.tensor(2.0, device=x.device), gc.addcmul(x, x, y)),
-    "functions": lambda x, y, z: (x.square(), -x, x.abs().sqrt(), x.relu(), x.clamp(-1, 1), x**2, gc.lerp(x, y, 0.3)),
+    "functions": lambda x, y, z: (x.square(), -x, x.abs(), x.relu(), x.clamp(-1, 1), x**2, gc.lerp(x, y, 0.3)),
     "float32": lambda x, y, z: (x * z, z + y),
 }
 LEFT: dict[str, Callable[[Any, Any, Any], Any]] = {

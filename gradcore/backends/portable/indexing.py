@@ -188,10 +188,12 @@ class Indexing:
         rest = math.prod(n for d, n in enumerate(shape) if d not in dims)
         return flat, values.transpose(order).reshape(flat.size, rest), dims
 
-    def _layout(self, shape: Sequence[int], indices: Indices) -> tuple[list[Any], tuple[int, ...], tuple[int, ...]]:
+    def _layout(self, shape: Sequence[int], indices: Indices) -> tuple[Sequence[Any], tuple[int, ...], tuple[int, ...]]:
         """Indices that are broadcast, the shape of what they name, and its dims, those of the indices first."""
         dims = [d for d, index in enumerate(indices) if index is not None]
-        arrays = self.xp.broadcast_arrays(*(indices[d] for d in dims))
+        arrays = [indices[d] for d in dims]
+        if len(arrays) > 1:
+            arrays = self.xp.broadcast_arrays(*arrays)
         where = arrays[0].shape
         rest = [n for d, n in enumerate(shape) if d not in dims]
         # The result of indexing lies in front, unless the indexed dims follow each other.
