@@ -186,7 +186,8 @@ class CompiledElementwise(NumpyBackend):
         def kernel(x: Any, *rest: Any) -> Any:
             return looped(x, *rest) if x.__class__ is array and x.size >= self.LARGE else plain(x, *rest)
 
-        return {1: unary, 2: binary}.get(operands, kernel)
+        by_number: dict[int, Callable[..., Any]] = {1: unary, 2: binary}
+        return by_number.get(operands, kernel)
 
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         if self._is_for_numpy(formula, operands[0]):

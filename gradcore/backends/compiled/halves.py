@@ -65,7 +65,7 @@ class CompiledHalves(CompiledElementwise):
             return None
         out = np.empty(shape, stored)
         operands = [args[i] if args[i].ndim else args[i].astype(np.float32) for i in loop.used]
-        self._run(loop, [*operands, out])
+        self._run_on_halves(loop, [*operands, out])
         return out
 
     def _loop_of_floats(self, name: str, args: Sequence[Any]) -> Loop | None:
@@ -77,7 +77,7 @@ class CompiledHalves(CompiledElementwise):
         except KeyError:
             return self._looked_up(key, formula, tuple(floats))
 
-    def _run(self, loop: Loop, arrays: list[Array]) -> None:
+    def _run_on_halves(self, loop: Loop, arrays: list[Array]) -> None:
         count, out = len(arrays), arrays[-1]
         call = _Call(loop.function, ctypes.addressof(loop.parameters), loop.grain, out.size, count)
         for k, x in enumerate(arrays):

@@ -46,7 +46,7 @@ class CompiledProducts(NumpyBackend):
             out = self._in_threads(a, b)
             if out is not None:
                 return out
-        return NumpyBackend.matmul(self, a, b)
+        return super().matmul(a, b)
 
     def _product(self, a: Any, b: Any) -> Any:
         out = self._in_threads(a, b) if a.ndim > 1 and a.ndim == b.ndim else None

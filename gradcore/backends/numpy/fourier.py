@@ -30,7 +30,7 @@ class NumpyFourier(Fourier):
         """A batch is shared among threads; of a single array SciPy's own threads transform rows and columns."""
         number = threads.get_num_threads()
         if x.size * len(dims) < _MANY or number < 2 or works_in_parts():
-            return self._alone(name, x, dims, norm, **sizes)
+            return self._transformed(name, x, dims, norm, **sizes)
         batch = next((d for d, n in enumerate(x.shape) if n > 1 and d not in dims), None)
         if batch is None:
             return super().transform(name, x, dims, norm, workers=number, **sizes)
@@ -39,12 +39,14 @@ class NumpyFourier(Fourier):
 
         def some(start: int, stop: int) -> None:
             part = moved[start:stop].swapaxes(0, batch)
-            found[start] = self._alone(name, part, dims, norm, **sizes)
+            found[start] = self._transformed(name, part, dims, norm, **sizes)
 
         threads.spread(some, len(moved))
         return np.concatenate([found[start] for start in sorted(found)], axis=batch)
 
-    def _alone(self, name: str, x: Any, dims: tuple[int, ...], norm: str, s: tuple[int, ...] | None = None) -> Any:
+    def _transformed(
+        self, name: str, x: Any, dims: tuple[int, ...], norm: str, s: tuple[int, ...] | None = None
+    ) -> Any:
         """In this thread; along a single dim by the function for that, whose call costs half as much."""
         if len(dims) > 1:
             return getattr(self.transforms, name)(x, s, dims, norm)
