@@ -18,14 +18,18 @@ from collections import defaultdict
 from multiprocessing.connection import Client, Listener
 from types import ModuleType
 
-import cupy
-import ml_dtypes
 import numpy as np
+
+try:
+    import cupy
+    from ml_dtypes import bfloat16
+except ImportError:  # outside of the rig, where pytest looks for docstrings
+    cupy = bfloat16 = None
 
 TYPES = {
     "NCCL_INT8": np.int8, "NCCL_UINT8": np.uint8, "NCCL_INT32": np.int32, "NCCL_UINT32": np.uint32,
     "NCCL_INT64": np.int64, "NCCL_UINT64": np.uint64, "NCCL_FLOAT16": np.float16, "NCCL_FLOAT32": np.float32,
-    "NCCL_FLOAT64": np.float64, "NCCL_BFLOAT16": ml_dtypes.bfloat16,
+    "NCCL_FLOAT64": np.float64, "NCCL_BFLOAT16": bfloat16,
 }  # fmt: skip
 OPS = {"NCCL_SUM": np.add, "NCCL_PROD": np.multiply, "NCCL_MAX": np.maximum, "NCCL_MIN": np.minimum}
 _dtypes, _ops = [np.dtype(t) for t in TYPES.values()], list(OPS.values())
