@@ -27,7 +27,7 @@ from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
-from gradcore.compiler.host_calls import HOST_CLASSES
+from gradcore.compiler.host_calls import HOST_CLASSES, watched_class
 from gradcore.compiler.scopes import IMPURE_MODULES, is_generated, is_library, namespace_of
 from gradcore.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.device import device, get_default_device
@@ -35,6 +35,7 @@ from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import Calls
 from gradcore.nn.module_hooks import _Everywhere as Everywhere
 from gradcore.nn.parameter import Parameter
+from gradcore.optim import optimizer
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
 from gradcore.tracebacks import generated_file
@@ -124,7 +125,8 @@ class Guards:
             "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge,
             "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
             "deterministic": deterministic, "every": Everywhere, "Tensor": Tensor, "ndarray": np.ndarray,
-            "identical": operator.is_,
+            "identical": operator.is_, "before_steps": optimizer._global_pre_hooks,
+            "after_steps": optimizer._global_post_hooks,
         }  # fmt: skip
         self.tensors: list[TensorGuard] = []
         #: Optimisers, schedulers and gradient scalers.
@@ -355,7 +357,14 @@ class Guards:
 
     def _host(self, value: Any, name: str, text: str) -> None:
         """Guard what recorded methods of a host object read: parameters, the factor of losses."""
+        try:
+            watched_class(type(value))
+        except TypeError:
+            raise Unguardable(f"{text} is of a class that cannot be checked") from None
         self.hosts.append(value)
+        if isinstance(value, Optimizer):  # which may change what comes after a step
+            hooks = f"bool({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"
+            self.require(f"{hooks} is {eval(hooks, self.scope)}", f"whether {text} has hooks")
         for i, group in enumerate(value.param_groups if isinstance(value, Optimizer) else ()):
             params = self.bind(list(group["params"]))
             found = self._variable(f"{name}.param_groups[{i}]['params']")

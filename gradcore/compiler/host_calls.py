@@ -19,7 +19,7 @@ from gradcore.optim import optimizer
 from gradcore.optim.lr_scheduler.base import LRScheduler
 from gradcore.optim.optimizer import Optimizer
 
-__all__ = ["HOST_CLASSES", "host_codes", "looked_up", "recorded_methods", "runs_user_code", "watched"]
+__all__ = ["HOST_CLASSES", "host_codes", "looked_up", "recorded_methods", "runs_user_code", "watched", "watched_class"]
 
 #: The methods that are called as they are.
 _CALLED = {Optimizer: ("step",), LRScheduler: ("step",), GradScaler: ("unscale_", "step", "update")}
@@ -39,7 +39,8 @@ def recorded_methods(cls: type) -> tuple[str, ...]:
 
 
 @functools.cache
-def _watched_class(cls: Any) -> Any:
+def watched_class(cls: Any) -> Any:
+    """The subclass whose instances tell the recorder what is done with them."""
     recorded = recorded_methods(cls)
     called = {*_names(_CALLED, cls), *_names(_RECORDED, cls)} - {*recorded}
 
@@ -68,7 +69,7 @@ def watched(hosts: Sequence[Any], on: bool = True) -> Iterator[None]:
     """Context in which host objects tell the recorder what is done with them; or, within it, do not."""
     before: list[Any] = [type(host) for host in hosts]
     for host, cls in zip(hosts, before, strict=True):
-        object.__setattr__(host, "__class__", _watched_class(cls) if on else cls.__bases__[0])
+        object.__setattr__(host, "__class__", watched_class(cls) if on else cls.__bases__[0])
     try:
         yield
     finally:

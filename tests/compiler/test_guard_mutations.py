@@ -333,6 +333,17 @@ def inside_grad() -> Case:
     return Case(lambda: w * 2, tuple, within=lambda call: gc.func.grad(lambda v: (v * call()).sum())(gc.ones(3)))
 
 
+def hooked_step() -> Case:
+    w, scale = gc.ones(1, requires_grad=True), [1.0]
+    own = gc.optim.SGD([w], lr=0.5)
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        own.step()
+        return x * scale[0]
+
+    return Case(step, change=lambda stack: own.register_step_post_hook(lambda *args: scale.append(scale.pop() + 1)))
+
+
 #: Optimisers whose parameters change; modes of the thread and of the process.
 STATES: list[Callable[[], Case]] = [
     lambda: optimizer_case(lambda own, v: own.add_param_group({"params": [v]})),
@@ -345,7 +356,8 @@ STATES: list[Callable[[], Case]] = [
     lambda: Case(
         lambda: gc.rand(3), tuple, within=lambda call: gc.vmap(lambda v: call(), 0, 0, "different")(gc.ones(2))
     ),
-    lambda: inside_grad(),
+    inside_grad,
+    hooked_step,
 ]
 TABLE: list[Callable[[], Case]] = [
     *ARGUMENTS,
