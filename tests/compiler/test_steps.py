@@ -448,3 +448,32 @@ def test_backward_inside_reaches_what_comes_before() -> None:
     with pytest.warns(UserWarning, match="has a history, through which"):
         [call() for _ in range(4)]
     assert grads == [[2.0 * i] * 3 for i in range(1, 5)]
+
+
+def test_updates_that_are_written_out() -> None:
+    """Plain parameters, velocities and a sum of losses that are written in place, as in the digits example."""
+    outcomes = []
+    for compiles in (False, True):
+        gc.manual_seed(0)
+        parameters = [gc.randn(8, 6), gc.zeros(6), gc.randn(6, 3), gc.zeros(3)]
+        w1, b1, w2, b2 = (p.requires_grad_() for p in parameters)
+        velocities, total = [gc.zeros_like(p) for p in parameters], gc.zeros(())
+
+        def step(x: gc.Tensor, y: gc.Tensor, own: Any = (w1, b1, w2, b2), held: Any = (velocities, total)) -> None:
+            x = x + 0.2 * gc.randn(len(x), 8)
+            loss = F.cross_entropy(gc.relu(x @ own[0] + own[1]) @ own[2] + own[3], y, reduction="sum")
+            (loss / len(x)).backward()
+            with gc.no_grad():
+                held[1].add_(loss)
+                for p, velocity in zip(own, held[0], strict=True):
+                    velocity.mul_(0.9).add_(p.grad)
+                    p -= 0.05 * velocity
+                    p.grad = None
+
+        run: Any = CompiledFunction(step, fullgraph=True) if compiles else step
+        for _ in range(STEPS):
+            run(gc.randn(5, 8), gc.randint(0, 3, (5,)))
+        kept = [*parameters, *velocities, total]
+        outcomes.append([(t.detach().numpy().tobytes(), t._version) for t in kept])
+        assert not compiles or len(run._entries) == 1
+    assert outcomes[0] == outcomes[1]
