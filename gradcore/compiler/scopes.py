@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 import sysconfig
 import types
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 __all__ = ["IMPURE_MODULES", "is_generated", "is_library", "namespace_of"]
 
@@ -14,7 +17,10 @@ IMPURE_MODULES = frozenset((
     "random", "time", "os", "datetime", "secrets", "uuid", "tempfile", "socket", "subprocess", "threading", "io",
     "logging",
 ))  # fmt: skip
-_LIBRARY_FOLDERS = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_LIBRARY_FOLDERS = (
+    *{sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+    str(Path(np.__file__).parent),  # wherever it is installed
+)
 
 
 def is_library(namespace: dict[str, Any]) -> bool:

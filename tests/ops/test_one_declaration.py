@@ -24,6 +24,8 @@ OTHER_LISTS = {
         "backends/portable/elementwise.py": "RENAMED SPECIAL",
         "backends/vmap/array.py": "METHODS",
         "backends/vmap/functions.py": "_elementwise _reduction",
+        "compiler/effects.py": "_TOTAL _WRITERS",
+        "compiler/native/source.py": "_Writer",
         "compiler/recorder.py": "_SIZED_BY_VALUES",
         "kernels/evaluation.py": "_FUNCTIONS _with_number _of_numbers",
         "numpy/__init__.py": "_names",
@@ -47,6 +49,12 @@ OTHER_LISTS = {
         "backends/vmap/array.py": "_name",
         "compiler/arrays.py": "METHODS _make_operators _refuse_arithmetic",
         "compiler/emit_python.py": "_INFIX",
+        "compiler/memory.py": "_OPERATORS",
+    },
+    "what a compiler does with calls in the place of kernels, names of methods and operators among them": {
+        "compiler/native/groups.py": "_LIBRARY",
+        "compiler/native/lowering.py": "_COPIES _ELEMENTWISE _REDUCTIONS _RESHAPES _VIEWS",
+        "compiler/passes.py": "_COPIES _SIMPLER _takes_scalars",
     },
     "kernels of one library, where they are written": {
         "backends/compiled/rows.py": "_WIDTHS",
