@@ -287,7 +287,7 @@ def test_in_the_background_after_some_calls(monkeypatch: pytest.MonkeyPatch) -> 
         compiled(x)
     done = threading.Event()
     native.swapping._background.put(done.set)  # type: ignore[attr-defined]
-    assert done.wait(100)
+    assert done.wait(600)
     assert states(compiled) == ["4 calls in 1 functions"]
     assert close(arrays_of(compiled(x)), arrays_of(expected))
 
