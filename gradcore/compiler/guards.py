@@ -358,7 +358,7 @@ class Guards:
     def _host(self, value: Any, name: str, text: str) -> None:
         """Guard what recorded methods of a host object read: parameters, the factor of losses."""
         try:
-            watched_class(type(value))
+            watched_class(value.__class__)
         except TypeError:
             raise Unguardable(f"{text} is of a class that cannot be checked") from None
         self.hosts.append(value)
