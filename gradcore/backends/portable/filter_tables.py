@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["half_weighted", "outside", "period", "rate_taps", "runs", "twiddles"]
+__all__ = ["fast_size", "half_weighted", "outside", "period", "rate_taps", "runs", "twiddles"]
 
 
 @lru_cache(1024)
@@ -36,6 +36,19 @@ def runs(index: np.ndarray) -> Iterator[tuple[int, int, int]]:
             j += 1
         yield i, j, step if j > i + 1 else 1
         i = j
+
+
+@lru_cache(1024)
+def fast_size(n: int) -> int:
+    """The smallest size from `n` on that is a product of 2, 3 and 5, for which Fourier transforms are fast."""
+    while True:
+        rest = n
+        for factor in (2, 3, 5):
+            while rest % factor == 0:
+                rest //= factor
+        if rest == 1:
+            return n
+        n += 1
 
 
 def rate_taps(n: int, taps: int, up: int, down: int, count: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

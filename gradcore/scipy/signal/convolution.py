@@ -103,7 +103,15 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
     return convolve(x, _turned(y), mode, method)
 
 
-def _by_fourier(in1: Any, in2: Any, mode: str, axes: Any, by: str) -> AnyTensor:
+def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyTensor:
+    """Convolution by Fourier transforms, as `scipy.signal.fftconvolve`; so are its derivatives.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import signal
+    >>> signal.fftconvolve(gc.tensor([1.0, 2.0, 3.0]), gc.tensor([1.0, 1.0])).round(decimals=4)
+    tensor([1., 3., 5., 3.])
+    """
     x, y, _ = _both(in1, in2)
     if x.ndim == y.ndim == 0:
         return x * y
@@ -118,7 +126,7 @@ def _by_fourier(in1: Any, in2: Any, mode: str, axes: Any, by: str) -> AnyTensor:
             raise ValueError(f"incompatible shapes for in1 and in2: {tuple(x.shape)} and {tuple(y.shape)}")
     if not dims:
         return x * y
-    return _convolved(x, y, mode, dims, by)
+    return _convolved(x, y, mode, dims, "fourier")
 
 
 def _axes(x: Tensor, axes: Any) -> tuple[int, ...]:
@@ -135,20 +143,8 @@ def _axes(x: Tensor, axes: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyTensor:
-    """Convolution by Fourier transforms, as `scipy.signal.fftconvolve`; so are its derivatives.
-
-    Examples
-    --------
-    >>> from gradcore.scipy import signal
-    >>> signal.fftconvolve(gc.tensor([1.0, 2.0, 3.0]), gc.tensor([1.0, 1.0])).round(decimals=4)
-    tensor([1., 3., 5., 3.])
-    """
-    return _by_fourier(in1, in2, mode, axes, "fourier")
-
-
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyTensor:
-    """Convolution by Fourier transforms of parts that overlap, as `scipy.signal.oaconvolve`.
+    """As `scipy.signal.oaconvolve`, by Fourier transforms of the whole: the same as `fftconvolve`.
 
     Examples
     --------
@@ -156,7 +152,7 @@ def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyT
     >>> signal.oaconvolve(gc.arange(6.0), gc.tensor([1.0, 1.0]), "valid").round(decimals=4)
     tensor([1., 3., 5., 7., 9.])
     """
-    return _by_fourier(in1, in2, mode, axes, "overlap")
+    return fftconvolve(in1, in2, mode, axes)
 
 
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> AnyTensor:
