@@ -49,7 +49,7 @@ def _written(tensors: Any, metadata: Mapping[str, str] | None) -> Iterator[bytes
     for name, t in tensors.items():
         if not isinstance(name, str) or not isinstance(t, Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(t)}")
-        if t.layout is not layouts.strided:  # type: ignore[attr-defined]
+        if t.layout is not layouts.strided:
             raise ValueError(f"Key `{name}` is a sparse tensor: files of safetensors have dense ones; use to_dense()")
         if t.dtype not in _NAMES:
             raise ValueError(f"Key `{name}` has the dtype {t.dtype}, which files of safetensors do not have")
