@@ -11,8 +11,8 @@ _PRIVATE = {"function": False, "method": False}
 def _cases():
     positive = {"low": 0.5, "high": 1.5}
     return [
-        case(floats(2, 4, **positive), floats(4, 2), 1, 0), case(floats(3, 4, **positive), floats(4, 1), 0, 2),
-        case(floats(2, 2, 3, **positive), floats(2, 3, 2), 0, 1),
+        case(floats(2, 4, **positive), floats(4, 2), 1, 0), case(floats(3, 4, **positive), floats(4, 1), 0, 2),  # type: ignore[arg-type]
+        case(floats(2, 2, 3, **positive), floats(2, 3, 2), 0, 1),  # type: ignore[arg-type]
     ]  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def capture(function: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any
         results = tree_map(watch._look, function(*args))
     outputs = [t for t in tree_leaves(results) if isinstance(t, Tensor)]
     captured = list(watch.captured.values())
-    known = {id(gradient_edge(t)[0]) for t in (*captured, *own) if is_differentiated(t) and gradient_edge(t)}
+    known = {id(gradient_edge(t)[0]) for t in (*captured, *own) if is_differentiated(t) and gradient_edge(t)}  # type: ignore[index]
     if local.state.mode & GRAD and any(id(edge[0]) not in known for edge in _boundary(outputs, watch.start)):
         raise RuntimeError(
             "a function that is differentiated reads a tensor with a history by other means than operations "

@@ -103,7 +103,7 @@ class _Trajectory(Function):
     def jvp(ctx: Any, _field: Any, _times: Any, _settings: Any, _values: Any, of_start: Any, *tangents: Any) -> Any:
         y0, *parameters = ctx.saved_tensors
         n, m = y0.shape[0], len(parameters)
-        tangents = [F.zeros_like(p) if t is None else t for p, t in zip(parameters, tangents, strict=True)]
+        tangents = [F.zeros_like(p) if t is None else t for p, t in zip(parameters, tangents, strict=True)]  # type: ignore[assignment]
 
         def augmented(values: Any, t: AnyTensor, z: AnyTensor) -> AnyTensor:
             moved = jvp(lambda y, *p: ctx.field(p, t, y), (z[:n], *values[:m]), (z[n:], *values[m:]))

@@ -249,8 +249,8 @@ def _by_steps(
     whole = solution_of(segments) if segments and segments[0] is not None else None
     if wanted is not None:
         last = times[-1].item() if isinstance(times[-1], Tensor) else times[-1]
-        inside = np.abs(numbers - span[0]) <= abs(last - span[0]) * (1 + 1e-12)
-        wanted = wanted[F.as_tensor(inside)] if isinstance(wanted, Tensor) else numbers[inside]
+        inside = np.abs(numbers - span[0]) <= abs(last - span[0]) * (1 + 1e-12)  # type: ignore[operator]
+        wanted = wanted[F.as_tensor(inside)] if isinstance(wanted, Tensor) else numbers[inside]  # type: ignore[index]
         found, y_all = wanted, (F.stack([y], 1)[:, :0] if whole is None or not inside.any() else whole(wanted))
     else:
         found = np.array(times) if not isinstance(times[-1], Tensor) else F.stack([*map(_as(y), times)])
@@ -259,7 +259,7 @@ def _by_steps(
     t_all = _as(y)(scaling.outer(found))
     if scaling.length is not None and whole is not None and dense:
         inner = whole
-        whole = lambda t: inner(scaling.inner(t))  # noqa: E731
+        whole = lambda t: inner(scaling.inner(t))  # type: ignore[assignment]  # noqa: E731
     return _result(counts, status, t=t_all, y=y_all, sol=whole if dense else None, **fields)
 
 
@@ -292,7 +292,7 @@ class _Events:
 
     def _values(self, t: float, y: AnyTensor) -> list[float]:
         with no_grad():
-            return [f(_as(y)(t), y.detach()).item() for f, _ in self.events]
+            return [f(_as(y)(t), y.detach()).item() for f, _ in self.events]  # type: ignore[no-untyped-call]
 
     def look(self, segment: Any, t: float, y: AnyTensor) -> bool:
         """Note the zeros within a step; whether one of them ends the integration, at `last`."""
@@ -316,7 +316,7 @@ class _Events:
         def value(at: float) -> float:
             with no_grad():
                 time = _as(self.like)(at)
-                return self.events[i][0](time, segment(time)).item()
+                return self.events[i][0](time, segment(time)).item()  # type: ignore[no-any-return]
 
         a, b = value(segment.t_old), value(t)
         if a == 0 or b == 0 or a * b > 0:

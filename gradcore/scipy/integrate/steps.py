@@ -95,7 +95,7 @@ def _combined(start: AnyTensor | None, weights: Any, slopes: list[AnyTensor], h:
 
 def _norm(x: AnyTensor) -> float:
     """The root of the mean square."""
-    return F.linalg_vector_norm(x.detach()).item() / max(x.numel(), 1) ** 0.5
+    return F.linalg_vector_norm(x.detach()).item() / max(x.numel(), 1) ** 0.5  # type: ignore[no-any-return]
 
 
 def _first_length(f: Field, t0: float, y0: AnyTensor, f0: AnyTensor, bound: float, order: int, scale: Any) -> float:

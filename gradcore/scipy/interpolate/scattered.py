@@ -182,7 +182,7 @@ class NearestNDInterpolator:
     def __init__(self, x: Any, y: Any, rescale: bool = False) -> None:
         self.points, self.values = common(x, y)
         numbers = np.asarray(self.points.detach().host(), float)
-        self._center, self._size = (numbers.mean(0), np.ptp(numbers, 0)) if rescale else (0.0, 1.0)
+        self._center, self._size = (numbers.mean(0), np.ptp(numbers, 0)) if rescale else (0.0, 1.0)  # type: ignore[var-annotated]
         self._tree = scipy_module("spatial").cKDTree((numbers - self._center) / self._size)
 
     def __call__(self, *xi: Any) -> AnyTensor:

@@ -52,7 +52,7 @@ class Unknowns:
     def __init__(self, x0: Any, args: Any = ()) -> None:
         self.args = args if isinstance(args, tuple) else (args,)
         given, self.structure = (
-            tree_flatten({k: _array(v) for k, v in x0.items()} if isinstance(x0, dict) else x0)
+            tree_flatten({k: _array(v) for k, v in x0.items()} if isinstance(x0, dict) else x0)  # type: ignore[var-annotated]
             if _is_nested(x0)
             else ([x0], None)
         )
