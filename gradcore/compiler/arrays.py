@@ -79,7 +79,6 @@ class RecordedArray:
     """
 
     __slots__ = ("__weakref__", "array", "number")
-    __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, array: Any, number: int) -> None:
@@ -131,8 +130,25 @@ class RecordedArray:
         _read("a tensor becomes a NumPy array")
         return self.array.__array__(*args, **named)
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        """Record an operator whose first operand is an array of NumPy; other functions of NumPy read the elements."""
+        if method == "__call__" and not named and ufunc in _OPERATORS:
+            return _call(*_OPERATORS[ufunc], *inputs)
+        _read(f"NumPy's {ufunc.__name__} is called on its array")
+        if "out" in named:
+            named["out"] = tuple(map(_inside, named["out"]))
+        return getattr(ufunc, method)(*map(_inside, inputs), **named)
+
     def __repr__(self) -> str:
         return f"RecordedArray({self.array!r}, {self.number})"
+
+
+#: The operators that functions of NumPy are, by function: name in a program, and function of Python.
+_OPERATORS: dict[Any, tuple[str, Callable[..., Any]]] = {}
+
+
+def _inside(value: Any) -> Any:
+    return value.array if isinstance(value, RecordedArray) else value
 
 
 def _has_mask(index: Any) -> bool:
@@ -153,14 +169,18 @@ def _call(name: str, function: Callable[..., Any], *args: Any, **named: Any) -> 
         function = operator.attrgetter(name.removeprefix("method."))(np.ndarray)
     if recorder is not None:
         return recorder.call(name, function, args, named)
-    plain = [a.array if isinstance(a, RecordedArray) else a for a in args]
-    return function(*plain, **named)
+    return function(*map(_inside, args), **named)
 
 
 def _make_operators() -> None:
-    names = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]
-    for name in names:
+    functions = {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
+        "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
+        "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+    }  # fmt: skip
+    for name, function in functions.items():
         plain = getattr(operator, f"{name}_" if name in ("and", "or") else name)
+        _OPERATORS[function] = f"operator.{name}", plain
         in_place = getattr(operator, f"i{name}")
 
         def forward(self: Any, other: Any, f: Any = plain, name: str = f"operator.{name}") -> Any:
@@ -175,8 +195,13 @@ def _make_operators() -> None:
         setattr(RecordedArray, f"__{name}__", forward)
         setattr(RecordedArray, f"__r{name}__", reflected)
         setattr(RecordedArray, f"__i{name}__", assigning)
-    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    comparisons = {
+        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+        "ne": np.not_equal,
+    }  # fmt: skip
+    for name, function in comparisons.items():
         compared = getattr(operator, name)
+        _OPERATORS[function] = f"operator.{name}", compared
 
         def compare(self: Any, other: Any, f: Any = compared, name: str = f"operator.{name}") -> Any:
             return NotImplemented if _takes_over(other) else _call(name, f, self, other)

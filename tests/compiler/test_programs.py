@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import gradcore as gc
 from gradcore import nn
+from gradcore.compiler.arrays import RecordedArray
 from gradcore.compiler.compiled import CompiledFunction
 
 F = nn.functional
@@ -430,3 +431,37 @@ def test_random_programs(steps: list[tuple[str, int]]) -> None:
         for a, b in zip(gc.autograd.grad(found, (x, w)), gc.autograd.grad(expected, (x, w)), strict=True):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
     assert compiled._entries
+
+
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_batches_of_values_that_are_saved(where):
+    """What a node of `vmap` has saved holds arrays within arrays, which the recording leaves behind."""
+
+    def f(x):
+        y = gc.vmap(lambda v: v.sin() @ v)(x)
+        return gc.autograd.grad(y.sum(), x)[0] if where == "inside" else y
+
+    compiled = gc.compile(f)
+    for seed in range(4):
+        gc.manual_seed(seed)
+        x = gc.randn(4, 3, requires_grad=True)
+        found, wanted = compiled(x), f(x)
+        if where == "outside":
+            found, wanted = (gc.autograd.grad(y.sum(), x)[0] for y in (found, wanted))
+        assert gc.equal(found, wanted)
+
+
+def test_arrays_of_a_recording_are_arrays_to_numpy():
+    """Whatever NumPy's functions are given of them after a recording, or beside it, is the array inside."""
+    inside = np.arange(1.0, 5.0)
+    kept = RecordedArray(inside, 0)
+    for ufunc in (np.multiply, np.add, np.matmul, np.less, np.power, np.arctan2):
+        np.testing.assert_array_equal(ufunc(kept, inside), ufunc(inside, inside))
+        np.testing.assert_array_equal(ufunc(inside, kept), ufunc(inside, inside))
+    np.testing.assert_array_equal(np.exp(kept), np.exp(inside))
+    np.testing.assert_array_equal(np.add.reduce(kept), inside.sum())
+    np.testing.assert_array_equal(np.concatenate([kept, inside]), np.tile(inside, 2))
+    out = np.empty(4)
+    assert np.sqrt(kept, out=out) is out
+    inside *= kept
+    np.testing.assert_array_equal(inside, np.arange(1.0, 5.0) ** 2)
