@@ -433,6 +433,7 @@ def test_random_programs(steps: list[tuple[str, int]]) -> None:
     assert compiled._entries
 
 
+@pytest.mark.filterwarnings("ignore:compile:UserWarning")
 @pytest.mark.parametrize("where", ["inside", "outside"])
 def test_batches_of_values_that_are_saved(where):
     """What a node of `vmap` has saved holds arrays within arrays, which the recording leaves behind."""
