@@ -16,10 +16,11 @@ from tests.cuda.host import KERNEL, needs_compiler
 
 #: Compared bit for bit, with another translation, in tests/test_philox_devices.py.
 ELSEWHERE = {Path("philox.cu")}
-#: Compared with CuPy's wheel in tests/on_device/test_launches.py.
+#: Compared with CuPy's wheel in tests/on_device/test_launches.py and test_convolution.py.
 ON_DEVICE = {
-    "amax_joined", "amin_joined", "channel_gradients", "channel_scales", "channel_statistics", "cross_entropy_points",
-    "grid_sampler", "grid_sampler_backward", "prod_joined", "sum_joined",
+    "amax_joined", "amin_joined", "channel_gradients", "channel_scales", "channel_statistics", "channel_variances", "columns",
+    "cross_entropy_points", "depthwise", "depthwise_input", "depthwise_weight", "grid_sampler", "grid_sampler_backward",
+    "images", "prod_joined", "sum_joined",
 }  # fmt: skip
 
 

@@ -181,6 +181,22 @@ KERNEL_RULES.update(dict.fromkeys(("conv", "conv_output", "conv_input"), _convol
 
 
 @rule
+def _conv_with_bias(
+    level: Any, kernel: Any, generic: Any, x: Any, weight: Any, bias: Any, size: Any, *settings: Any
+) -> Any:
+    if not calls.is_batched(level, (weight, bias)):
+        if not calls.is_batched(level, x):
+            return kernel(x, weight, bias, size, *settings)
+        a = physical(x, level)
+        found = kernel(a.reshape(-1, *a.shape[2:]), weight, bias, size, *settings)
+        return BatchedArray(found.reshape(*a.shape[:2], *found.shape[1:]), level)
+    w, b = physical(weight, level), physical(bias, level)
+    groups = settings[-1] * level.size
+    found = kernel(_as_channels(x, level), w.reshape(-1, *w.shape[2:]), b.reshape(-1), size, *settings[:-1], groups)
+    return _from_channels(found, level)
+
+
+@rule
 def _conv_weight(level: Any, kernel: Any, generic: Any, x: Any, other: Any, *settings: Any) -> Any:
     if not calls.is_batched(level, (x, other)):
         return kernel(x, other, *settings)
