@@ -15,8 +15,8 @@ from gradcore.ops.table import OPS
 ROOT = Path(gc.__file__).parent
 
 #: Who gives a node its number in time: `Node.make`, and the same lines for a leaf's accumulator, which every use of a
-#: parameter makes; a copy that has its node's; a call of a function once it is done; a compiled function, whose call makes
-#: one node.
+#: parameter makes; a copy that has its node's; a call of a function once it is done; a call of a compiled
+#: function.
 NUMBERING = {
     ("autograd/node.py", "make"),
     ("autograd/views.py", "gradient_edge"),

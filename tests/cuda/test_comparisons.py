@@ -18,9 +18,9 @@ from tests.cuda.host import KERNEL, needs_compiler
 ELSEWHERE = {Path("philox.cu")}
 #: Compared with CuPy's wheel in tests/on_device/test_launches.py and test_convolution.py.
 ON_DEVICE = {
-    "amax_joined", "amin_joined", "channel_gradients", "channel_scales", "channel_statistics", "channel_variances", "columns",
-    "cross_entropy_points", "depthwise", "depthwise_input", "depthwise_weight", "grid_sampler", "grid_sampler_backward",
-    "images", "prod_joined", "sum_joined",
+    "amax_joined", "amin_joined", "channel_gradients", "channel_scales", "channel_statistics", "channel_variances",
+    "columns", "cross_entropy_points", "depthwise", "depthwise_input", "depthwise_weight", "grid_sampler",
+    "grid_sampler_backward", "images", "prod_joined", "sum_joined",
 }  # fmt: skip
 
 
