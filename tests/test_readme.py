@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcore import Tensor, cuda, functional
+from gradcore import Tensor, cuda, distributed, functional
 from gradcore.backends import registry
 from gradcore.backends.base import Backend
 from gradcore.errors import DeviceFallbackWarning
@@ -48,7 +48,7 @@ def run_script(code, names, where, capsys):
 
 @pytest.fixture
 def forgotten() -> Iterator[None]:
-    """What a document declares (operations, methods, backends) is gone when it ends."""
+    """What a document declares (operations, methods, backends, a process group) is gone when it ends, or fails."""
     tables = [OPS, Backend.bodies, vars(functional), functional.makers, registry._factories, registry._backends]
     before, methods = [dict(table) for table in tables], set(vars(Tensor))
     yield
@@ -57,6 +57,8 @@ def forgotten() -> Iterator[None]:
         table.update(content)
     for name in set(vars(Tensor)) - methods:
         delattr(Tensor, name)
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

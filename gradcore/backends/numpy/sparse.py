@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.portable.sparse import scipy_matrix
+from gradcore.backends.portable.sparse import SparseMatrices, scipy_matrix
 from gradcore.backends.sparsity import Pattern
 
 __all__ = ["NumpySparse"]
@@ -16,7 +16,7 @@ __all__ = ["NumpySparse"]
 _AT_ONCE = 1 << 15
 
 
-class NumpySparse:
+class NumpySparse(SparseMatrices):
     """Products by SciPy, in its dtypes."""
 
     @kernel_for(lambda self, values, dense, *_: values.dtype.char in "fdFDilq" and dense.dtype.char in "fdFDilq")
