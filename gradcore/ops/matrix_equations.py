@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.ops.matrix_checks import check_floating
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import general
 
@@ -22,6 +23,8 @@ def _square():
 )
 def sylvester_solved(K, A, B, Q):
     """The solution of ``A @ X + X @ B = Q``."""
+    for matrix in (A, B, Q):
+        check_floating("solve_sylvester", matrix)
     return K.solve_sylvester(A, B, Q)
 
 
@@ -54,6 +57,7 @@ def _(F, t, A, B):
 )
 def matrix_sqrt(K, A):
     """The principal square root of matrices that have one in their dtype."""
+    check_floating("sqrtm", A)
     return K.square_root(A)
 
 
@@ -70,6 +74,7 @@ def _log_of_block(F, A, t):
 @general(lambda F, grad, A: _log_of_block(F, F.hermitian(A), grad), samples=_square, **_PRIVATE)
 def matrix_log(K, A):
     """The principal logarithm of matrices that have one in their dtype."""
+    check_floating("logm", A)
     return K.logarithm(A)
 
 

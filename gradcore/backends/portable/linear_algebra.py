@@ -143,17 +143,19 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: a)
     def square_root(self, a: Any) -> Any:
-        """The principal square root of matrices, by Denman's and Beavers's iteration."""
-        x, y = a, self.xp.zeros_like(a) + self.xp.eye(a.shape[-1], dtype=a.dtype)
+        """The principal square root of matrices, by Denman's and Beavers's iteration in double precision."""
+        x = a.astype("complex128" if a.dtype.kind == "c" else "float64")
+        y = self.xp.zeros_like(x) + self.xp.eye(a.shape[-1], dtype=x.dtype)
         for _ in range(24):
             x, y = (x + self.xp.linalg.inv(y)) / 2, (y + self.xp.linalg.inv(x)) / 2
-        return x
+        return x.astype(a.dtype)
 
     @leading(2)
     @shaped(lambda a: a)
     def logarithm(self, a: Any) -> Any:
         """The principal logarithm of matrices: of a root that is close to one, by a Gaussian quadrature."""
-        roots = 8
+        roots, dtype = 8, a.dtype
+        a = a.astype("complex128" if a.dtype.kind == "c" else "float64")
         for _ in range(roots):
             a = self.square_root(a)
         one = self.xp.eye(a.shape[-1], dtype=a.dtype)
@@ -163,7 +165,7 @@ class LinearAlgebra:
             float(w / 2) * self.xp.linalg.solve(one + float((t + 1) / 2) * small, small)
             for t, w in zip(nodes, weights, strict=True)
         )
-        return 2**roots * sum(terms)
+        return (2**roots * sum(terms)).astype(dtype)
 
     @leading(2)
     @shaped(lambda a, hermitian=False: (a, Result(a.shape[:-1], "int32"), _info(a)))
