@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 #: What runs with tensors made on the device: the groups of tests that say what tensors do, whatever they lie on.
-GROUPS = ("amp", "autograd", "distributions", "documents", "engine", "nn", "on_device", "optim", "sparse")
+GROUPS = (
+    "amp", "autograd", "distributions", "documents", "engine", "nn", "on_device", "optim", "scipy_functions", "sparse",
+)  # fmt: skip
 
 #: Tests of these groups that are about the CPU, by the beginning of their names, and why.
 ON_CPU = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.ops.promotion import common_dtype
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import general
 
@@ -32,7 +33,7 @@ def _times(F, ab, x, l, u):
     return sum(_up(F, F.unsqueeze(ab[..., u - k, :], -1) * x, k) for k in range(-l, u + 1))
 
 
-@general(samples=_cases, broadcasts=True, **_PRIVATE)
+@general(samples=_cases, mixed=common_dtype, broadcasts=True, **_PRIVATE)
 def banded_solved(K, ab, b, l: int, u: int):
     """The solution of ``A @ x = b``, with ``A[i, j]`` in ``ab[u + i - j, j]``.
 

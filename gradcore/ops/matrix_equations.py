@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradcore.ops.matrix_checks import check_floating
+from gradcore.ops.promotion import common_dtype
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import general
 
@@ -18,6 +19,7 @@ def _square():
         case(floats(3, 3, form="spd"), floats(2, 2, form="spd"), floats(3, 2)),
         case(floats(2, 2, 2, form="spd"), floats(2, 3, 3, form="spd"), floats(2, 2, 3)),
     ],
+    mixed=common_dtype,
     broadcasts=True,
     **_PRIVATE,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.backends.portable.filter_tables import rate_taps
+from gradcore.ops.promotion import common_dtype
 from gradcore.ops.samples import case, complexes, floats
 from gradcore.ops.table import general
 from gradcore.ops.windowed import padded
@@ -43,6 +44,7 @@ def _by_denominator(F, grad, result, a, dim):
     lambda F, grad, b, a, dim: _reversed_filter(F, grad, b, a, dim),
     b=_by_numerator,
     a=_by_denominator,
+    mixed=common_dtype,
     **_PRIVATE,
     samples=lambda: [
         case(floats(2, 6), floats(3), floats(3, low=0.5, high=1.5), 1),
@@ -114,6 +116,7 @@ def _by_taps(F, grad, self, h, up, down, dim):
 @general(
     _rate_adjoint,
     h=_by_taps,
+    mixed=common_dtype,
     **_PRIVATE,
     samples=lambda: [
         case(floats(2, 5), floats(4), 3, 2, 1),

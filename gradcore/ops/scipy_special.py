@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 
 from gradcore.backends.kernel_rules import Result
+from gradcore.ops.checks import check_implemented
+from gradcore.ops.promotion import common_dtype
 from gradcore.ops.samples import case, floats
 from gradcore.ops.special import _by_order
 from gradcore.ops.table import general
@@ -289,7 +291,8 @@ def _slope(F, table, name, position, *values):
 
 
 def _shape(*args):
-    *arrays, _ = args
+    *arrays, name = args
+    check_implemented(name.partition(":")[0], arrays[0], "bi")
     shape = ()
     for a in arrays:
         wide = max(len(shape), a.ndim)
@@ -298,7 +301,7 @@ def _shape(*args):
     return Result(shape, arrays[0].dtype)
 
 
-_OPTIONS = {"function": False, "method": False, "broadcasts": True, "shaped": _shape}
+_OPTIONS = {"function": False, "method": False, "mixed": common_dtype, "broadcasts": True, "shaped": _shape}
 
 
 @general(**_OPTIONS, samples=lambda: [case(floats(3, 2, low=0.2, high=2.0), "gamma"), case(floats(4), "fresnel:1")])

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from gradcore.backends.sparsity import bordered
+from gradcore.ops.promotion import common_dtype
 from gradcore.ops.samples import case, floats, ints
 from gradcore.ops.table import bilinear, general, linear, same
 
@@ -37,7 +38,7 @@ def _sampled(F, rows, cols, pattern, transposed):
     dense=lambda F, grad, values, pattern, transposed: F.sparse_product(
         F.conj(values), grad, pattern, not transposed
     ),
-    node="MmBackward0", function=False, method=False, samples=list,
+    node="MmBackward0", mixed=common_dtype, function=False, method=False, samples=list,
 )  # fmt: skip
 def sparse_product(values, dense, pattern: Any, transposed: bool):
     """The product of a sparse matrix, or of its transpose, with a vector or a matrix."""
@@ -46,13 +47,13 @@ def sparse_product(values, dense, pattern: Any, transposed: bool):
 @bilinear(
     left=lambda F, grad, right, pattern: F.sparse_product(grad, F.conj(right), pattern, False),
     right=lambda F, grad, left, pattern: F.sparse_product(grad, F.conj(left), pattern, True),
-    function=False, method=False, samples=list,
+    mixed=common_dtype, function=False, method=False, samples=list,
 )  # fmt: skip
 def sampled_product(left, right, pattern: Any):
     """The elements of ``left @ right.T`` at the positions of a pattern."""
 
 
-@general(function=False, method=False, samples=list, outputs=("result", "info"), differentiable=(0,))
+@general(function=False, method=False, mixed=common_dtype, samples=list, outputs=("result", "info"), differentiable=(0,))
 def sparse_solve(values, b, pattern: Any, transposed: bool, solver: Any, strict: bool = True):
     """The solution of ``A @ x = b``, or of the transposed system, and how an iterative method ended."""
 
@@ -83,7 +84,7 @@ def _from_zero(solver):
     return None if solver is None else solver._replace(x0=None)
 
 
-@general(function=False, method=False, samples=list, outputs=("w", "V"),
+@general(function=False, method=False, mixed=common_dtype, samples=list, outputs=("w", "V"),
          constant={"start": "the eigenpairs do not depend on the start"})  # fmt: skip
 def sparse_eigenpairs(values, start, pattern: Any, settings: Any):
     """Eigenvalues and eigenvectors of a symmetric sparse matrix, by LOBPCG."""

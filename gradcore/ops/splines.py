@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from gradcore.backends.portable.splines import all_taps, filter_matrix
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.samples import case, complexes, floats
 from gradcore.ops.table import general, linear
 
@@ -48,6 +49,7 @@ def _coefficients_adjoint(F, grad, dim, order, mode):
 )
 def spline_coefficients(K, self, dim: int, order: int, mode: str):
     """The coefficients along `dim` of the spline through samples, which go on beyond the edges as `mode` says."""
+    check_implemented("spline_filter1d", self, "bi")
     matrix = K.constant(filter_matrix(self.shape[dim], order, mode).astype(self.dtype))
     return K.xp.moveaxis(K.matmul(K.xp.moveaxis(self, dim, -1), matrix.T), -1, dim)
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from gradcore.backends.portable.filter_tables import outside, runs
+from gradcore.ops.promotion import common_dtype, same_dtypes
 from gradcore.ops.samples import case, complexes, floats
 from gradcore.ops.table import bilinear, constant, general, linear
 
@@ -85,6 +86,7 @@ def _by_input(F, grad, weights, dims, by):
     self=_by_input,
     weights=lambda F, grad, self, dims, by: F.correlate_valid(F.conj(self), grad, dims, by),
     **_PRIVATE,
+    mixed=common_dtype,
     broadcasts=True,
     samples=lambda: [
         case(floats(3, 7), floats(1, 3), (1,), "direct"),
@@ -143,7 +145,11 @@ def _shifted(x, offsets, sizes):
         yield x[(slice(None),) * lead + tuple(slice(o, o + n) for o, n in zip(offset, sizes, strict=True))]
 
 
-@constant(constant="results are indices", **_PRIVATE)
+@constant(
+    constant="results are indices",
+    mixed=same_dtypes("expected scalar type {self} but found {result}"),
+    **_PRIVATE,
+)
 def rank_index(K, self, result, offsets: tuple[tuple[int, ...], ...]):
     """Where in `self`, as one row, the first element of each window stands that is the window's result."""
     sizes = result.shape

@@ -20,7 +20,9 @@ TOLERANCES = {
 
 def is_numeric(op: Op) -> bool:
     """Whether an operation is for real or complex numbers alone: what networks are made of, and factorisations."""
-    return op.path.startswith(("nn.", "linalg.")) or op.name in ("geqrf", "local_response_norm", "lu", "rnn_sequence")
+    return op.path.startswith(("nn.", "linalg.")) or op.name in (
+        "geqrf", "local_response_norm", "lu", "matrix_log", "matrix_sqrt", "rnn_sequence", "sylvester_solved",
+    )  # fmt: skip
 
 
 def converted(a: np.ndarray[Any, Any], dtype: gc.dtype) -> gc.Tensor:

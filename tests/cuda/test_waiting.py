@@ -23,7 +23,7 @@ MUST = {
         "linalg_eigvalsh", "linalg_inv", "linalg_lstsq", "linalg_matrix_norm", "linalg_matrix_power",
         "linalg_matrix_rank", "linalg_norm", "linalg_pinv", "linalg_solve", "linalg_svd", "linalg_svdvals",
         "linalg_tensorinv", "linalg_tensorsolve", "matrix_power", "norm", "nuclear_norm", "pca_lowrank", "pinverse",
-        "svd", "svd_lowrank",
+        "polar_factors", "svd", "svd_lowrank",
     ],
     "CuPy's functions read whether they failed": [
         "linalg_cholesky_ex", "linalg_lu", "linalg_lu_factor", "linalg_lu_factor_ex", "linalg_lu_solve",

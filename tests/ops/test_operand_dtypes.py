@@ -33,7 +33,7 @@ ANY_DTYPES = {
         attention flash_attention batch_norm_given bce bce_with_logits class_ones class_pick class_spread class_totals
         class_weights drawn fused_rms_norm huber_loss_of is_in is_large log_gamma_drawn log_softmax_backward mse_loss_of
         native_batch_norm native_group_norm native_layer_norm nll pseudo_inverse scan search smooth_l1_loss_of
-        soft_margin softmax_backward softmax_nll solved_again max_pool_chosen""",
+        soft_margin softmax_backward softmax_nll solved_again max_pool_chosen spline_sample spline_spread""",
     "the others are indices, masks or counts": """
         bincount embedding_rows embedding_sum gather gather_backward index_fill_number index_select lu_unpack
         masked_back masked_fill_number masked_first masked_select max_pool_gather max_pool_spread max_unpool

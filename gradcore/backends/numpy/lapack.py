@@ -157,7 +157,8 @@ class Lapack(LinearAlgebra):
         return _one_by_one("sqrtm", a, a)
 
     def logarithm(self, a: Any) -> Any:
-        return _one_by_one("logm", a, a)
+        """In double precision: SciPy measures the error of any matrix by the spacing of doubles, and warns."""
+        return _one_by_one("logm", a, a.astype("complex128" if a.dtype.kind == "c" else "float64", copy=False))
 
     # -- symmetric matrices ------------------------------------------------------------------------------------
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -14,14 +16,27 @@ __all__ = ["Filters"]
 Offsets = Sequence[Sequence[int]]
 
 
+@lru_cache
+def _imported(name: str) -> Any:
+    """A module; some of CuPy's make kernels by its JIT, which says that it is experimental."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "cupyx.jit.rawkernel is experimental", FutureWarning)
+        return importlib.import_module(name)
+
+
 def _there(self: Any, *args: Any) -> bool:
     return self.scipy_name is not None
+
+
+def _in_fractions(self: Any, x: Any, *args: Any) -> bool:
+    """Whether the numbers are none for which SciPy's result would be of another dtype."""
+    return _there(self) and x.dtype.kind in "fc"
 
 
 def _in_one_call(self: Any, x: Any, weights: Any, dims: Sequence[int], by: str) -> bool:
     """Whether the windows are those of all dims, and weighted sums are fewer than what is summed in each."""
     taps = prod(weights.shape[d] for d in dims)
-    return _there(self) and by == "direct" and weights.size == taps and taps * taps <= x.size
+    return _in_fractions(self, x) and by == "direct" and weights.size == taps and taps * taps <= x.size
 
 
 def _has_values_only(self: Any, x: Any, coordinates: Any, order: int, mode: str, derivatives: Sequence[int]) -> bool:
@@ -32,7 +47,7 @@ def _has_values_only(self: Any, x: Any, coordinates: Any, order: int, mode: str,
 
 def _is_exact(self: Any, x: Any, dim: int, order: int, mode: str) -> bool:
     """SciPy cuts the sums of few elements that are reflected."""
-    return _there(self) and x.shape[dim] > (40 if mode == "reflect" else 1)
+    return _there(self) and x.dtype.kind in "fc" and x.shape[dim] > (40 if mode == "reflect" else 1)
 
 
 def _of_few(self: Any, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> bool:
@@ -54,7 +69,7 @@ class Filters:
 
     def scipy(self, module: str) -> Any:
         """The counterpart of a module of SciPy, imported when first used."""
-        return importlib.import_module(f"{self.scipy_name}.{module}")
+        return _imported(f"{self.scipy_name}.{module}")
 
     @kernel_for(_in_one_call)
     def correlate_valid(self, x: Any, weights: Any, dims: Sequence[int], by: str) -> Any:
@@ -96,11 +111,11 @@ class Filters:
     def recursive_filter(self, x: Any, b: Any, a: Any, dim: int) -> Any:
         return self.scipy("signal").lfilter(b, a, x, dim)
 
-    @kernel_for(_there)
+    @kernel_for(_in_fractions)
     def rate_filter(self, x: Any, h: Any, up: int, down: int, dim: int) -> Any:
         return self.scipy("signal").upfirdn(h, x, up, down, dim)
 
     @kernel_for(_of_type)
     def trigonometric_transform(self, x: Any, kind: str, type: int, dim: int) -> Any:
         transform = getattr(self.scipy("fft"), {"cos": "dct", "sin": "dst"}[kind])
-        return transform(x, type, axis=dim, norm="ortho", orthogonalize=True)
+        return transform(x, type, axis=dim, norm="ortho")

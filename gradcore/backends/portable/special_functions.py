@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from gradcore.dtypes import from_numpy
+
 __all__ = ["SpecialFunctions"]
 
 
@@ -38,6 +40,8 @@ class SpecialFunctions:
     def _evaluated(self, path: str, *arrays: Any) -> Any:
         name, _, which = path.partition(":")
         dtype = arrays[0].dtype
+        if dtype.kind not in "fc":
+            raise NotImplementedError(f"\"{name}\" not implemented for '{from_numpy(dtype).scalar_name}'")
         if name in _WHOLE:
             arrays = (arrays[0].astype("int64"), *arrays[1:])
         if self.has_special_function(name):
