@@ -53,7 +53,9 @@ def sampled_product(left, right, pattern: Any):
     """The elements of ``left @ right.T`` at the positions of a pattern."""
 
 
-@general(function=False, method=False, mixed=common_dtype, samples=list, outputs=("result", "info"), differentiable=(0,))
+@general(
+    function=False, method=False, mixed=common_dtype, samples=list, outputs=("result", "info"), differentiable=(0,)
+)
 def sparse_solve(values, b, pattern: Any, transposed: bool, solver: Any, strict: bool = True):
     """The solution of ``A @ x = b``, or of the transposed system, and how an iterative method ended."""
 

@@ -42,7 +42,9 @@ MUST = {
     ],
     "arguments are looked at, as in PyTorch": ["gaussian_nll_loss", "histogram", "histogramdd", "istft"],
     "a mask among the indices": ["index_put"],
-    "the CPU computes it": ["airy_ai", "linalg_ldl_factor", "linalg_ldl_factor_ex", "linalg_ldl_solve", "special_of_one"],
+    "the CPU computes it": [
+        "airy_ai", "linalg_ldl_factor", "linalg_ldl_factor_ex", "linalg_ldl_solve", "special_of_one",
+    ],
     "a list is an argument": ["gradient"],
 }  # fmt: skip
 KNOWN = {name for names in MUST.values() for name in names}
