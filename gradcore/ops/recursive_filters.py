@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.backends.portable.filter_tables import rate_taps
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.promotion import common_dtype
 from gradcore.ops.samples import case, complexes, floats
 from gradcore.ops.table import general
@@ -55,6 +56,7 @@ def _by_denominator(F, grad, result, a, dim):
 )
 def recursive_filter(K, self, b, a, dim: int):
     """``a[0] * y[n] = sum(b[k] * x[n - k]) - sum(a[k] * y[n - k] for k > 0)`` along `dim`, from rest."""
+    check_implemented("lfilter", self, "bi")
     x = K.xp.moveaxis(self, dim, 0)
     y: list[Any] = []
     for n in range(len(x)):

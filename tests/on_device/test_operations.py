@@ -15,7 +15,7 @@ from tests.ops.cases import ALL, Drawn
 UNLIKE = {name for name in {case.op.name for case in ALL} if "lowrank" in name or name == "linalg_eig"}
 NAMES = sorted({case.op.name for case in ALL} - UNLIKE)
 #: Functions of matrices that must not be singular, which those of whole numbers are.
-OF_INVERTIBLE = {"matrix_log", "matrix_sqrt"}
+OF_INVERTIBLE = {"matrix_log", "matrix_sqrt", "sylvester_solved"}
 
 #: In this order, and then in the opposite one: a kernel that was made for one kind of operands is not for the next.
 DTYPES = (

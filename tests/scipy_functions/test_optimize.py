@@ -13,9 +13,13 @@ from gradcore.scipy import optimize
 
 scipy_optimize = pytest.importorskip("scipy.optimize")
 
-A = gc.tensor([1.3, 0.7, -0.4], dtype=gc.float64, requires_grad=True)
 GRADIENTS = ["CG", "BFGS", "L-BFGS-B", "TNC", "SLSQP", "trust-constr"]
 PRODUCTS = ["Newton-CG", "trust-ncg", "trust-krylov", "trust-exact", "dogleg"]
+
+
+@pytest.fixture(name="A")
+def minimum_of_a_part() -> gc.Tensor:
+    return gc.tensor([1.3, 0.7, -0.4], dtype=gc.float64, requires_grad=True)
 
 
 def bowl(x: Any, a: Any) -> Any:
@@ -29,7 +33,7 @@ def both_orders(f: Any, *leaves: Any, **settings: Any) -> None:
 
 
 @pytest.mark.parametrize("method", [*GRADIENTS, *PRODUCTS, "Nelder-Mead", "Powell", "COBYLA", "COBYQA"])
-def test_minimize_with_every_method(method: str) -> None:
+def test_minimize_with_every_method(A: Any, method: str) -> None:
     found = optimize.minimize(bowl, [0.0, 0.0, 0.0], (A,), method, options={} if method == "TNC" else {"maxiter": 2000})
     numbers = A.detach().numpy()
     want = scipy_optimize.minimize(bowl, np.zeros(3), (numbers,), "BFGS", tol=1e-10).x
@@ -43,7 +47,7 @@ def test_minimize_with_every_method(method: str) -> None:
     np.testing.assert_allclose(envelope.numpy(), -2 * (want - numbers), atol=2e-2)
 
 
-def test_derivatives_of_minima() -> None:
+def test_derivatives_of_minima(A: Any) -> None:
     both_orders(lambda a: optimize.minimize(bowl, np.zeros(3), (a,), "BFGS", tol=1e-10).x, A)
 
 
@@ -67,7 +71,7 @@ def test_nested_unknowns_of_modules() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)
 
 
-def test_bounds_and_constraints() -> None:
+def test_bounds_and_constraints(A: Any) -> None:
     both_orders(lambda a: optimize.minimize(bowl, np.ones(3), (a,), "L-BFGS-B", bounds=[(0.2, 1)] * 3, tol=1e-9).x, A)
     clipped = optimize.minimize(bowl, np.zeros(3), (A,), bounds=scipy_optimize.Bounds(0.2, 1.0))
     (grad,) = gc.autograd.grad(clipped.x[2], A)
@@ -101,7 +105,7 @@ def system(x: Any, a: Any) -> Any:
 
 
 @pytest.mark.parametrize("method", ["hybr", "lm", "broyden1", "krylov"])
-def test_root(method: str) -> None:
+def test_root(A: Any, method: str) -> None:
     found = optimize.root(system, [1.0, 1.0], (A,), method)
     wanted = scipy_optimize.root(system, [1.0, 1.0], (A.detach().numpy(),))
     np.testing.assert_allclose(found.x.detach().numpy(), wanted.x, rtol=1e-4)
@@ -190,7 +194,7 @@ def test_nnls_and_assignment() -> None:
             assert index.tolist() == wanted.tolist()
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused(A: Any) -> None:
     with pytest.raises(TypeError, match="exact derivatives"):
         optimize.minimize(bowl, [0.0, 0.0, 0.0], (A,), jac="2-point")
     with pytest.raises(TypeError, match="exact Jacobians"):

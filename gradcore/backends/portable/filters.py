@@ -99,7 +99,7 @@ class Filters:
     @kernel_for(_has_values_only)
     def spline_sample(self, x: Any, coordinates: Any, order: int, mode: str, derivatives: Sequence[int]) -> Any:
         lead = x.shape[: x.ndim - coordinates.shape[0]]
-        points = coordinates.reshape(len(coordinates), -1)
+        points = coordinates.reshape(len(coordinates), -1).astype("float64", copy=False)
         evaluate = self.scipy("ndimage").map_coordinates
         found = [
             evaluate(grid, points, order=order, mode=mode, prefilter=False)
@@ -107,7 +107,7 @@ class Filters:
         ]
         return self.xp.stack(found).reshape(*lead, *coordinates.shape[1:])
 
-    @kernel_for(_there)
+    @kernel_for(_in_fractions)
     def recursive_filter(self, x: Any, b: Any, a: Any, dim: int) -> Any:
         return self.scipy("signal").lfilter(b, a, x, dim)
 

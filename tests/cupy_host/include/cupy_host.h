@@ -16,6 +16,8 @@
 #include <type_traits>
 #include <utility>
 
+#undef M_PI_2  // which one of CuPy's kernels declares, as NVRTC has no such macro
+
 #ifdef CUPYHOST_SCAN  // to find kernels in what the preprocessor makes of a source
 #define __launch_bounds__(...) __launch_bounds__(__VA_ARGS__)
 #else
@@ -34,6 +36,7 @@
 #define __restrict__ __restrict
 #define __align__(n) __attribute__((aligned(n)))
 #define __grid_constant__
+#define __builtin_assume(x)
 #define __builtin_align__(n) __attribute__((aligned(n)))
 
 // ----------------------------------------------------------------------------------------------------------- vectors
