@@ -40,7 +40,6 @@ def test_derivatives(module, size, name):
 
 
 @needs_rig
-@pytest.mark.slow
 @parameters("ddp_checks.py", (2,))
 def test_data_parallel(module, size, name):
     passes(module, size, name, "nccl")
@@ -53,7 +52,7 @@ def test_streams_and_devices(module, size, name):
 
 
 @needs_rig
-@pytest.mark.parametrize("how", ["sleeps", "is killed", "gives another size"])
+@pytest.mark.parametrize("how", ["sleeps", pytest.param("is killed", marks=pytest.mark.slow), "gives another size"])
 def test_others_do_not_wait_forever(how):
     done = start_on_rig(2, "-m", "tests.distributed.failing", how, "nccl")
     for rank, (code, output, errors) in enumerate(done):
