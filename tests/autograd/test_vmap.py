@@ -459,3 +459,13 @@ def test_a_batch_is_not_written_by_index_into_a_tensor_for_all_samples(accumulat
 
     with pytest.raises(RuntimeError, match="inplace arithmetic"):
         gc.func.vmap(write)(gc.ones(2, 1))
+
+
+@pytest.mark.parametrize("join", [gc.cat, gc.stack])
+def test_joins_of_batches_of_two_levels_on_a_device(strict: str, join: Any) -> None:
+    """One sample of the inner batch is an array of the device, the other a batch of the outer level."""
+    x, y = (gc.tensor(np.random.default_rng(i).normal(size=(3 + i, 2)), device=strict) for i in range(2))
+    for pair in (lambda a, b: [a, b], lambda a, b: [b, a], lambda a, b: [a * b, b]):
+        found = gc.func.vmap(lambda a, pair=pair: gc.func.vmap(lambda b: join(pair(a, b)))(y))(x)
+        wanted = gc.stack([gc.stack([join(pair(a, b)) for b in y]) for a in x])
+        assert gc.equal(found.cpu(), wanted.cpu())

@@ -20,6 +20,7 @@ from gradcore.backends.vmap.array import (
     apply,
     arange_like,
     library_function,
+    outermost,
     physical,
     rewrap,
     shift_axes,
@@ -325,19 +326,25 @@ def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = No
 # -- joins --------------------------------------------------------------------------------------------------------
 
 
+def _joined(function: Any, parts: list[Any], axis: int, **named: Any) -> Any:
+    """The parts in one array; a batch of another level may be among arrays of the device, whose library has no rules."""
+    if any(p.__class__ is BatchedArray for p in parts):
+        return RULES[function](outermost(parts), parts, axis, **named)
+    return library_function(function, *parts)(parts, axis, **named)
+
+
 @rule("concatenate concat")
 def _concatenate(level: Any, arrays: Any, axis: Any = 0, out: Any = None, **named: Any) -> Any:
     parts = [physical(a, level) for a in arrays]
     if axis is None:
         parts, axis = [_flat(p) for p in parts], 0
-    join = library_function(np.concatenate, *parts)
-    return BatchedArray(join(parts, shift_axes(axis, parts[0].ndim - 1), **named), level)
+    return BatchedArray(_joined(np.concatenate, parts, shift_axes(axis, parts[0].ndim - 1), **named), level)
 
 
 @rule("stack")
 def _stack(level: Any, arrays: Any, axis: int = 0, **named: Any) -> Any:
     parts = [physical(a, level) for a in arrays]
-    return BatchedArray(library_function(np.stack, *parts)(parts, shift_axes(axis, parts[0].ndim)), level)
+    return BatchedArray(_joined(np.stack, parts, shift_axes(axis, parts[0].ndim)), level)
 
 
 @rule("pad")
