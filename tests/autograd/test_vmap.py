@@ -466,6 +466,7 @@ def test_joins_of_batches_of_two_levels_on_a_device(strict: str, join: Any) -> N
     """One sample of the inner batch is an array of the device, the other a batch of the outer level."""
     x, y = (gc.tensor(np.random.default_rng(i).normal(size=(3 + i, 2)), device=strict) for i in range(2))
     for pair in (lambda a, b: [a, b], lambda a, b: [b, a], lambda a, b: [a * b, b]):
-        found = gc.func.vmap(lambda a, pair=pair: gc.func.vmap(lambda b: join(pair(a, b)))(y))(x)
+        joined = lambda a, b, pair=pair: join(pair(a, b))  # noqa: E731
+        found = gc.func.vmap(gc.func.vmap(joined, (None, 0)), (0, None))(x, y)
         wanted = gc.stack([gc.stack([join(pair(a, b)) for b in y]) for a in x])
         assert gc.equal(found.cpu(), wanted.cpu())

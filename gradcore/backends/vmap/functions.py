@@ -327,7 +327,7 @@ def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = No
 
 
 def _joined(function: Any, parts: list[Any], axis: int, **named: Any) -> Any:
-    """The parts in one array; a batch of another level may be among arrays of the device, whose library has no rules."""
+    """The parts in one array; among arrays of a device, whose library has no rules, may be a batch of another level."""
     if any(p.__class__ is BatchedArray for p in parts):
         return RULES[function](outermost(parts), parts, axis, **named)
     return library_function(function, *parts)(parts, axis, **named)
