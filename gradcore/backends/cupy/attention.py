@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, rows_of
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, rows_of, summed
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization
 from gradcore.backends.switches import cuda
@@ -39,7 +39,7 @@ class CudaAttention(CudaKernels, Normalization):
         of = Heads.of(xp, query, key, value, mask)
         heads, queries, _ = of.scores_shape()
         out = xp.empty((heads, queries, value.shape[-1]), query.dtype)
-        logs = xp.empty((heads, queries, 1), _summed(query))
+        logs = xp.empty((heads, queries, 1), summed(query))
         for group in blocks(of.scores_shape(), _SCORES, _QUERIES, causal):
             for block in group:
                 scores = self._scores(of, block, scale)
@@ -62,14 +62,14 @@ class CudaAttention(CudaKernels, Normalization):
     ) -> tuple[Any, Any, Any, Any]:
         if needs[3]:
             body: Any = self.bodies["flash_attention_backward"]
-            wide = (x.astype(_summed(x), copy=False) for x in (grad, query, key, value, mask))
+            wide = (x.astype(summed(x), copy=False) for x in (grad, query, key, value, mask))
             found = body(self, *wide, logsumexp, scale, causal, needs)
             narrow = [None if x is None else x.astype(grad.dtype, copy=False) for x in found]
             return narrow[0], narrow[1], narrow[2], narrow[3]
         xp = self.xp
         of = Heads.of(xp, query, key, value, mask, grad)
         grad, logs = (in_heads(xp, x, of.lead) for x in (grad, logsumexp))
-        results = [xp.zeros(x.shape, _summed(x)) if need else None for x, need in zip(of[:3], needs[:3], strict=True)]
+        results = [xp.zeros(x.shape, summed(x)) if need else None for x, need in zip(of[:3], needs[:3], strict=True)]
         of_query, of_key, of_value = results
         for group in blocks(of.scores_shape(), _SCORES, _QUERIES, causal):
             for block in group:
@@ -115,8 +115,3 @@ class CudaAttention(CudaKernels, Normalization):
         kernel = self.cuda_kernel("attention", name, type=C_NAMES[of.query.dtype.name])
         settings = (*map(np.int64, sizes), np.bool_(causal), *map(np.int64, steps))
         kernel(*rows_of(heads * rows, keys), (*scores, mask, mask_of, *others, *settings))
-
-
-def _summed(x: Any) -> Any:
-    """The dtype in which products of these numbers are summed."""
-    return np.float32 if x.dtype.itemsize == 2 else x.dtype

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements, summed
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable import convolution
 from gradcore.backends.portable.convolution import Convolution, ConvSettings, conv_output_size
@@ -112,7 +112,7 @@ class CudaConvolution(CudaKernels, Convolution):
             upstream = xp.ascontiguousarray(grad[images].swapaxes(0, 1)).reshape(groups, outputs // groups, -1)
             if total is None:
                 once = images == slice(0, count)
-                total = xp.empty((groups, outputs // groups, read.shape[1]), x.dtype if once else _summed(x))
+                total = xp.empty((groups, outputs // groups, read.shape[1]), x.dtype if once else summed(x))
                 self._multiplied(upstream, read.swapaxes(1, 2), total)
             else:
                 self._multiplied(upstream, read.swapaxes(1, 2), total, (1, 1))
@@ -162,13 +162,13 @@ class CudaConvolution(CudaKernels, Convolution):
             arrays = (grad, weight, of_bias)
             return self._depthwise("depthwise_input", windows, arrays, out, (out.size, channels, outputs // groups))
         matrix = xp.ascontiguousarray(weight).reshape(groups, outputs // groups, -1).swapaxes(1, 2)
-        for images in _blocks(count, grad, channels * windows.taps * windows.count, _summed(grad)):
+        for images in _blocks(count, grad, channels * windows.taps * windows.count, summed(grad)):
             upstream = xp.ascontiguousarray(grad[images]).reshape(-1, groups, outputs // groups, windows.count)
             part = out[images]
             if windows.are_points:
                 self._plus(matrix, upstream, bias, part)
                 continue
-            columns = xp.empty((len(part), groups, matrix.shape[1], windows.count), _summed(grad))
+            columns = xp.empty((len(part), groups, matrix.shape[1], windows.count), summed(grad))
             self._multiplied(matrix, upstream, columns)
             index, sizes = windows.arguments(columns, part)
             kernel = self._kernel("images", grad, index)
@@ -223,11 +223,6 @@ def _blocks(count: int, x: Array, size: int, dtype: Any = None) -> Iterator[slic
     step = max(1, _COLUMNS // (size * np.dtype(dtype or x.dtype).itemsize))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
-
-
-def _summed(x: Array) -> Any:
-    """The dtype in which products of these numbers are summed."""
-    return np.float32 if x.dtype.itemsize == 2 else x.dtype
 
 
 def _typed(index: str, *numbers: int) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcore import config
 
-__all__ = ["C_NAMES", "INCLUDE", "NULL", "CudaKernels", "compile_options", "dense", "elements", "rows_of"]
+__all__ = ["C_NAMES", "INCLUDE", "NULL", "CudaKernels", "compile_options", "dense", "elements", "rows_of", "summed"]
 
 #: The folder of CUDA sources.
 INCLUDE = Path(__file__).with_name("sources")
@@ -120,6 +120,11 @@ class CudaKernels:
 def dense(xp: Any, array: Any) -> Any:
     """The array, or a copy, in row-major order; a null pointer for None."""
     return NULL if array is None else xp.ascontiguousarray(array)
+
+
+def summed(x: Any) -> Any:
+    """The dtype in which products of these numbers are summed: float32 for float16 and bfloat16."""
+    return np.float32 if x.dtype.itemsize == 2 else x.dtype
 
 
 def elements(size: int) -> tuple[tuple[int], tuple[int]]:

@@ -18,7 +18,7 @@ import numpy as np
 from gradcore import config
 from gradcore.backends.cupy import gemm
 from gradcore.backends.cupy.capture import Capture, captured_cublas
-from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels
+from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels, summed
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.products import Products, mismatch
 from gradcore.determinism import alert_products
@@ -140,8 +140,7 @@ class CudaProducts(CudaKernels, Products):
     def wide_product(self, a: Any, b: Any, alpha: float = 1) -> Any:
         """``alpha * a @ b`` of batches of matrices in the dtype of its sums, float32 for float16 and bfloat16."""
         batch = gemm.common_batch(a.shape, b.shape)
-        dtype = np.float32 if a.dtype.itemsize == 2 else a.dtype
-        out = self.xp.empty((*batch, a.shape[-2], b.shape[-1]), dtype)
+        out = self.xp.empty((*batch, a.shape[-2], b.shape[-1]), summed(a))
         return self._multiplied(a, b, out, (alpha, 0))
 
     @kernel_for(lambda self, x: x.dtype.char in gemm.SUPPORTED and x.size > 0)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore import determinism
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements, summed
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.folding import Blocks, Folding
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
@@ -140,8 +140,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         if ordered or not self.takes("grids", grad, x, grid):
             return self.bodies["grid_sampler_backward"](self, grad, x, grid, *settings)  # type: ignore[no-any-return]
         xp = self.xp
-        summed = x.dtype if x.dtype.itemsize > 2 else np.float32
-        to_x = xp.zeros(x.shape, summed) if needs[0] else None
+        to_x = xp.zeros(x.shape, summed(x)) if needs[0] else None
         to_grid = xp.empty(grid.shape, grid.dtype) if needs[1] else None
         results = (NULL if to_x is None else to_x, NULL if to_grid is None else to_grid)
         points = grid.size // grid.shape[-1]
