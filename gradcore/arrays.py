@@ -13,7 +13,16 @@ from gradcore.autograd.variables import VersionCounter, as_class, bump_all, wrap
 from gradcore.backends.numpy import malloc
 from gradcore.typing import Array, Device
 
-__all__ = ["arrays_of", "as_class", "empty_array", "note_writes", "share_version", "tensor_of", "with_grad"]
+__all__ = [
+    "arrays_of",
+    "as_class",
+    "empty_array",
+    "note_writes",
+    "share_version",
+    "tensor_of",
+    "with_grad",
+    "with_sparse_grad",
+]
 
 #: ``tensor_of(array, device, dtype=None)``: a tensor without history that has an array of that device as its memory.
 tensor_of = wrap
@@ -37,6 +46,11 @@ def with_grad(tensors: Iterable[Any]) -> tuple[list[Any], list[Any]]:
     """Those of several tensors that have a gradient, and the arrays of their gradients."""
     having = [t for t in tensors if (meta := t._autograd) is not None and meta.grad is not None]
     return having, [t._autograd.grad._array for t in having]
+
+
+def with_sparse_grad(tensors: Iterable[Any]) -> list[Any]:
+    """Those of several tensors that have a sparse gradient."""
+    return [t for t in tensors if t.grad is not None and not t.grad._strided]
 
 
 def share_version(tensors: Sequence[Any]) -> None:

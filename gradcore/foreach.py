@@ -84,6 +84,7 @@ def unscale_(grads: list[Tensor], factor: Tensor | None) -> dict[Device, Tensor]
         array = None if scale is None else scale._array
         left += _apply_in_place("unscale_list", device, own, array, found[device]._array)
     for grad in left:
+        grad = grad if grad._strided else grad.stored  # type: ignore[attr-defined]  # of a sparse one its values
         device = grad.device
         bad = functional.logical_not(functional.all(functional.isfinite(grad)))
         found[device] = functional.maximum(found[device], bad.float())

@@ -79,6 +79,7 @@ FUNCTIONS: tuple[Row, ...] = (
     (drawing, "drawn_like"),
     (filled, "number_as_tensor"),
     (indexing, "index_tensor"),
+    (layouts, "rows_with_sparse_gradient"),
     (predicates, "broadcast_shapes holds_anywhere is_batched is_tensor"),
     (random, "rand randn"),
     (random_functions, "bernoulli_mask log_standard_gamma"),

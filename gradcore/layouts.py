@@ -137,6 +137,13 @@ def to_sparse(
     return dense_to_sparse(self, layout, blocksize=blocksize, sparse_dim=sparse_dim)
 
 
+def rows_with_sparse_gradient(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    """The rows of a table that `indices` name; its gradient is sparse."""
+    from gradcore.sparse.lookups import lookup
+
+    return lookup(weight, indices, padding_idx, scale_grad_by_freq)
+
+
 def sparse_mask(self: Tensor, mask: Tensor) -> Any:
     """The elements at the indices of a sparse tensor, as a sparse tensor."""
     from gradcore.sparse.conversion import sparse_mask as at_indices

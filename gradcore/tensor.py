@@ -17,7 +17,7 @@ from gradcore.autograd import gradients, graph, variables
 from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.node import RemovableHandle
-from gradcore.autograd.variables import OWN, PLAIN_TYPES, AutogradMeta, Variable, alias
+from gradcore.autograd.variables import OWN, PLAIN_TYPES, AutogradMeta, Variable, alias, shape_of
 from gradcore.autograd.views import chain_of, gradient_edge, replay, requires_grad
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
@@ -125,9 +125,9 @@ def _check_grad(t: AnyTensor, grad: Any) -> None:
             f"attempting to assign a gradient located on device '{grad._device}' to a tensor located on device "
             f"'{t._device}'. Please ensure that the gradient and the tensor are on the same device"
         )
-    if grad._array.shape != t._array.shape:
+    if shape_of(grad) != t._array.shape:
         raise RuntimeError(
-            f"attempting to assign a gradient of size '{list(grad._array.shape)}' to a tensor of size "
+            f"attempting to assign a gradient of size '{list(shape_of(grad))}' to a tensor of size "
             f"'{list(t._array.shape)}'. Please ensure that the gradient and the tensor are the same size"
         )
 

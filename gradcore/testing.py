@@ -41,6 +41,12 @@ _TOLERANCES = {
     dtypes.complex128: (1e-7, 1e-7),
 }
 _NUMBERS = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
+#: Index tensors of sparse layouts.
+_INDICES = {
+    "COO": ("indices",),
+    **dict.fromkeys(("CSR", "BSR"), ("crow_indices", "col_indices")),
+    **dict.fromkeys(("CSC", "BSC"), ("ccol_indices", "row_indices")),
+}
 
 
 class _Comparison:
@@ -114,6 +120,8 @@ class _Comparison:
 
     def between_tensors(self, actual: Tensor, expected: Tensor) -> str | None:
         for name in self.attributes:
+            if name == "stride" and not (actual._strided and expected._strided):
+                continue
             ours, theirs = (getattr(t, name) for t in (actual, expected))
             ours, theirs = (ours(), theirs()) if callable(ours) else (ours, theirs)
             if ours != theirs:
@@ -121,7 +129,29 @@ class _Comparison:
                 return f"The values for attribute '{label}' do not match: {ours} != {theirs}."
         if actual.is_meta or expected.is_meta:
             raise NotImplementedError("Comparing meta tensors is currently not supported")
-        rtol, atol = self.given or _tolerances(actual.dtype, expected.dtype)
+        tolerances = self.given or _tolerances(actual.dtype, expected.dtype)
+        if actual.layout is not expected.layout:
+            actual, expected = (t if t._strided else t.to_dense() for t in (actual, expected))  # type: ignore[attr-defined]
+        if actual._strided:
+            return self.between_elements(actual, expected, tolerances)
+        return self.between_parts(actual, expected, tolerances)
+
+    def between_parts(self, actual: Any, expected: Any, tolerances: tuple[float, float]) -> str | None:
+        """The first difference of sparse tensors of one layout, which have the same indices if they are close."""
+        kind = actual.layout._name.removeprefix("sparse_").upper()
+        for what, count in (("sparse dimensions", "sparse_dim"), ("specified values", "_nnz")):
+            ours, theirs = getattr(actual, count)(), getattr(expected, count)()
+            if ours != theirs:
+                return f"The number of {what} in sparse {kind} tensors does not match: {ours} != {theirs}"
+        for mine, other, name in zip(actual.index, expected.index, _INDICES[kind], strict=True):
+            if found := self.between_elements(mine, other, (0.0, 0.0), f"Sparse {kind} {name}"):
+                return found
+        return self.between_elements(actual._values(), expected._values(), tolerances, f"Sparse {kind} values")
+
+    def between_elements(
+        self, actual: Tensor, expected: Tensor, tolerances: tuple[float, float], what: str = ""
+    ) -> str | None:
+        rtol, atol = tolerances
         ours, theirs = (_wide(t) for t in (actual, expected))
         with np.errstate(all="ignore"):
             close = np.isclose(ours, theirs, rtol, atol, self.equal_nan)
@@ -132,13 +162,13 @@ class _Comparison:
         absolute, relative = (np.where(close, 0, values) for values in (absolute, relative))
         if not ours.ndim:
             return (
-                f"Scalars are not {_manner(rtol, atol)}!\n\nExpected {theirs} but got {ours}.\n"
+                f"{what or 'Scalars'} are not {_manner(rtol, atol)}!\n\nExpected {theirs} but got {ours}.\n"
                 f"Absolute difference: {absolute}{_allowed(atol, rtol)}\n"
                 f"Relative difference: {relative}{_allowed(rtol, atol)}"
             )
         wrong = int((~close).sum())
         return (
-            f"Tensor-likes are not {_manner(rtol, atol)}!\n\n"
+            f"{what or 'Tensor-likes'} are not {_manner(rtol, atol)}!\n\n"
             f"Mismatched elements: {wrong} / {close.size} ({wrong / close.size:.1%})\n"
             f"Greatest absolute difference: {_greatest(absolute)}{_allowed(atol, rtol)}\n"
             f"Greatest relative difference: {_greatest(relative)}{_allowed(rtol, atol)}"
@@ -226,7 +256,7 @@ def assert_close(
     >>> import gradcore as gc
     >>> gc.testing.assert_close(gc.tensor([1.0]), gc.tensor([1.0 + 1e-7]))
     """
-    checks = {"device": check_device, "dtype": check_dtype, "layout": check_layout, "stride": check_stride}
+    checks = {"layout": check_layout, "stride": check_stride, "device": check_device, "dtype": check_dtype}
     attributes = ("shape", *(name for name, wanted in checks.items() if wanted))
     comparison = _Comparison(rtol, atol, equal_nan, attributes, check_dtype)
     related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))

@@ -199,6 +199,7 @@ def watched(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
 
 def _check(node: Any, i: int, grad: Any, piece: Any) -> None:
     """Raise if the gradient for edge `i` has nan; remember the first that is not finite."""
+    piece = getattr(piece, "stored", piece)  # the values of a sparse tensor
     array = all_samples(getattr(piece, "_array", piece))
     if is_finite(array):
         return

@@ -22,7 +22,7 @@ from gradcore.autograd.input_buffer import TENSOR_GRADS, InputBuffer, PerDevice,
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, is_stack_deep, local, run_in_new_thread
 from gradcore.autograd.node import FREED, Hooks, Node, call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.op_node import OpNode
-from gradcore.autograd.variables import OWN, accumulate_grad, add_to_grad
+from gradcore.autograd.variables import OWN, Variable, accumulate_grad, add_to_grad
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
 from gradcore.tracebacks import shorten
@@ -309,6 +309,7 @@ class GraphTask:
                 found += waiting if type(waiting) is list else [waiting]
         for each in found:
             for part in each.values() if isinstance(each, dict) else (each,):
+                part = getattr(part, "stored", part)  # of a sparse tensor
                 array = getattr(part, "_array", part)
                 while isinstance(array, BatchedArray):
                     array = array.array
@@ -354,7 +355,14 @@ class GraphTask:
                 device = devices[i]
                 arithmetic = buffer.arithmetic(device)
             own = fresh and not any(grad_input is g for g in given) and sum(grad_input is g for g in grads) == 1
-            buffer.add(*edge, arithmetic.as_array(grad_input), device, own)
+            if isinstance(grad_input, Variable) and not grad_input._strided:
+                if edge[0].is_accumulator:
+                    buffer.sparse, own = True, False
+                else:  # formulas know strided arrays alone
+                    grad_input = arithmetic.from_tensor(grad_input.to_dense())  # type: ignore[attr-defined]
+            else:
+                grad_input = arithmetic.as_array(grad_input)
+            buffer.add(*edge, grad_input, device, own)
 
     def grad_inputs(self, node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> Any:
         """The gradients for the edges of a node, under anomaly detection or a profiler where these are on."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradcore import dtypes, functional
 from gradcore.autograd import variables
 from gradcore.autograd.modes import TORCH_FUNCTION_MODE, TORCH_FUNCTION_OFF, local
-from gradcore.autograd.variables import TensorMeta, Variable, repeats, wrap
+from gradcore.autograd.variables import TensorMeta, Variable, repeats, sum_of_tensors, wrap
 from gradcore.backends.vmap import batched_device
 from gradcore.backends.vmap.array import levels_of
 from gradcore.typing import AnyTensor
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class RawGrads:
-    """Gradients that are arrays of one device: backward is not recorded.
+    """Gradients that are arrays of one device: backward is not recorded. Those of a leaf may be sparse tensors.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class RawGrads:
 
     def as_tensor(self, grad: Any) -> Any:
         """A gradient, or None, for those who see tensors."""
-        return None if grad is None else wrap(grad, self.device)
+        return grad if grad is None or isinstance(grad, Variable) else wrap(grad, self.device)
 
     def from_tensor(self, t: AnyTensor) -> Any:
         """The inverse of `as_tensor`."""
-        return None if t is None else t._array
+        return t._array if t is not None and t._strided else t
 
     def as_array(self, grad: Any) -> Any:
         """A gradient, or None, as an array of the device: NumPy computes scalars."""
@@ -71,6 +71,8 @@ class RawGrads:
 
     def cast(self, grad: Any, dtype: Any) -> Any:
         """A gradient in a dtype: the real part where that is real."""
+        if isinstance(grad, Variable):
+            return TENSOR_GRADS.cast(grad, dtype)
         if grad.dtype == dtype.numpy:
             return grad
         return local.state.run(self.F.astype, grad, dtype.numpy)
@@ -201,8 +203,8 @@ def _unseen(function: Any, grads: Any, values: list[Any]) -> Any:
 
 def in_own_memory(t: AnyTensor) -> Any:
     """A gradient, a tensor or None, for those who may write to it: no two elements share memory."""
-    if t is None:
-        return None
+    if t is None or not t._strided:
+        return t
     writable = getattr(getattr(t._array, "flags", None), "writeable", True)
     return t if writable and not repeats(t._array) else functional.clone(t, memory_format="contiguous")
 
@@ -237,6 +239,7 @@ class InputBuffer:
         "pending",
         "recorded",
         "run",
+        "sparse",
         "special",
     )
 
@@ -255,6 +258,8 @@ class InputBuffer:
         #: Gradients that each leaf has yet to receive, where they are counted, and the number of leaves that have all.
         self.expected: dict[Node, int] | None = None
         self.complete = 0
+        #: Whether a leaf's gradient may be a sparse tensor among arrays.
+        self.sparse = False
 
     def arithmetic(self, device: Any) -> RawGrads | TensorGrads:
         """The arithmetic of the gradients of a device's nodes, which may be in batches that the nodes are not."""
@@ -312,15 +317,22 @@ class InputBuffer:
             return _plus_apart(total, grad, device, node)
         if total is None:
             return grad
-        if self.recorded:
-            _check_same_shape(total._array, grad._array, node)
-            return total + grad
+        if self.recorded or (self.sparse and (isinstance(total, Variable) or isinstance(grad, Variable))):
+            return self.plus_tensors(total, grad, node)
         if total.shape != grad.shape:
             _check_same_shape(total, grad, node)
         if may_own:
             self.owned.add(node)
         found = self.run(add, total, grad)
         return found if found.__class__ is total.__class__ else self.arithmetic(node._device).as_array(found)
+
+    def plus_tensors(self, total: Any, grad: Any, node: Node) -> Any:
+        """`plus` of tensors: where backward is recorded, or gradients are sparse."""
+        arithmetic = self.arithmetic(node._device)
+        a, b = arithmetic.as_tensor(total), arithmetic.as_tensor(grad)
+        if a._strided and b._strided:
+            _check_same_shape(a._array, b._array, node)
+        return arithmetic.from_tensor(sum_of_tensors(a, b))
 
     def add_part(self, node: Any, grad: Any) -> bool:
         """Add the gradient of a part to the sum for the whole where it exists and may be written into.

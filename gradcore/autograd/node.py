@@ -11,7 +11,16 @@ from gradcore import dtypes
 from gradcore.autograd import variables
 from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import ANOMALY, GRAD, local
-from gradcore.autograd.variables import Edge, TensorMeta, Variable, accumulate_grad, tick, type_name, version_counter
+from gradcore.autograd.variables import (
+    Edge,
+    TensorMeta,
+    Variable,
+    accumulate_grad,
+    shape_of,
+    tick,
+    type_name,
+    version_counter,
+)
 from gradcore.typing import AnyTensor
 
 __all__ = [
@@ -281,7 +290,7 @@ class AccumulateGrad(Node):
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         plain = grads is not None and not (local.state.mode & GRAD and grads.requires_grad)
-        accumulate_grad(self, grads._array if plain else grads)
+        accumulate_grad(self, grads._array if plain and grads._strided else grads)
         return ()
 
     def _own_hooks(self) -> Hooks:
@@ -388,7 +397,7 @@ def _checked(before: Any, after: Any, hook: Any) -> Any:
         raise RuntimeError(
             f"hook '{_name(hook)}' has changed the device of value (was {before._device} got {after._device})"
         )
-    if after._array.shape != before._array.shape:
+    if shape_of(after) != shape_of(before):
         raise RuntimeError(f"hook '{_name(hook)}' has changed the size of value")
     return after
 

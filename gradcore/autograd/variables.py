@@ -8,7 +8,7 @@ from operator import iadd
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gradcore import dtypes, functional
-from gradcore.autograd.modes import INFERENCE, local
+from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.backends.numpy import malloc
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
@@ -39,6 +39,8 @@ __all__ = [
     "new",
     "on_device",
     "repeats",
+    "shape_of",
+    "sum_of_tensors",
     "sum_to_shape",
     "tick",
     "type_name",
@@ -173,6 +175,8 @@ class Variable:
     _edge: Edge | None
     _autograd: AutogradMeta | None
     _vc: VersionCounter | None
+    #: Whether the elements are those of `_array`; a sparse tensor has none.
+    _strided: ClassVar[bool] = True
     _execution_engine: ClassVar[Any]
 
     def __new__(cls, data: Any, requires_grad: bool = False, volatile: Any = None) -> Any:
@@ -325,7 +329,7 @@ def accumulate_grad(node: AccumulateGrad, grad: Any, own: bool = False, batched:
     meta: AutogradMeta = leaf._autograd
     if grad is not None and meta.requires_grad:
         recorded = isinstance(grad, Variable)
-        if batched:
+        if batched and (not recorded or grad._strided):
             _check_unbatched(grad._array if recorded else grad, leaf)
         if grad.shape != leaf._array.shape:
             t = sum_to_shape(grad if recorded else wrap(grad, leaf._device), leaf._array.shape, node)
@@ -335,8 +339,10 @@ def accumulate_grad(node: AccumulateGrad, grad: Any, own: bool = False, batched:
                 grad = _add_array(leaf, meta, grad, own)
             elif meta.grad is None:
                 meta.grad = functional.clone(grad)
+            elif not grad._strided and not local.state.mode & GRAD:
+                meta.grad.add_(grad)
             else:
-                meta.grad = meta.grad + grad
+                meta.grad = sum_of_tensors(meta.grad, grad)
     elif grad is not None and leaf._edge is not None:
         raise RuntimeError("leaf variable has been moved into the graph interior")
     if meta.post_accumulate_hooks:
@@ -350,6 +356,9 @@ def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool) -> Any
     """In place where there is a gradient, without a copy where the engine made the array."""
     global leaf_order_matters
     old = meta.grad
+    if old is not None and not old._strided:
+        meta.grad = sum_of_tensors(old, wrap(grad, leaf._device))
+        return grad
     if old is not None:
         try:
             old._array = local.state.enter(iadd, old._array, grad)
@@ -370,6 +379,16 @@ def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool) -> Any
         grad = laid_out_as(leaf._array, grad)
     meta.grad = wrap(grad, leaf._device, leaf._dtype if grad.dtype is leaf._array.dtype else None)
     return grad
+
+
+def shape_of(t: AnyTensor) -> tuple[int, ...]:
+    """The shape of a tensor that may be sparse."""
+    return t._array.shape if t._strided else t.sizes  # type: ignore[no-any-return]
+
+
+def sum_of_tensors(a: AnyTensor, b: AnyTensor) -> Any:
+    """The sum of two gradients, which may be sparse: a dense tensor takes a sparse one, not the reverse."""
+    return a + b if a._strided or not b._strided else b + a
 
 
 def _check_unbatched(grad: Any, leaf: AnyTensor) -> None:

@@ -146,7 +146,7 @@ class RecordedRun:
             if str(error) != FREED:
                 self.refuse(f"the gradients of a result cannot be computed: {error}")
             return str(error) != FREED
-        if any(g is not None and not isinstance(g._array, RecordedArray) for g in found):
+        if any(g is not None and not (g._strided and isinstance(g._array, RecordedArray)) for g in found):
             self.refuse("a gradient is no recorded array")
             return True
         self.outs, self.given = outs, [array.number for array in given]
@@ -318,7 +318,7 @@ class RecordedRun:
         for t in (*_tensors_in(result, self.refuse), *grads, *(known[0] for known in self.named.values())):
             base = t._autograd and t._autograd.base
             for each in (t, base):
-                if each is not None and isinstance(each._array, RecordedArray):
+                if each is not None and each._strided and isinstance(each._array, RecordedArray):
                     each._array = each._array.array
         outs = [] if result is None else [t._edge[0] for t in _tensors_in(result, _ignore) if t._edge is not None]
         give_plain_arrays(outs, edges)

@@ -11,11 +11,12 @@ from typing import Any
 
 from gradcore.compiler.host_calls import host_codes
 from gradcore.compiler.scopes import IMPURE_MODULES, is_library
+from gradcore.layouts import rows_with_sparse_gradient
 
 __all__ = ["Watch", "left_out"]
 
-#: Code that is not to be part of a program.
-left_out: set[Any] = set()
+#: Code that is not to be part of a program: sparse gradients are no arrays.
+left_out: set[Any] = {rows_with_sparse_gradient.__code__}
 
 #: Functions written in C that users may call: what they give depends on their arguments alone.
 _MODULES = frozenset(

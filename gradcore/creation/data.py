@@ -174,10 +174,13 @@ def tensor(
             history_lost("copy")
         else:
             warn(_COPIED)
-        data = data if data.__class__ is Tensor else as_class(data, Tensor)
+        if data._strided and data.__class__ is not Tensor:
+            data = as_class(data, Tensor)
         out = data.detach().to(
             device=data._device if device is None else device, dtype=wanted or data._dtype, copy=True
         )
+        if not out._strided:  # whose indices are memory too
+            out = out.clone()
         return with_requires_grad(out, requires_grad)  # type: ignore[no-any-return]
     if hasattr(data, "__cuda_array_interface__"):
         return with_requires_grad(as_tensor(data, dtype, device).clone(), requires_grad)  # type: ignore[no-any-return]

@@ -77,7 +77,7 @@ class Embedding(_Table):
     scale_grad_by_freq : bool
         Whether gradients are divided by how often a number occurs.
     sparse : bool
-        Accepted for compatibility; gradients are dense.
+        Whether gradients are sparse tensors, of the vectors in use; for `optim.SparseAdam`, `SGD` and `Adagrad`.
     device, dtype
         Of the vectors.
 

@@ -111,7 +111,7 @@ def embedding(
     scale_grad_by_freq : bool
         Whether to divide the gradient of each row by the number of times that `input` names it.
     sparse : bool
-        Accepted for compatibility; gradients are dense.
+        Whether the gradient of a leaf `weight` is a sparse tensor, of the rows in use.
 
     Returns
     -------
@@ -128,7 +128,8 @@ def embedding(
     padding_idx = _checked(input, weight, padding_idx)
     if max_norm is not None:
         _renormalize(F, weight, input, max_norm, norm_type)
-    return F.embedding_rows(weight, input, padding_idx, scale_grad_by_freq)
+    rows = F.rows_with_sparse_gradient if sparse else F.embedding_rows
+    return rows(weight, input, padding_idx, scale_grad_by_freq)
 
 
 # -- bags ----------------------------------------------------------------------------------------------------
@@ -164,13 +165,17 @@ def _offsets(input: Any, offsets: Any, include_last_offset: bool) -> list[int]:
     return starts if include_last_offset else [*starts, input.shape[0]]
 
 
-def _check_bag(input: Any, weight: Any, mode: str, scale_grad_by_freq: bool, per_sample_weights: Any) -> None:
+def _check_bag(
+    input: Any, weight: Any, mode: str, scale_grad_by_freq: bool, sparse: bool, per_sample_weights: Any
+) -> None:
     if weight.ndim != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     if mode == "max" and scale_grad_by_freq:
         raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if mode == "max" and sparse:
+        raise ValueError("max mode does not support sparse weights")
     if per_sample_weights is None:
         return
     if per_sample_weights.shape != input.shape:
@@ -240,7 +245,7 @@ def embedding_bag(
     tensor([[3.],
             [3.]])
     """
-    _check_bag(input, weight, mode, scale_grad_by_freq, per_sample_weights)
+    _check_bag(input, weight, mode, scale_grad_by_freq, sparse, per_sample_weights)
     padding_idx = _checked(input, weight, padding_idx)
     bounds = _offsets(input, offsets, include_last_offset)
     if max_norm is not None:
@@ -249,7 +254,8 @@ def embedding_bag(
     bags = len(bounds) - 1
     numbers = F.index_tensor([i for i in range(bags) for _ in range(bounds[i], bounds[i + 1])], weight)
     flat = flat[: bounds[-1]]
-    rows = F.embedding_rows(weight, flat, padding_idx, scale_grad_by_freq)
+    look_up = F.rows_with_sparse_gradient if sparse else F.embedding_rows
+    rows = look_up(weight, flat, padding_idx, scale_grad_by_freq)
     counted = (flat != padding_idx).to(weight.dtype)
     if mode == "max":
         return _maxima(F, rows, counted, bounds)

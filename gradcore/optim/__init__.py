@@ -10,6 +10,7 @@ from gradcore.optim.lbfgs import LBFGS
 from gradcore.optim.optimizer import Optimizer
 from gradcore.optim.rprop_asgd import ASGD, Rprop
 from gradcore.optim.sgd import SGD
+from gradcore.optim.sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD",
@@ -27,6 +28,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SparseAdam",
     "lr_scheduler",
     "swa_utils",
 ]

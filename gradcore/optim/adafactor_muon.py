@@ -50,6 +50,8 @@ class _MatrixOptimizer(Optimizer):
                     if p.grad is not None:
                         if p.is_complex():
                             raise RuntimeError(f"{type(self).__name__} does not support complex parameters")
+                        if not p.grad._strided:
+                            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
                         self._update(p, p.grad, self.state[p], group, lr)
         return loss
 

@@ -86,6 +86,9 @@ class Adam(ElementwiseOptimizer):
             raise ValueError("betas must be either both floats or both Tensors")
         super().__init__(params, options)
 
+    def _step_sparse(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any]) -> None:
+        raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
+
     def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
         names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
         return dict.fromkeys(names if group["amsgrad"] else names[:2], 0.0)

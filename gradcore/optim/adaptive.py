@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.optim.elementwise import ElementwiseOptimizer, effective_grad
+from gradcore.optim.flat_state import value_of
 from gradcore.optim.optimizer import ParamsT
 from gradcore.optim.options import Option, checked, non_negative, with_options
 from gradcore.tensor import Tensor
@@ -112,6 +113,16 @@ class Adagrad(ElementwiseOptimizer):
     def hyperparameters(self, F: Any, group: dict[str, Any], scalars: dict[str, Any]) -> dict[str, Any]:
         options = super().hyperparameters(F, group, scalars)
         return {**options, "step_size": group["lr"] / (1 + (scalars["step"] - 1) * group["lr_decay"])}
+
+    def _step_sparse(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any]) -> None:
+        state["step"] += 1
+        if group["weight_decay"] != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        grad = (-grad if group["maximize"] else grad).coalesce()
+        step_size = value_of(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
+        state["sum"].add_(grad.square())
+        total = state["sum"].sparse_mask(grad).values()
+        p.add_(grad.like(grad.values() / (total.sqrt() + group["eps"])), alpha=-step_size)
 
 
 @with_options(

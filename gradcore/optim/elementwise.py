@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import functional
-from gradcore.arrays import arrays_of, note_writes, with_grad
-from gradcore.autograd.grad_mode import enable_grad
+from gradcore.arrays import arrays_of, note_writes, with_grad, with_sparse_grad
+from gradcore.autograd.grad_mode import enable_grad, no_grad
 from gradcore.creation import full_like, tensor
 from gradcore.foreach import divide_
 from gradcore.optim.flat_state import HOST, rounded, value_of
@@ -110,13 +110,31 @@ class ElementwiseOptimizer(Optimizer):
         if found_inf is not None and found_inf.device.backend.host_scalars and found_inf.item():
             return loss
         for group in self.param_groups:
-            params, grads = with_grad(group["params"])
+            try:
+                params, grads = with_grad(group["params"])
+            except NotImplementedError:  # sparse gradients are no arrays
+                params, grads = self._without_sparse(group)
             if params:
                 if group["differentiable"]:
                     self._step_recorded(group, params)
                 else:
                     self._step(group, params, grads, found_inf)
         return loss
+
+    def _without_sparse(self, group: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        """The parameters with dense gradients, and these, after the steps of those with sparse ones."""
+        sparse = with_sparse_grad(group["params"])
+        if sparse and group["differentiable"]:
+            raise RuntimeError(f"{type(self).__name__}: differentiable=True does not support sparse gradients")
+        with no_grad():
+            for p in sparse:
+                self._step_sparse(group, p, p.grad, self.state[p])
+        known = set(sparse)
+        return with_grad(p for p in group["params"] if p not in known)
+
+    def _step_sparse(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any]) -> None:
+        """Update a parameter whose gradient is sparse; refused unless an optimiser says how."""
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
     @property
     def _step_supports_amp_scaling(self) -> bool:

@@ -79,7 +79,7 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> Any:
         """The gradients of all parameters as one vector, complex ones as pairs."""
-        return functional.cat([_flat(p.grad if p.grad is not None else functional.zeros_like(p)) for p in self._params])
+        return functional.cat([_flat(_dense_grad(p)) for p in self._params])
 
     def _move(self, step: float, direction: Any) -> None:
         start = 0
@@ -195,6 +195,12 @@ class LBFGS(Optimizer):
         there, count = strong_wolfe(evaluate, here, step, _largest(direction), most)
         self._move(there.step, direction)
         return there, count
+
+
+def _dense_grad(p: Tensor) -> Any:
+    if p.grad is None:
+        return functional.zeros_like(p)
+    return p.grad if p.grad._strided else p.grad.to_dense()
 
 
 def _flat(t: AnyTensor) -> Any:

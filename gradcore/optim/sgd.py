@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.optim.elementwise import ElementwiseOptimizer, effective_grad
+from gradcore.optim.flat_state import value_of
 from gradcore.optim.optimizer import ParamsT
 from gradcore.optim.options import Option, checked, with_options
 from gradcore.tensor import Tensor
@@ -84,3 +85,16 @@ class SGD(ElementwiseOptimizer):
         scalars["_started"] += 1 - scalars["_started"]
         names = ("lr", "momentum", "weight_decay", "nesterov", "maximize")
         return {**{name: group[name] for name in names}, "grad_factor": grad_factor}
+
+    def _step_sparse(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any]) -> None:
+        grad = -grad if group["maximize"] else grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(p, alpha=group["weight_decay"])  # which is dense: refused
+        if group["momentum"] != 0:
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = grad.clone()
+            else:
+                buffer.mul_(group["momentum"]).add_(grad, alpha=1 - group["dampening"])
+            grad = grad.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer
+        p.add_(grad, alpha=-value_of(group["lr"]))

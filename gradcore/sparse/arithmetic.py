@@ -8,7 +8,7 @@ from typing import Any
 from gradcore import dtypes, functional
 from gradcore.autograd.variables import wrap
 from gradcore.sparse.conversion import coalesce, flat_places, places, sparse_dim, to_dense, to_sparse
-from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, on, raw, refuse, sparse
+from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, in_place, on, raw, refuse, sparse
 from gradcore.tensor import Tensor
 
 __all__ = ["distinct"]
@@ -80,21 +80,24 @@ def power(t: Any, exponent: Any) -> Any:
     return t.like(t.stored**exponent)
 
 
+def _nothing(t: SparseTensor, values: Tensor) -> SparseTensor:
+    """A tensor of the layout and size of another one, without indices."""
+    first = (sparse_dim(t), 0) if t.layout is COO else t.index[0].shape
+    index = [functional.zeros(shape, dtype=dtypes.int64, device=values.device) for shape in (first, (0,))]
+    return sparse(t.layout, t.sizes, index[:1] if t.layout is COO else index, values)
+
+
 @on("zeros_like empty_like")
 def zeros_like(t: SparseTensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A sparse tensor of the same layout and size that stores nothing."""
-    values = functional.zeros((0, *t.stored.shape[1:]), dtype=dtype or t.dtype, device=device or t.device)
-    first = functional.zeros((sparse_dim(t), 0) if t.layout is COO else t.index[0].shape,
-                             dtype=dtypes.int64, device=values.device)  # fmt: skip
-    index = (first,) if t.layout is COO else (first, functional.zeros((0,), dtype=dtypes.int64, device=values.device))
-    out = sparse(t.layout, t.sizes, index, values)
+    out = _nothing(t, functional.zeros((0, *t.stored.shape[1:]), dtype=dtype or t.dtype, device=device or t.device))
     return out.requires_grad_() if requires_grad else out
 
 
 @on("zero")
 def zero(t: SparseTensor) -> Any:
-    """Nothing stored."""
-    return zeros_like(t)
+    """Nothing stored, with the history."""
+    return _nothing(t, t.stored[:0])
 
 
 # -- sums ------------------------------------------------------------------------------------------------------------
@@ -134,17 +137,44 @@ def _merged(self: SparseTensor, other: SparseTensor, alpha: Any) -> Any:
     xp = self.xp
     index = wrap(xp.concatenate([raw(self.index[0]), raw(other.index[0])], 1), self.home)
     values = functional.cat([self.stored, _scaled(other.stored, alpha)])
-    return coalesce(sparse(COO, self.sizes, (index,), values, False))
+    made = sparse(COO, self.sizes, (index,), values, False)
+    return coalesce(made) if self.in_order and other.in_order else made
 
 
-def _onto_dense(dense: Tensor, t: SparseTensor, alpha: Any) -> Tensor:
-    """A dense tensor plus a sparse one."""
+def _check_sizes(dense: Tensor, t: SparseTensor) -> None:
     if tuple(dense.shape) != t.sizes:
         raise RuntimeError(
             f"add: expected 'self' and 'other' to have same size, but self has size {list(dense.shape)} while other "
             f"has size {list(t.sizes)} (FYI: dense-sparse addition does not currently support broadcasting)"
         )
+
+
+def _onto_dense(dense: Tensor, t: SparseTensor, alpha: Any) -> Tensor:
+    """A dense tensor plus a sparse one."""
+    _check_sizes(dense, t)
     return functional.add(dense, to_dense(t), alpha=alpha)  # type: ignore[no-any-return]
+
+
+@on("add_ __iadd__")
+def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """Add `alpha * other`; to a dense tensor, at the indices of a sparse one alone."""
+    if isinstance(self, SparseTensor):
+        return in_place("add", (self, other), {"alpha": alpha})
+    _check_sizes(self, other)
+    values = _scaled(other.stored, alpha)
+    if values.dtype.category > self.dtype.category:
+        raise RuntimeError(f"result type {values.dtype!r} can't be cast to the desired output type {self.dtype!r}")
+    values = values.to(self.dtype)
+    where = places(other)
+    if len(where) == 1:
+        return self.index_add_(0, where[0], values)
+    return self.index_put_(where, values.reshape(-1) if other.layout in BLOCKED else values, accumulate=True)
+
+
+@on("sub_ subtract_ __isub__")
+def subtract_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """Subtract `alpha * other`."""
+    return add_(self, other, alpha=-alpha)
 
 
 @on("sub subtract __sub__")
@@ -246,6 +276,14 @@ def _of_all(name: str) -> Callable[..., Any]:
 
 _of_all("norm")
 _of_all("any")
+
+
+@on("vector_norm")
+def vector_norm(t: SparseTensor, ord: float = 2, *args: Any, **named: Any) -> Any:
+    """The norm of all elements, of a positive order: zeros do not count."""
+    if args or named or not ord > 0:
+        raise refuse("vector_norm", t.layout)
+    return functional.linalg_vector_norm(distinct(t).stored, ord)
 
 
 @on("is_contiguous is_pinned is_shared")

@@ -22,6 +22,7 @@ __all__ = [
     "COMPRESSED",
     "FUNCTIONS",
     "SparseTensor",
+    "in_place",
     "known_as",
     "on",
     "raw",
@@ -105,6 +106,7 @@ class SparseTensor(Tensor):
            size=(2, 3), nnz=2, layout=torch.sparse_coo)
     """
 
+    _strided = False
     #: The layout, the sizes of all dims, and whether indices are known to be in order and distinct (of COO).
     layout: Any = None
     sizes: tuple[int, ...]
@@ -129,7 +131,7 @@ class SparseTensor(Tensor):
         if name in FUNCTIONS:
             return FUNCTIONS[name](*args, **named)
         if name.endswith("_") and not name.startswith("__") and name[:-1] in FUNCTIONS:
-            return _in_place(name[:-1], args, named)
+            return in_place(name[:-1], args, named)
         if name in WORDS:
             raise RuntimeError(WORDS[name])
         raise refuse(name, layout)
@@ -155,6 +157,16 @@ class SparseTensor(Tensor):
         return len(self.sizes)
 
     ndimension = dim
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Zeros of COO, as in PyTorch; refused for the other layouts."""
+        if self.layout is not COO:
+            raise RuntimeError(f"Sparse {SPOKEN[self.layout][6:].upper()} tensors do not have strides")
+        return (0,) * self.ndim if dim is None else 0
+
+    def storage_offset(self) -> int:
+        """Zero."""
+        return 0
 
     def numel(self) -> int:
         """The number of elements, stored or not."""
@@ -360,7 +372,7 @@ def _equal(a: Tensor, b: Tensor) -> bool:
     return a is b or (a.shape == b.shape and bool((a == b).all()))
 
 
-def _in_place(name: str, args: Any, named: Any) -> Any:
+def in_place(name: str, args: Any, named: Any) -> Any:
     """Compute, then take the result's parts over."""
     out = args[0]
     if not isinstance(out, SparseTensor):

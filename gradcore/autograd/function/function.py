@@ -13,7 +13,7 @@ from gradcore.autograd.function.vmap import batched_call, lifted
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import FREED, Node
 from gradcore.autograd.saved import SavedTensor
-from gradcore.autograd.variables import Variable, alias
+from gradcore.autograd.variables import Variable, alias, shape_of
 from gradcore.autograd.views import requires_grad
 
 __all__ = ["BackwardCFunction", "BackwardFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
@@ -243,11 +243,10 @@ class BackwardFunction(FunctionCtx, Node):
         if grad is None or self._edges[i] is None:
             return None
         shape, dtype, device = meta
-        if grad._array.shape != shape:
-            if not _expandable(shape, grad._array.shape):
-                raise self._invalid(
-                    i, f"got {list(grad._array.shape)} but expected shape compatible with {list(shape)}"
-                )
+        given = shape_of(grad)
+        if given != shape:
+            if not _expandable(shape, given) or not grad._strided:
+                raise self._invalid(i, f"got {list(given)} but expected shape compatible with {list(shape)}")
             grad = functional.sum_to_size(grad, shape)
         sink: Any = self._edges[i][0]  # type: ignore[index]
         anything = sink.is_accumulator and sink.variable._autograd.grad_dtype is None
@@ -256,7 +255,7 @@ class BackwardFunction(FunctionCtx, Node):
                 raise self._invalid(i, f"expected a {dtype.name} gradient but got {grad._dtype.name}")
             grad = functional.to(grad, dtype)
         if grad._device is not device and grad._device.real is not device.real:
-            if grad._array.ndim:
+            if given:
                 raise self._invalid(i, f"expected device {device} but got {grad._device}")
             grad = functional.to(grad, device)
         return grad
