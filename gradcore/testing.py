@@ -131,7 +131,7 @@ class _Comparison:
             raise NotImplementedError("Comparing meta tensors is currently not supported")
         tolerances = self.given or _tolerances(actual.dtype, expected.dtype)
         if actual.layout is not expected.layout:
-            actual, expected = (t if t._strided else t.to_dense() for t in (actual, expected))  # type: ignore[attr-defined]
+            actual, expected = (t if t._strided else t.to_dense() for t in (actual, expected))
         if actual._strided:
             return self.between_elements(actual, expected, tolerances)
         return self.between_parts(actual, expected, tolerances)

@@ -162,9 +162,9 @@ def test_checkpointed_and_watched() -> None:
     same(w.grad, wanted.grad)
     w = table()
     with (
-        pytest.warns(UserWarning),
+        pytest.warns(UserWarning, match="Anomaly"),
         gc.autograd.detect_anomaly(),
-        pytest.raises(RuntimeError, match="EmbeddingBackward0.*nan"),
+        pytest.raises(RuntimeError, match=r"EmbeddingBackward0.*nan"),
     ):
         F.embedding(gc.tensor([0]), w, sparse=True).backward(gc.full((1, 2), float("nan"), dtype=gc.float64))
 
