@@ -553,7 +553,7 @@ class Tensor(Variable, Methods):
             raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
         if self.is_meta:
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-        return self._on_host().item()  # type: ignore[no-any-return]
+        return self._device.backend.item(self._array)  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""

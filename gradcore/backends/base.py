@@ -195,6 +195,10 @@ class Backend(
         """The data of `array` as a NumPy array; may share memory with it."""
         return array
 
+    def item(self, array: Any) -> Any:
+        """The only element of an array as a Python number."""
+        return self.to_host(array).item()
+
     def scalar(self, value: complex, dtype: Any) -> Any:
         """A Python number as an operand of that NumPy dtype."""
         return self.xp.asarray(value, dtype=dtype)

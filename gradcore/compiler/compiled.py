@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
 import warnings
 from collections.abc import Callable
@@ -15,9 +16,11 @@ from gradcore.compiler.arrays import current
 from gradcore.compiler.explanation import explained
 from gradcore.compiler.guards import Guards, Unguardable, names_in
 from gradcore.compiler.host_calls import looked_up
+from gradcore.compiler.numbers import plain_numbers
 from gradcore.compiler.recorded import Entry, RecordedRun
 from gradcore.compiler.recorder import Recorder, Unrecordable, recording_lock
 from gradcore.compiler.watching import Watch
+from gradcore.nn.module import Module
 from gradcore.tracebacks import shorten
 
 __all__ = ["CompiledFunction", "forget_programs"]
@@ -120,7 +123,7 @@ class CompiledFunction:
         """Call within a range of the profiler: of a program it sees groups of fused calls, else operations."""
         state = local.state
         current.profiler = state.profiler
-        event = state.profiler.begin(f"compiled {_name_of(self._function)}")
+        event = state.profiler.begin(f"compiled {self._name()}")
         state.mode &= ~PROFILE
         try:
             for entry in self._entries:
@@ -159,15 +162,26 @@ class CompiledFunction:
         if self._left is None:
             self._left = why
             remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
-            text = f"compile: {_name_of(self._function)}{self._line()} runs as it is: {why}"
+            text = f"compile: {self._name()}{self._line()} runs as it is: {why}"
             text += f"; {remedy}" if remedy else ""
             if self._fullgraph:
                 raise Unrecordable(f"{text}. With fullgraph=True this is an error.")
             warnings.warn(text, stacklevel=5)
 
+    def _name(self) -> str:
+        """The function's name, for messages; that of the class of a module."""
+        shown = self._shown()
+        return getattr(shown, "__qualname__", type(shown).__name__)
+
+    def _shown(self) -> Any:
+        """The function as users know it: a module in the place of its method."""
+        owner = getattr(self._function, "__self__", None)
+        return owner if isinstance(owner, Module) and self._function.__func__ is Module._call_impl else self._function
+
     def _line(self) -> str:
         """Where the function is written, for messages."""
-        function = getattr(self._function, "forward", self._function)
+        shown = self._shown()
+        function = getattr(shown, "forward", shown)
         code = getattr(inspect.unwrap(function), "__code__", None)
         return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
@@ -185,7 +199,7 @@ class CompiledFunction:
         recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         try:
             with recorder.on(guards.hosts):
-                recorded.begin()
+                recorded.begin(sys._getframe())
                 with watch.on():
                     result = function(*args, **named)
                     recorded.record_backward(result)
@@ -194,6 +208,7 @@ class CompiledFunction:
             shorten(error)
             raise
         recorded.end(result)
+        result = plain_numbers(result)
         known = self._learn(watch, guards)
         if self._left is not None or not known:
             return result
@@ -237,6 +252,3 @@ class CompiledFunction:
                     return entry
         return None
 
-
-def _name_of(function: Any) -> str:
-    return getattr(function, "__qualname__", type(function).__name__)

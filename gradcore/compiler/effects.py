@@ -133,6 +133,8 @@ class Effects:
                 found = [*values_in(call.args), *values_in(call.named), *program.inputs[:1]]
             self.writes.append(frozenset(map(self.memory, found)))
         self.written = frozenset().union(*self.writes)
+        #: Whether they may write to what is given to the program.
+        self.writes_to_given = -1 in self.written
 
     def memory(self, number: int) -> int:
         """The number of the memory of a value."""

@@ -7,7 +7,10 @@ the calls on arrays into parts, each of which is a `Program`.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +22,17 @@ from gradcore.autograd.variables import AutogradMeta, Variable, bump, new, versi
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler import native
-from gradcore.compiler.arrays import RecordedArray
+from gradcore.compiler.arrays import RecordedArray, current
+from gradcore.compiler.effects import Effects
 from gradcore.compiler.guards import Guards
 from gradcore.compiler.history import Backward, connect, connect_one, freed, is_planned
 from gradcore.compiler.host_calls import HOST_CLASSES, runs_user_code
+from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, is_followed, plain_numbers, recorded_number
 from gradcore.compiler.passes import optimized
 from gradcore.compiler.program import Program, values_in
-from gradcore.compiler.recorder import Recorder, Unrecordable, give_plain_arrays
+from gradcore.compiler.recorder import Recorder, Unrecordable, give_plain_arrays, user_frame, user_line
+from gradcore.nn.module import Module
+from gradcore.nn.module_hooks import _Call
 from gradcore.random.generator import default_generator
 from gradcore.tensor import Tensor
 from gradcore.tracebacks import generated_file
@@ -57,12 +64,23 @@ class Entry(NamedTuple):
     functions: list[Any]
 
 
-class Part(NamedTuple):
-    """A part of the program: the calls before `end`, and the lines after them, which need values of these numbers."""
+@dataclass
+class Part:
+    """A part of the program: the calls before `end`, and the lines after them, which need values of these numbers.
+
+    Attributes
+    ----------
+    writes : bool
+        Whether its calls write to tensors from outside.
+    is_final : bool
+        Whether its lines change tensors or objects: from there on, the function cannot be called again instead.
+    """
 
     end: int
     lines: list[str]
     needed: set[int]
+    writes: bool = False
+    is_final: bool = True
 
 
 class RecordedRun:
@@ -104,12 +122,12 @@ class RecordedRun:
         self.scope: dict[str, Any] = {}
         self.parts: list[Part] = []
         self.effects: list[str] = []
-        #: Whether the first part writes to tensors from outside, so that it cannot be given up.
-        self.writes = False
+        #: The frame that calls the function; None before, and when it has returned.
+        self.caller: FrameType | None = None
 
-    def begin(self) -> None:
+    def begin(self, caller: FrameType) -> None:
         """Give the tensors arrays that are recorded; those with a history are leaves meanwhile."""
-        self.recorder.on_host_call = self.host_call
+        self.recorder.on_host_call, self.recorder.on_item, self.caller = self.host_call, self.item, caller
         for i, (t, array) in enumerate(zip(self.tensors, self.arrays, strict=True)):
             t._array = self.recorder.given(array)
             self.arguments.setdefault(t._array.number, i)
@@ -121,6 +139,7 @@ class RecordedRun:
 
     def record_backward(self, result: Any) -> None:
         """Record, after the function, the gradients of its results that have a history."""
+        self.caller = None
         outs = [t for t in _unique(_tensors_in(result, self.refuse)) if t._edge is not None]
         self.inputs = [i for i, t in enumerate(self.tensors) if t._autograd is not None and t._autograd.requires_grad]
         self.mark = len(self.recorder.program.calls)
@@ -152,6 +171,74 @@ class RecordedRun:
         self.outs, self.given = outs, [array.number for array in given]
         self.gradients = [None if g is None else g._array.number for g in found]
         return True
+
+    # -- numbers that the function reads ----------------------------------------------------------------------------
+
+    def item(self, array: RecordedArray) -> Any:
+        """The only element of an array: a recorded number, or one that decides which program it is."""
+        recorder, value = self.recorder, array.array.item()
+        if recorder.stopped is not None:
+            return value
+        if recorder.fullgraph or self.caller is None or type(value) not in (bool, int, float):
+            recorder.stop("elements of a tensor are read")
+        elif type(value) is not bool and self._is_followed():
+            name = f"n{len(self.parts)}"
+            self._cut(f"{name} = {self._value(array.number)}.item()", array.number)
+            return recorded_number(value, name, self)
+        elif type(value) is not float:
+            self._decide(f"{self._value(array.number)}.item()", value, array.number)
+        else:
+            recorder.stop("elements of a tensor are read")
+        return value
+
+    def _is_followed(self) -> bool:
+        """Whether the user's function uses the number in ways that recorded numbers see."""
+        watch, frame = sys.getprofile(), sys._getframe()
+        sys.setprofile(None)
+        try:
+            while frame.f_code is not Tensor.item.__code__:
+                if frame.f_back is None:
+                    return False
+                frame = frame.f_back
+            own = frame.f_back
+            return own is not None and own is user_frame() and is_followed(own, _called_by(own) is self.caller)
+        finally:
+            sys.setprofile(watch)
+
+    def _cut(self, line: str, *numbers: int) -> None:
+        """End a part of the program with a line that needs some values, and changes nothing."""
+        self.parts.append(Part(len(self.recorder.program.calls), [line], {*numbers}, not self._is_pure(), False))
+
+    def _is_pure(self) -> bool:
+        """Whether nothing was done so far that a second run would do again."""
+        return not any(part.is_final for part in self.parts) and not Effects(self.recorder.program).writes_to_given
+
+    def _decide(self, expression: str, value: Any, *numbers: int) -> None:
+        """Let this be the program for runs in which an expression has that value."""
+        if not self._is_pure():
+            self.recorder.stop("elements of a tensor are read, after something was written in place or called")
+            return
+        number = len(self.guards.texts)
+        self.guards.texts.append(f"the value {value!r} of what is read in {user_line()}")
+        self._cut(f"if {expression} != {self._bound(value)}: return undone(place, {number})", *numbers)
+
+    def computed(self, value: Any, symbol: str, *operands: Any) -> Any:
+        """The outcome of an operator with recorded numbers."""
+        if self.recorder.stopped is not None or current.recorder is not self.recorder:
+            return value
+        if any(type(plain_numbers(each)) not in (bool, int, float) for each in operands):
+            self.recorder.stop("elements of a tensor are computed with, together with what is no number")
+            return value
+        divisor = operands[-1] if symbol in ("/", "//", "%") else 1
+        if plain_numbers(divisor) is not divisor or type(value) not in (bool, int, float):
+            self.recorder.stop("numbers are divided by an element of a tensor")
+            return value
+        names = [getattr(each, "expression", None) or self._bound(each) for each in operands]
+        expression = f"({f' {symbol} '.join(names)})" if len(names) == 2 else f"({symbol}{names[0]})"
+        if type(value) is not bool:
+            return recorded_number(value, expression, self)
+        self._decide(expression, value)
+        return value
 
     # -- what the function does with tensors ------------------------------------------------------------------------
 
@@ -249,7 +336,7 @@ class RecordedRun:
                 counters.append(counter)
                 part.lines.extend([f"bump({name})"] * (counter.version - version))
                 if name[0] == "t":
-                    self.writes |= len(self.parts) == 1
+                    part.writes = True
                     self.effects.append(f"{self.guards.tensors[int(name[1:])].name} is written in place")
         for known in self.named.values():
             known[2] = version_counter(known[0]).version
@@ -388,7 +475,7 @@ class RecordedRun:
         source = self._source(programs, result)
         self.scope |= {
             **self.guards.scope, "bump": bump, "wrap": _wrapped, "failed": function, "generator": default_generator,
-            "connect": connect, "connect_one": connect_one, "freed": freed, "with_mode": _with_mode,
+            "connect": connect, "connect_one": connect_one, "freed": freed, "with_mode": _with_mode, "undone": _undone,
         }  # fmt: skip
         runs = [native.runnable(optimized(program), self.recorder.cpp) for program in programs]
         self.scope |= {f"program{i}": run for i, run in enumerate(runs)}
@@ -418,20 +505,22 @@ class RecordedRun:
     def _source(self, programs: list[Program], result: str) -> str:
         draws = self.recorder.draws_default
         lines = [f"place = {'generator._state.copy()' if draws else 'None'}"]
+        can_fail = True
         for i, (part, program) in enumerate(zip(self.parts, programs, strict=True)):
             if program.calls:
                 call = ", ".join([f"program{i}", *map(self._value, program.inputs)])
                 target = f"[{', '.join(map(self._value, program.outputs))}] = " if program.outputs else ""
-                lines += ["try:"] * (i == 0)
-                lines += [f"{' ' * (i == 0)}{line}" for line in (
+                lines += ["try:"] * can_fail
+                lines += [f"{' ' * can_fail}{line}" for line in (
                     f"try: {target}state.enter({call})",
                     f"except RuntimeError as error: {target}state.reenter(error)({call})",
                 )]  # fmt: skip
-                if i == 0:
+                if can_fail:
                     lines.append("except Exception:")
-                    lines += [" generator._state.assign(place)"] if draws and not self.writes else []
-                    lines.append(" raise" if self.writes else " return (failed(*args, **named),)")
+                    lines += [" generator._state.assign(place)"] if draws and not part.writes else []
+                    lines.append(" raise" if part.writes else " return (failed(*args, **named),)")
             lines += part.lines
+            can_fail = can_fail and not (part.writes or part.is_final)
         same = [f"if a{i} is not a{self.arguments[n]}: return 0" for i, n in self._given_twice()]
         return "\n ".join(["def run(args, named):", *self.guards.checks(), *same, *lines, f"return ({result},)"])
 
@@ -481,6 +570,8 @@ class RecordedRun:
     def _rebuilt(self, value: Any, part: Part) -> str:
         """The expression of a result."""
         kind = type(value)
+        if kind in (RecordedFloat, RecordedInteger):
+            return str(value.expression)
         if isinstance(value, Variable):
             known = self.named.get(id(value))
             if known is not None:
@@ -541,6 +632,22 @@ def _with_mode(state: Any, mode: int, call: Callable[[], Any]) -> None:
         state.mode = before
 
 
+def _called_by(frame: FrameType) -> FrameType | None:
+    """The frame that gets what another one returns: that which has called a module without hooks, for its `forward`."""
+    above = frame.f_back
+    if above is not None and above.f_code is _Call.run.__code__ and not above.f_locals["self"].module._forward_hooks:
+        above = above.f_back
+    is_call = above is not None and above.f_code in (Module.__call__.__code__, Module._call_impl.__code__)
+    return above.f_back if is_call and above is not None else above
+
+
+def _undone(place: Any, number: int) -> int:
+    """Take back the random numbers that were drawn since then; returns the number of the guard that failed."""
+    if place is not None:
+        default_generator._state.assign(place)
+    return number
+
+
 def _grad_of(t: Any) -> Any:
     return None if t._autograd is None else t._autograd.grad
 
@@ -571,6 +678,6 @@ def _tensors_in(value: Any, refuse: Callable[[str], None]) -> list[Any]:
         return [t for each in value for t in _tensors_in(each, refuse)]
     if type(value) is dict:
         return [t for each in value.values() for t in _tensors_in(each, refuse)]
-    if not (value is None or type(value) in (bool, int, float, complex, str)):
+    if not (value is None or type(plain_numbers(value)) in (bool, int, float, complex, str)):
         refuse(f"a result is a {type(value).__name__}")
     return []

@@ -36,7 +36,7 @@ from gradcore.locks import process_lock
 from gradcore.random.generator import default_generator
 from gradcore.tracebacks import is_own
 
-__all__ = ["Recorder", "Unrecordable", "give_plain_arrays", "recording_lock"]
+__all__ = ["Recorder", "Unrecordable", "give_plain_arrays", "recording_lock", "user_frame", "user_line"]
 
 
 class Unrecordable(RuntimeError):
@@ -87,11 +87,17 @@ _CONSTANTS = (
 )  # fmt: skip
 
 
-def _user_line() -> str:
-    """The line of the user's program that is running."""
+def user_frame() -> types.FrameType:
+    """The frame of the user's program that is running."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_own(frame):
         frame = frame.f_back
+    return frame
+
+
+def user_line() -> str:
+    """The line of the user's program that is running."""
+    frame = user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
 
 
@@ -121,6 +127,8 @@ class Recorder:
         self.within_library = 0
         #: Makes host calls: ``(host, name, args, named) -> result``; and why nothing may come after one.
         self.on_host_call: Any = None
+        #: Reads the only element of an array: ``(array) -> number``.
+        self.on_item: Any = None
         self.foreign: str | None = None
         self._depth = 0
         self._calling = ""
@@ -136,7 +144,7 @@ class Recorder:
     def stop(self, why: str) -> None:
         """End the recording: the function runs on as it is."""
         if self.stopped is None:
-            where = _user_line()
+            where = user_line()
             self.stopped = f"{why} ({where})"
             if self.fullgraph:
                 raise Unrecordable(
@@ -537,6 +545,13 @@ class _RecordingBackend:
         if current.recorder is not None:
             current.recorder.stop("elements of a tensor are read")
         return array.array
+
+    def item(self, array: Any) -> Any:
+        """The only element of an array: the function may go on by its value."""
+        if not isinstance(array, RecordedArray):
+            return self._backend.item(array)
+        recorder = current.recorder
+        return array.array.item() if recorder is None else recorder.on_item(array)
 
     def scalar(self, value: complex, dtype: Any) -> Any:
         array = self._backend.scalar(value, dtype)

@@ -456,8 +456,25 @@ class Module(Calls, State, Conversion, ShortErrors):
             t.share_memory_()
         return self
 
-    def compile(self, *args: Any, **settings: Any) -> None:
-        """Nothing: `gradcore.compile` makes a module whose calls are compiled, with the attributes of this one."""
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the calls of this module, hooks included, in place; see `gradcore.compile` for the arguments.
+
+        Copies and pickles of the module are not compiled.
+
+        Examples
+        --------
+        >>> import gradcore as gc
+        >>> net = gc.nn.Linear(2, 1)
+        >>> net.compile(fullgraph=True)
+        >>> net(gc.ones(3, 2)).shape, list(net.state_dict())
+        (torch.Size([3, 1]), ['weight', 'bias'])
+        """
+        from gradcore.compiler import compile
+
+        self._compiled_call_impl = compile(self._call_impl, *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled_call_impl"}
 
     # -- printing -------------------------------------------------------------------------------------------------
 

@@ -147,6 +147,8 @@ class Calls:
     _backward_pre_hooks: Table
     #: Which kind of backward hooks there are; None if there are none.
     _is_full_backward_hook: bool | None
+    #: The compiled function that calls run, after `Module.compile`.
+    _compiled_call_impl: Any = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; define it in the subclass."""
@@ -159,6 +161,8 @@ class Calls:
     else:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            if self._compiled_call_impl is not None:
+                return self._compiled_call_impl(*args, **kwargs)
             try:
                 own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
                 every = _Everywhere
@@ -169,7 +173,9 @@ class Calls:
                 shorten(error)
                 raise
 
-        _call_impl = __call__
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module, and not its compiled function."""
+        return _Call(self, args, kwargs).run()
 
     # -- registering ----------------------------------------------------------------------------------------------
 

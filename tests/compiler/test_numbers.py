@@ -1,0 +1,333 @@
+"""Elements of tensors that a function reads: recorded numbers, and one program for each decision."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore import nn
+from gradcore.compiler.compiled import MOST_PROGRAMS, CompiledFunction
+
+
+def branch(x: gc.Tensor) -> gc.Tensor:
+    if x.sum() > 0:
+        return x * 2
+    return x.exp() - 1
+
+
+def tree(x: gc.Tensor) -> Any:
+    if (x > 3).any():
+        return x * 10, "large"
+    if (x < -3).any() and x.sum() < -5:
+        return x * 100, "small"
+    noise = gc.randn(3)
+    return x + noise, "none"
+
+
+def counted(x: gc.Tensor) -> gc.Tensor:
+    while x.norm() > 1:
+        x = x / 2
+    return x
+
+
+def drawn(x: gc.Tensor) -> gc.Tensor:
+    noise = gc.randn(3)
+    if (noise * x).sum() > 0:
+        noise = noise + gc.rand(3)
+    return noise * x
+
+
+def positive(x: gc.Tensor) -> Any:
+    n = int((x > 0).sum())
+    return x * n
+
+
+def helper(x: gc.Tensor) -> gc.Tensor:
+    return x.sin() if x.mean() > 0 else x.cos()
+
+
+def nested(x: gc.Tensor) -> gc.Tensor:
+    return helper(x) + helper(-x)
+
+
+def compared(x: gc.Tensor) -> Any:
+    total = x.sum().item()
+    if total > 1:
+        x = x * 3
+    elif not -1 <= x.sum().item():
+        x = x - 3
+    return x, total
+
+
+def numbers(x: gc.Tensor) -> Any:
+    loss = (x * x).sum().item()
+    count = (x > 0).sum().item()
+    return {"loss": loss, "half": loss / 2 - 1, "count": (count, [count * 2 + 1]), "share": count / 3, "minus": -loss}
+
+
+#: Functions, and how many programs they have at most for the arguments of `arguments`.
+FUNCTIONS: dict[Callable[..., Any], int] = {
+    branch: 2, tree: 3, counted: 6, drawn: 2, positive: 4, nested: 3, compared: 3, numbers: 1,
+}  # fmt: skip
+
+
+def arguments(n: int = 24) -> list[gc.Tensor]:
+    scales = (1.0, -1.0, 3.0, 0.1)
+    return [gc.tensor([1.0, 0.5 - i % 3, -0.25 * (i % 5)]) * scales[i % 4] for i in range(n)]
+
+
+def outcome(function: Callable[..., Any], x: gc.Tensor) -> tuple[str, ...]:
+    x = x.clone().requires_grad_()
+    found = function(x)
+    tensors = [t for t in (found if isinstance(found, tuple) else (found,)) if isinstance(t, gc.Tensor)]
+    grads = gc.autograd.grad(sum(t.sum() for t in tensors), x) if tensors else ()
+    return repr(found).replace("CompiledFunctionBackward", "").partition("grad_fn")[0], repr(grads), str(
+        [t.tolist() for t in tensors]
+    ), repr(gc.get_rng_state().tolist())
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_each_decision_has_a_program(function: Callable[..., Any]) -> None:
+    compiled = CompiledFunction(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i, x in enumerate(arguments()):
+            gc.manual_seed(i)
+            found = outcome(compiled, x)
+            gc.manual_seed(i)
+            assert found == outcome(function, x), i
+    assert compiled._left is None
+    assert 1 <= len(compiled._entries) <= FUNCTIONS[function]
+
+
+def test_with_fullgraph_a_decision_is_an_error() -> None:
+    for function in (branch, compared, positive):
+        compiled = gc.compile(function, fullgraph=True)
+        compiled(gc.ones(3))
+        with pytest.raises(RuntimeError, match=r"elements of a tensor are read \(.*test_numbers.py:\d+, in "):
+            compiled(gc.ones(3))
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_training_steps_return_numbers_and_leave_out_steps(clip: bool) -> None:
+    """The loss is a number; gradients that are too large have no step."""
+
+    def make() -> Any:
+        gc.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.2), nn.Linear(4, 1))
+        optimizer = gc.optim.Adam(model.parameters(), lr=0.05)
+
+        def step(x: gc.Tensor) -> Any:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            if clip:
+                norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])
+                if norm.item() > 2:
+                    return loss.item(), norm.item()
+            optimizer.step()
+            return loss.item(), {"twice": 2 * loss.item()}
+
+        return model, optimizer, step
+
+    found = []
+    for compiles in (False, True):
+        model, optimizer, step = make()
+        run = CompiledFunction(step) if compiles else step
+        values = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for i in range(20):
+                result = run(gc.randn(5, 3) * (3 if i % 3 else 1))
+                assert type(result[0]) is float
+                params = [(p.tolist(), p._version, None if p.grad is None else p.grad.tolist()) for p in model.parameters()]
+                values.append((result, params, repr(optimizer.state_dict()), gc.get_rng_state().tolist()))
+        found.append(values)
+    assert found[0] == found[1]
+    assert len(run._entries) == 1 + clip
+
+
+def adding(x: gc.Tensor) -> gc.Tensor:
+    x.add_(1)
+    return x * 2 if x.sum() > 0 else x * 3
+
+
+def updated(x: gc.Tensor, w: gc.Tensor = gc.ones(3, requires_grad=True)) -> Any:
+    w.grad = None
+    loss = (w * x).sum()
+    loss.backward()
+    OPTIMIZER.step()
+    return loss.detach() * 2 if loss.item() > 0 else loss.detach() * 3
+
+
+OPTIMIZER = gc.optim.SGD([updated.__defaults__[0]], lr=0.0)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("function", [adding, updated], ids=lambda f: f.__name__)
+def test_decisions_after_effects_run_as_they_are(function: Callable[..., Any]) -> None:
+    """As a program that another one takes over from must not have changed anything."""
+    compiled = CompiledFunction(function)
+    with pytest.warns(UserWarning, match="read, after something was written in place or called") as warned:
+        for x in arguments(8):
+            given, other = x.clone(), x.clone()
+            assert gc.equal(compiled(given), function(other))
+            assert gc.equal(given, other)
+    assert len(warned) == 1
+    assert not compiled._entries
+
+
+def keeps(value: float) -> float:
+    return value
+
+
+def given_on(x: gc.Tensor) -> Any:
+    return x * keeps(x.sum().item())
+
+
+def formatted(x: gc.Tensor) -> Any:
+    return x * 2, "%.3f" % x.sum().item()
+
+
+def multiplied(x: gc.Tensor) -> Any:
+    total = x.sum().item()
+    return total * x
+
+
+def from_the_right(x: gc.Tensor) -> Any:
+    total = x.sum().item()
+    return x - total
+
+
+def inside(x: gc.Tensor) -> Any:
+    total = x.sum().item()
+    return [x * value for value in (1.0, 2.0) if value > total]
+
+
+def closed_over(x: gc.Tensor) -> Any:
+    total = x.sum().item()
+    return (lambda: x * total)()
+
+
+def of_numpy(x: gc.Tensor) -> Any:
+    return x * float(np.float64(x.sum().item()) + 1)
+
+
+def divided(x: gc.Tensor) -> Any:
+    return x * 2, 1 / (x.sum().item() + 100)
+
+
+def from_a_helper(x: gc.Tensor) -> Any:
+    return x * total_of(x)
+
+
+def total_of(x: gc.Tensor) -> Any:
+    return x.sum().item()
+
+
+def added(x: gc.Tensor) -> Any:
+    total = 0.0
+    total += x.sum().item()
+    return x * total
+
+
+def in_a_string(x: gc.Tensor) -> Any:
+    return x * 2, f"{x.sum().item()}"
+
+
+def of_a_list(x: gc.Tensor) -> Any:
+    both = [x.sum().item(), 2.0]
+    return x * both[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [given_on, formatted, multiplied, from_the_right, inside, closed_over, of_numpy, divided, from_a_helper, added]
+    + [in_a_string, of_a_list],
+    ids=lambda f: f.__name__,
+)
+def test_floats_that_go_elsewhere_are_never_constants(function: Callable[..., Any]) -> None:
+    compiled = CompiledFunction(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for x in arguments(12):
+            assert repr(compiled(x)) == repr(function(x))
+    assert not compiled._entries
+
+
+def test_source_that_has_changed_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "functions.py"
+    file.write_text("def f(x):\n    a = x.sum().item()\n    return x * a\n")
+    namespace: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    file.write_text("def f(x):\n    a = x.sum().item()\n    return x, a\n")
+    compiled = CompiledFunction(namespace["f"])
+    with pytest.warns(UserWarning, match="elements of a tensor are read"):
+        for x in arguments(6):
+            assert gc.equal(compiled(x), x * x.sum())
+
+
+def test_too_many_values_end_with_a_warning() -> None:
+    compiled = CompiledFunction(positive)
+    with pytest.warns(UserWarning, match=r"keeps failing: the value \d+ of what is read in .*test_numbers.py:\d+") as warned:
+        for i in range(30):
+            x = (gc.arange(40) < i).float()
+            assert gc.equal(compiled(x), x * i)
+    assert len(warned) == 1
+    assert len(compiled._entries) == MOST_PROGRAMS
+
+
+def test_errors_after_a_decision_are_those_of_the_function() -> None:
+    def look_up(x: gc.Tensor, index: gc.Tensor) -> gc.Tensor:
+        noise = gc.randn(3)
+        if x.sum() > 0:
+            return x[index] + noise
+        return x * noise
+
+    compiled = CompiledFunction(look_up)
+    x, good, bad = gc.ones(3), gc.tensor([0, 1, 2]), gc.tensor([0, 1, 7])
+    for _ in range(3):
+        compiled(x, good)
+    assert compiled._entries
+    states = []
+    for run in (compiled, look_up):
+        gc.manual_seed(0)
+        with pytest.raises(IndexError, match="7"):
+            run(x, bad)
+        states.append(gc.get_rng_state().tolist())
+    assert states[0] == states[1]
+
+
+def test_modules_and_second_derivatives() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.last = nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+        def forward(self, x: gc.Tensor) -> Any:
+            if x.std() > 1:
+                x = x / x.std()
+            x = self.norm(x)
+            return self.last(x) ** 3, x.sum().item()
+
+    gc.manual_seed(0)
+    plain, model = Net(), Net()
+    model.load_state_dict(plain.state_dict())
+    compiled = gc.compile(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i in range(12):
+            found = []
+            for run in (plain, compiled):
+                gc.manual_seed(i)
+                x = (gc.randn(4, 3) * (1 + i % 2)).requires_grad_()
+                out, total = run(x)
+                (grad,) = gc.autograd.grad(out.sum(), x)
+                found.append((out.tolist(), total, grad.tolist(), [b.tolist() for b in run.buffers()]))
+            assert found[0] == found[1]
+    assert len(compiled._compiled_call_impl._entries) == 2
