@@ -19,8 +19,10 @@ from typing import Any
 __all__ = ["RecordedFloat", "RecordedInteger", "is_followed", "plain_numbers", "recorded_number"]
 
 #: How operators are written.
-_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", **_COMPARISONS}
+_OPERATORS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+}  # fmt: skip
 _CONTAINERS = (ast.Tuple, ast.List, ast.Dict)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _NESTED = (*_SCOPES, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -88,7 +90,7 @@ def _make_operators() -> None:
         for name, symbol in _OPERATORS.items():
             function = getattr(operator, name)
             setattr(cls, f"__{name}__", method_of(function, symbol, False))
-            if name not in _COMPARISONS:
+            if symbol[0] not in "<>=!":
                 setattr(cls, f"__r{name}__", method_of(function, symbol, True))
         cls.__neg__ = lambda self: self.run.computed(-plain_numbers(self), "-", self)
         cls.__bool__ = lambda self: self.run.computed(bool(plain_numbers(self)), "!=", self, 0)

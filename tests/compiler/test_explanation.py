@@ -75,7 +75,7 @@ def test_a_large_program_is_drawn_in_groups() -> None:
 
 
 def test_what_has_no_program_has_no_picture() -> None:
-    compiled = gc.compile(lambda x: x if x.sum() > 0 else -x)
+    compiled = gc.compile(lambda x: x * float(x.sum()))
     with pytest.warns(UserWarning, match="runs as it is"), pytest.raises(RuntimeError, match="there is no program"):
         gc.viz.program(compiled, gc.ones(2))
 

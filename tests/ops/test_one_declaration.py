@@ -54,6 +54,7 @@ OTHER_LISTS = {
     "what a compiler does with calls in the place of kernels, names of methods and operators among them": {
         "compiler/native/groups.py": "_LIBRARY",
         "compiler/native/lowering.py": "_COPIES _ELEMENTWISE _REDUCTIONS _RESHAPES _VIEWS",
+        "compiler/numbers.py": "_OPERATORS",
         "compiler/passes.py": "_COPIES _SIMPLER _takes_scalars",
     },
     "kernels of one library, where they are written": {
