@@ -251,4 +251,3 @@ class CompiledFunction:
                 if type(entry.guards.function_of()(args, named)) is not int:
                     return entry
         return None
-

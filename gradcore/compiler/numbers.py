@@ -100,7 +100,7 @@ def _make_operators() -> None:
 _make_operators()
 
 
-# -- how the source uses a number ---------------------------------------------------------------------------------------
+# -- how the source uses a number ----------------------------------------------------------------------------------
 
 
 def is_followed(frame: types.FrameType, is_last: bool) -> bool:

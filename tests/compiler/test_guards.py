@@ -337,7 +337,10 @@ def test_settings_that_there_are() -> None:
 def test_errors_and_warnings_name_the_line_and_a_remedy() -> None:
     kept: list[Any] = []
     cases: list[tuple[Any, str]] = [
-        (lambda x: x if float(x.sum()) > 0 else -x, r"elements of a tensor are read \(.*test_guards.py:\d+, in <lambda>\)"),
+        (
+            lambda x: x if float(x.sum()) > 0 else -x,
+            r"elements of a tensor are read \(.*test_guards.py:\d+, in <lambda>\)",
+        ),
         (lambda x: x * x.sum().item(), r"elements of a tensor are read \(.*test_guards.py:\d+, in <lambda>\)"),
         (lambda x: x[x > 0], r"sizes depend on values \(.*test_guards.py:\d+, in <lambda>\)"),
         (lambda x: x[0], r"<lambda> \(.*test_guards.py:\d+\) runs as it is: .*shares memory.*; return a clone"),

@@ -60,7 +60,7 @@ def compared(x: gc.Tensor) -> Any:
     total = x.sum().item()
     if total > 1:
         x = x * 3
-    elif not -1 <= x.sum().item():
+    elif not x.sum().item() >= -1:
         x = x - 3
     return x, total
 
@@ -87,9 +87,12 @@ def outcome(function: Callable[..., Any], x: gc.Tensor) -> tuple[str, ...]:
     found = function(x)
     tensors = [t for t in (found if isinstance(found, tuple) else (found,)) if isinstance(t, gc.Tensor)]
     grads = gc.autograd.grad(sum(t.sum() for t in tensors), x) if tensors else ()
-    return repr(found).replace("CompiledFunctionBackward", "").partition("grad_fn")[0], repr(grads), str(
-        [t.tolist() for t in tensors]
-    ), repr(gc.get_rng_state().tolist())
+    return (
+        repr(found).replace("CompiledFunctionBackward", "").partition("grad_fn")[0],
+        repr(grads),
+        str([t.tolist() for t in tensors]),
+        repr(gc.get_rng_state().tolist()),
+    )
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
@@ -146,7 +149,9 @@ def test_training_steps_return_numbers_and_leave_out_steps(clip: bool) -> None:
             for i in range(20):
                 result = run(gc.randn(5, 3) * (3 if i % 3 else 1))
                 assert type(result[0]) is float
-                params = [(p.tolist(), p._version, None if p.grad is None else p.grad.tolist()) for p in model.parameters()]
+                params = [
+                    (p.tolist(), p._version, None if p.grad is None else p.grad.tolist()) for p in model.parameters()
+                ]
                 values.append((result, params, repr(optimizer.state_dict()), gc.get_rng_state().tolist()))
         found.append(values)
     assert found[0] == found[1]
@@ -158,26 +163,31 @@ def adding(x: gc.Tensor) -> gc.Tensor:
     return x * 2 if x.sum() > 0 else x * 3
 
 
-def updated(x: gc.Tensor, w: gc.Tensor = gc.ones(3, requires_grad=True)) -> Any:
-    w.grad = None
-    loss = (w * x).sum()
+W = gc.ones(3, requires_grad=True)
+OPTIMIZER = gc.optim.SGD([W], lr=0.0)
+
+
+def updated(x: gc.Tensor) -> Any:
+    W.grad = None
+    loss = (W * x).sum()
     loss.backward()
     OPTIMIZER.step()
     return loss.detach() * 2 if loss.item() > 0 else loss.detach() * 3
-
-
-OPTIMIZER = gc.optim.SGD([updated.__defaults__[0]], lr=0.0)  # type: ignore[index]
 
 
 @pytest.mark.parametrize("function", [adding, updated], ids=lambda f: f.__name__)
 def test_decisions_after_effects_run_as_they_are(function: Callable[..., Any]) -> None:
     """As a program that another one takes over from must not have changed anything."""
     compiled = CompiledFunction(function)
-    with pytest.warns(UserWarning, match="read, after something was written in place or called") as warned:
+
+    def call() -> None:
         for x in arguments(8):
             given, other = x.clone(), x.clone()
             assert gc.equal(compiled(given), function(other))
             assert gc.equal(given, other)
+
+    with pytest.warns(UserWarning, match="read, after something was written in place or called") as warned:
+        call()
     assert len(warned) == 1
     assert not compiled._entries
 
@@ -191,7 +201,7 @@ def given_on(x: gc.Tensor) -> Any:
 
 
 def formatted(x: gc.Tensor) -> Any:
-    return x * 2, "%.3f" % x.sum().item()
+    return x * 2, "%.3f" % x.sum().item()  # noqa: UP031
 
 
 def multiplied(x: gc.Tensor) -> Any:
@@ -247,8 +257,20 @@ def of_a_list(x: gc.Tensor) -> Any:
 
 @pytest.mark.parametrize(
     "function",
-    [given_on, formatted, multiplied, from_the_right, inside, closed_over, of_numpy, divided, from_a_helper, added]
-    + [in_a_string, of_a_list],
+    [
+        given_on,
+        formatted,
+        multiplied,
+        from_the_right,
+        inside,
+        closed_over,
+        of_numpy,
+        divided,
+        from_a_helper,
+        added,
+        in_a_string,
+        of_a_list,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_floats_that_go_elsewhere_are_never_constants(function: Callable[..., Any]) -> None:
@@ -268,16 +290,15 @@ def test_source_that_has_changed_is_not_read(tmp_path: Path) -> None:
     file.write_text("def f(x):\n    a = x.sum().item()\n    return x, a\n")
     compiled = CompiledFunction(namespace["f"])
     with pytest.warns(UserWarning, match="elements of a tensor are read"):
-        for x in arguments(6):
-            assert gc.equal(compiled(x), x * x.sum())
+        assert all([gc.equal(compiled(x), x * x.sum()) for x in arguments(6)])  # noqa: C419
 
 
 def test_too_many_values_end_with_a_warning() -> None:
     compiled = CompiledFunction(positive)
-    with pytest.warns(UserWarning, match=r"keeps failing: the value \d+ of what is read in .*test_numbers.py:\d+") as warned:
-        for i in range(30):
-            x = (gc.arange(40) < i).float()
-            assert gc.equal(compiled(x), x * i)
+    with pytest.warns(
+        UserWarning, match=r"keeps failing: the value \d+ of what is read in .*test_numbers.py:\d+"
+    ) as warned:
+        assert all([gc.equal(compiled((gc.arange(40) < i).float()), (gc.arange(40) < i) * i) for i in range(30)])  # noqa: C419
     assert len(warned) == 1
     assert len(compiled._entries) == MOST_PROGRAMS
 
