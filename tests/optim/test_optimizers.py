@@ -17,7 +17,7 @@ from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 #: What has no formula for each element, or is no optimiser to be used.
-OTHERS = ("Adafactor", "LBFGS", "Muon", "Optimizer", "lr_scheduler", "swa_utils")
+OTHERS = ("Adafactor", "LBFGS", "Muon", "Optimizer", "SparseAdam", "lr_scheduler", "swa_utils")
 EVERY = [getattr(optim, name) for name in optim.__all__ if name not in OTHERS]
 every_optimizer = pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
 

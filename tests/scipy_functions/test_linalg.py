@@ -56,6 +56,13 @@ solve_continuous_are: A, B, S, T
 solve_discrete_are: A, B, S, T
 cholesky: S; H; S, lower=True
 det: A; E; Z
+eig: A, right=False; Z, left=True; Z; A, S, right=False
+eigvals: A; Z; A, S; E
+lstsq: R, V; R, M; L, V[:3]; A, V; Z, M; R, V, 1e-3
+pinvh: S; H; S, return_rank=True
+fiedler: V
+fiedler_companion: V; W[:2]; V[:3]; Z[0]
+convolution_matrix: V, 3; V, 3, "valid"; W, 3, "same"; V, 6, mode="valid"; V, 6, "same"; Z[0], 2
 norm: A; V; A, 1; A, "nuc"; V, 3; A, axis=1
 svdvals: R; A
 pinv: R; L; R, return_rank=True; Z
@@ -68,7 +75,7 @@ svd: R, full_matrices=False; R, compute_uv=False
 orth: R
 """
 #: Functions of which the results are determined up to signs or phases: absolute values are compared and differentiated.
-UP_TO_SIGN = ("eigh", "qr", "svd", "orth")
+UP_TO_SIGN = ("eig", "eigvals", "eigh", "qr", "svd", "orth")
 
 
 def arrays() -> dict[str, Any]:
@@ -137,7 +144,49 @@ def test_values_and_derivatives(expression: str) -> None:
 
 
 def test_every_function_has_a_line() -> None:
-    assert {*linalg.__all__} - {*LINES} == {"LinAlgError", "cho_factor", "funm", "lu_factor", "null_space"}
+    assert {*linalg.__all__} - {*LINES} == {
+        "LinAlgError", "cho_factor", "funm", "lu_factor", "null_space", *OF_THEIR_SIZE
+    }  # fmt: skip
+
+
+OF_THEIR_SIZE = {
+    "hilbert": "4", "invhilbert": "4", "pascal": "4, kind='lower'", "invpascal": "4", "hadamard": "4, float",
+    "helmert": "4", "dft": "5, 'sqrtn'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_THEIR_SIZE)
+def test_matrices_of_their_size(name: str) -> None:
+    ours, theirs = (eval(f"m.{name}({OF_THEIR_SIZE[name]})", {"m": m}) for m in (linalg, scipy_linalg))
+    assert isinstance(ours, gc.Tensor)
+    np.testing.assert_array_equal(ours.numpy(), theirs)
+    assert ours.numpy().dtype == theirs.dtype
+
+
+def test_eigenvectors_of_a_pair() -> None:
+    """Both kinds solve their equations, in which the order and the phases do not matter."""
+    drawn = arrays()
+    a, b = gc.tensor(drawn["Z"]), gc.tensor(drawn["T"]).to(gc.complex128)
+    w, left, right = linalg.eig(a, b, left=True)
+    gc.testing.assert_close(a @ right, b @ right * w)
+    gc.testing.assert_close(a.mH @ left, b.mH @ left * w.conj())
+    gc.testing.assert_close(gc.linalg.vector_norm(left, dim=0), gc.ones(4, dtype=gc.float64))
+    assert gradcheck(lambda a: linalg.eig(a, b, left=True)[1].abs(), a.requires_grad_(), fast_mode=True)
+
+
+def test_toeplitz_systems_of_a_corner_of_two() -> None:
+    """The corner of the matrix is the column's: the row's has no gradient."""
+    c, r, b = (gc.tensor(x, dtype=gc.float64, requires_grad=True) for x in ([5.0, 1, 2], [7.0, 3, 1], [1.0, 2, 3]))
+    solved = linalg.solve_toeplitz((c, r), b)
+    dense = linalg.solve(linalg.toeplitz(c, r), b)
+    gc.testing.assert_close(solved, dense)
+    for mine, other in zip(*(gc.autograd.grad((x**3).sum(), (c, r, b)) for x in (solved, dense)), strict=True):
+        gc.testing.assert_close(mine, other)
+    f = lambda c, b: linalg.solve_toeplitz((c, r.detach()), b)  # noqa: E731
+    columns = gc.stack([c.detach(), c.detach() * 2])
+    gc.testing.assert_close(gc.func.vmap(f, (0, None))(columns, b.detach())[1], f(columns[1], b.detach()))
+    with pytest.raises(gc.linalg.LinAlgError):
+        linalg.solve_toeplitz([0.0, 1.0], [1.0, 2.0])
 
 
 def test_factors() -> None:

@@ -13,7 +13,8 @@ from gradcore.scipy.conversion import floating
 from gradcore.typing import AnyTensor
 
 __all__ = [
-    "cholesky", "det", "eigh", "eigvalsh", "lu", "norm", "null_space", "orth", "pinv", "polar", "qr", "svd", "svdvals",
+    "cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "lu", "norm", "null_space", "orth", "pinv", "pinvh",
+    "polar", "qr", "svd", "svdvals",
 ]  # fmt: skip
 
 
@@ -113,6 +114,26 @@ def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fals
     return (found, int((values > bound).sum())) if return_rank else found
 
 
+def pinvh(
+    a: Any, atol: Any = None, rtol: Any = None, lower: bool = True, return_rank: bool = False, check_finite: bool = True
+) -> Any:
+    """The pseudo-inverse of a Hermitian matrix, in which eigenvalues up to ``atol + rtol * the largest`` count as zero.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.pinvh([[2.0, 0.0], [0.0, 0.0]])
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]], dtype=torch.float64)
+    """
+    A = hermitian_of(checked(a, check_finite), lower)
+    sizes = F.abs(F.linalg_eigvalsh(A.detach()))
+    rtol = A.shape[-1] * float(np.finfo(A.dtype.numpy).eps) if rtol is None else rtol
+    bound = (atol or 0.0) + rtol * (float(sizes.max()) if sizes.numel() else 0.0)
+    found = F.linalg_pinv(A, atol=bound, rtol=0.0, hermitian=True)
+    return (found, int((sizes > bound).sum())) if return_rank else found
+
+
 def eigh(
     a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
     overwrite_b: bool = False, type: int = 1, check_finite: bool = True, subset_by_index: Any = None,
@@ -177,6 +198,59 @@ def eigvalsh(a: Any, b: Any = None, **settings: Any) -> AnyTensor:
     tensor([1., 3.], dtype=torch.float64)
     """
     return eigh(a, b, eigvals_only=True, **settings)
+
+
+def eig(
+    a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False, overwrite_b: bool = False,
+    check_finite: bool = True, homogeneous_eigvals: bool = False,
+) -> Any:  # fmt: skip
+    """Eigenvalues of a square matrix, or of a pair with a regular `b`, and its left and right eigenvectors, complex.
+
+    Eigenvectors have the norm one; phases, of which there are many, must not matter to what is differentiated.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.eig([[2.0, 0.0], [0.0, 3.0]], right=False)
+    tensor([2.+0.j, 3.+0.j], dtype=torch.complex128)
+    """
+    if homogeneous_eigvals:
+        raise TypeError("eig() of tensors has no homogeneous eigenvalues: b must be regular")
+    A = checked(a, check_finite)
+    if b is not None:
+        A, B = common(A, checked(b, check_finite))
+        A = F.linalg_solve(B, A)
+    if not (left or right):
+        return F.linalg_eigvals(A)
+    values, vectors = F.linalg_eig(A)
+    results = [values]
+    if left:
+        rows = F.linalg_inv(vectors)
+        if b is not None:  # left vectors of B^-1 A, times B^-1
+            rows = F.linalg_solve(F.hermitian(B).to(rows.dtype), F.hermitian(rows))
+            rows = F.hermitian(rows)
+        results.append(_of_unit_length(F.hermitian(rows)))
+    if right:
+        results.append(vectors if b is None else _of_unit_length(vectors))
+    return tuple(results)
+
+
+def _of_unit_length(columns: AnyTensor) -> AnyTensor:
+    return columns / F.linalg_vector_norm(columns, 2, -2, True)
+
+
+def eigvals(
+    a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False
+) -> AnyTensor:
+    """Eigenvalues of a square matrix, or of a pair with a regular `b`; see `eig`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.eigvals([[0.0, 1.0], [-1.0, 0.0]]).imag.abs()
+    tensor([1., 1.], dtype=torch.float64)
+    """
+    return eig(a, b, False, False, check_finite=check_finite, homogeneous_eigvals=homogeneous_eigvals)
 
 
 def lu(

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradcore import dtypes
 from gradcore import functional as F
+from gradcore.numpy import linalg as numpy_linalg
 from gradcore.numpy.conversion import common, tensor_of
 from gradcore.scipy.conversion import like
 from gradcore.scipy.implicit import root_at
@@ -16,7 +17,7 @@ from gradcore.scipy.required import scipy_module
 from gradcore.typing import AnyTensor
 
 __all__ = [
-    "cho_factor", "cho_solve", "cho_solve_banded", "cholesky_banded", "inv", "lu_factor", "lu_solve", "solve",
+    "cho_factor", "cho_solve", "cho_solve_banded", "cholesky_banded", "inv", "lstsq", "lu_factor", "lu_solve", "solve",
     "solve_banded", "solve_continuous_are", "solve_continuous_lyapunov", "solve_discrete_are",
     "solve_discrete_lyapunov", "solve_sylvester", "solve_triangular", "solveh_banded",
 ]  # fmt: skip
@@ -55,6 +56,28 @@ def solve(
     elif kind not in ("gen", "general", "banded", "tridiagonal"):
         raise ValueError(f"{assume_a} is not a recognized matrix structure")
     return shaped(F.linalg_solve(A.mT if transposed else A, right))
+
+
+def lstsq(
+    a: Any, b: Any, cond: float | None = None, overwrite_a: bool = False, overwrite_b: bool = False,
+    check_finite: bool = True, lapack_driver: str | None = None,
+) -> tuple[Any, Any, int, Any]:  # fmt: skip
+    """The least-squares solution of smallest norm, the sums of squared residuals, the rank and the singular values.
+
+    The rank is taken as constant by derivatives.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> x, rest, rank, _ = linalg.lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 3.0, 5.0])
+    >>> x.round(decimals=4), rank
+    (tensor([1., 2.], dtype=torch.float64), 2)
+    """
+    A, right = common(checked(a, check_finite), checked(b, check_finite))
+    x, rest, rank, values = numpy_linalg.lstsq(A, right, float(np.finfo(A.dtype.numpy).eps) if cond is None else cond)
+    if right.ndim == 1 and rest.numel():
+        rest = rest[0]
+    return x, rest, rank, values
 
 
 def inv(

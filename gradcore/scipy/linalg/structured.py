@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.autograd.function import Function
+from gradcore.errors import LinAlgError
+from gradcore.func import vjp
 from gradcore.numpy.conversion import common, promoted, tensor_of
 from gradcore.scipy.conversion import floating, like, on_device
+from gradcore.scipy.required import scipy_module
 from gradcore.typing import AnyTensor
 
 __all__ = [
@@ -163,8 +167,53 @@ def _pair(c_or_cr: Any) -> tuple[Any, Any]:
     return c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
 
 
+class _ToeplitzSolved(Function):
+    """The solution of a system by Levinson's recursion, on the host."""
+
+    @staticmethod
+    def forward(ctx: Any, column: Any, row: Any, b: Any) -> Any:
+        hosts = [t.detach().host() for t in (column, row, b)]
+        try:
+            found = scipy_module("linalg").solve_toeplitz((hosts[0], hosts[1]), hosts[2], check_finite=False)
+        except np.linalg.LinAlgError as error:
+            raise LinAlgError(str(error)) from None
+        x = like(found, b)
+        ctx.save_for_backward(column, row, x)
+        ctx.save_for_forward(column, row, x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        column, row, x = ctx.saved_tensors
+        by_b = _ToeplitzSolved.apply(F.conj(row), F.conj(column), grad)
+        _, pull = vjp(lambda c, r: matmul_toeplitz((c, r), x), column, row)
+        return (*pull(-by_b), by_b)
+
+    @staticmethod
+    def jvp(ctx: Any, column_t: Any, row_t: Any, b_t: Any) -> Any:
+        column, row, x = ctx.saved_tensors
+        change = F.zeros_like(x) if b_t is None else b_t
+        if column_t is not None or row_t is not None:
+            moved = [
+                F.zeros_like(t) if tangent is None else tangent for t, tangent in ((column, column_t), (row, row_t))
+            ]
+            change = change - matmul_toeplitz((moved[0], moved[1]), x)
+        return _ToeplitzSolved.apply(column, row, change)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        samples = [
+            _ToeplitzSolved.apply(*(t if d is None else F.select(t, d, i) for t, d in zip(args, in_dims, strict=True)))
+            for i in range(info.batch_size)
+        ]
+        return F.stack(samples), 0
+
+
 def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> AnyTensor:
     """The solution of a system with a Toeplitz matrix, of its first column, or a pair of first column and first row.
+
+    On the CPU by Levinson's recursion, which is an error where a leading square of the matrix is singular; elsewhere by
+    a factorisation.
 
     Examples
     --------
@@ -172,8 +221,11 @@ def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> AnyTensor
     >>> linalg.solve_toeplitz(([2.0, 1.0], [2.0, 0.0]), [2.0, 3.0])
     tensor([1., 1.], dtype=torch.float64)
     """
-    A, right = common(toeplitz(*_pair(c_or_cr)), tensor_of(b))
-    return F.linalg_solve(A, right)
+    column, row, right = common(*_column_and_row(*_pair(c_or_cr)), tensor_of(b))
+    row = F.cat([column[..., :1], row[..., 1:]], -1)  # the corner is the column's, also in the adjoint system
+    if column.ndim == 1 and right.device.type == "cpu":
+        return _ToeplitzSolved.apply(column, row, right)
+    return F.linalg_solve(toeplitz(column, row), right)
 
 
 def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> AnyTensor:

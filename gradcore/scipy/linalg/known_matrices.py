@@ -1,0 +1,114 @@
+"""Matrices that depend on their size alone, or on a few numbers, as tensors on the default device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore import functional as F
+from gradcore.numpy.conversion import tensor_of
+from gradcore.scipy.conversion import floating
+from gradcore.scipy.linalg.structured import toeplitz
+from gradcore.scipy.required import scipy_module
+from gradcore.typing import AnyTensor
+
+__all__ = [
+    "convolution_matrix", "dft", "fiedler", "fiedler_companion", "hadamard", "helmert", "hilbert", "invhilbert",
+    "invpascal", "pascal",
+]  # fmt: skip
+
+
+def _of_scipy(name: str, summary: str, call: str) -> Callable[..., AnyTensor]:
+    def make(*args: Any, **settings: Any) -> AnyTensor:
+        return F.as_tensor(np.asarray(getattr(scipy_module("linalg"), name)(*args, **settings)))
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"""{summary}, with SciPy's arguments.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> tuple(linalg.{name}({call}).shape)
+    (4, 4)
+    """
+    return make
+
+
+hilbert = _of_scipy("hilbert", "The Hilbert matrix, ``1 / (i + j + 1)``", "4")
+invhilbert = _of_scipy("invhilbert", "The inverse of the Hilbert matrix", "4")
+pascal = _of_scipy("pascal", "The Pascal matrix of binomial coefficients", "4")
+invpascal = _of_scipy("invpascal", "The inverse of the Pascal matrix", "4")
+hadamard = _of_scipy("hadamard", "The Hadamard matrix of Sylvester's construction", "4")
+helmert = _of_scipy("helmert", "The Helmert matrix", "4, full=True")
+dft = _of_scipy("dft", "The matrix of the discrete Fourier transform", "4")
+
+
+def fiedler(a: Any) -> AnyTensor:
+    """The symmetric matrix of distances between numbers.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.fiedler([1, 4])
+    tensor([[0, 3],
+            [3, 0]])
+    """
+    values = tensor_of(a)
+    values = values[None] if not values.ndim else values
+    return F.abs(F.unsqueeze(values, -1) - F.unsqueeze(values, -2))
+
+
+def fiedler_companion(a: Any) -> AnyTensor:
+    """The pentadiagonal matrix whose eigenvalues are the zeros of a polynomial.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.fiedler_companion([1.0, -3.0, 2.0])
+    tensor([[ 3., -2.],
+            [ 1.,  0.]], dtype=torch.float64)
+    """
+    polynomial = floating(a)
+    n = polynomial.shape[-1] - 1
+    if n < 0 or polynomial.ndim != 1:
+        raise ValueError("Input 'a' must be a 1-D array with at least one coefficient.")
+    if n < 1:
+        return F.new_zeros(polynomial, (0, 0))
+    coefficients = -polynomial[1:] / polynomial[:1]
+    if n == 1:
+        return coefficients[:, None]
+    # Where each coefficient stands, and the ones: SciPy's construction, of the numbers of the coefficients.
+    numbered = np.concatenate([[1.0], -np.arange(2.0, n + 2)])
+    where = scipy_module("linalg").fiedler_companion(numbered)
+    entries = F.cat([F.new_zeros(polynomial, (1,)), F.new_zeros(polynomial, (1,)) + 1, coefficients])
+    return entries[F.as_tensor(where.astype(np.int64), device=polynomial.device)]
+
+
+def convolution_matrix(a: Any, n: int, mode: str = "full") -> AnyTensor:
+    """The matrix of the convolution with `a` of vectors of length `n`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import linalg
+    >>> linalg.convolution_matrix([1, 2], 2)
+    tensor([[1, 0],
+            [2, 1],
+            [0, 2]])
+    """
+    kernel = tensor_of(a)
+    if n <= 0:
+        raise ValueError("n must be a positive integer.")
+    if not kernel.ndim or not kernel.shape[-1]:
+        raise ValueError("len(a) must be at least 1.")
+    if mode not in ("full", "valid", "same"):
+        raise ValueError(f"'mode' argument must be one of ('full', 'valid', 'same'), but got {mode!r}")
+    m = kernel.shape[-1]
+    column = F.pad(kernel, (0, n - 1))
+    whole = toeplitz(column, F.pad(kernel[..., :1], (0, n - 1)))
+    if mode == "full":
+        return whole
+    kept = max(m, n) if mode == "same" else max(m, n) - min(m, n) + 1
+    before = (m + n - 1 - kept) // 2 if mode == "same" else min(m, n) - 1
+    return whole[..., before : before + kept, :]
