@@ -102,8 +102,10 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
 
     Docstrings, which print tensors of the CPU, are left out.
     """
-    reason, every = why_not(), config.getoption("sample")
-    items[:] = [i for i in items if i.nodeid.startswith("tests/") and zlib.crc32(i.nodeid.encode()) % every == 0]
+    reason, every, seed = why_not(), config.getoption("sample"), config.getoption("seed")
+    items[:] = [
+        i for i in items if i.nodeid.startswith("tests/") and (zlib.crc32(i.nodeid.encode()) - seed) % every == 0
+    ]
     for item in items:
         why = f"no CUDA device: {reason}; tests/cupy_host/build.sh makes one" if reason else _not_on_device(item)
         if why:

@@ -46,6 +46,11 @@ class Pattern:
         """The number of stored elements."""
         return int((self._cols if self._rows is None else self._rows).size)
 
+    @property
+    def is_compressed(self) -> bool:
+        """Whether rows (columns) are given by where they end."""
+        return self._ends is not None
+
     @cached_property
     def rows(self) -> Array:
         """The row of each element."""

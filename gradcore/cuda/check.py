@@ -44,7 +44,7 @@ SHARES = {"kernels": 0.25, "products": 0.1, "streams": 0.05, "graphs": 0.15, "de
 FAMILIES = {
     "attention": "attention", "convolution": "convolution", "cross_entropy": "cross_entropy", "grids": "grids",
     "lists": "lists", "normalization": "normalization", "reductions": "reductions", "segments": "segments",
-    "softmax": "softmax", "windows": "windows", "generated": "elementwise",
+    "softmax": "softmax", "sparse": "sparse", "windows": "windows", "generated": "elementwise",
 }  # fmt: skip
 
 

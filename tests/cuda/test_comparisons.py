@@ -16,11 +16,11 @@ from tests.cuda.host import KERNEL, needs_compiler
 
 #: Compared bit for bit, with another translation, in tests/test_philox_devices.py.
 ELSEWHERE = {Path("philox.cu")}
-#: Compared with CuPy's wheel in tests/on_device/test_launches.py and test_convolution.py.
+#: Compared with CuPy's wheel in tests/on_device: test_launches.py, test_convolution.py, test_sparse.py.
 ON_DEVICE = {
     "amax_joined", "amin_joined", "channel_gradients", "channel_scales", "channel_statistics", "channel_variances",
     "columns", "cross_entropy_points", "depthwise", "depthwise_input", "depthwise_weight", "grid_sampler",
-    "grid_sampler_backward", "images", "prod_joined", "sum_joined",
+    "grid_sampler_backward", "images", "prod_joined", "sparse_rows", "sparse_samples", "sum_joined",
 }  # fmt: skip
 
 

@@ -29,6 +29,9 @@ from tests.cuda.test_fused_kernels import CASES, UNKNOWN, HostBackend
 
 ARCHITECTURES = (75, 80, 90)
 OF_ONE_TYPE = ("attention", "softmax", "normalization", "segments", "windows", "lists")
+#: Products of sparse matrices: the types of results by those of numbers; parts of halves are float32.
+RESULTS = {"float16": ("float16", "float"), "bfloat16": ("bfloat16", "float"), "float": ("float", "float16", "bfloat16"),
+           "double": ("double",)}  # fmt: skip
 OPTIONS = [option for option in compile_options() if not option.startswith("-I")]
 
 
@@ -88,10 +91,20 @@ def _own() -> list[Any]:
         for kind, index in itertools.product(C_NAMES.values(), ("i32", "i64"))
     ]
     found += [("products", (f"-DGRADCORE_TYPE={kind}",)) for kind in REAL_NAMES.values()]
+    found += [
+        ("sparse", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_RESULT={result}", f"-DGRADCORE_INDEX={index}"))
+        for kind, results in RESULTS.items()
+        for result, index in itertools.product(results, ("i32", "i64"))
+    ]
     if cupy_include() is not None:
         found += [
             ("products", (f"-DGRADCORE_TYPE=complex<{kind}>", "-DGRADCORE_COMPLEX=1")) for kind in ("float", "double")
         ]
+        found += [
+            ("sparse", (*(f"-DGRADCORE_{name}=complex<{kind}>" for name in ("TYPE", "RESULT")),
+                        "-DGRADCORE_INDEX=i32", "-DGRADCORE_COMPLEX=1"))
+            for kind in ("float", "double")
+        ]  # fmt: skip
     found += [("bernoulli", ())]
     return [pytest.param(name, defines, id=" ".join([name, *defines])) for name, defines in found]
 

@@ -28,6 +28,7 @@ from gradcore.backends.cupy.optimizers import CudaOptimizers
 from gradcore.backends.cupy.record_stream import Lifetimes
 from gradcore.backends.cupy.reductions import CudaReductions
 from gradcore.backends.cupy.rows import CudaRows
+from gradcore.backends.cupy.sparse import CudaSparse
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.pinned import is_pinned
 from gradcore.backends.portable.filters import Filters
@@ -100,6 +101,7 @@ class CupyBackend(
     CudaWindows,
     CudaConvolution,
     CudaIndexing,
+    CudaSparse,
     CudaLinearAlgebra,
     Filters,
     Backend,

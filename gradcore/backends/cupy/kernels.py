@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcore import config
 
-__all__ = ["C_NAMES", "INCLUDE", "NULL", "CudaKernels", "compile_options", "dense", "elements", "rows_of", "summed"]
+__all__ = ["COMPLEX_NAMES", "C_NAMES", "INCLUDE", "NULL", "CudaKernels", "compile_options", "dense", "elements", "rows_of", "summed"]
 
 #: The folder of CUDA sources.
 INCLUDE = Path(__file__).with_name("sources")
@@ -21,6 +21,9 @@ NULL = np.uint64(0)
 
 #: The numbers that kernels of rows, windows and segments are compiled for, by the name of their dtype.
 C_NAMES = {"float16": "float16", "bfloat16": "bfloat16", "float32": "float", "float64": "double"}
+
+#: The complex ones, of CuPy's class.
+COMPLEX_NAMES = {"complex64": "complex<float>", "complex128": "complex<double>"}
 
 #: Threads of a block where each has elements of its own; blocks at most, each thread going on with what is left.
 _THREADS, _MOST_BLOCKS = 256, 1 << 16
@@ -53,6 +56,7 @@ _IN_HALF = {
         "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm", "addmm_relu", "addmm_gelu",
     ), "products"),
     **dict.fromkeys(("sum", "nansum", "mean"), "reductions"),
+    **dict.fromkeys(("sparse_product", "sampled_product"), "sparse"),
 }  # fmt: skip
 
 #: Those of which the derivatives are computed in float32 as a whole.

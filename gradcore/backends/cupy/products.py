@@ -18,7 +18,7 @@ import numpy as np
 from gradcore import config
 from gradcore.backends.cupy import gemm
 from gradcore.backends.cupy.capture import Capture, captured_cublas
-from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels, summed
+from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, CudaKernels, summed
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.products import Products, mismatch
 from gradcore.determinism import alert_products
@@ -29,7 +29,6 @@ __all__ = ["REAL_NAMES", "CudaProducts"]
 REAL_NAMES = {**C_NAMES, **{f"{kind}nt{bits}": f"{kind[0]}{bits}" for kind in ("i", "ui") for bits in (8, 16, 32, 64)}}
 #: cuBLAS's own choice of an algorithm.
 _ANY_ALGORITHM = -1
-_COMPLEX = {"complex64": "complex<float>", "complex128": "complex<double>"}
 
 #: Rows and columns of the result that a block of the package's kernel computes.
 _TILE = 64
@@ -242,7 +241,7 @@ class CudaProducts(CudaKernels, Products):
             matrices = (self._regular(matrices[0], batch), self._regular(matrices[1], batch))
             joint = gemm.joint_batches(batch, *map(_in_elements, matrices))
         (m, k), n, name = matrices[0].shape[-2:], matrices[1].shape[-1], out.dtype.name
-        named = {"type": _COMPLEX[name], "complex": "1"} if name in _COMPLEX else {"type": REAL_NAMES[name]}
+        named = {"type": COMPLEX_NAMES[name], "complex": "1"} if name in COMPLEX_NAMES else {"type": REAL_NAMES[name]}
         missing = 3 - len(joint.sizes)
         numbers = [m, n, k, *(s // x.itemsize for x in matrices for s in x.strides[-2:])]
         batches = [*(1,) * missing, *joint.sizes, *(0,) * missing, *joint.steps_a, *(0,) * missing, *joint.steps_b]

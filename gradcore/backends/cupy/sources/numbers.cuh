@@ -148,6 +148,16 @@ struct Computed<bfloat16> {
     using type = float;
 };
 
+// Sums of products are contracted in floating-point numbers, and rounded once.
+template <class N>
+GRADCORE_FUNCTION N plus_product(N sum, N x, N y) {
+    return sum + x * y;
+}
+
+GRADCORE_FUNCTION float plus_product(float sum, float x, float y) { return fma(x, y, sum); }
+
+GRADCORE_FUNCTION double plus_product(double sum, double x, double y) { return fma(x, y, sum); }
+
 // ----------------------------------------------------------------------------------------------------- threads
 
 // The index of this thread in the grid, and the number of threads: a loop over any number of elements.

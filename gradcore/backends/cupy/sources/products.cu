@@ -54,13 +54,6 @@ struct Summed<u64> {
 };
 
 template <class N>
-GRADCORE_FUNCTION N plus_product(N sum, N x, N y) {
-    return sum + x * y;
-}
-GRADCORE_FUNCTION float plus_product(float sum, float x, float y) { return fma(x, y, sum); }
-GRADCORE_FUNCTION double plus_product(double sum, double x, double y) { return fma(x, y, sum); }
-
-template <class N>
 GRADCORE_FUNCTION N conjugated(N x) {
     return x;
 }

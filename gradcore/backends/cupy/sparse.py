@@ -1,0 +1,162 @@
+"""Products with sparse matrices on CUDA: a warp for each row, or for some elements."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends import sync_debug
+from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, NULL, CudaKernels, summed
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.portable.sparse import SparseMatrices
+from gradcore.backends.sparsity import Pattern
+from gradcore.typing import Array
+
+__all__ = ["CudaSparse"]
+
+#: Elements that a warp adds up at most: longer rows are in pieces.
+_PIECE = 256
+#: Warps of a block; blocks at most, each warp going on with what is left.
+_WARPS, _MOST_BLOCKS = 8, 1 << 16
+#: Indices of 64 bits from here on: a loop may go beyond the last element.
+_BEYOND = (1 << 31) - (1 << 10)
+
+_NAMES = {**C_NAMES, **COMPLEX_NAMES}
+
+
+class _Rows(NamedTuple):
+    """The elements of a pattern by rows, or by columns.
+
+    Attributes
+    ----------
+    index : str
+        The type of indices.
+    ends : array
+        Where each row begins among the elements, and the last one ends.
+    inner : array
+        The column of each element.
+    order : array or None
+        The positions of the elements; None if they are in this order.
+    pieces : tuple of arrays or None
+        Where pieces of rows begin among the elements, and rows among the pieces; None if no row is long.
+    """
+
+    index: str
+    ends: Any
+    inner: Any
+    order: Any
+    pieces: Any
+
+
+def _takes(backend: CudaSparse, first: Array, second: Array, pattern: Pattern, *rest: Any) -> bool:
+    return (
+        backend.uses("sparse")
+        and first.dtype == second.dtype
+        and first.dtype.name in _NAMES
+        and second.ndim <= 2
+        and min(first.size, second.size, pattern.size) > 0
+    )
+
+
+class CudaSparse(CudaKernels, SparseMatrices):
+    """Products of floating-point and complex numbers; of others as on the CPU."""
+
+    @kernel_for(_takes)
+    def sparse_product(self, values: Any, dense: Any, pattern: Pattern, transposed: bool) -> Any:
+        rows, xp = self._rows(pattern, transposed), self.xp
+        out = xp.empty((pattern.shape[transposed], *dense.shape[1:]), dense.dtype)
+        elements = xp.ascontiguousarray(values), rows.order, rows.inner
+        if rows.pieces is None:
+            self._sum_rows(rows, rows.ends, elements, dense, out)
+        else:
+            starts, ends = rows.pieces
+            parts = xp.empty((len(starts) - 1, *dense.shape[1:]), summed(dense))
+            self._sum_rows(rows, starts, elements, dense, parts)
+            self._sum_rows(rows, ends, (None, None, None), parts, out)
+        return out
+
+    @kernel_for(_takes)
+    def sampled_product(self, left: Any, right: Any, pattern: Pattern) -> Any:
+        index, rows, cols = self._positions(pattern)
+        left, right = (x.reshape(len(x), -1) for x in (left, right))
+        out = self.xp.empty(pattern.size, left.dtype)
+        across = _lanes(left.shape[1])
+        steps = (s // x.itemsize for x in (left, right) for s in x.strides)
+        sizes = map(np.int64, (pattern.size, left.shape[1], *steps))
+        kernel = self.cuda_kernel("sparse", "sparse_samples", **_types(left, out, index))
+        kernel(*_warps(-(-pattern.size * across // 32)), (left, right, rows, cols, out, *sizes, np.int32(across)))
+        return out
+
+    def _sum_rows(self, rows: _Rows, ends: Any, elements: tuple[Any, ...], dense: Any, out: Any) -> None:
+        values, order, inner = (NULL if x is None else x for x in elements)
+        height, width = len(ends) - 1, dense.shape[1] if dense.ndim > 1 else 1
+        across = _lanes(width)
+        steps = [s // dense.itemsize for s in dense.strides] + [0] * (2 - dense.ndim)
+        kernel = self.cuda_kernel("sparse", "sparse_rows", **_types(dense, out, rows.index))
+        arguments = (values, order, ends, inner, dense, out, *map(np.int64, (height, width, *steps)), np.int32(across))
+        kernel(*_warps(height), arguments)
+
+    def _positions(self, pattern: Pattern) -> tuple[str, Any, Any]:
+        """The type of indices, and the row and the column of each element."""
+        index = _index(pattern)
+        if index not in pattern.kept:
+            pattern.kept[index] = tuple(self._typed(index, x) for x in (pattern.rows, pattern.cols))
+        return (index, *pattern.kept[index])
+
+    def _rows(self, pattern: Pattern, transposed: bool) -> _Rows:
+        """The elements by rows, or by columns if `transposed`, which are found once for a pattern."""
+        key = "by columns" if transposed else "by rows"
+        if key not in pattern.kept:
+            sync_debug.note("wait")
+            index, (ends, inner, order) = _index(pattern), self._compressed(pattern, transposed)
+            pieces = self._pieces(ends)
+            if pieces is not None:
+                pieces = tuple(self._typed(index, x) for x in pieces)
+            pattern.kept[key] = _Rows(index, *(self._typed(index, x) for x in (ends, inner, order)), pieces)
+        found: _Rows = pattern.kept[key]
+        return found
+
+    def _compressed(self, pattern: Pattern, transposed: bool) -> tuple[Any, Any, Any]:
+        """Where rows (columns) begin and end, the column (row) of each element, and the order of elements."""
+        xp, by_rows = self.xp, pattern.by_rows or not pattern.is_compressed
+        if by_rows != transposed:
+            return pattern.compressed
+        outer, inner = (pattern.cols, pattern.rows) if transposed else (pattern.rows, pattern.cols)
+        order = xp.argsort(outer, kind="stable")
+        ends = xp.searchsorted(outer[order], xp.arange(pattern.shape[transposed] + 1))
+        return ends, inner[order], order
+
+    def _pieces(self, ends: Any) -> tuple[Any, Any] | None:
+        xp = self.xp
+        counts = -((ends[:-1] - ends[1:]) // _PIECE)
+        total, most = xp.asnumpy(xp.stack([counts.sum(), counts.max()])).tolist()
+        if most <= 1:
+            return None
+        of_rows = xp.concatenate([xp.zeros(1, counts.dtype), counts.cumsum()])
+        piece = xp.arange(total)
+        row = xp.searchsorted(of_rows, piece, side="right") - 1
+        return xp.concatenate([ends[row] + (piece - of_rows[row]) * _PIECE, ends[-1:]]), of_rows
+
+    def _typed(self, index: str, x: Any) -> Any:
+        dtype = np.int32 if index == "i32" else np.int64
+        return None if x is None else self.xp.ascontiguousarray(x.astype(dtype, copy=False))
+
+
+def _index(pattern: Pattern) -> str:
+    return "i32" if max(*pattern.shape, pattern.size) < _BEYOND else "i64"
+
+
+def _types(x: Any, out: Any, index: str) -> dict[str, str]:
+    named = {"type": _NAMES[x.dtype.name], "result": _NAMES[out.dtype.name], "index": index}
+    return {**named, "complex": "1"} if x.dtype.kind == "c" else named
+
+
+def _lanes(width: int) -> int:
+    """Lanes of a warp that have a column each."""
+    return min(32, 1 << (width - 1).bit_length())
+
+
+def _warps(count: int) -> tuple[tuple[int], tuple[int, int]]:
+    """Grid and block for so many warps."""
+    return (min(-(-count // _WARPS), _MOST_BLOCKS),), (32, _WARPS)
