@@ -142,6 +142,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "sort": (lambda x: (x.sort(-1).values, x.topk(3).values, x.cumsum(0)), ((6, 33), (20, 3000))),
     "dropout": (lambda x: F.dropout(x, 0.3), ((6, 33), (100, 301))),
     "fft": (lambda x: gc.fft.rfft(x if x.element_size() > 2 else x.float()).abs(), ((6, 32), (5, 600))),
+    "sparse": (lambda x: (x * (x > -1)).to_sparse() @ x.mT, ((6, 33), (40, 700))),
     "norms and clipping": (lambda x: gc.linalg.vector_norm(x) * x.clamp(-1, 1), ((6, 33), (400, 33))),
 }  # fmt: skip
 
