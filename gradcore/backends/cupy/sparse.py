@@ -64,21 +64,21 @@ class CudaSparse(CudaKernels, SparseMatrices):
 
     @kernel_for(_takes)
     def sparse_product(self, values: Any, dense: Any, pattern: Pattern, transposed: bool) -> Any:
-        rows, xp = self._rows(pattern, transposed), self.xp
+        rows, xp = self._elements_by_rows(pattern, transposed), self.xp
         out = xp.empty((pattern.shape[transposed], *dense.shape[1:]), dense.dtype)
         elements = xp.ascontiguousarray(values), rows.order, rows.inner
         if rows.pieces is None:
-            self._sum_rows(rows, rows.ends, elements, dense, out)
+            self._sum_sparse_rows(rows, rows.ends, elements, dense, out)
         else:
             starts, ends = rows.pieces
             parts = xp.empty((len(starts) - 1, *dense.shape[1:]), summed(dense))
-            self._sum_rows(rows, starts, elements, dense, parts)
-            self._sum_rows(rows, ends, (None, None, None), parts, out)
+            self._sum_sparse_rows(rows, starts, elements, dense, parts)
+            self._sum_sparse_rows(rows, ends, (None, None, None), parts, out)
         return out
 
     @kernel_for(_takes)
     def sampled_product(self, left: Any, right: Any, pattern: Pattern) -> Any:
-        index, rows, cols = self._positions(pattern)
+        index, rows, cols = _positions(pattern)
         left, right = (x.reshape(len(x), -1) for x in (left, right))
         out = self.xp.empty(pattern.size, left.dtype)
         across = _lanes(left.shape[1])
@@ -88,7 +88,7 @@ class CudaSparse(CudaKernels, SparseMatrices):
         kernel(*_warps(-(-pattern.size * across // 32)), (left, right, rows, cols, out, *sizes, np.int32(across)))
         return out
 
-    def _sum_rows(self, rows: _Rows, ends: Any, elements: tuple[Any, ...], dense: Any, out: Any) -> None:
+    def _sum_sparse_rows(self, rows: _Rows, ends: Any, elements: tuple[Any, ...], dense: Any, out: Any) -> None:
         values, order, inner = (NULL if x is None else x for x in elements)
         height, width = len(ends) - 1, dense.shape[1] if dense.ndim > 1 else 1
         across = _lanes(width)
@@ -97,50 +97,54 @@ class CudaSparse(CudaKernels, SparseMatrices):
         arguments = (values, order, ends, inner, dense, out, *map(np.int64, (height, width, *steps)), np.int32(across))
         kernel(*_warps(height), arguments)
 
-    def _positions(self, pattern: Pattern) -> tuple[str, Any, Any]:
-        """The type of indices, and the row and the column of each element."""
-        index = _index(pattern)
-        if index not in pattern.kept:
-            pattern.kept[index] = tuple(self._typed(index, x) for x in (pattern.rows, pattern.cols))
-        return (index, *pattern.kept[index])
-
-    def _rows(self, pattern: Pattern, transposed: bool) -> _Rows:
+    def _elements_by_rows(self, pattern: Pattern, transposed: bool) -> _Rows:
         """The elements by rows, or by columns if `transposed`, which are found once for a pattern."""
         key = "by columns" if transposed else "by rows"
         if key not in pattern.kept:
             sync_debug.note("wait")
-            index, (ends, inner, order) = _index(pattern), self._compressed(pattern, transposed)
-            pieces = self._pieces(ends)
+            index, (ends, inner, order) = _index(pattern), _compressed(pattern, transposed)
+            pieces = _pieces(self.xp, ends)
             if pieces is not None:
-                pieces = tuple(self._typed(index, x) for x in pieces)
-            pattern.kept[key] = _Rows(index, *(self._typed(index, x) for x in (ends, inner, order)), pieces)
+                pieces = tuple(_typed(index, x) for x in pieces)
+            pattern.kept[key] = _Rows(index, *(_typed(index, x) for x in (ends, inner, order)), pieces)
         found: _Rows = pattern.kept[key]
         return found
 
-    def _compressed(self, pattern: Pattern, transposed: bool) -> tuple[Any, Any, Any]:
-        """Where rows (columns) begin and end, the column (row) of each element, and the order of elements."""
-        xp, by_rows = self.xp, pattern.by_rows or not pattern.is_compressed
-        if by_rows != transposed:
-            return pattern.compressed
-        outer, inner = (pattern.cols, pattern.rows) if transposed else (pattern.rows, pattern.cols)
-        order = xp.argsort(outer, kind="stable")
-        ends = xp.searchsorted(outer[order], xp.arange(pattern.shape[transposed] + 1))
-        return ends, inner[order], order
 
-    def _pieces(self, ends: Any) -> tuple[Any, Any] | None:
-        xp = self.xp
-        counts = -((ends[:-1] - ends[1:]) // _PIECE)
-        total, most = xp.asnumpy(xp.stack([counts.sum(), counts.max()])).tolist()
-        if most <= 1:
-            return None
-        of_rows = xp.concatenate([xp.zeros(1, counts.dtype), counts.cumsum()])
-        piece = xp.arange(total)
-        row = xp.searchsorted(of_rows, piece, side="right") - 1
-        return xp.concatenate([ends[row] + (piece - of_rows[row]) * _PIECE, ends[-1:]]), of_rows
+def _positions(pattern: Pattern) -> tuple[str, Any, Any]:
+    """The type of indices, and the row and the column of each element."""
+    index = _index(pattern)
+    if "positions" not in pattern.kept:
+        pattern.kept["positions"] = tuple(_typed(index, x) for x in (pattern.rows, pattern.cols))
+    return (index, *pattern.kept["positions"])
 
-    def _typed(self, index: str, x: Any) -> Any:
-        dtype = np.int32 if index == "i32" else np.int64
-        return None if x is None else self.xp.ascontiguousarray(x.astype(dtype, copy=False))
+
+def _compressed(pattern: Pattern, transposed: bool) -> tuple[Any, Any, Any]:
+    """Where rows (columns) begin and end, the column (row) of each element, and the order of elements."""
+    if (pattern.by_rows or not pattern.is_compressed) != transposed:
+        return pattern.compressed
+    xp, outer, inner = pattern.xp, pattern.rows, pattern.cols
+    if transposed:
+        outer, inner = inner, outer
+    order = xp.argsort(outer, kind="stable")
+    return xp.searchsorted(outer[order], xp.arange(pattern.shape[transposed] + 1)), inner[order], order
+
+
+def _pieces(xp: Any, ends: Any) -> tuple[Any, Any] | None:
+    """Where pieces of rows begin and end among the elements, and rows among the pieces; None if no row is long."""
+    counts = -((ends[:-1] - ends[1:]) // _PIECE)
+    total, most = xp.asnumpy(xp.stack([counts.sum(), counts.max()])).tolist()
+    if most <= 1:
+        return None
+    of_rows = xp.concatenate([xp.zeros(1, counts.dtype), counts.cumsum()])
+    piece = xp.arange(total)
+    row = xp.searchsorted(of_rows, piece, side="right") - 1
+    return xp.concatenate([ends[row] + (piece - of_rows[row]) * _PIECE, ends[-1:]]), of_rows
+
+
+def _typed(index: str, x: Any) -> Any:
+    """Indices of that type, in dense memory."""
+    return None if x is None else x.astype(np.int32 if index == "i32" else np.int64, order="C", copy=False)
 
 
 def _index(pattern: Pattern) -> str:
