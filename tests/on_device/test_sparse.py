@@ -13,7 +13,12 @@ from tests.on_device.test_launches import DTYPES, launches
 
 LAYOUTS = (gc.sparse_coo, gc.sparse_csr, gc.sparse_csc, gc.sparse_bsr)
 #: How many elements rows and columns have: a few, none, and some that are summed in pieces.
-SHAPES = {"few": (12, 8, 30), "most are empty": (40, 36, 10), "one long row": (4, 900, 1500), "long columns": (700, 2, 900)}
+SHAPES = {
+    "few": (12, 8, 30),
+    "most are empty": (40, 36, 10),
+    "one long row": (4, 900, 1500),
+    "long columns": (700, 2, 900),
+}
 
 
 def drawn(rng: np.random.Generator, dtype: Any, *shape: int) -> gc.Tensor:

@@ -11,7 +11,18 @@ import numpy as np
 
 from gradcore import config
 
-__all__ = ["COMPLEX_NAMES", "C_NAMES", "INCLUDE", "NULL", "CudaKernels", "compile_options", "dense", "elements", "rows_of", "summed"]
+__all__ = [
+    "COMPLEX_NAMES",
+    "C_NAMES",
+    "INCLUDE",
+    "NULL",
+    "CudaKernels",
+    "compile_options",
+    "dense",
+    "elements",
+    "rows_of",
+    "summed",
+]
 
 #: The folder of CUDA sources.
 INCLUDE = Path(__file__).with_name("sources")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends import sync_debug
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy.lapack import Lapack
 from gradcore.backends.portable.linear_algebra import LinearAlgebra
 
@@ -157,6 +158,16 @@ class CudaLinearAlgebra(LinearAlgebra):
         if not a.size:
             return a.copy()
         return self._batched(lambda x: (self.scipy_linalg.expm(x),), a)[0]
+
+    # -- complex matrices: iterations do not converge to roots of negative eigenvalues, so the CPU computes ----
+
+    @kernel_for(lambda self, a: a.dtype.kind == "c")
+    def square_root(self, a: Any) -> Any:
+        return self.from_host(_CPU.square_root(self.to_host(a)))
+
+    @kernel_for(lambda self, a: a.dtype.kind == "c")
+    def logarithm(self, a: Any) -> Any:
+        return self.from_host(_CPU.logarithm(self.to_host(a)).astype(a.dtype, copy=False))
 
 
 _CPU = Lapack()
