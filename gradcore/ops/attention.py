@@ -123,13 +123,13 @@ def flash_attention(K, self, key, value, mask=None, scale: float = 1.0, causal: 
 
 
 @flash_attention.vjp("self", "key", "value", "mask")
-def _(F, grad, self, key, value, mask, logsumexp, scale, causal, needs):
-    return F.flash_attention_backward(grad, self, key, value, mask, logsumexp, scale, causal, needs)
+def _(F, grad, self, key, value, mask, result, logsumexp, scale, causal, needs):
+    return F.flash_attention_backward(grad, self, key, value, mask, result, logsumexp, scale, causal, needs)
 
 
 @composite(function=False, method=False)
 def flash_attention_backward(
-    F, grad, query, key, value, mask, logsumexp, scale: float, causal: bool, needs: tuple[bool, ...]
+    F, grad, query, key, value, mask, result, logsumexp, scale: float, causal: bool, needs: tuple[bool, ...]
 ):
     """The gradients of `flash_attention`, by the weights."""
     weights = F.attention(query, key, value, mask, scale, causal)[1]
@@ -159,12 +159,32 @@ def _(F, t, self, key, value, mask, scale, causal):
     return _along(F, F.expand(t, weights.shape), value, weights)[0]
 
 
-def attended(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False) -> Any:
-    """The result of attention, by the kernels that keep weights or by those that do not."""
+def _keeps_weights(query: Any, key: Any, mask: Any) -> bool:
     scores = query.numel() // max(query.shape[-1], 1) * key.shape[-2]
     kept = query.device.backend.keeps_weights(scores, query.dtype.name)
-    kept = kept or (mask is not None and mask.dtype is not query.dtype)
-    return (F.attention if kept else F.flash_attention)(query, key, value, mask, scale, causal)[0]
+    return kept or (mask is not None and mask.dtype is not query.dtype)
+
+
+def attended(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False) -> Any:
+    """The result of attention, by the kernels that keep weights or by those that do not."""
+    attention = F.attention if _keeps_weights(query, key, mask) else F.flash_attention
+    return attention(query, key, value, mask, scale, causal)[0]
+
+
+def _is_grouped(query: Any, key: Any, value: Any) -> bool:
+    """Whether keys and values have the same number of heads, and the queries a multiple of it."""
+    heads = key.shape[-3]
+    return heads == value.shape[-3] and 0 < heads < query.shape[-3] and query.shape[-3] % heads == 0
+
+
+def _attended_in_groups(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> Any:
+    """The result of attention without weights, in which heads share keys and values that are not repeated."""
+    groups = key.shape[-3], query.shape[-3] // key.shape[-3]
+    if mask is not None and mask.ndim > 2:
+        mask = F.unsqueeze(mask, -3) if mask.shape[-3] == 1 else F.unflatten(mask, -3, groups)
+    key, value = F.unsqueeze(key, -3), F.unsqueeze(value, -3)
+    out = F.flash_attention(F.unflatten(query, -3, groups), key, value, mask, scale, causal)[0]
+    return F.flatten(out, -4, -3)
 
 
 def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
@@ -257,13 +277,17 @@ def scaled_dot_product_attention(
     torch.Size([2, 4, 3, 6])
     """
     _check(query, key, value, attn_mask, is_causal)
+    if scale is None:
+        scale = 1 / sqrt(query.shape[-1] or 1)
     if enable_gqa:
+        if not dropout_p and key.shape[-2] and _is_grouped(query, key, value):
+            mask = _additive(F, query, key, attn_mask, False)
+            if not _keeps_weights(query, key, mask):
+                return _attended_in_groups(F, query, key, value, mask, scale, is_causal)
         key, value = (
             t if t.shape[-3] == query.shape[-3] else F.repeat_interleave(t, query.shape[-3] // t.shape[-3], -3)
             for t in (key, value)
         )
-    if scale is None:
-        scale = 1 / sqrt(query.shape[-1] or 1)
     if not key.shape[-2]:  # nothing to attend to: zeros, and zeros as gradients
         return F.matmul(F.matmul(query, F.transpose(key, -1, -2)), value)
     if not dropout_p:

@@ -32,6 +32,7 @@ COMPARED = [
     Comparison("test_softmax_of_rows_of_any_length", ("softmax_rows", "softmax_columns")),
     Comparison("test_softmax_backward", ("softmax_backward_rows", "softmax_backward_columns")),
     Comparison("test_attention_in_blocks", ("attention_weights", "attention_gradients")),
+    Comparison("test_fused_attention", ("flash_attention", "flash_attention_queries", "flash_attention_keys")),
     Comparison("test_layer_norm", ("normalize_rows", "normalize_rows_backward")),
     Comparison("test_layer_norm", ("layer_parameters",), (("affine", True),)),
     Comparison("test_rms_norm", ("scale_rows", "scale_rows_backward")),

@@ -224,10 +224,10 @@ class HostKernel:
             assert found.startswith("P"), f"argument {place} of {self.name} is no pointer"
             return np.array([value])
         if value.dtype.names:  # a structure, by value
-            assert found == "N8gradcore5PartsE", f"argument {place} of {self.name}: {found}"
+            assert re.fullmatch(r"N8gradcore\d+(Parts|Heads)E", found), f"argument {place} of {self.name}: {found}"
             assert value.size == 1, f"argument {place} of {self.name}: CuPy takes arrays of one element by value"
             assert value.nbytes == self.sizes[place], f"argument {place} of {self.name} has {self.sizes[place]} bytes"
-            for row, addresses in enumerate(value["addresses"][0]):
+            for row, addresses in enumerate(value["addresses"][0] if "addresses" in value.dtype.names else ()):
                 for address in addresses[addresses != 0]:
                     tell().used_at(int(address), writes=row == 0)
             return value

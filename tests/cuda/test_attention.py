@@ -1,4 +1,4 @@
-"""Attention as the CUDA backend computes it, its kernels executed on the host, against attention that keeps weights."""
+"""Attention in blocks of scores on CUDA, for wide heads, executed on the host, against attention that keeps weights."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.cupy import attention as cupy_attention
+from gradcore.backends.cupy import flash_attention
 from tests.cuda.host import needs_compiler
 from tests.strict.blas import CALLS
 from tests.strict.device import COUNTS
@@ -32,6 +33,7 @@ CASES = {
 @pytest.fixture(autouse=True)
 def _many_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     needs_compiler()
+    monkeypatch.setattr(flash_attention, "_WIDEST", 0)
     monkeypatch.setattr(cupy_attention, "_SCORES", 512)
     monkeypatch.setattr(cupy_attention, "_QUERIES", 8)
     CALLS.clear()

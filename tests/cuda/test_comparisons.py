@@ -10,7 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE
-from tests.cuda import test_attention, test_lists, test_own_kernels, test_products
+from tests.cuda import test_attention, test_flash_attention, test_lists, test_own_kernels, test_products
 from tests.cuda.conftest import COMPARED
 from tests.cuda.host import KERNEL, needs_compiler
 
@@ -43,7 +43,7 @@ def _dtypes(test: Any) -> set[str] | None:
 @pytest.mark.parametrize("comparison", COMPARED, ids=lambda c: c.test)
 def test_in_every_dtype(comparison: Any) -> None:
     """Batch norm and cross entropy are given float32 in the place of half precision; scales are float32."""
-    modules = (test_own_kernels, test_lists, test_products, test_attention)
+    modules = (test_own_kernels, test_lists, test_products, test_attention, test_flash_attention)
     (test,) = (vars(module)[comparison.test] for module in modules if comparison.test in vars(module))
     wanted = {"float32", "float64"} if comparison.test in ("test_batch_norm", "test_cross_entropy") else set(C_NAMES)
     if comparison.test == "test_gradients_are_unscaled_by_one_launch":

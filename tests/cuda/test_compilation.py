@@ -21,6 +21,7 @@ from gradcore.backends.codegen.emit_cuda import CudaTracer, emit_optimizer
 from gradcore.backends.codegen.optimizer import trace_optimizer
 from gradcore.backends.codegen.schedule import Input
 from gradcore.backends.cupy.backend import CupyBackend
+from gradcore.backends.cupy.flash_attention import defines
 from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE, compile_options
 from gradcore.backends.cupy.products import REAL_NAMES
 from gradcore.optim.adam import adam
@@ -79,6 +80,17 @@ def entries(ptx: str) -> set[str]:
     return set(re.findall(r"\.entry (\w+)", ptx))
 
 
+def _attention(tensor: bool) -> list[Any]:
+    """Those of attention, for the widest heads."""
+    names = [name for name in C_NAMES if not tensor or name != "float64"]
+    files = ("flash_attention", "flash_attention_backward")
+    macros = [
+        (file, defines(name, 64 if name == "float64" else 128, tensor, file != "flash_attention"))
+        for file, name in itertools.product(files, names)
+    ]
+    return [(file, tuple(f"-DGRADCORE_{k.upper()}={v}" for k, v in found.items())) for file, found in macros]
+
+
 def _own() -> list[Any]:
     """Files with the types that they are compiled for."""
     found = [(name, (f"-DGRADCORE_TYPE={kind}",)) for name in OF_ONE_TYPE for kind in C_NAMES.values()]
@@ -108,6 +120,7 @@ def _own() -> list[Any]:
             for kind in ("float", "double")
         ]  # fmt: skip
     found += [("bernoulli", ())]
+    found += _attention(tensor=False)
     return [pytest.param(name, defines, id=" ".join([name, *defines])) for name, defines in found]
 
 
@@ -115,6 +128,13 @@ def _own() -> list[Any]:
 def test_own_kernels(name: str, defines: tuple[str, ...], tmp_path: Path) -> None:
     source = (INCLUDE / f"{name}.cu").read_text()
     assert entries(ptx_of(source, 80, tmp_path, defines)) == set(KERNEL.findall(source))
+
+
+@pytest.mark.parametrize("architecture", [80, pytest.param(90, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("name", "defines"), _attention(tensor=True))
+def test_kernels_for_tensor_cores(name: str, defines: tuple[str, ...], architecture: int, tmp_path: Path) -> None:
+    ptx = ptx_of((INCLUDE / f"{name}.cu").read_text(), architecture, tmp_path, defines)
+    assert "mma.sync.aligned" in ptx
 
 
 @pytest.mark.slow

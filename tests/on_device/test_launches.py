@@ -105,6 +105,32 @@ def test_every_kind_of_kernels_can_be_left_out() -> None:
     assert set(FAMILIES.values()) <= set(config.CUDA_KERNELS)
 
 
+# -- attention ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_launches_of_attention(device: str, dtype: Any) -> None:
+    """A mask of bools becomes numbers before, of float32 and then of the dtype; heads in rows are not copied."""
+    inputs = [gc.ones(20, 2, 4, 32, dtype=dtype, device=device).permute(1, 2, 0, 3).requires_grad_() for _ in range(3)]
+    mask = gc.ones(20, 20, device=device).tril()
+    masks = {"attn_mask": mask.to(dtype)}, {"attn_mask": mask > 0}
+    kinds = ({}, 1), ({"is_causal": True}, 1), (masks[0], 1), (masks[1], 2 if dtype is gc.float32 else 3)
+    for given, forward in kinds:
+        attend: Callable[[], Any] = lambda given=given: F.scaled_dot_product_attention(*inputs, **given)  # noqa: E731
+        assert launches(attend) == forward
+        out = attend()
+        ones = gc.ones_like(out)
+        assert launches(lambda out=out, ones=ones: gc.autograd.grad(out, inputs, ones, retain_graph=True)) == 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_of_long_rows(device: str, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    inputs = [drawn(rng, dtype, 1, 4, 90, 24), drawn(rng, dtype, 1, 2, 140, 24), drawn(rng, dtype, 1, 2, 140, 24)]
+    attend = lambda *x: F.scaled_dot_product_attention(*x, is_causal=True, enable_gqa=True)  # noqa: E731
+    agree(with_gradients(attend, *[t.to(device) for t in inputs]), with_gradients(attend, *inputs), str(dtype))
+
+
 # -- channels -----------------------------------------------------------------------------------------------------
 
 CHANNELS = [

@@ -576,6 +576,7 @@ class StrictNamespace:
         if key == "cuda":
             return types.SimpleNamespace(
                 runtime=types.SimpleNamespace(getDevice=current),
+                Device=lambda index: types.SimpleNamespace(compute_capability="90"),
                 Event=Event,
                 get_elapsed_time=Event.elapsed,
                 get_current_stream=lambda: types.SimpleNamespace(ptr=0, synchronize=lambda: None),

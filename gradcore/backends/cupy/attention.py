@@ -1,4 +1,4 @@
-"""Attention on CUDA that keeps no weights: blocks of queries, whose scores are computed again for gradients.
+"""Attention of wide heads on CUDA, without weights: blocks of queries, whose scores are computed again for gradients.
 
 Products of matrices are cuBLAS's, summed in float32 where numbers are float16 or bfloat16; one kernel does what
 there is to do with the scores of a block. Causal attention leaves out the keys that no query of a block sees.
@@ -55,6 +55,7 @@ class CudaAttention(CudaKernels, Normalization):
         key: Any,
         value: Any,
         mask: Any,
+        result: Any,
         logsumexp: Any,
         scale: float,
         causal: bool,
@@ -63,7 +64,7 @@ class CudaAttention(CudaKernels, Normalization):
         if needs[3]:
             body: Any = self.bodies["flash_attention_backward"]
             wide = (x.astype(summed(x), copy=False) for x in (grad, query, key, value, mask))
-            found = body(self, *wide, logsumexp, scale, causal, needs)
+            found = body(self, *wide, result, logsumexp, scale, causal, needs)
             narrow = [None if x is None else x.astype(grad.dtype, copy=False) for x in found]
             return narrow[0], narrow[1], narrow[2], narrow[3]
         xp = self.xp

@@ -13,11 +13,11 @@ import numpy as np
 from gradcore import determinism
 from gradcore.backends import sync_debug
 from gradcore.backends.base import Backend
-from gradcore.backends.cupy.attention import CudaAttention
 from gradcore.backends.cupy.convolution import CudaConvolution
 from gradcore.backends.cupy.einsum import CudaContractions
 from gradcore.backends.cupy.elementwise import CudaElementwise
 from gradcore.backends.cupy.epilogues import CudaEpilogues
+from gradcore.backends.cupy.flash_attention import CudaFlashAttention
 from gradcore.backends.cupy.foreach import CudaLists
 from gradcore.backends.cupy.indexing import CudaIndexing
 from gradcore.backends.cupy.kernels import INCLUDE, NULL, compile_options, elements
@@ -95,7 +95,7 @@ class CupyBackend(
     CudaLists,
     CudaContractions,
     CudaEpilogues,
-    CudaAttention,
+    CudaFlashAttention,
     CudaRows,
     CudaReductions,
     CudaWindows,

@@ -109,6 +109,18 @@ class CudaKernels:
         return {}
 
     @functools.cached_property
+    def _capabilities(self) -> dict[int, int]:
+        return {}
+
+    def compute_capability(self) -> int:
+        """The compute capability of the current device, 90 for 9.0."""
+        device = self.xp.cuda.runtime.getDevice()
+        found = self._capabilities.get(device)
+        if found is None:
+            found = self._capabilities[device] = int(self.xp.cuda.Device(device).compute_capability)
+        return found
+
+    @functools.cached_property
     def user_modules(self) -> dict[Any, Any]:
         """Compiled kernels of users, by source and options."""
         return {}

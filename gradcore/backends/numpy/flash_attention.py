@@ -61,6 +61,7 @@ class NumpyFlashAttention(Normalization):
         key: Any,
         value: Any,
         mask: Any,
+        result: Any,
         logsumexp: Any,
         scale: float,
         causal: bool,
@@ -68,7 +69,7 @@ class NumpyFlashAttention(Normalization):
     ) -> tuple[Any, Any, Any, Any]:
         if needs[3]:
             body: Any = self.bodies["flash_attention_backward"]
-            return body(self, grad, query, key, value, mask, logsumexp, scale, causal, needs)  # type: ignore[no-any-return]
+            return body(self, grad, query, key, value, mask, result, logsumexp, scale, causal, needs)  # type: ignore[no-any-return]
         of = Heads.of(np, query, key, value, mask, grad)
         grad, logs = (in_heads(np, x, of.lead) for x in (grad, logsumexp))
         results = [np.zeros(x.shape, x.dtype) if need else None for x, need in zip(of[:3], needs[:3], strict=True)]

@@ -1,0 +1,241 @@
+"""Attention on CUDA without a matrix of scores: one kernel forward, and two backward.
+
+Heads whose tiles fit into a block's shared memory; wider ones go by blocks of scores (`attention`). Operands are read
+where they lie, also keys and values that heads share.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore import config
+from gradcore.backends.cupy.attention import CudaAttention
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, dense, summed
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.typing import Array
+
+__all__ = ["CudaFlashAttention", "defines"]
+
+Ints = tuple[int, ...]
+
+#: Widths that kernels are compiled for, and bytes of the widest rows.
+_WIDTHS, _WIDEST = (16, 32, 64, 128), 512
+#: The first compute capability with tensor cores for bfloat16 and TensorFloat32.
+_AMPERE = 80
+#: Bytes that a thread loads at once.
+_PACK = 16
+
+#: How many elements an operand's matrices lie apart in each batch dim, and the rows of a matrix.
+_STEPS = np.dtype([("batch", "i8", 4), ("row", "i8")])
+_OPERANDS = ("query", "key", "value", "mask", "grad")
+_NUMBERS = ("queries", "keys", "width", "value_width", "mask_key", "in_packs", "causal")
+#: The structure `Heads` of `heads.cuh`.
+_HEADS = np.dtype(
+    [("sizes", "i8", 4), *((n, "i8") for n in _NUMBERS), *((n, _STEPS) for n in _OPERANDS), ("scale", "f8")]
+)
+
+
+class _Plan(NamedTuple):
+    """What a call's layouts say of its launches.
+
+    Attributes
+    ----------
+    lead, lead_of_keys : tuple of int
+        Batch dims of the result, and of the gradients by keys and values, which are 1 where heads share these.
+    heads : ndarray
+        One element, the structure that the kernels take by value.
+    """
+
+    lead: Ints
+    lead_of_keys: Ints
+    heads: np.ndarray[Any, Any]
+
+
+def defines(name: str, width: int, tensor: bool, backward: bool) -> dict[str, str]:
+    """The macros with which the kernels are compiled, for a dtype and the width of queries or values.
+
+    Tiles take 48 KiB of shared memory at most.
+    """
+    itemsize = np.dtype("float16" if name == "bfloat16" else name).itemsize
+    width = next(n for n in _WIDTHS if n >= width)
+    size = width * itemsize
+    if size > 256:
+        rows, columns = (16 if backward else 32), 16
+    elif size > 128:
+        rows, columns = (32 if backward or itemsize == 8 else 64), 32
+    else:
+        rows, columns = 64, 64 if tensor and not backward else 32
+    numbers = {"width": width, "rows": rows, "columns": columns, "tensor": int(tensor)}
+    return {"type": C_NAMES[name]} | {key: str(value) for key, value in numbers.items()}
+
+
+def _fits(backend: CudaFlashAttention, query: Array, key: Array, value: Array, mask: Array, *settings: Any) -> bool:
+    widest = min(_WIDTHS[-1], _WIDEST // query.dtype.itemsize)
+    sizes = query.size, key.size, value.size
+    return (
+        backend.takes("attention", query, key, value, mask)
+        and min(sizes) > 0
+        and max(query.shape[-1], value.shape[-1]) <= widest
+    )
+
+
+def _fits_backward(backend: CudaFlashAttention, grad: Array, *rest: Any) -> bool:
+    return not rest[-1][3] and grad.dtype == rest[0].dtype and _fits(backend, *rest[:4])
+
+
+class CudaFlashAttention(CudaAttention):
+    """Attention of real floating-point arrays up to 128 (float64: 64) wide."""
+
+    @kernel_for(_fits)
+    def flash_attention(
+        self, query: Array, key: Array, value: Array, mask: Array, scale: float, causal: bool = False
+    ) -> tuple[Any, Any]:
+        xp, queries = self.xp, query.shape[-2]
+        plan, (query, key, value, mask, _) = self._attention_plan((query, key, value, mask, None), scale, causal)
+        out = xp.empty((*plan.lead, queries, value.shape[-1]), query.dtype)
+        logs = xp.empty((*plan.lead, queries, 1), summed(query))
+        arrays = query, key, value, NULL if mask is None else mask, out, logs
+        self._launch_attention("flash_attention", plan.lead, queries, query, value, (*arrays, plan.heads))
+        return out, logs
+
+    @kernel_for(_fits_backward)
+    def flash_attention_backward(
+        self,
+        grad: Array,
+        query: Array,
+        key: Array,
+        value: Array,
+        mask: Array,
+        result: Array,
+        logsumexp: Array,
+        scale: float,
+        causal: bool,
+        needs: Sequence[bool],
+    ) -> tuple[Any, Any, Any, Any]:
+        xp, dtype = self.xp, query.dtype
+        plan, (query, key, value, mask, grad) = self._attention_plan((query, key, value, mask, grad), scale, causal)
+        result, logs = (dense(xp, xp.broadcast_to(x, (*plan.lead, *x.shape[-2:]))) for x in (result, logsumexp))
+        products = xp.empty(logs.shape, logs.dtype)
+        of_query = xp.empty((*plan.lead, *query.shape[-2:]), dtype)
+        read = query, key, value, NULL if mask is None else mask, grad
+        arguments = (*read, result, logs, products, of_query, plan.heads)
+        self._launch_attention("flash_attention_queries", plan.lead, query.shape[-2], query, value, arguments)
+        if not needs[1] and not needs[2]:
+            return of_query, None, None, None
+        of_key, of_value = (
+            xp.empty((*plan.lead_of_keys, *x.shape[-2:]), dtype) if need else None
+            for x, need in zip((key, value), needs[1:3], strict=True)
+        )
+        written = (NULL if x is None else x for x in (of_key, of_value))
+        arguments = (*read, logs, products, *written, plan.heads)
+        self._launch_attention("flash_attention_keys", plan.lead_of_keys, key.shape[-2], query, value, arguments)
+        return of_query if needs[0] else None, of_key, of_value, None
+
+    def _attention_plan(self, operands: Sequence[Any], scale: float, causal: bool) -> tuple[_Plan, Sequence[Any]]:
+        """The plan of a call, and its operands as the kernels read them."""
+        mask = operands[3]
+        operands = [x if x is None or x is mask or _in_rows(x) else self.xp.ascontiguousarray(x) for x in operands]
+        aligned = all(x is None or x is mask or self.address(x) % _PACK == 0 for x in operands)
+        layouts = tuple(None if x is None else (x.shape, x.strides) for x in operands)
+        plan = _plan(layouts, operands[0].dtype.itemsize, aligned, scale, causal)
+        if plan is not None:
+            return plan, operands
+        lead = _lead(layouts)
+        whole = [x if x is None else self.xp.broadcast_to(x, (*lead, *x.shape[-2:])) for x in operands]
+        return self._attention_plan([x if x is None else self.xp.ascontiguousarray(x) for x in whole], scale, causal)
+
+    def _launch_attention(
+        self, name: str, lead: Ints, rows: int, query: Any, value: Any, arguments: Sequence[Any]
+    ) -> None:
+        file = "flash_attention" if name == "flash_attention" else "flash_attention_backward"
+        width = max(query.shape[-1], value.shape[-1])
+        macros = defines(query.dtype.name, width, self._has_tensor_cores(query), file != name)
+        step = int(macros["rows"])
+        self.cuda_kernel(file, name, **macros)((prod(lead) * -(-rows // step),), (2 * step,), arguments)
+
+    def _has_tensor_cores(self, x: Any) -> bool:
+        """Whether tensor cores multiply these numbers on the current device, as precisely as is wanted."""
+        if x.dtype.itemsize > 2 and (x.dtype.itemsize > 4 or config.get_float32_matmul_precision() == "highest"):
+            return False
+        return self.compute_capability() >= _AMPERE
+
+
+def _in_rows(x: Any) -> bool:
+    """Whether the numbers of a row are neighbours."""
+    return x.shape[-1] == 1 or x.strides[-1] == x.itemsize  # type: ignore[no-any-return]
+
+
+def _lead(layouts: Sequence[Any]) -> Ints:
+    """The batch dims of all operands together."""
+    return np.broadcast_shapes(*(layout[0][:-2] for layout in layouts if layout is not None))
+
+
+@functools.lru_cache(256)
+def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool) -> _Plan | None:
+    """The plan for operands of these shapes and strides; None if they have too many batch dims.
+
+    Parameters
+    ----------
+    layouts : tuple
+        Shapes and strides in bytes of query, key, value, mask and upstream gradient; None for what there is not.
+    itemsize : int
+        Bytes of a number.
+    aligned : bool
+        Whether all operands begin at multiples of 16 bytes.
+    scale : float
+    causal : bool
+    """
+    lead = _lead(layouts)
+    steps = [_steps(layout, lead, itemsize) for layout in layouts]
+    shared = 0  # how many of the last batch dims keys and values are expanded in
+    while shared < len(lead) and steps[1][-3 - shared] == steps[2][-3 - shared] == 0:
+        shared += 1
+    own = len(lead) - shared
+    joined = [_joined(lead[part], [s[:-2][part] for s in steps]) for part in (slice(own), slice(own, None))]
+    if len(joined[0]) > 3 or len(joined[1]) > 1:
+        return None
+    none = (1, (0,) * len(steps))
+    dims = [*[none] * (3 - len(joined[0])), *joined[0], *(joined[1] or [none])]
+    (query, _), (key, _), (value, _) = layouts[:3]
+    heads = np.zeros(1, _HEADS)
+    heads["sizes"] = [size for size, _ in dims]
+    widths = query[-1], value[-1]
+    packs = (
+        aligned
+        and all(n * itemsize % _PACK == 0 for n in widths)
+        and all(n * itemsize % _PACK == 0 for i in (0, 1, 2, 4) for n in steps[i][:-1])
+    )
+    numbers = (query[-2], key[-2], *widths, steps[3][-1], packs, causal)
+    for name, number in zip(_NUMBERS, numbers, strict=True):
+        heads[name] = number
+    for i, name in enumerate(_OPERANDS):
+        heads[name]["batch"], heads[name]["row"] = [step[i] for _, step in dims], steps[i][-2]
+    heads["scale"] = scale
+    return _Plan(lead, (*lead[:own], *(1,) * shared), heads)
+
+
+def _steps(layout: Any, lead: Ints, itemsize: int) -> Ints:
+    """Elements from one to the next in each dim, when the batch dims are expanded; zeros if there is no array."""
+    if layout is None:
+        return (0,) * (len(lead) + 2)
+    shape, strides = layout
+    steps = [s // itemsize if n > 1 else 0 for n, s in zip(shape, strides, strict=True)]
+    return (*(0,) * (len(lead) + 2 - len(shape)), *steps)
+
+
+def _joined(sizes: Ints, steps: Sequence[Ints]) -> list[tuple[int, Ints]]:
+    """Dims of more than one element, with their steps in each operand; neighbours are one if all step on evenly."""
+    found: list[tuple[int, Ints]] = []
+    for size, *each in zip(sizes, *steps, strict=True):
+        if size == 1:
+            continue
+        if found and all(before == size * step for before, step in zip(found[-1][1], each, strict=True)):
+            found[-1] = found[-1][0] * size, tuple(each)
+        else:
+            found.append((size, tuple(each)))
+    return found

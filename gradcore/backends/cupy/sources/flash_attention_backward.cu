@@ -1,0 +1,108 @@
+// Gradients of attention, whose weights are computed again from the logarithms of the rows' sums. Nothing is added atomically:
+// a block has some queries of one head, or some keys of the heads that share them, and adds up all that belongs to these.
+//
+// GRADCORE_TYPE is the numbers' type; see heads.cuh and tiles.cuh.
+
+#include "heads.cuh"
+
+using namespace gradcore;
+
+// The gradient by the queries, and for the other kernel the inner products of the rows of the gradient and of the result.
+extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_queries(
+    const T* query, const T* key, const T* value, const T* mask, const T* grad, const T* out, const A* logs, A* products,
+    T* of_query, const Heads of) {
+    alignas(16) __shared__ T queries[ROWS * STRIDE], grads[ROWS * STRIDE], keys[COLUMNS * STRIDE], values[COLUMNS * STRIDE];
+    __shared__ Stage<ROWS, COLUMNS> stage;
+    const Lane lane;
+    const i64 tiles = (of.queries + ROWS - 1) / ROWS, head = blockIdx.x / tiles;
+    const i64 first = (tiles - 1 - blockIdx.x % tiles) * ROWS;  // those that see most keys begin
+    const int of_warp = threadIdx.x / 32 * 16;
+    const i64 row = first + of_warp + lane.row;
+    query += of.start(of.query, head);
+    key += of.start(of.key, head);
+    value += of.start(of.value, head);
+    grad += of.start(of.grad, head);
+    if (mask) mask += of.start(of.mask, head);
+    load_rows<ROWS>(queries, query, of.query, first, of.queries, of.width, of.in_packs);
+    load_rows<ROWS>(grads, grad, of.grad, first, of.queries, of.value_width, of.in_packs);
+    __syncthreads();
+    A product[2] = {0, 0}, shift[2] = {0, 0}, sums[WIDTH / 8][4] = {};
+    GRADCORE_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        const i64 at = head * of.queries + row + 8 * i;
+        const bool inside = row + 8 * i < of.queries;
+        const T* grad_row = grads + (of_warp + lane.row + 8 * i) * STRIDE;
+        if (inside) {
+            shift[i] = logs[at];
+            for (int column = lane.column / 2; column < of.value_width; column += 4)
+                product[i] += load(grad_row[column]) * load(out[at * of.value_width + column]);
+        }
+        product[i] = quad_reduce(product[i], Sum());
+        if (inside && lane.column == 0) products[at] = product[i];
+    }
+    for (i64 start = 0; start < of.seen(first); start += COLUMNS) {
+        __syncthreads();  // what was here before has been read
+        load_rows<COLUMNS>(keys, key, of.key, start, of.keys, of.width, of.in_packs);
+        load_rows<COLUMNS>(values, value, of.value, start, of.keys, of.value_width, of.in_packs);
+        __syncthreads();
+        A scores[COLUMNS / 8][4] = {}, of_weights[COLUMNS / 8][4] = {};
+        add_rows_by_rows<WIDTH>(scores, queries + of_warp * STRIDE, keys);
+        add_rows_by_rows<WIDTH>(of_weights, grads + of_warp * STRIDE, values);
+        GRADCORE_UNROLL
+        for (int n = 0; n < COLUMNS / 8; ++n)
+            GRADCORE_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                const A score = of.score(scores[n][i], mask, row + i / 2 * 8, start + 8 * n + lane.column + i % 2);
+                scores[n][i] = power(score - shift[i / 2]) * (of_weights[n][i] - product[i / 2]);
+            }
+        add_quads_by_rows(sums, scores, keys, stage.rows_of_warp());
+    }
+    const A scale = static_cast<A>(of.scale);
+    store_rows(of_query + head * of.queries * of.width, sums, scale, scale, first + of_warp, of.queries, of.width);
+}
+
+// The gradients by keys and values, each of which may be missing (null).
+extern "C" __global__ void __launch_bounds__(THREADS) flash_attention_keys(
+    const T* query, const T* key, const T* value, const T* mask, const T* grad, const A* logs, const A* products, T* of_key,
+    T* of_value, const Heads of) {
+    alignas(16) __shared__ T queries[COLUMNS * STRIDE], grads[COLUMNS * STRIDE], keys[ROWS * STRIDE], values[ROWS * STRIDE];
+    __shared__ Stage<ROWS, COLUMNS> stage;
+    const Lane lane;
+    const i64 tiles = (of.keys + ROWS - 1) / ROWS, shared = blockIdx.x / tiles, first = blockIdx.x % tiles * ROWS;
+    const int of_warp = threadIdx.x / 32 * 16;
+    const i64 row = first + of_warp + lane.row, first_head = shared * of.sizes[3];
+    key += of.start(of.key, first_head);
+    value += of.start(of.value, first_head);
+    load_rows<ROWS>(keys, key, of.key, first, of.keys, of.width, of.in_packs);
+    load_rows<ROWS>(values, value, of.value, first, of.keys, of.value_width, of.in_packs);
+    A key_sums[WIDTH / 8][4] = {}, value_sums[WIDTH / 8][4] = {};
+    for (i64 head = first_head; head < first_head + of.sizes[3]; ++head) {
+        const T *its_queries = query + of.start(of.query, head), *its_grads = grad + of.start(of.grad, head);
+        const T* its_mask = mask ? mask + of.start(of.mask, head) : mask;
+        for (i64 start = of.causal ? first / COLUMNS * COLUMNS : 0; start < of.queries; start += COLUMNS) {
+            __syncthreads();  // what was here before has been read
+            load_rows<COLUMNS>(queries, its_queries, of.query, start, of.queries, of.width, of.in_packs);
+            load_rows<COLUMNS>(grads, its_grads, of.grad, start, of.queries, of.value_width, of.in_packs);
+            __syncthreads();
+            A weights[COLUMNS / 8][4] = {}, of_scores[COLUMNS / 8][4] = {};
+            add_rows_by_rows<WIDTH>(weights, keys + of_warp * STRIDE, queries);
+            add_rows_by_rows<WIDTH>(of_scores, values + of_warp * STRIDE, grads);
+            GRADCORE_UNROLL
+            for (int n = 0; n < COLUMNS / 8; ++n)
+                GRADCORE_UNROLL
+                for (int i = 0; i < 4; ++i) {
+                    const i64 at = start + 8 * n + lane.column + i % 2, number = head * of.queries + at;
+                    const bool inside = at < of.queries;
+                    const A score = of.score(weights[n][i], its_mask, at, row + i / 2 * 8);
+                    weights[n][i] = power(score - (inside ? logs[number] : A(0)));
+                    of_scores[n][i] = weights[n][i] * (of_scores[n][i] - (inside ? products[number] : A(0)));
+                }
+            add_quads_by_rows(value_sums, weights, grads, stage.rows_of_warp());
+            add_quads_by_rows(key_sums, of_scores, queries, stage.rows_of_warp());
+        }
+    }
+    const A scale = static_cast<A>(of.scale);
+    if (of_key) store_rows(of_key + shared * of.keys * of.width, key_sums, scale, scale, first + of_warp, of.keys, of.width);
+    if (of_value)
+        store_rows(of_value + shared * of.keys * of.value_width, value_sums, 1, 1, first + of_warp, of.keys, of.value_width);
+}

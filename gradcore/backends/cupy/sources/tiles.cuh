@@ -1,0 +1,305 @@
+// Products of small matrices by the threads of a warp: with tensor cores (GRADCORE_TENSOR = 1), or a multiplication at a time.
+//
+// Operands are tiles in shared memory, with rows of `stride` numbers. A result of 16 rows is in registers, in the layout of the
+// accumulators of tensor cores: of each 8 columns, lane 4 * g + t has the columns 2 * t and 2 * t + 1 of row g and then of row
+// g + 8. float16 and bfloat16 are multiplied as they are, float is rounded to TensorFloat32 if by tensor cores; sums are in A.
+//
+// On the host, what tensor cores do is computed from its definition: so tests see the layouts that a device would use.
+
+#pragma once
+
+#include "block.cuh"
+
+namespace gradcore {
+
+using T = GRADCORE_TYPE;
+using A = Computed<T>::type;
+
+// Rows of a tile are padded, so that the lanes of a warp read from different banks.
+constexpr int padding = 16 / sizeof(T);
+
+struct Lane {
+    int row, column;  // the first of its two rows of 16, and the first of its two columns of 8
+
+    GRADCORE_FUNCTION Lane() : row(threadIdx.x % 32 / 4), column(threadIdx.x % 4 * 2) {}
+};
+
+// Copy `rows` rows of `width` numbers, which lie `step` apart, into a tile, and zeros into what is left of it. In packs of 16
+// bytes, if all of them begin at multiples of that.
+template <int ROWS, int COLUMNS>
+GRADCORE_FUNCTION void load_tile(T* tile, const T* source, i64 step, i64 rows, int width, bool in_packs) {
+    constexpr int count = 16 / sizeof(T), packs = COLUMNS / count;
+    for (int i = threadIdx.x; i < ROWS * packs; i += blockDim.x) {
+        const int row = i / packs, column = i % packs * count;
+        const T* from = source + row * step + column;
+        Pack<T, count> values{};
+        if (row < rows && column < width) {
+            if (in_packs) {
+                values = pack<count>(from);
+            } else {
+                GRADCORE_UNROLL
+                for (int n = 0; n < count; ++n)
+                    if (column + n < width) values.items[n] = from[n];
+            }
+        }
+        unpack(tile + row * (COLUMNS + padding) + column, values);
+    }
+}
+
+#if GRADCORE_TENSOR
+
+// ------------------------------------------------------------------------------------------------- tensor cores
+
+#ifndef __CUDA_ARCH__
+// The numbers in a register, and which lane and register of a fragment has the element (row, k) of 16 rows or 8 columns.
+template <class N>
+struct Fragments {  // two numbers in a register
+    static constexpr int depth = 16;
+    static int lane(int row, int k) { return row % 8 * 4 + k % 8 / 2; }
+    static int part(int row, int k) { return row / 8 + k / 8 * 2; }
+    static float number(u32 bits, int k) { return load(N{static_cast<u16>(bits >> k % 2 * 16)}); }
+};
+template <>
+struct Fragments<float> {
+    static constexpr int depth = 8;
+    static int lane(int row, int k) { return row * 4 % 32 + k % 4; }
+    static int part(int row, int k) { return row / 8 + k / 4 * 2; }
+    static float number(u32 bits, int) { return float_of(bits); }
+};
+
+template <class F>
+void multiply_as(float (&sums)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    __shared__ u32 registers[32][32][6];
+    u32(&warp)[32][6] = registers[threadIdx.x / 32];
+    for (int i = 0; i < 6; ++i) warp[threadIdx.x % 32][i] = i < 4 ? a[i] : b[i - 4];
+    __syncwarp();
+    const Lane lane;
+    for (int i = 0; i < 4; ++i) {
+        const int row = lane.row + i / 2 * 8, column = lane.column + i % 2;
+        float sum = 0;
+        for (int k = 0; k < F::depth; ++k)
+            sum += F::number(warp[F::lane(row, k)][F::part(row, k)], k) *
+                   F::number(warp[F::lane(column, k)][4 + F::part(0, k) / 2], k);
+        sums[i] += sum;
+    }
+    __syncwarp();
+}
+inline void multiply_fragments(float (&sums)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    multiply_as<Fragments<T>>(sums, a, b);
+}
+#else
+#define GRADCORE_MULTIPLY(shape, type)                                                                                   \
+    asm("mma.sync.aligned." shape ".row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                                     \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
+template <class N>
+struct TensorCore;
+template <>
+struct TensorCore<float16> {
+    static GRADCORE_FUNCTION void multiply(float (&sums)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+        GRADCORE_MULTIPLY("m16n8k16", "f16");
+    }
+};
+template <>
+struct TensorCore<bfloat16> {
+    static GRADCORE_FUNCTION void multiply(float (&sums)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+        GRADCORE_MULTIPLY("m16n8k16", "bf16");
+    }
+};
+template <>
+struct TensorCore<float> {
+    static GRADCORE_FUNCTION void multiply(float (&sums)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+        GRADCORE_MULTIPLY("m16n8k8", "tf32");
+    }
+};
+GRADCORE_FUNCTION void multiply_fragments(float (&sums)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    TensorCore<T>::multiply(sums, a, b);
+}
+#endif
+
+// How fragments of 16 rows and 8 columns are made. Of `depth` numbers of a row, those of a lane are loaded by `row`.
+template <class N>
+struct Operand {  // float16, bfloat16
+    static constexpr int depth = 16;
+
+    static GRADCORE_FUNCTION u32 word(const N* source) { return *reinterpret_cast<const u32*>(source); }
+    static GRADCORE_FUNCTION u32 both(float low, float high) {
+        return store<N>(low).bits | static_cast<u32>(store<N>(high).bits) << 16;
+    }
+    static GRADCORE_FUNCTION void row(u32& low, u32& high, const N* source, const Lane& lane) {
+        low = word(source + lane.column);
+        high = word(source + lane.column + 8);
+    }
+    static GRADCORE_FUNCTION void quads(u32 (&a)[4], const float (*p)[4]) {
+        a[0] = both(p[0][0], p[0][1]);
+        a[1] = both(p[0][2], p[0][3]);
+        a[2] = both(p[1][0], p[1][1]);
+        a[3] = both(p[1][2], p[1][3]);
+    }
+    // A column of each lane, of `depth` rows.
+    static GRADCORE_FUNCTION void column(u32 (&b)[2], const N* source, int stride, const Lane& lane) {
+#ifdef __CUDA_ARCH__
+        const u32 address = static_cast<u32>(__cvta_generic_to_shared(source + threadIdx.x % 16 * stride));
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                     : "=r"(b[0]), "=r"(b[1]) : "r"(address) : "memory");
+#else
+        for (int i = 0; i < 2; ++i) {
+            const N* first = source + (lane.column + 8 * i) * stride + lane.row;
+            b[i] = first[0].bits | static_cast<u32>(first[stride].bits) << 16;
+        }
+#endif
+    }
+};
+
+template <>
+struct Operand<float> {
+    static constexpr int depth = 8;
+
+    static GRADCORE_FUNCTION u32 rounded(float x) {
+#ifdef __CUDA_ARCH__
+        u32 bits;
+        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+        return bits;
+#else
+        const u32 bits = bits_of(x);
+        return (bits & 0x7F800000) == 0x7F800000 ? bits : (bits + 0x1000) & 0xFFFFE000;
+#endif
+    }
+    static GRADCORE_FUNCTION void row(u32& low, u32& high, const float* source, const Lane& lane) {
+        low = rounded(source[lane.column / 2]);
+        high = rounded(source[lane.column / 2 + 4]);
+    }
+    // The inner index is permuted, in both operands: columns 2 * t and 2 * t + 1 are t and t + 4 for tensor cores.
+    static GRADCORE_FUNCTION void quads(u32 (&a)[4], const float (*p)[4]) {
+        a[0] = rounded(p[0][0]);
+        a[1] = rounded(p[0][2]);
+        a[2] = rounded(p[0][1]);
+        a[3] = rounded(p[0][3]);
+    }
+    static GRADCORE_FUNCTION void column(u32 (&b)[2], const float* source, int stride, const Lane& lane) {
+        b[0] = rounded(source[lane.column * stride + lane.row]);
+        b[1] = rounded(source[(lane.column + 1) * stride + lane.row]);
+    }
+};
+
+// sums += a @ b.T: 16 rows and 8 * N rows of WIDTH numbers.
+template <int WIDTH, int N>
+GRADCORE_FUNCTION void add_rows_by_rows(A (&sums)[N][4], const T* a, const T* b) {
+    constexpr int stride = WIDTH + padding;
+    const Lane lane;
+    GRADCORE_UNROLL
+    for (int k = 0; k < WIDTH; k += Operand<T>::depth) {
+        u32 x[4], y[2];
+        Operand<T>::row(x[0], x[2], a + lane.row * stride + k, lane);
+        Operand<T>::row(x[1], x[3], a + (lane.row + 8) * stride + k, lane);
+        GRADCORE_UNROLL
+        for (int n = 0; n < N; ++n) {
+            Operand<T>::row(y[0], y[1], b + (8 * n + lane.row) * stride + k, lane);
+            multiply_fragments(sums[n], x, y);
+        }
+    }
+}
+
+// sums += p @ b: p has 16 rows of 8 * K numbers in registers, b 8 * K rows of 8 * N numbers.
+template <int K, int N>
+GRADCORE_FUNCTION void add_quads_by_rows(A (&sums)[N][4], const A (&p)[K][4], const T* b, A*) {
+    constexpr int stride = 8 * N + padding, quads = Operand<T>::depth / 8;
+    const Lane lane;
+    GRADCORE_UNROLL
+    for (int k = 0; k < K; k += quads) {
+        u32 x[4], y[2];
+        Operand<T>::quads(x, p + k);
+        GRADCORE_UNROLL
+        for (int n = 0; n < N; ++n) {
+            Operand<T>::column(y, b + 8 * k * stride + 8 * n, stride, lane);
+            multiply_fragments(sums[n], x, y);
+        }
+    }
+}
+
+template <int ROWS, int COLUMNS>
+struct Stage {
+    GRADCORE_FUNCTION A* rows_of_warp() { return nullptr; }
+};
+
+#else
+
+// ------------------------------------------------------------------------------------- a multiplication at a time
+
+// Numbers that are read by one instruction.
+constexpr int together = sizeof(A) == 8 ? 2 : 4;
+
+// sums += a @ b.T: 16 rows and 8 * N rows of WIDTH numbers.
+template <int WIDTH, int N>
+GRADCORE_FUNCTION void add_rows_by_rows(A (&sums)[N][4], const T* a, const T* b) {
+    constexpr int stride = WIDTH + padding;
+    const Lane lane;
+    GRADCORE_ROLLED
+    for (int k = 0; k < WIDTH; k += together) {
+        const auto x0 = pack<together>(a + lane.row * stride + k), x1 = pack<together>(a + (lane.row + 8) * stride + k);
+        GRADCORE_UNROLL
+        for (int n = 0; n < N; ++n) {
+            const T* row = b + (8 * n + lane.column) * stride + k;
+            const auto y0 = pack<together>(row), y1 = pack<together>(row + stride);
+            GRADCORE_UNROLL
+            for (int i = 0; i < together; ++i) {
+                const A p0 = load(x0.items[i]), p1 = load(x1.items[i]), q0 = load(y0.items[i]), q1 = load(y1.items[i]);
+                sums[n][0] = fma(p0, q0, sums[n][0]);
+                sums[n][1] = fma(p0, q1, sums[n][1]);
+                sums[n][2] = fma(p1, q0, sums[n][2]);
+                sums[n][3] = fma(p1, q1, sums[n][3]);
+            }
+        }
+    }
+}
+
+// sums += p @ b: p has 16 rows of 8 * K numbers in registers, b 8 * K rows of 8 * N numbers; the lanes of the warp exchange
+// their numbers of p by `stage`.
+template <int K, int N>
+GRADCORE_FUNCTION void add_quads_by_rows(A (&sums)[N][4], const A (&p)[K][4], const T* b, A* stage) {
+    constexpr int stride = 8 * N + padding, staged = 8 * K + together;
+    const Lane lane;
+    __syncwarp();  // what was here before has been read
+    GRADCORE_UNROLL
+    for (int k = 0; k < K; ++k)
+        GRADCORE_UNROLL
+        for (int i = 0; i < 4; ++i) stage[(lane.row + i / 2 * 8) * staged + 8 * k + lane.column + i % 2] = p[k][i];
+    __syncwarp();
+    GRADCORE_ROLLED
+    for (int k = 0; k < 8 * K; k += together) {
+        const auto x0 = pack<together>(stage + lane.row * staged + k);
+        const auto x1 = pack<together>(stage + (lane.row + 8) * staged + k);
+        GRADCORE_UNROLL
+        for (int i = 0; i < together; ++i) {
+            GRADCORE_UNROLL
+            for (int n = 0; n < N; ++n) {
+                const auto y = pack<2>(b + (k + i) * stride + 8 * n + lane.column);
+                const A q0 = load(y.items[0]), q1 = load(y.items[1]);
+                sums[n][0] = fma(x0.items[i], q0, sums[n][0]);
+                sums[n][1] = fma(x0.items[i], q1, sums[n][1]);
+                sums[n][2] = fma(x1.items[i], q0, sums[n][2]);
+                sums[n][3] = fma(x1.items[i], q1, sums[n][3]);
+            }
+        }
+    }
+}
+
+// Shared memory in which each warp has 16 of the rows.
+template <int ROWS, int COLUMNS>
+struct Stage {
+    alignas(16) A rows[ROWS * (COLUMNS + together)];
+
+    GRADCORE_FUNCTION A* rows_of_warp() { return rows + threadIdx.x / 32 * 16 * (COLUMNS + together); }
+};
+
+#endif
+
+// The combination of the numbers of a row in the 4 lanes that have it.
+template <class Combine>
+GRADCORE_FUNCTION A quad_reduce(A value, Combine combine) {
+    value = combine(value, __shfl_xor_sync(whole_warp, value, 1));
+    return combine(value, __shfl_xor_sync(whole_warp, value, 2));
+}
+
+}  // namespace gradcore
