@@ -121,6 +121,8 @@ class GraphTask:
     needed: set[Node] | None = None
     #: All nodes of this call, found when first asked for.
     reachable: set[Node] | None = None
+    #: The node that runs, and the one that goes on after it, if something fails.
+    present: tuple[Any, Any] = (None, None)
     #: The context in which the device of the nodes that run is current, where devices have to be made current.
     guard: contextlib.ExitStack | None = None
 
@@ -137,6 +139,37 @@ class GraphTask:
     # -- the loop -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
+        """Run nodes until none waits.
+
+        Gradients that are arrays are computed in one context without NumPy's warnings, which is left for nodes that call
+        the user's own functions.
+        """
+        self.prepare()
+        buffer, state = self.buffer, local.state
+        silent = not buffer.recorded and not self.watch
+        try:
+            if not silent:
+                self.run_nodes(False)
+                return
+            while True:
+                buffer.run = call_directly
+                try:
+                    left = state.enclose(self.run_nodes, True)
+                except RuntimeError as error:
+                    left = state.reenter(error, "enclose")(self.run_nodes, True)
+                finally:
+                    buffer.run = state.enter
+                if left is None:
+                    return
+                self.present = left[0], None
+                self.run_node(*left)
+        except Exception as error:
+            self.settle(list(self.present))
+            if isinstance(error, (AttributeError, TypeError)) and getattr(self.present[0], "saved", error) is None:
+                raise RuntimeError(FREED) from None  # by a backward in another thread, since this one looked
+            raise
+
+    def run_nodes(self, silent: bool) -> tuple[Node, Any] | None:
         """Run nodes until none waits: plain ones here, others by `run_node`.
 
         One function, as a node takes about a microsecond, and a call of Python a tenth of that. Its invariants:
@@ -149,11 +182,20 @@ class GraphTask:
           has it. The gradient that a node is given may be held by others.
         - `array_type` is the class of gradients that may be changed in place; None for tensors.
         - `vjp` is the gradient for one edge, None for none.
+
+        Parameters
+        ----------
+        silent : bool
+            Whether it runs in a context of its own, in which the user's functions are not to be called.
+
+        Returns
+        -------
+        tuple or None
+            The next node, which may call some, with its gradient; None where no node waits.
         """
-        self.prepare()
         buffer, needed, retain = self.buffer, self.needed, self.retain
         heap, pending, owned, expected = buffer.heap, buffer.pending, buffer.owned, buffer.expected
-        run, special, batched = buffer.run, buffer.special, bool(buffer.batches)
+        special, batched = buffer.special, bool(buffer.batches)
         device = node = following = following_grad = following_plan = _NOTHING
         try:
             while heap or following is not None:
@@ -166,10 +208,14 @@ class GraphTask:
                         device = node._device
                         arithmetic, F, plans, array_type = self.execution_context(device)
                     plan = plans.get(type(node))
-                if plan is None or grad is None or node._hooks is not None or node in special:
+                if plan is None or grad is None or node._hooks is not None or (special and node in special):
+                    if silent and _calls_out(node):
+                        return node, grad
                     self.run_node(node, grad)
                     continue
                 if plan is LEAF:
+                    if silent and node.variable._autograd.post_accumulate_hooks:
+                        return node, grad
                     accumulate_grad(node, grad, node in owned, batched)
                     continue
                 metas = node.metas
@@ -193,7 +239,7 @@ class GraphTask:
                     if call is UNCHANGED:
                         vjp = grad
                     elif call is not None:
-                        vjp = run(call, F, grad, node)
+                        vjp = call(F, grad, node)
                     if metas is not None and vjp is not None:
                         meta = metas[i]
                         if type(vjp) is not array_type or vjp.shape != meta[0] or vjp.dtype is not meta[1].numpy:
@@ -225,11 +271,10 @@ class GraphTask:
                     pending[following] = following_grad
                     heappush(heap, (-following._seq, following))
                     following = None
-        except Exception as error:
-            self.settle([node, following])
-            if isinstance(error, (AttributeError, TypeError)) and getattr(node, "saved", error) is None:
-                raise RuntimeError(FREED) from None  # by a backward in another thread, since this one looked
+        except Exception:
+            self.present = node, following
             raise
+        return None
 
     def prepare(self) -> None:
         """Find out what the order of nodes depends on, and who is asked for."""
@@ -474,6 +519,15 @@ class GraphTask:
                         self.reachable.add(edge[0])
                         stack.append(edge[0])
         return node in self.reachable
+
+
+def _calls_out(node: Any) -> bool:
+    """Whether a node may call functions of the user: hooks, or a backward of their own."""
+    if node._hooks is not None:
+        return True
+    if node.is_accumulator:
+        return bool(node.variable._autograd.post_accumulate_hooks)
+    return not isinstance(node, OpNode)
 
 
 def _backward_on_tensors(node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> list[Any]:

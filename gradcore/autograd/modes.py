@@ -57,6 +57,8 @@ class State:
         ``enter(kernel, *args)`` calls a kernel in a context with NumPy's floating-point warnings off, as log(0) is no
         news here; the caller's own `numpy.errstate` stays as it is. A context cannot be entered twice: what may run
         within a kernel (a signal handler, a finalizer) calls `run`, or `reenter` where this raises.
+    enclose : callable
+        As `enter`, of a second context, for work that calls kernels one after another and may `enter` meanwhile.
     levels : tuple
         The open forward-mode levels, innermost last.
     batches : tuple
@@ -82,13 +84,14 @@ class State:
     """
 
     __slots__ = (
-        "autocast", "batches", "check_nan", "enter", "evaluated", "functions", "hooks_disabled", "levels", "mode",
+        "autocast", "batches", "check_nan", "enclose", "enter", "evaluated", "functions", "hooks_disabled", "levels", "mode",
         "pack_hooks", "profiler", "task", "transforms",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.mode = GRAD
         self.enter: Callable[..., Any] = _silent_context()
+        self.enclose: Callable[..., Any] = _silent_context()
         self.levels: tuple[Any, ...] = ()
         self.batches: tuple[Any, ...] = ()
         self.transforms: tuple[Any, ...] = ()
@@ -108,8 +111,8 @@ class State:
         except RuntimeError as error:
             return self.reenter(error)(kernel, *args, **named)
 
-    def reenter(self, error: RuntimeError) -> Callable[..., Any]:
-        """`enter` anew, of a fresh context, after it raised as a kernel is running in the one it had.
+    def reenter(self, error: RuntimeError, name: str = "enter") -> Callable[..., Any]:
+        """`enter` anew (or `enclose`), of a fresh context, after it raised as a kernel is running in the one it had.
 
         The outer call has entered its own context and is not affected.
 
@@ -121,8 +124,8 @@ class State:
         traceback = error.__traceback__
         if traceback is None or traceback.tb_next or not str(error).startswith("cannot enter context"):
             raise error
-        self.enter = _silent_context()
-        return self.enter
+        setattr(self, name, _silent_context())
+        return getattr(self, name)  # type: ignore[no-any-return]
 
 
 class _Local(threading.local):
@@ -175,7 +178,7 @@ def run_in_new_thread(call: Callable[[], Any]) -> Any:
     def run() -> None:
         there = local.state
         for name in type(here).__slots__:
-            if name != "enter":  # a context belongs to one thread
+            if name not in ("enter", "enclose"):  # a context belongs to one thread
                 setattr(there, name, getattr(here, name))
         try:
             outcome.append((call(), None))

@@ -41,19 +41,37 @@ from gradcore.backends.portable.special_functions import SpecialFunctions
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
 
-__all__ = ["Backend", "Kernels"]
+__all__ = ["SMALL", "Backend", "Kernels"]
 
 
-class Kernels(dict[str, Callable[..., Any]]):
-    """The dispatch table of one device: name of the operation to function on raw arrays, filled on first use."""
+#: Elements below which a first operand is small: its elementwise kernels are those of `Kernels.small`.
+SMALL = 1 << 13
 
-    def __init__(self, resolve: Callable[[str], Callable[..., Any]]) -> None:
+Resolver = Callable[[str], Callable[..., Any]]
+
+
+class SmallKernels(dict[str, Callable[..., Any]]):
+    """A table from the name of an operation to a function on raw arrays, filled on first use."""
+
+    def __init__(self, resolve: Resolver) -> None:
         super().__init__()
         self.resolve = resolve
 
     def __missing__(self, name: str) -> Callable[..., Any]:
         kernel = self[name] = self.resolve(name)
         return kernel
+
+
+class Kernels(SmallKernels):
+    """The dispatch table of one device: kernels for arrays of every size and, in `small`, for small ones.
+
+    A kernel that asks how large its operand is would take longer to ask than NumPy to compute, on a few elements; so the
+    fast path asks, once. The other callers need not know `small`: it computes the same.
+    """
+
+    def __init__(self, resolve: Resolver, small: Resolver | None = None) -> None:
+        super().__init__(resolve)
+        self.small = SmallKernels(small or resolve)
 
 
 class Backend(
@@ -117,7 +135,7 @@ class Backend(
     def __init__(self, xp: Any, array_type: builtins.type) -> None:
         self.xp = xp
         self.array_type = array_type
-        self.kernels = Kernels(self.kernel_of)
+        self.kernels = Kernels(self.kernel_of, self.small_kernel_of)
 
     def computes_half_in_float(self, name: str, arrays: list[Any], backward: bool = False) -> bool:
         """Whether an operation, or its vjp, takes these float16 or bfloat16 arrays and computes them in float32."""
@@ -127,6 +145,10 @@ class Backend(
         """The kernel of an operation, for the dispatch table."""
         kernel: Callable[..., Any] = getattr(self, name)
         return kernel
+
+    def small_kernel_of(self, name: str) -> Callable[..., Any]:
+        """The kernel of an elementwise operation for a first operand of fewer than `SMALL` elements."""
+        return self.kernel_of(name)
 
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         """``formula(self, *operands)``, elementwise and on a large first operand: a backend may have a better way."""

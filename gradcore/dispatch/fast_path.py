@@ -9,26 +9,31 @@ The lines for ``mul(self, other)`` are in short these, with ``a0`` for `self`; o
 keep::
 
     state = local.state
-    if state.mode > 1 or type(a0) not in plain:
+    if state.mode > 1 or (type(a0) is not Tensor and type(a0) not in plain):
         return general(op, (a0, a1))
     device, dtype, x0 = a0._device, a0._dtype, a0._array
     if dtype is not float32 and dtype is not float64:
         return general(op, (a0, a1))
-    n1 = type(a1) is float or type(a1) is int
+    n1 = type(a1) is not Tensor and (type(a1) is float or type(a1) is int)
     if n1:
         a1 = constant(a1, dtype, device)
-    elif type(a1) not in plain or a1._device is not device or a1._dtype is not dtype:
+    elif (type(a1) is not Tensor and type(a1) not in plain) or a1._device is not device or a1._dtype is not dtype:
         return general(op, (a0, a1))
     x1 = a1._array
+    kernels = device.kernels
+    if kernels is home:
+        run = kernel_of_small if x0.size < SMALL else kernel_of_all
+    else:
+        run = (kernels if home else keep_kernels(op, kernels, globals()))[kernel]
     try:
-        array = state.enter(device.kernels[kernel], x0, x1)
+        array = state.enter(run, x0, x1)
     except ValueError as error:
         raise shape_error((a0, a1)) or error from None
     except kernel_errors as error:
         raise kernel_error(op, (a0, a1), error) from error
     except RuntimeError as error:
         enter = state.reenter(error)
-        array = enter(device.kernels[kernel], x0, x1)
+        array = enter(run, x0, x1)
     if type(array) is not type(x0):
         array = device.backend.asarray(array)
     out = new(Tensor)
@@ -80,6 +85,8 @@ from gradcore.autograd.record import (
 )
 from gradcore.autograd.variables import PLAIN_TYPES, new, wrap
 from gradcore.autograd.views import gradient_edge, mark_as_view
+from gradcore.backends.base import SMALL
+from gradcore.backends.registry import CPU
 from gradcore.dispatch.operands import (
     BODY_ERRORS,
     KERNEL_ERRORS,
@@ -93,6 +100,9 @@ from gradcore.dispatch.settings import SCOPE, settings_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.tracebacks import generated_file
+
+#: The CPU's dispatch table: its kernels are found without a look-up.
+HOME: Any = CPU.kernels
 
 __all__ = ["fast_path", "globals_of", "has_fast_path", "source_of"]
 
@@ -141,7 +151,7 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
         **(node_globals(op) if op.differentiated and op.differentiable else {}),
         "op": op, "general": general, "local": local, "plain": PLAIN_TYPES, "Tensor": variables.tensor_class,
         "not_differentiable": not_differentiable,
-        "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
+        "SMALL": SMALL, "home": None, "keep_kernels": keep_kernels, "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
         "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge,
         "mark_as_view": mark_as_view,
         "in_order": in_order, "kernel_error": kernel_error,
@@ -161,7 +171,7 @@ def _together(op: Op) -> list[int]:
 
 def _foreign(op: Op, p: int, further: str = "") -> str:
     """The condition under which what stands in the place of a tensor is not plain."""
-    test = f"(type(a{p}) not in plain{further})" if further else f"type(a{p}) not in plain"
+    test = f"(type(a{p}) is not Tensor and type(a{p}) not in plain{further})"
     return f"(a{p} is not None and {test})" if is_optional(op, p) else test
 
 
@@ -172,7 +182,11 @@ def _tests(op: Op, first: int) -> list[str]:
             _foreign(op, p, f" and type(a{p}) not in numbers" if p in op.accepts_scalars else "") for p in op.tensors
         ]
     if is_several(op, first):
-        return ["(type(a0) is not list and type(a0) is not tuple)", "not a0", "type(a0[0]) not in plain"]
+        return [
+            "(type(a0) is not list and type(a0) is not tuple)",
+            "not a0",
+            "(type(a0[0]) is not Tensor and type(a0[0]) not in plain)",
+        ]
     settings = [i for i in range(len(op.names)) if i not in op.edge_index and op.kind == "elementwise"]
     numbers = {i for i, setting in settings_of(op).items() if any(kind.words == "Number" for kind in setting.kinds)}
     return [
@@ -206,13 +220,13 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
         elif op.computes_half_in_float:
             unlike += f" or a{p}._dtype.is_reduced"
         if is_several(op, p):
-            test = f"type(t) not in plain{unlike.replace('a0.', 't.')}"
+            test = f"(type(t) is not Tensor and type(t) not in plain){unlike.replace('a0.', 't.')}"
             yield from ("for t in a0:", f"    if {test}:", f"    {leave}")
             yield "x0 = [t._array for t in a0]"
             continue
         test = "if"
         if p != first and op.kind == "elementwise" and p in op.accepts_scalars:
-            yield f"n{p} = type(a{p}) is float or type(a{p}) is int"
+            yield f"n{p} = type(a{p}) is not Tensor and (type(a{p}) is float or type(a{p}) is int)"
             yield from (f"if n{p}:", f"    a{p} = constant(a{p}, dtype, device)")
             test = "elif"
         if p != first:
@@ -231,12 +245,19 @@ def _result(op: Op, first: int) -> Iterator[str]:
     """The kernel's call, and the tensors of what it gives."""
     raw = [f"x{i}" if i in op.edge_index or i in op.indices else f"a{i}" for i in range(len(op.names))]
     array = "array" if is_single(op) else "results"
-    line = f"{array} = state.enter(device.kernels[kernel], {', '.join(raw)})"
+    line, chosen, name = f"{array} = state.enter(run, {', '.join(raw)})", "kernel_of_all", "kernel"
     if op.kind == "elementwise" and op.tensors == (0, 1) and op.kernel != op.name and len(raw) > 2:
-        plain = f"{raw[2]} == defaults[0]" if len(raw) == 3 else f"{tuple_of(raw[2:])} == defaults"
-        line = f"array = state.enter(device.kernels[plain_kernel], x0, x1) if {plain} else {line[8:]}"
+        yield f"is_plain = {f'{raw[2]} == defaults[0]' if len(raw) == 3 else f'{tuple_of(raw[2:])} == defaults'}"
+        line = f"array = state.enter(run, x0, x1) if is_plain else {line[8:]}"
+        chosen, name = f"plain_of_all if is_plain else {chosen}", "plain_kernel if is_plain else kernel"
+    if op.kind == "elementwise":
+        small = chosen.replace("of_all", "of_small")
+        small = f"({small})" if " " in small else small
+        chosen = f"{small} if {raw[0]}.size < SMALL else {chosen}"
+    yield from ("kernels = device.kernels", "if kernels is home:", f"    run = {chosen}", "else:")
+    yield f"    run = (kernels if home else keep_kernels(op, kernels, globals()))[{name}]"
     if op.view:
-        yield line.replace("state.enter(device.kernels[kernel], ", "device.kernels[kernel](")
+        yield line.replace("state.enter(run, ", "run(")
     else:
         tensors = tuple_of(f"a{p}" for p in op.tensors)
         yield from ("try:", f"    {line}")
@@ -262,6 +283,17 @@ def _result(op: Op, first: int) -> Iterator[str]:
     yield from ("out._array, out._device = array, device", "out._dtype = dtype", "out._autograd = out._vc = None")
     if op.view:
         yield f"mark_as_view(out, a0, op, {settings}, None, state)"
+
+
+def keep_kernels(op: Op, kernels: Any, scope: dict[str, Any]) -> Any:
+    """The dispatch table `kernels`; of the CPU's, keep the operation's kernels in the scope of its function."""
+    if kernels is HOME:
+        small = HOME.small if op.kind == "elementwise" else HOME
+        scope.update(kernel_of_all=HOME[op.kernel], kernel_of_small=small[op.kernel])
+        if op.kernel != op.name and op.kind == "elementwise":
+            scope.update(plain_of_all=HOME[op.name], plain_of_small=small[op.name])
+        scope["home"] = HOME
+    return kernels
 
 
 def _keeps_dtype(op: Op) -> bool:

@@ -14,6 +14,7 @@ from gradcore.autograd.modes import AUTOCAST, DUAL, GRAD, INFERENCE, PROFILE, TO
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import INFERENCE_WRITTEN, Variable, alias, bump, repeats
 from gradcore.autograd.views import gradient_edge, requires_grad
+from gradcore.backends.base import SMALL
 from gradcore.dispatch.fast_path import fast_path, has_fast_path
 from gradcore.dispatch.general import PLAIN, apply, call_composite
 from gradcore.dispatch.operands import NUMBERS, constant, type_error
@@ -145,7 +146,8 @@ def _write_at_once(op: Op, args: tuple[Any, ...], state: State) -> bool:
         or self.__class__ not in PLAIN
     ):
         return False
-    kernel = device.kernels[name]
+    kernels = device.kernels if self._array.size >= SMALL else device.kernels.small
+    kernel = kernels[name]
     if not hasattr(kernel, "nout"):
         return False
     settings = args[n:]

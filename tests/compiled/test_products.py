@@ -10,6 +10,7 @@ import pytest
 
 from gradcore import get_num_threads, set_num_threads
 from gradcore.backends.compiled import products
+from gradcore.backends.numpy import matmul
 from gradcore.backends.numpy.openblas import NUMPY
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
@@ -25,7 +26,8 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.fixture(autouse=True, params=[2, 3], ids="{} threads".format)
 def _threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(products, "_MANY", 1)
+    for module in (products, matmul):
+        monkeypatch.setattr(module, "MANY", 1)
     monkeypatch.setattr(products, "_WORTH_A_THREAD", 1)
     before = get_num_threads()
     set_num_threads(request.param)
@@ -87,7 +89,8 @@ def test_batches_in_any_order(compiled: Any, calls: list[bool]) -> None:
 
 @pytest.mark.parametrize("shapes", [((0, 5), (5, 7)), ((4, 5), (5, 0)), ((0, 4, 5), (0, 5, 6)), ((3, 0, 5), (3, 5, 6))])
 def test_nothing_to_do(compiled: Any, monkeypatch: pytest.MonkeyPatch, shapes: Any) -> None:
-    monkeypatch.setattr(products, "_MANY", 0)
+    for module in (products, matmul):
+        monkeypatch.setattr(module, "MANY", 0)
     a, b = (np.ones(shape, np.float32) for shape in shapes)
     assert compiled.matmul(a, b).shape == np.matmul(a, b).shape
 

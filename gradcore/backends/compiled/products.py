@@ -14,12 +14,13 @@ import numpy as np
 
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.numpy.matmul import MANY
 from gradcore.backends.numpy.openblas import NUMPY
 
 __all__ = ["CompiledProducts"]
 
-#: Multiplications for which OpenBLAS would use threads, and those that are worth one.
-_MANY, _WORTH_A_THREAD = 1 << 18, 1 << 21
+#: Multiplications that are worth a thread.
+_WORTH_A_THREAD = 1 << 21
 #: The functions of CBLAS by dtype.
 _FUNCTIONS = {"f": "sgemm", "d": "dgemm"}
 
@@ -41,21 +42,14 @@ class CompiledProducts(NumpyBackend):
                 found[char] = partial(function, *gemm)
         return found
 
-    def matmul(self, a: Any, b: Any) -> Any:
-        if a.ndim == 2 == b.ndim and a.size * b.shape[1] >= _MANY:
-            out = self._in_threads(a, b)
-            if out is not None:
-                return out
-        return super().matmul(a, b)
-
     def _product(self, a: Any, b: Any) -> Any:
-        out = self._in_threads(a, b) if a.ndim > 1 and a.ndim == b.ndim else None
+        out = self.product_in_threads(a, b) if a.ndim > 1 and a.ndim == b.ndim else None
         return super()._product(a, b) if out is None else out
 
-    def _in_threads(self, a: Any, b: Any) -> Any:
+    def product_in_threads(self, a: Any, b: Any) -> Any:
         """The product of arrays with as many dims; None if it is small, or not for the library."""
         products = a.size * b.shape[-1]
-        if products < _MANY or a.dtype.char not in _FUNCTIONS or a.dtype != b.dtype or threads.available() < 2:
+        if products < MANY or a.dtype.char not in _FUNCTIONS or a.dtype != b.dtype or threads.available() < 2:
             return None
         multiply, inner = self._multiply.get(a.dtype.char), a.shape[-1]
         if multiply is None or inner < 2 or inner != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:

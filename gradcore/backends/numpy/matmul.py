@@ -17,11 +17,11 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.backends.portable.products import Products
 
-__all__ = ["NumpyProducts", "blas_alone", "share_products", "spread_products"]
+__all__ = ["MANY", "NumpyProducts", "blas_alone", "share_products", "spread_products"]
 
 #: Multiplications from which gradcore's threads share a batch; of one of its matrices from which OpenBLAS's are left to
 #: do so; and from which they would.
-_SHARED, _LARGE, _LITTLE = 1 << 24, 1 << 23, 1 << 18
+_SHARED, _LARGE, MANY = 1 << 24, 1 << 23, 1 << 18
 #: Elements of which BLAS adds the products; so many sums of single precision keep their digits.
 _BLOCK = 1 << 12
 
@@ -60,10 +60,16 @@ class NumpyProducts(Products):
     """Products of NumPy arrays."""
 
     sum_over: Any
+    #: The product of two arrays of `MANY` multiplications and more, or None: of a library that has threads for it.
+    product_in_threads: Any = None
 
     def matmul(self, a: Any, b: Any) -> Any:
         if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in "fd":
             rows, inner = a.shape
+            if self.product_in_threads is not None and rows * b.size >= MANY:
+                out = self.product_in_threads(a, b)
+                if out is not None:
+                    return out
             # For many rows, OpenBLAS takes longer with a small transposed second operand than with its copy.
             if rows >= 48 and b.strides[1] > b.strides[0] and 512 <= b.size <= 8192:
                 b = np.ascontiguousarray(b)
@@ -97,7 +103,7 @@ class NumpyProducts(Products):
         of_one = a.shape[-2] * a.shape[-1] * b.shape[-1]
         if of_one >= _LARGE or threads.get_num_threads() < 2:
             return super()._product(a, b)
-        with blas_alone(of_one, _LITTLE):
+        with blas_alone(of_one, MANY):
             if a.shape[:-2] == b.shape[:-2] and a.size * b.shape[-1] >= _SHARED:
                 return _shared_products(a, b)
             return super()._product(a, b)

@@ -82,6 +82,11 @@ class _Table:
     def __getitem__(self, name: str) -> Any:
         return getattr(self.backend, name)
 
+    @property
+    def small(self) -> Any:
+        """The backend inside chooses by the size of the whole batch."""
+        return self
+
 
 class BatchedBackend(BatchedKernels, Backend):
     """Kernels for the samples of one level, over the backend of the arrays inside.
