@@ -141,8 +141,8 @@ class GraphTask:
     def run(self) -> None:
         """Run nodes until none waits.
 
-        Gradients that are arrays are computed in one context without NumPy's warnings, which is left for nodes that call
-        the user's own functions.
+        Gradients that are arrays are computed in one context without NumPy's warnings, which is left for nodes that may
+        call functions of the user.
         """
         self.prepare()
         buffer, state = self.buffer, local.state
@@ -236,10 +236,7 @@ class GraphTask:
                     if view_key is not None and successor in owned and buffer.add_part(node, grad):
                         break
                     call, vjp = calls[i], _NOTHING  # (the last one goes before memory is asked for)
-                    if call is UNCHANGED:
-                        vjp = grad
-                    elif call is not None:
-                        vjp = call(F, grad, node)
+                    vjp = grad if call is UNCHANGED else call and call(F, grad, node)
                     if metas is not None and vjp is not None:
                         meta = metas[i]
                         if type(vjp) is not array_type or vjp.shape != meta[0] or vjp.dtype is not meta[1].numpy:
@@ -271,9 +268,8 @@ class GraphTask:
                     pending[following] = following_grad
                     heappush(heap, (-following._seq, following))
                     following = None
-        except Exception:
+        finally:
             self.present = node, following
-            raise
         return None
 
     def prepare(self) -> None:

@@ -84,8 +84,8 @@ class State:
     """
 
     __slots__ = (
-        "autocast", "batches", "check_nan", "enclose", "enter", "evaluated", "functions", "hooks_disabled", "levels", "mode",
-        "pack_hooks", "profiler", "task", "transforms",
+        "autocast", "batches", "check_nan", "enclose", "enter", "evaluated", "functions", "hooks_disabled", "levels",
+        "mode", "pack_hooks", "profiler", "task", "transforms",
     )  # fmt: skip
 
     def __init__(self) -> None:

@@ -65,8 +65,8 @@ class SmallKernels(dict[str, Callable[..., Any]]):
 class Kernels(SmallKernels):
     """The dispatch table of one device: kernels for arrays of every size and, in `small`, for small ones.
 
-    A kernel that asks how large its operand is would take longer to ask than NumPy to compute, on a few elements; so the
-    fast path asks, once. The other callers need not know `small`: it computes the same.
+    To ask how large an operand is takes a kernel a third as long as NumPy takes to compute on a few elements. So the
+    fast path asks, once. Other callers need not know `small`, whose kernels compute the same.
     """
 
     def __init__(self, resolve: Resolver, small: Resolver | None = None) -> None:

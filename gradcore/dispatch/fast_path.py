@@ -151,7 +151,8 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
         **(node_globals(op) if op.differentiated and op.differentiable else {}),
         "op": op, "general": general, "local": local, "plain": PLAIN_TYPES, "Tensor": variables.tensor_class,
         "not_differentiable": not_differentiable,
-        "SMALL": SMALL, "home": None, "keep_kernels": keep_kernels, "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
+        "SMALL": SMALL, "home": None, "keep_kernels": keep_kernels,
+        "bool_": dtypes.bool_, "constant": constant, "float32": dtypes.float32,
         "float64": dtypes.float64, "from_numpy": dtypes.from_numpy, "gradient_edge": gradient_edge,
         "mark_as_view": mark_as_view,
         "in_order": in_order, "kernel_error": kernel_error,
@@ -246,7 +247,7 @@ def _result(op: Op, first: int) -> Iterator[str]:
     raw = [f"x{i}" if i in op.edge_index or i in op.indices else f"a{i}" for i in range(len(op.names))]
     array = "array" if is_single(op) else "results"
     line, chosen, name = f"{array} = state.enter(run, {', '.join(raw)})", "kernel_of_all", "kernel"
-    if op.kind == "elementwise" and op.tensors == (0, 1) and op.kernel != op.name and len(raw) > 2:
+    if _has_plain_kernel(op):
         yield f"is_plain = {f'{raw[2]} == defaults[0]' if len(raw) == 3 else f'{tuple_of(raw[2:])} == defaults'}"
         line = f"array = state.enter(run, x0, x1) if is_plain else {line[8:]}"
         chosen, name = f"plain_of_all if is_plain else {chosen}", "plain_kernel if is_plain else kernel"
@@ -290,10 +291,15 @@ def keep_kernels(op: Op, kernels: Any, scope: dict[str, Any]) -> Any:
     if kernels is HOME:
         small = HOME.small if op.kind == "elementwise" else HOME
         scope.update(kernel_of_all=HOME[op.kernel], kernel_of_small=small[op.kernel])
-        if op.kernel != op.name and op.kind == "elementwise":
+        if _has_plain_kernel(op):
             scope.update(plain_of_all=HOME[op.name], plain_of_small=small[op.name])
         scope["home"] = HOME
     return kernels
+
+
+def _has_plain_kernel(op: Op) -> bool:
+    """Whether there is a kernel of its own for calls with the defaults of all settings, of the operation's name."""
+    return op.kind == "elementwise" and op.tensors == (0, 1) and op.kernel != op.name and len(op.names) > 2
 
 
 def _keeps_dtype(op: Op) -> bool:
