@@ -251,10 +251,10 @@ def _result(op: Op, first: int) -> Iterator[str]:
         yield f"is_plain = {f'{raw[2]} == defaults[0]' if len(raw) == 3 else f'{tuple_of(raw[2:])} == defaults'}"
         line = f"array = state.enter(run, x0, x1) if is_plain else {line[8:]}"
         chosen, name = f"plain_of_all if is_plain else {chosen}", "plain_kernel if is_plain else kernel"
-    if op.kind == "elementwise":
+    if op.kind == "elementwise" and raw[0] == "x0":
         small = chosen.replace("of_all", "of_small")
         small = f"({small})" if " " in small else small
-        chosen = f"{small} if {raw[0]}.size < SMALL else {chosen}"
+        chosen = f"{small} if x0.size < SMALL else {chosen}"
     yield from ("kernels = device.kernels", "if kernels is home:", f"    run = {chosen}", "else:")
     yield f"    run = (kernels if home else keep_kernels(op, kernels, globals()))[{name}]"
     if op.view:

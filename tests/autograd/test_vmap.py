@@ -470,3 +470,14 @@ def test_joins_of_batches_of_two_levels_on_a_device(strict: str, join: Any) -> N
         found = gc.func.vmap(gc.func.vmap(joined, (None, 0)), (0, None))(x, y)
         wanted = gc.stack([gc.stack([join(pair(a, b)) for b in y]) for a in x])
         assert gc.equal(found.cpu(), wanted.cpu())
+
+
+@pytest.mark.parametrize("shape", [(100, 3), (700, 7), (50, 2), (70, 1)])
+def test_short_rows_that_are_repeated(shape: tuple[int, ...]) -> None:
+    x = gc.rand(shape, dtype=gc.float64, requires_grad=True)
+    y = gc.rand(shape, dtype=gc.float64)
+    found = vmap(lambda a: vmap(lambda b: (a - b) * (b < a))(x))(y)
+    expected = (y[:, None] - x) * (x < y[:, None])
+    assert gc.equal(found, expected)
+    gradients = [gc.autograd.grad((t * t).sum(), x)[0] for t in (found, expected)]
+    gc.testing.assert_close(*gradients)

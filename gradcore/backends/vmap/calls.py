@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import numpy as np
 from gradcore.backends.vmap.array import BatchedArray, align_batch, physical, rewrap
 
 __all__ = ["as_batched", "call_elementwise", "call_generic", "is_array", "is_batched"]
+
+#: The length of a row, and elements of a result, from which operands are read as they lie.
+_LONG, _MANY = 8, 1 << 12
 
 
 def is_batched(level: Any, value: Any) -> bool:
@@ -31,7 +35,20 @@ def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **named
             ndim = max(ndim, getattr(a, "ndim", 0))
     if not batched:
         return kernel(*args, **named)
-    return rewrap(kernel(*[align_batch(a, level, ndim) for a in args], **named), level)
+    return rewrap(kernel(*_in_long_rows([align_batch(a, level, ndim) for a in args]), **named), level)
+
+
+def _in_long_rows(operands: list[Any]) -> list[Any]:
+    """Operands, with short rows that are repeated written out: NumPy calls its loop for one row at a time."""
+    shapes = [a.shape for a in operands if a.__class__ is np.ndarray and a.ndim > 1]
+    if len(shapes) < 2 or shapes[0] == shapes[1]:
+        return operands
+    shape = tuple(map(max, *shapes))
+    rows, width = shape[-2:]
+    if width >= _LONG or prod(shape) < _MANY:
+        return operands
+    repeated = {given for given in shapes if given[-2] == 1 < rows and given[-1] == width}
+    return [a.repeat(rows, -2) if a.__class__ is np.ndarray and a.shape in repeated else a for a in operands]
 
 
 def call_generic(
