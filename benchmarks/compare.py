@@ -74,12 +74,12 @@ def compare(options: argparse.Namespace) -> Report:
 
 def jobs(options: argparse.Namespace, ready: Mapping[str, Worker], plan: Plan) -> Iterator[Job]:
     """All that can be measured: a blank result, how each library is made ready, and who is left out."""
-    from benchmarks import measure, memory
+    from benchmarks import measure, memory, starting
     from benchmarks.cases import every_case
     from benchmarks.measure import Result
 
     if options.device == "cpu":
-        imported = [name for name in ready if name not in ("numpy", "torch.compile")]
+        imported = [name for name in ready if name != "numpy" and "compile" not in name]
         yield (
             Result("Import", "import", ""),
             {name: functools.partial(measure.import_sample, name) for name in imported},
@@ -104,6 +104,15 @@ def jobs(options: argparse.Namespace, ready: Mapping[str, Worker], plan: Plan) -
             if memory.measurable(name, options.device) and worker.kind.has_program(case)
         }
         yield Result(case.name, "memory", "", unit="B"), makers, []
+    for group, again in starting.GROUPS.items():
+        for number, case in enumerate(starting.CASES[: 1 if options.quick else None]):
+            makers = {
+                name: functools.partial(measure.starting_sample, name, options.device, number, again)
+                for name, worker in ready.items()
+                if case.reason_to_skip(name, options.device) is None and worker.kind.has_program(case)
+                and (worker.kind.compiling_calls or not again)
+            }  # fmt: skip
+            yield Result(case.name, group, ""), makers, []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

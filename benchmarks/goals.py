@@ -9,3 +9,21 @@ GOALS = {
 
 #: Seconds that `import gradcore` may take beyond that of NumPy.
 IMPORT_GOAL = 0.06
+
+_SMALL = "tiny", "deep", "fan-out", "recurrent", "higher order", "mlp step"
+_LARGE = "elementwise", "layers", "optimisers"
+_NETS = "cnn step", "transformer step", "recurrent layers"
+_BETTER = "jax or torch.compile"
+#: By library and group, what programs of `gradcore.compile` aim at: the ratio to others, of several to the faster.
+COMPILED_GOALS: dict[str, dict[str, dict[str, float]]] = {
+    "gradcore-compile": {
+        **{group: {"jax": 1.0, "torch.compile": 0.5} for group in _SMALL},
+        **{group: {_BETTER: 0.9} for group in _LARGE},
+        **{group: {_BETTER: 1.0} for group in _NETS},
+        "memory": {"gradcore": 0.8},
+    },
+    "gradcore-compile-numpy": {
+        **{group: {"jax": 2.5, "torch.compile": 1.0} for group in _SMALL},
+        "memory": {"gradcore": 0.8},
+    },
+}

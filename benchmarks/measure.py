@@ -8,9 +8,11 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -131,6 +133,24 @@ def memory_sample(library: str, device: str, number: int) -> Sample:
     """Return what measures by how many bytes the work of a case of `benchmarks.memory` raises a process's peak."""
     command = [sys.executable, "-m", "benchmarks.memory", library, device, str(number)]
     return lambda: Time(float(_output(command)))
+
+
+def starting_sample(library: str, device: str, number: int, again: bool) -> Sample:
+    """Return what measures the first calls of a case of `benchmarks.starting`.
+
+    Nothing is compiled before them, or, if `again`, what an earlier process has compiled is there.
+    """
+    command = [sys.executable, "-m", "benchmarks.starting", library, device, str(number)]
+    kept = tempfile.TemporaryDirectory()
+
+    def sample() -> Time:
+        with tempfile.TemporaryDirectory() as fresh:
+            folder = Path(kept.name if again else fresh)
+            return Time(float(_output(command, LIBRARIES[library].caches(folder))))
+
+    if again:
+        sample()
+    return sample
 
 
 def _output(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:

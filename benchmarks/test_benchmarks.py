@@ -31,7 +31,7 @@ def programs() -> list:
         pytest.param(case, name, device, id=f"{case.name}-{name}-{device}")
         for case in every_case(quick=True)
         for name in QUICK
-        if name != "gradcore-numpy"  # in one process, the kernels of `gradcore`
+        if name not in ("gradcore-numpy", "gradcore-compile-numpy")  # in one process, what the others are
         for device in LIBRARIES[name].devices
         if case.reason_to_skip(name, device) is None and LIBRARIES[name].has_program(case)
     ]

@@ -73,6 +73,8 @@ class Timer:
 
     def __init__(self, library: Library, program: Program, plan: Plan) -> None:
         self.library, self.program, self.number, self.plan = library, program, 1, plan
+        for _ in range(library.compiling_calls):
+            library.wait(program.run())
         once = self.sample().total
         if once < plan.budget / 30:  # the first run may compile, and fills caches
             once = min(self.sample().total for _ in range(2))

@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -73,6 +74,8 @@ class Library:
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     #: Variables of the environment that the module is imported with.
     environment: ClassVar[dict[str, str]] = {}
+    #: Calls of a program after which it runs as it always will.
+    compiling_calls: ClassVar[int] = 0
 
     def __init__(self, device: str) -> None:
         if device not in self.devices:
@@ -109,6 +112,11 @@ class Library:
     def has_program(cls, case: Case) -> bool:
         """Whether `case` has something for this library."""
         return True
+
+    @classmethod
+    def caches(cls, folder: Path) -> dict[str, str]:
+        """Variables of the environment that let it keep what it compiles in a folder, and nowhere else."""
+        return {}
 
     def limit_threads(self, count: int) -> None:
         """Hold the library to `count` CPU threads, where the environment does not do it."""

@@ -6,6 +6,7 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.cases import Case
@@ -53,6 +54,13 @@ class JAX(FunctionalLibrary):
     """JAX, with the whole step under ``jax.jit``; tracing and compiling are not in the times."""
 
     name, module, numpy_module = "jax", "jax", "jax.numpy"
+    compiling_calls = 3
+
+    @classmethod
+    def caches(cls, folder: Path) -> dict[str, str]:
+        least = {"COMPILE_TIME_SECS": "0", "ENTRY_SIZE_BYTES": "-1"}
+        everything = {f"JAX_PERSISTENT_CACHE_MIN_{name}": value for name, value in least.items()}
+        return {"JAX_COMPILATION_CACHE_DIR": str(folder), **everything}
 
     def open(self) -> None:
         # The other libraries multiply float32 matrices in full precision and need memory too.

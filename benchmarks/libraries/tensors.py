@@ -7,6 +7,8 @@ import importlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +20,9 @@ from benchmarks.libraries.by_hand import cupy_elapsed, cupy_mark
 
 class TensorLibrary(Library):
     """Libraries with PyTorch's interface."""
+
+    #: Whether what is compiled is a whole step, backward and update included; else its caller runs backward.
+    compiles_steps: ClassVar[bool] = False
 
     def tensor(self, value: np.ndarray, requires_grad: bool = False) -> Any:
         """Return `value` as a tensor on the device."""
@@ -33,10 +38,12 @@ class TensorLibrary(Library):
         tensors = [*leaves, *(self.tensor(a) for a in arrays[1])]
         work = case.torch_setup(T, tensors)
         if work is None:
-            function = self.compiled(functools.partial(case.torch_style, T))
+            function = functools.partial(case.torch_style, T)
             if case.differentiated:
                 return self.differentiated(case, function, leaves, tensors)
-            work = functools.partial(function, *tensors)
+            work = functools.partial(self.compiled(function), *tensors)
+        else:
+            work = self.compiled(work)
         return Program(work, work)
 
     def differentiated(
@@ -44,17 +51,10 @@ class TensorLibrary(Library):
     ) -> Program:
         """Return the program of a loss and its gradients."""
         no_grad = self.namespace.no_grad
+        if not self.compiles_steps:
+            loss_function = self.compiled(loss_function)
 
-        def outputs() -> Sequence[Any]:
-            loss = loss_function(*tensors)
-            loss.backward()
-            gradients = [leaf.grad for leaf in leaves]
-            for leaf in leaves:
-                leaf.grad = None
-            return [loss, *gradients]
-
-        def step() -> None:
-            loss_function(*tensors).backward()
+        def update() -> None:
             if case.learning_rate:
                 with no_grad():
                     for leaf in leaves:
@@ -62,6 +62,20 @@ class TensorLibrary(Library):
             for leaf in leaves:
                 leaf.grad = None
 
+        def outputs() -> Sequence[Any]:
+            loss = loss_function(*tensors)
+            loss.backward()
+            gradients = [leaf.grad for leaf in leaves]
+            update()
+            return [loss, *gradients]
+
+        def step() -> None:
+            loss_function(*tensors).backward()
+            update()
+
+        if self.compiles_steps:  # of which nothing would be left without results
+            work = self.compiled(outputs)
+            return Program(work, work)
         return Program(step, outputs)
 
     def to_numpy(self, array: Any) -> np.ndarray:
@@ -89,6 +103,13 @@ class GradCore(TensorLibrary):
         if found.partition(":")[0] != self.device:
             raise UnavailableError(f"gradcore fell back to {found}")
 
+    @classmethod
+    def caches(cls, folder: Path) -> dict[str, str]:
+        for path in importlib.import_module("gradcore.backends.compiled.library").libraries():  # of kernels
+            with suppress(FileExistsError):
+                (folder / path.name).symlink_to(path)
+        return {"GRADCORE_CACHE": str(folder)}
+
     def limit_threads(self, count: int) -> None:
         self.namespace.set_num_threads(count)
 
@@ -111,12 +132,22 @@ class GradCoreNumPy(GradCore):
 
 
 class GradCoreCompile(GradCore):
-    """gradcore with ``gradcore.compile``; the first calls, which record, are not in the times."""
+    """gradcore with ``gradcore.compile`` of whole steps, in C++; the first calls record and wait for the compiler."""
 
     name, title, devices = "gradcore-compile", "gradcore.compile", ("cpu",)
+    environment: ClassVar = {**GradCore.environment, "GRADCORE_COMPILE_CPP": "wait"}
+    compiling_calls = 3
+    compiles_steps = True
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return self.namespace.compile(function)  # type: ignore[no-any-return]
+
+
+class GradCoreCompileNumPy(GradCoreCompile):
+    """The same as Python that calls kernels, which serves until the C++ is there, or where there is no compiler."""
+
+    name, title = "gradcore-compile-numpy", "compile, no C++"
+    environment: ClassVar = {**GradCore.environment, "GRADCORE_COMPILE_CPP": "0"}
 
 
 class Torch(TensorLibrary):
@@ -147,6 +178,11 @@ class TorchCompile(Torch):
     """PyTorch with ``torch.compile``, which spends minutes on compiling: not in quick runs unless it is asked for."""
 
     name = "torch.compile"
+    compiling_calls = 3
+
+    @classmethod
+    def caches(cls, folder: Path) -> dict[str, str]:
+        return {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
 
     def open(self) -> None:
         super().open()

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.compiler.program import map_leaves
+
 __all__ = ["RecordedArray", "RecordedInt", "current"]
 
 
@@ -138,6 +140,11 @@ class RecordedArray:
         if "out" in named:
             named["out"] = tuple(map(_inside, named["out"]))
         return getattr(ufunc, method)(*map(_inside, inputs), **named)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
+        """Call a function of NumPy that is none of the recorded ones: it reads the elements."""
+        _read(f"NumPy's {function.__name__} is called on its array")
+        return function(*map_leaves(_inside, args), **map_leaves(_inside, named))
 
     def __repr__(self) -> str:
         return f"RecordedArray({self.array!r}, {self.number})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from bisect import bisect_left
 
 import numpy as np
 
@@ -40,6 +41,13 @@ _TOTAL = {
 
 def written(call: Call) -> list[int] | None:
     """The values that a call writes to; None if that is not known."""
+    known = vars(call)
+    if "written" not in known:
+        known["written"] = _written(call)
+    return known["written"]  # type: ignore[no-any-return]
+
+
+def _written(call: Call) -> list[int] | None:
     kind, _, name = call.name.partition(".")
     if "out" in call.named:
         return list(values_in(call.named["out"]))
@@ -71,7 +79,7 @@ def is_total(call: Call, program: Program) -> bool:
         return name in _TOTAL[kind] or by_settings
     if kind not in ("kernels", "backend"):
         return False
-    known = [program.types.get(n) for n in (*values_in(call.args), *values_in(call.named))]
+    known = [program.types.get(n) for n in call.read]
     if any(each is None or each.dtype.kind not in "fc" for each in known):  # quotients by zero, indices out of bounds
         return False
     op = OPS.get(name)
@@ -130,9 +138,13 @@ class Effects:
         for call in program.calls:
             found = written(call)
             if found is None:  # whatever it is given, or can be reached from outside
-                found = [*values_in(call.args), *values_in(call.named), *program.inputs[:1]]
+                found = [*call.read, *program.inputs[:1]]
             self.writes.append(frozenset(map(self.memory, found)))
-        self.written = frozenset().union(*self.writes)
+        self._positions: dict[int, list[int]] = {}
+        for position, memories in enumerate(self.writes):
+            for memory in memories:
+                self._positions.setdefault(memory, []).append(position)
+        self.written = frozenset(self._positions)
         #: Whether they may write to what is given to the program.
         self.writes_to_given = -1 in self.written
 
@@ -148,11 +160,15 @@ class Effects:
 
     def reads(self, call: Call) -> frozenset[int]:
         """The memory of a call's arguments."""
-        return frozenset(map(self.memory, (*values_in(call.args), *values_in(call.named))))
+        return frozenset(map(self.memory, call.read))
 
     def changes(self, memory: frozenset[int], start: int, stop: int) -> bool:
         """Whether one of the calls from `start` to before `stop` writes to this memory."""
-        return any(not memory.isdisjoint(found) for found in self.writes[start:stop])
+        for positions in (self._positions[m] for m in memory & self.written):
+            found = bisect_left(positions, start)
+            if found < len(positions) and positions[found] < stop:
+                return True
+        return False
 
     def is_private(self, number: int) -> bool:
         """Whether a value is seen by nobody else, and only read: another one with the same elements may replace it."""

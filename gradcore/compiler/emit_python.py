@@ -38,7 +38,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
     plan = memory_plan(program)
     scope: dict[str, Any] = {"asarray": np.asarray}
     names: dict[int, str] = {}
-    last = {n: i for i, call in enumerate(program.calls) for n in (*values_in(call.args), *values_in(call.named))}
+    last = {n: i for i, call in enumerate(program.calls) for n in call.read}
     kept = {*program.outputs}
     lines = []
 
@@ -70,11 +70,11 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
         return constant(value)
 
     for i, call in enumerate(program.calls):
-        results = list(values_in(call.results))
+        results = list(call.made)
         text = _called_into(call, plan, written, constant) or _called(call, written, constant)
         lines.append(text if not results else f"{_target(call.results)} = {text}")
         lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
-        over = {n for n in (*values_in(call.args), *values_in(call.named)) if last[n] == i}
+        over = {n for n in call.read if last[n] == i}
         over |= {n for n in results if n not in last}
         over = {n for n in over if n not in kept and n in program.types and program.types[n].nbytes >= _LARGE}
         if over:
@@ -93,7 +93,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
 
 def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
     """A call that is given the arrays to write to; None if it is not."""
-    results = list(values_in(call.results))
+    results = list(call.made)
     if plan.chosen.keys().isdisjoint(results):
         return None
     args = [written(each) for each in call.args]

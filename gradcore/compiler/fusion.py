@@ -23,7 +23,7 @@ from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
 from gradcore.compiler.arrays import current
 from gradcore.compiler.effects import Effects, is_pure
-from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, values_in
+from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves
 
 __all__ = ["FusedKernel", "fused"]
 
@@ -166,7 +166,7 @@ class _Grouping:
 
     @staticmethod
     def _arguments(call: Call) -> list[int]:
-        return [*values_in(call.args), *values_in(call.named)]
+        return call.read
 
     def _refusal(self, call: Call) -> str | None:
         """Why a call is in no group; empty for calls on small arrays, None if it can be in one."""

@@ -13,7 +13,7 @@ import numpy as np
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.compiler.effects import Effects
 from gradcore.compiler.fusion import FusedKernel
-from gradcore.compiler.program import ArrayType, Call, Program, Value, values_in
+from gradcore.compiler.program import ArrayType, Call, Program, Value
 
 __all__ = ["Buffers", "MemoryPlan", "memory_plan", "ufunc_of"]
 
@@ -59,7 +59,7 @@ def memory_plan(program: Program) -> MemoryPlan:
     effects = Effects(program)
     last: dict[int, int] = {}
     for position, call in enumerate(program.calls):
-        for n in (*values_in(call.args), *values_in(call.named), *values_in(call.results)):
+        for n in (*call.read, *call.made):
             last[effects.memory(n)] = position
     plan = MemoryPlan([], {}, {}, {})
     for position, call in enumerate(program.calls):
@@ -84,7 +84,7 @@ def memory_plan(program: Program) -> MemoryPlan:
 def _destinations(call: Call, program: Program) -> list[int]:
     """The results that a call can write into arrays that it is given."""
     if isinstance(call.function, FusedKernel):
-        return list(values_in(call.results))
+        return list(call.made)
     if type(call.results) is not Value or ufunc_of(call) is None or call.results.number not in program.types:
         return []
     return [call.results.number] if _is_contiguous(program.types[call.results.number]) else []

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.compiler.effects import Effects, is_pure, is_total, written
-from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, substituted, values_in
+from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, substituted
 
 __all__ = ["PASSES", "optimized", "stages"]
 
@@ -35,11 +35,6 @@ def stages(program: Program) -> Iterator[tuple[str, Program]]:
         yield name, program
 
 
-def arguments_of(call: Call) -> list[int]:
-    """The values that a call is given."""
-    return [*values_in(call.args), *values_in(call.named)]
-
-
 # -- in-place arithmetic on what the program has made itself --------------------------------------------------------
 
 
@@ -55,9 +50,8 @@ def without_writes(program: Program) -> Program:
         memory = effects.memory(number)
         call = substituted(call, names)
         if function is not None and memory != -1 and sharing[memory] == 1 and _keeps_type(call, program, number):
-            found.calls.append(call)  # so that the new value's number is free
             names[number] = found.new_value(program.types[number])
-            found.calls[-1] = Call(call.name.replace(".i", "."), function, call.args, {}, names[number])
+            found.calls.append(Call(call.name.replace(".i", "."), function, call.args, {}, names[number]))
         else:
             found.calls.append(call)
     found.outputs = [names[n].number if n in names else n for n in program.outputs]
@@ -97,7 +91,7 @@ def without_copies(program: Program) -> Program:
             found.calls.append(call)
             continue
         number = call.results.number
-        if number in arguments_of(call):
+        if number in call.read:
             continue
         same = _same_elements(call, program)
         if same is not None and _may_replace(same, number, effects):
@@ -111,7 +105,7 @@ def _same_elements(call: Call, program: Program) -> Any:
     """The argument that the result of a pure call is equal to, in its type too; None if there is none."""
     _, _, name = call.name.rpartition(".")
     wanted = program.types[call.results.number]
-    for each in arguments_of(call):
+    for each in call.read:
         if each in program.types and program.types[each] == wanted:  # where it is, too: a view of everything
             return Value(each)
     candidates: list[Any] = []
@@ -191,7 +185,7 @@ def folded(program: Program) -> Program:
     names: dict[int, Any] = {}
     for position, call in enumerate(program.calls):
         if position not in constant:
-            for n in arguments_of(call):
+            for n in call.read:
                 if n in known and n not in names:
                     names[n] = found.new_literal(known[n])
             found.calls.append(substituted(call, names))
@@ -205,18 +199,18 @@ def _constant_calls(program: Program, effects: Effects) -> set[int]:
         constant, last_write = set(), dict[int, int]()
         made: set[int] = set()
         for position, call in enumerate(program.calls):
-            results, writes = [*values_in(call.results)], effects.writes[position]
+            results, writes = call.made, effects.writes[position]
             memory = {effects.memory(n) for n in results} | writes
             small = all(n in program.types and _span(program.types[n]) <= _FOLDED for n in results)
-            if small and _is_repeatable(call) and made.issuperset(arguments_of(call)) and not memory & spoilt:
+            if small and _is_repeatable(call) and made.issuperset(call.read) and not memory & spoilt:
                 constant.add(position)
                 made.update(results)
                 last_write.update(dict.fromkeys(writes, position))
-        seen = set()
+        seen, owned = set[int](), {effects.memory(n) for n in made}
         for position, call in enumerate(program.calls):
             if position not in constant:
                 seen |= {m for m in effects.reads(call) if position < last_write.get(m, -1)}
-                seen |= effects.writes[position] & {effects.memory(n) for n in made}
+                seen |= effects.writes[position] & owned
         if not seen:
             return constant
         spoilt |= seen
@@ -293,7 +287,7 @@ def without_repeats(program: Program) -> Program:
             key = call.name, id(call.function), _key(call.args, program), _key(call.named, program)
             start, known = first.setdefault(key, (position, call))
             if known is not call and _is_repeat(known, call, start, position, effects):
-                pairs = zip(values_in(call.results), values_in(known.results), strict=True)
+                pairs = zip(call.made, known.made, strict=True)
                 names.update((n, Value(other)) for n, other in pairs)
                 continue
             first[key] = position, call
@@ -304,7 +298,7 @@ def without_repeats(program: Program) -> Program:
 def _is_repeat(known: Call, call: Call, start: int, stop: int, effects: Effects) -> bool:
     if effects.changes(effects.reads(call), start, stop):
         return False
-    pairs = zip(values_in(call.results), values_in(known.results), strict=True)
+    pairs = zip(call.made, known.made, strict=True)
     return all(_may_replace(Value(other), n, effects) for n, other in pairs)
 
 
@@ -330,10 +324,10 @@ def without_dead_calls(program: Program) -> Program:
     effects, kept = Effects(program), list[Call]()
     needed, memory = {*program.outputs}, {-1, *effects.escaping}
     for position, call in reversed([*enumerate(program.calls)]):
-        used = any(n in needed for n in values_in(call.results))
+        used = any(n in needed for n in call.made)
         writes = effects.writes[position]
         if used or not is_total(call, program) or not writes.isdisjoint(memory):
-            needed.update(arguments_of(call))
+            needed.update(call.read)
             memory |= effects.reads(call)
             kept.append(call)
     return program.copy(kept[::-1])
@@ -348,7 +342,7 @@ def with_scalars(program: Program) -> Program:
     minding = {*program.outputs}
     for call in program.calls:
         if not _takes_scalars(call):
-            minding.update(arguments_of(call))
+            minding.update(call.read)
     found.scalars -= {
         n for n in program.scalars - minding if program.types[n].dtype.kind == "f" and effects.is_private(n)
     }

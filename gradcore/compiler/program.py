@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +65,15 @@ class Literal(NamedTuple):
         return f"array{self.number}"
 
 
-class Call(NamedTuple):
+class _Call(NamedTuple):
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+    results: Any
+
+
+class Call(_Call):
     """One call: a function on values and settings.
 
     Attributes
@@ -78,16 +87,20 @@ class Call(NamedTuple):
         What it returns, `Value` in the place of arrays: a value, a tuple or list of them, or None.
     """
 
-    name: str
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    named: dict[str, Any]
-    results: Any
+    @cached_property
+    def read(self) -> tuple[int, ...]:
+        """The numbers of the values among its arguments."""
+        return (*values_in(self.args), *values_in(self.named))
+
+    @cached_property
+    def made(self) -> tuple[int, ...]:
+        """The numbers of the values among its results."""
+        return tuple(values_in(self.results))
 
     def __repr__(self) -> str:
         settings = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.named.items())]
         call = f"{self.name}({', '.join(settings)})"
-        return call if not any(True for _ in values_in(self.results)) else f"{self.results!r} = {call}"
+        return call if not self.made else f"{self.results!r} = {call}"
 
 
 class Program:
@@ -114,22 +127,30 @@ class Program:
         self.literals: list[Any] = []
         self.scalars: set[int] = set()
         self.types: dict[int, ArrayType] = {}
+        self._free: int | None = None
 
     def copy(self, calls: list[Call] | None = None) -> Program:
         """A program with the same values, and these calls."""
         other = Program()
         other.inputs, other.outputs, other.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
         other.literals, other.scalars, other.types = [*self.literals], {*self.scalars}, {**self.types}
+        other._free = self._first_free()
         return other
 
     def new_value(self, type: ArrayType) -> Value:
         """A value that is none yet, with memory of its own; NumPy gives it as a scalar if it has no dims."""
-        used = [*self.types, *(n for call in self.calls for n in values_in(call.results))]
-        number = max(used, default=-1) + 1
+        number = self._first_free()
+        self._free = number + 1
         self.types[number] = type._replace(memory=number)
         if not type.shape:
             self.scalars.add(number)
         return Value(number)
+
+    def _first_free(self) -> int:
+        """The number from which on there are no values."""
+        if self._free is not None:
+            return self._free
+        return 1 + max([*self.types, *(n for call in self.calls for n in call.made)], default=-1)
 
     def new_literal(self, array: Any) -> Literal:
         """An array as a part of the program."""
@@ -169,6 +190,9 @@ def substituted(call: Call, values: dict[int, Any]) -> Call:
     if not values:
         return call
 
+    if values.keys().isdisjoint(call.read):
+        return call
+
     def other(leaf: Any) -> Any:
         return values.get(leaf.number, leaf) if type(leaf) is Value else leaf
 
@@ -177,6 +201,32 @@ def substituted(call: Call, values: dict[int, Any]) -> Call:
 
 def values_in(value: Any) -> Iterator[int]:
     """The numbers of the values in an argument or a result."""
+    kind = type(value)
+    if kind is Value:
+        return iter((value.number,))
     found: list[int] = []
-    map_leaves(lambda leaf: found.append(leaf.number) if type(leaf) is Value else None, value)
+    _collect(value, kind, found)
     return iter(found)
+
+
+def _collect(value: Any, kind: Any, found: list[int]) -> None:
+    """Append the numbers of the values in an argument."""
+    parts: Any = ()
+    if kind is tuple or kind is list:
+        parts = value
+    elif kind is dict:
+        parts = value.values()
+    elif kind is slice:
+        parts = value.start, value.stop, value.step
+    elif isinstance(value, tuple) and kind is not Literal and hasattr(value, "_fields"):
+        parts = value
+    for each in parts:
+        of_part = type(each)
+        if of_part is Value:
+            found.append(each.number)
+        elif of_part not in _PLAIN:
+            _collect(each, of_part, found)
+
+
+#: Types of arguments that are no values and have none inside.
+_PLAIN = frozenset([bool, int, float, str, type(None), Literal])

@@ -29,7 +29,7 @@ from gradcore.compiler.history import Backward, connect, connect_one, freed, is_
 from gradcore.compiler.host_calls import HOST_CLASSES, runs_user_code
 from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, is_followed, plain_numbers, recorded_number
 from gradcore.compiler.passes import optimized
-from gradcore.compiler.program import Program, values_in
+from gradcore.compiler.program import Program
 from gradcore.compiler.recorder import Recorder, Unrecordable, give_plain_arrays, user_frame, user_line
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import _Call
@@ -602,7 +602,7 @@ def _like(program: Program, calls: list[Any]) -> Program:
 
 
 def _used(program: Program) -> set[int]:
-    return {n for call in program.calls for n in (*values_in(call.args), *values_in(call.named))}
+    return {n for call in program.calls for n in call.read}
 
 
 def _made_in(program: Program) -> set[int]:
@@ -610,8 +610,8 @@ def _made_in(program: Program) -> set[int]:
     made: set[int] = set()
     read: set[int] = set()
     for call in program.calls:
-        read.update(n for n in (*values_in(call.args), *values_in(call.named)) if n not in made)
-        made.update(n for n in values_in(call.results) if n not in read)
+        read.update(n for n in call.read if n not in made)
+        made.update(n for n in call.made if n not in read)
     return made
 
 

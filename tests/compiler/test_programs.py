@@ -77,6 +77,14 @@ PURE = {
     "vmap": (lambda x: gc.vmap(lambda row: (row * row).sum() * row)(x), rows),
     "vmap of hessian": (lambda x: gc.vmap(gc.func.hessian(loss_of))(x), rows),
     "autograd.grad": (lambda x: gc.autograd.grad(loss_of(y := x.detach().requires_grad_()), y)[0], rows),
+    "hessian of a product": (
+        lambda x: gc.func.hessian(lambda w: ((x @ w).tanh().sum(1) ** 2).mean())(gc.ones(4, 3)),
+        rows,
+    ),
+    "gradients of samples": (
+        lambda x: gc.vmap(gc.func.grad(lambda w, row: (row @ w).tanh().sum()), (None, 0))(gc.ones(4, 3), x),
+        rows,
+    ),
     "double": (lambda x: gc.func.grad(lambda x: gc.func.grad(loss_of)(x).sum())(x), vector),
 }
 

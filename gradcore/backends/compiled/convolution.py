@@ -18,7 +18,7 @@ from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.backends.portable.sliding import phases
 from gradcore.typing import Array
 
-__all__ = ["CompiledConvolution"]
+__all__ = ["CompiledConvolution", "geometry_of"]
 
 Ints = Sequence[int]
 
@@ -79,6 +79,16 @@ class CompiledConvolution(NumpyBackend):
         addresses = (a.ctypes.data for a in (x, grad, out))
         self._weight_gradients[x.dtype.char](threads.available(), geometry.numbers, *addresses)
         return out
+
+
+def geometry_of(
+    char: str, x: tuple[int, ...], weight: tuple[int, ...], spatial: tuple[int, ...], settings: ConvSettings
+) -> list[int] | None:
+    """The numbers that the library's kernels take for these shapes; None if they are not made for them."""
+    if char not in _LANES or prod(weight[2:]) < 2:
+        return None
+    geometry = _geometry(x, weight, spatial, *_tuples(settings))
+    return list(geometry.numbers) if geometry.used[char] >= _USED else None
 
 
 class Geometry(NamedTuple):

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.backends.registry import CPU
 
-__all__ = ["has_blas", "has_libraries", "library_of", "loaded"]
+__all__ = ["has_blas", "has_libraries", "has_vector_functions", "library_of", "loaded"]
 
 #: Compilation takes less time with them than with those of the library, whose loops it does not gain.
 _OPTIONS = ("-O2", "-ftree-vectorize", "-fwrapv", "-fvisibility=hidden", "-shared")
@@ -38,7 +39,8 @@ class _Tools(ctypes.Structure):
 
     _fields_ = (
         ("items", ctypes.c_int64), ("share", ctypes.c_void_p), ("multiply_f", ctypes.c_void_p),
-        ("multiply_d", ctypes.c_void_p), ("long_integers", ctypes.c_int64),
+        ("multiply_d", ctypes.c_void_p), ("long_integers", ctypes.c_int64), ("correlate_f", ctypes.c_void_p),
+        ("correlate_d", ctypes.c_void_p), ("windows_f", ctypes.c_void_p), ("windows_d", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -54,6 +56,18 @@ def _compiler() -> tuple[str, str]:
     path = find_compiler()
     said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     return path, said
+
+
+@functools.cache
+def has_vector_functions() -> bool:
+    """Whether loops call the C library's functions of vectors: ``GRADCORE_VECTORS`` of ``program.h``."""
+    library, version = platform.libc_ver()
+    try:
+        by_gcc = "Free Software Foundation" in _compiler()[1]
+    except BuildError:
+        return False
+    later = library == "glibc" and tuple(map(int, version.split(".")[:2])) >= (2, 35)
+    return later and by_gcc and platform.machine() == "x86_64"
 
 
 def _name(source: str) -> str:
@@ -138,10 +152,14 @@ def _forget_old(folder: Path) -> None:
 def _tools() -> _Tools:
     """What the process gives to its libraries."""
     library = getattr(CPU.backend, "library", None)
-    share = getattr(library, "gradcore_share", None)
+
+    def address(name: str) -> int:
+        function = getattr(library, name, None)
+        return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
+
     (sgemm, long), (dgemm, _) = (NUMPY.function(name) or (0, False) for name in ("sgemm", "dgemm"))
-    address = 0 if share is None else ctypes.cast(share, ctypes.c_void_p).value
-    return _Tools(tuple.__basicsize__, address, sgemm, dgemm, long)
+    convolution = [address(f"gradcore_{name}_{char}") for name in ("correlate", "sum_windows") for char in "fd"]
+    return _Tools(tuple.__basicsize__, address("gradcore_share"), sgemm, dgemm, long, *convolution)
 
 
 def loaded(path: Path, in_threads: list[bool]) -> list[Callable[..., Any]]:

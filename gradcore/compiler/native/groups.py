@@ -16,7 +16,7 @@ from gradcore.compiler.native.steps import Loop, Reduction, Step, View, clashes,
 
 __all__ = ["DIALECT", "Group", "TracedGroup", "grouped", "trace_group", "tracer"]
 
-#: Functions of the C library, for one element at a time: above so many elements NumPy's are as fast.
+#: Functions of the C library: where they are for one element at a time, NumPy's are as fast above so many elements.
 _LIBRARY = {
     "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh",
     "cosh": "cosh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "exp2": "exp2", "log2": "log2",
@@ -168,6 +168,6 @@ def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGro
 
 
 def is_slow(traced: TracedGroup) -> bool:
-    """Whether NumPy's functions, which use all lanes, would be faster."""
+    """Whether NumPy's functions, which use all lanes, would be faster than those of the C library, which do not."""
     size = int(np.prod(traced.shape, dtype=np.int64))
     return size > _SLOW_ABOVE and any(e.function in _LIBRARY for e in traced.kernel.computed)

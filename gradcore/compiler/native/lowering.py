@@ -15,10 +15,11 @@ from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.backends.registry import CPU
 from gradcore.compiler.effects import Effects, written
-from gradcore.compiler.native.steps import Kernel, Loop, Reduction, Step, View
-from gradcore.compiler.program import Call, Literal, Program, Value, values_in
+from gradcore.compiler.native.images import Images
+from gradcore.compiler.native.steps import Kernel, Loop, Reduction, Step, Unsupported, View, contiguous_strides
+from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, values_in
 
-__all__ = ["DTYPES", "Lowering", "Unsupported"]
+__all__ = ["DTYPES", "Lowering"]
 
 #: Dtypes of what native parts compute with.
 DTYPES = frozenset(map(np.dtype, ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")))
@@ -30,12 +31,14 @@ _VIEWS = {
 }  # fmt: skip
 #: Those of them that copy elements in the order of the result's dims, and those that copy them one after the other.
 _COPIES = frozenset(["astype", "clone", "conj", "contiguous", "copy", "to"])
+_EXPANDING = frozenset(["broadcast_to", "expand", "expanded"])
 _RESHAPES = frozenset(["reshape", "view", "unsafe_view", "view_shape"])
 #: Elementwise functions beside those of operations and of NumPy.
 _ELEMENTWISE = {
     "add", "sub", "mul", "truediv", "neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne", "and", "or",
     "xor", "iadd", "isub", "imul", "itruediv", "where", "relu", "clamp", "sigmoid", "pow", "div",
-    "masked_fill_number", "half_weighted", "rsqrt", "logical_and", "gelu_slope", "activation_backward",
+    "evaluate_tiled", "masked_fill_number", "half_weighted", "rsqrt", "logical_and", "gelu_slope",
+    "activation_backward",
 }  # fmt: skip
 _OPERATORS = {"and": operator.and_, "or": operator.or_}
 _FILLS = {"zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1, "new_zeros": 0}
@@ -44,18 +47,16 @@ _REDUCTIONS = {
     "sum": "sum", "sum_over": "sum", "mean": "mean", "mean_over": "mean", "sum_rows": "sum", "sum_to_size": "sum",
     "amax": "max", "amin": "min", "max_over": "max", "min_over": "min", "max": "max", "min": "min",
 }  # fmt: skip
-_OF_ROWS = {"softmax": "softmax_rows", "log_softmax": "log_softmax_rows"}
+_OF_ROWS = frozenset(["softmax", "log_softmax"])
 #: Multiplications in a product for which one written here is at least as fast as BLAS.
 _SMALL_PRODUCT = 1 << 15
-#: Elements of rows from which the kernels that threads share are faster.
+#: Products of a batch, which become a loop.
+_MOST_PRODUCTS = 1 << 10
+#: Elements of rows that are worth a thread.
 _SMALL_ROWS = 1 << 15
 
 
-class Unsupported(Exception):
-    """There are no native steps for a call."""
-
-
-class Lowering:
+class Lowering(Images):
     """The steps of a program's calls.
 
     Parameters
@@ -70,13 +71,15 @@ class Lowering:
         The `View` of each value.
     constants : dict
         The number that all elements of a memory are.
+    temporary : set of int
+        Memories that are no values: steps of one call use them.
     """
 
     def __init__(self, program: Program, blas: bool) -> None:
         self.program, self.blas = program, blas
         self.views: dict[int, View] = {}
         self.constants: dict[int, Any] = {}
-        self.literals: dict[int, int] = {}
+        self.temporary: set[int] = set()
         self._effects = Effects(program)
         for n in program.inputs:
             self._own(n)
@@ -86,9 +89,15 @@ class Lowering:
         view = self.views[number] = View(number, 0, kind.shape, kind.strides, kind.dtype)
         return view
 
+    def temporary_view(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> View:
+        """A contiguous view of a memory of its own."""
+        number = self.program.new_value(ArrayType(shape, dtype, contiguous_strides(shape, dtype.itemsize), -1)).number
+        self.temporary.add(number)
+        return self._own(number)
+
     def follow(self, call: Call) -> None:
         """Take note of the results of a call that Python makes."""
-        for n in values_in(call.results):
+        for n in call.made:
             if n in self.program.types and n not in self.views:
                 self._result(call, n)
 
@@ -96,12 +105,16 @@ class Lowering:
         """The view of a result: in a memory of its own, or in that of an argument."""
         kind = self.program.types[number]
         bases = {}
-        for n in (*values_in(call.args), *values_in(call.named)):
+        for n in call.read:
             if n in self.views and self.program.types[n].memory == kind.memory:
                 bases[self.views[n].memory] = n
         if len(bases) > 1:
             raise Unsupported("a view of one of several arguments that share memory")
         if not bases:
+            expands = call.name.rpartition(".")[2] in _EXPANDING and self._effects.is_constant(number)
+            if expands and kind.memory not in self.views:  # which was a copy of the argument, or is part of the program
+                view = self.views[number] = self._view(call.args[0]).broadcast(kind.shape)
+                return view
             return self._own(number)
         n = next(iter(bases.values()))
         moved = kind.address - self.program.types[n].address
@@ -130,7 +143,7 @@ class Lowering:
         _, _, name = call.name.rpartition(".")
         if name not in _WRITERS and (written(call) != [] or "out" in call.named):
             raise Unsupported("it writes in place")
-        numbers = list(values_in(call.results))
+        numbers = list(call.made)
         if any(self.program.types[n].dtype not in DTYPES for n in (*numbers, *values_in(call.args))):
             raise Unsupported("the dtype")
         known = set(self.views)
@@ -149,7 +162,7 @@ class Lowering:
         if name in _REDUCTIONS and call.name.partition(".")[0] in ("kernels", "backend", "method"):
             return self._reduce(call, _REDUCTIONS[name], results[0])
         if name in _OF_ROWS:
-            return self._rows(call, _OF_ROWS[name], results)
+            return self._rows(call, name, results)
         return [self._loop(call, name, results)]
 
     def _view(self, argument: Any) -> View:
@@ -168,12 +181,11 @@ class Lowering:
 
     def _constant(self, argument: Any) -> Any:
         """The number that an argument is, for all its elements; None if it is none."""
-        if type(argument) is Value:
-            return self.constants.get(self.views[argument.number].memory)
-        if type(argument) is Literal:
-            array = self.program.literals[argument.number]
-            return array.reshape(-1)[0] if array.size == 1 else None
-        return None
+        memory = self._view(argument).memory
+        if memory >= 0:
+            return self.constants.get(memory)
+        array = self.program.literals[-1 - memory]
+        return array.reshape(-1)[0] if array.size == 1 else None
 
     # -- loops ----------------------------------------------------------------------------------------------------
 
@@ -208,6 +220,9 @@ class Lowering:
             if full != out.shape:
                 raise Unsupported("the shape of the result")
         function = _function_of(kind, name)
+        if name == "evaluate_tiled":
+            positional, places, of_settings = positional - 1, places[1:], places[0][1]
+            function = lambda F, *given: of_settings(F, *given)  # noqa: E731
 
         def formula(F: Any, *exprs: Expr) -> list[Expr]:
             found = [exprs[v] if is_array else _operand(F, v) for is_array, v in places]
@@ -256,7 +271,7 @@ class Lowering:
         if len(results) != 1 or name not in _COPIES | _RESHAPES:
             raise Unsupported("the copy")
         number = self._constant(call.args[0])
-        if number is not None and out.memory == next(values_in(call.results)):
+        if number is not None and out.memory == call.made[0]:
             return self._fill(call, out, number)
         x = self._view(call.args[0])
         if name in _RESHAPES and x.shape != out.shape:
@@ -380,7 +395,7 @@ class Lowering:
             out = out.reshaped((a.shape[0], out.shape[-1]))
         if len(a.shape) > 2 or len(b.shape) > 2:
             batch = out.shape[:-2]
-            if math.prod(batch) > 16:
+            if math.prod(batch) > _MOST_PRODUCTS:
                 raise Unsupported("many products")
             a, b = a.broadcast((*batch, *a.shape[-2:])), b.broadcast((*batch, *b.shape[-2:]))
             return [s for i in np.ndindex(batch) for s in self._product(out.indexed(i), a.indexed(i), b.indexed(i))]
@@ -407,7 +422,7 @@ class Lowering:
         if height > 1 and o0 < width:
             raise Unsupported("the strides of a product")
         numbers = f"{at}, {bt}, {height}, {inner}, {width}, {{0}}, {{1}}, {lead_a}, {{2}}, {lead_b}, {max(o0, width)}"
-        return [Kernel(f"large_product<{kind}>({numbers})", [out], [a, b])]
+        return [Kernel(f"large_product<{kind}>({numbers})", [out], [a, b], lasting=True)]
 
     def _lower_mm(self, call: Call, results: list[View]) -> list[Step]:
         a, b = call.args
@@ -444,11 +459,67 @@ class Lowering:
             return self._product(results[0], a, b)
         raise Unsupported("the shapes of a product")
 
+    def _lower_contract(self, call: Call, results: list[View]) -> list[Step]:
+        a, b, of_a, of_b, of_out = call.args
+        shared = {*of_a} & {*of_b}
+        batch, inner = [n for n in of_out if n in shared], [n for n in of_a if n in shared and n not in of_out]
+        rows, columns = ([n for n in of_out if n in labels and n not in shared] for labels in (of_a, of_b))
+        if len({*of_a, *of_b}) != len(batch) + len(inner) + len(rows) + len(columns):
+            raise Unsupported("sums of one factor")
+        x, y = (
+            _regrouped(self._view(a), of_a, batch, rows, inner),
+            _regrouped(self._view(b), of_b, batch, inner, columns),
+        )
+        out = _regrouped(results[0], of_out, batch, rows, columns)
+        if out.strides[-1] != out.dtype.itemsize and out.shape[-1] != 1:
+            return self._product(_transposed(out), _transposed(y), _transposed(x))
+        return self._product(out, x, y)
+
     def _lower_linear(self, call: Call, results: list[View]) -> list[Step]:
         x, weight, bias = (*call.args, None)[:3]
         w, out = self._view(weight), results[0]
         steps = self._product(out, self._view(x), w._replace(shape=w.shape[::-1], strides=w.strides[::-1]))
         return steps if bias is None else [*steps, self._added(out, self._view(bias))]
+
+    def _lower_attention(self, call: Call, results: list[View]) -> list[Step]:
+        query, key, value, mask, scale, causal = (*call.args, None, 1.0, False)[:6]
+        out, weights = results
+        q, k, v = map(self._view, (query, key, value))
+        if call.named or q.dtype.char not in "fd" or not (weights.size and weights.is_contiguous):
+            raise Unsupported("attention")
+        scaled = self.temporary_view(q.shape, q.dtype)
+        steps: list[Step] = [self._scaled(scaled, q, scale), *self._product(weights, scaled, _transposed(k))]
+        if causal:
+            seen = self._literal(self.program.new_literal(np.tri(*weights.shape[-2:], dtype=bool)).number)
+            formula = lambda F, x, s: [F.where(s, x, F.graph.constant(-math.inf, x.dtype))]  # noqa: E731
+            steps.append(self._checked(Loop([weights], [weights, seen], formula)))
+        if mask is not None:
+            steps.append(self._added(weights, self._view(mask)))
+        steps.append(_of_rows(f"softmax_or_zero<{C_TYPES[weights.dtype.name]}>", [weights], [weights]))
+        return [*steps, *self._product(out, weights, v)]
+
+    def _scaled(self, out: View, x: View, scale: float) -> Loop:
+        return self._checked(Loop([out], [x], lambda F, e: [e * scale]))
+
+    def _lower_attention_backward(self, call: Call, results: list[View]) -> list[Step]:
+        grad, grad_weights, query, key, value, weights, scale, _, needs = call.args
+        if grad is None or grad_weights is not None or needs[3] or len(results) != sum(map(bool, needs)):
+            raise Unsupported("the gradients")
+        g, q, k, v, w = map(self._view, (grad, query, key, value, weights))
+        if not (w.size and w.is_contiguous) or w.dtype.char not in "fd":
+            raise Unsupported("attention")
+        steps: list[Step] = []
+        left = iter(results)
+        to_query, to_key, to_value = (next(left) if need else None for need in needs[:3])
+        if to_value is not None:
+            steps += self._product(to_value, _transposed(w), g)
+        scores = self.temporary_view(w.shape, w.dtype)
+        steps += self._product(scores, g, _transposed(v))
+        steps.append(_of_rows(f"softmax_backward<{C_TYPES[w.dtype.name]}>", [scores], [scores, w]))
+        for out, a, b in ((to_query, scores, k), (to_key, _transposed(scores), q)):
+            if out is not None:
+                steps += [*self._product(out, a, b), self._scaled(out, out, scale)]
+        return steps
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
@@ -457,8 +528,7 @@ class Lowering:
         dim = call.args[1] if len(call.args) == 2 and not call.named else None
         if not _is_last(x, dim) or not (x.is_contiguous and out.is_contiguous and x.dtype == out.dtype):
             raise Unsupported("rows")
-        n = x.shape[-1]
-        return [Kernel(f"{function}({{0}}, {{1}}, {x.size // n}, {n})", [out], [x])]
+        return [_of_rows(f"{function}<{C_TYPES[x.dtype.name]}>", [out], [x])]
 
     def _back_rows(self, function: str, call: Call, out: View) -> list[Step]:
         grad, y, dim = call.args
@@ -467,14 +537,13 @@ class Lowering:
             raise Unsupported("rows")
         if not all(v.is_contiguous for v in (*given, out)):
             raise Unsupported("rows")
-        n = out.shape[-1]
-        return [Kernel(f"{function}({{0}}, {{1}}, {{2}}, {out.size // n}, {n})", [out], given)]
+        return [_of_rows(f"{function}<{C_TYPES[out.dtype.name]}>", [out], given)]
 
     def _lower_softmax_backward(self, call: Call, results: list[View]) -> list[Step]:
-        return self._back_rows("softmax_back_rows", call, results[0])
+        return self._back_rows("softmax_backward", call, results[0])
 
     def _lower_log_softmax_backward(self, call: Call, results: list[View]) -> list[Step]:
-        return self._back_rows("log_softmax_back_rows", call, results[0])
+        return self._back_rows("log_softmax_backward", call, results[0])
 
     def _lower_native_layer_norm(self, call: Call, results: list[View]) -> list[Step]:
         x, weight, bias, ndims, eps = call.args
@@ -484,8 +553,8 @@ class Lowering:
         places = iter(range(4, 6))
         names = [f"{{{next(places)}}}" if each is not None else "nullptr" for each in (weight, bias)]
         kind = C_TYPES[a.dtype.name]
-        numbers = f"{{0}}, {{1}}, {{2}}, {{3}}, {names[0]}, {names[1]}, {rows}, {n}, {kind}({float(eps)!r})"
-        return [Kernel(f"layer_norm_rows<{kind}>({numbers})", results, given)]
+        numbers = f"{{0}}, {{1}}, {{2}}, {{3}}, {names[0]}, {names[1]}, {rows}, {n}, {float(eps)!r}, threads"
+        return [Kernel(f"normed_rows<{kind}>({numbers})", results, given, lasting=a.size >= _SMALL_ROWS)]
 
     def _lower_layer_norm_backward(self, call: Call, results: list[View]) -> list[Step]:
         args = tuple(call.args[0]) if len(call.args) == 1 else call.args
@@ -499,8 +568,8 @@ class Lowering:
         names = [f"{{{next(places)}}}" if need else "nullptr" for need in needs]
         names += [f"{{{next(places)}}}" if each is not None else "nullptr" for each in (grad, x, weight, mean, var)]
         kind = C_TYPES[a.dtype.name]
-        text = f"layer_norm_back_rows<{kind}>({', '.join(names)}, {rows}, {n}, {kind}({float(eps)!r}))"
-        return [Kernel(text, results, given)]
+        text = f"normed_rows_back<{kind}>({', '.join(names)}, {rows}, {n}, {float(eps)!r}, threads)"
+        return [Kernel(text, results, given, lasting=a.size >= _SMALL_ROWS)]
 
     def _lower_softmax_nll(self, call: Call, results: list[View]) -> list[Step]:
         x, target, weight, reduction, ignore_index = call.args
@@ -509,8 +578,9 @@ class Lowering:
         if not all(each.is_contiguous for each in results):
             raise Unsupported("rows")
         rows, n = a.shape
-        text = f"cross_entropy({{0}}, {{1}}, {{2}}, {{3}}, {{4}}, {{5}}, {rows}, {n}, {_word(reduction == 'mean')})"
-        return [Kernel(text, results, [a, t], fallible=True)]
+        places = ", ".join(f"{{{i}}}" for i in range(6))
+        text = f"cross_entropy({places}, {rows}, {n}, {_word(reduction == 'mean')}, threads)"
+        return [Kernel(text, results, [a, t], fallible=True, lasting=a.size >= _SMALL_ROWS)]
 
     def _lower_softmax_nll_backward(self, call: Call, results: list[View]) -> list[Step]:
         grad, grad_powers, grad_total, target, weight, number, powers, total, reduction, ignore_index = call.args
@@ -523,8 +593,8 @@ class Lowering:
             raise Unsupported("rows")
         rows, n = p.shape
         places = ", ".join(f"{{{i}}}" for i in range(6))
-        text = f"cross_entropy_back({places}, {rows}, {n}, {_word(reduction == 'mean')})"
-        return [Kernel(text, results, given, fallible=True)]
+        text = f"cross_entropy_back({places}, {rows}, {n}, {_word(reduction == 'mean')}, threads)"
+        return [Kernel(text, results, given, fallible=True, lasting=p.size >= _SMALL_ROWS)]
 
     def _lower_index_select(self, call: Call, results: list[View]) -> list[Step]:
         x, dim, index = call.args
@@ -533,6 +603,16 @@ class Lowering:
     def _lower_embedding_rows(self, call: Call, results: list[View]) -> list[Step]:
         weight, index = call.args[:2]
         return self._take(self._view(weight), self._view(index), 0, results[0])
+
+    def _lower_embedding_sum(self, call: Call, results: list[View]) -> list[Step]:
+        rows, index, height, *padding = call.args
+        out, x, i = results[0], self._view(rows), self._view(index)
+        good = i.dtype == np.int64 and x.dtype == out.dtype and x.dtype.kind == "f" and x.size
+        if not good or not (x.is_contiguous and i.is_contiguous and out.is_contiguous) or call.named:
+            raise Unsupported("rows")
+        numbers = f"{i.size}, {height}, {x.size // i.size}, {padding[0] if padding else -1}"
+        text = f"add_rows<{C_TYPES[x.dtype.name]}>({{0}}, {{1}}, {{2}}, {numbers})"
+        return [Kernel(text, [out], [x, i], fallible=True)]
 
     def _take(self, x: View, index: View, dim: int, out: View) -> list[Step]:
         good = dim == 0 and index.dtype == np.int64 and x.dtype == out.dtype and out.size and x.shape
@@ -544,20 +624,27 @@ class Lowering:
 
 
 def _operand(F: Any, value: Any) -> Any:
-    """A setting, or a number in the place of an array: formulas select by bools, for which these are expressions."""
-    return F.graph.constant(bool(value), value.dtype) if isinstance(value, np.bool_) else value
+    """A setting, or a number in the place of an array."""
+    return F.graph.constant(value.item(), value.dtype) if isinstance(value, np.generic) else value
 
 
 def _is_last(x: View, dim: Any) -> bool:
-    """Whether rows along a dim are small and follow each other."""
-    return bool(isinstance(dim, int) and x.size and x.dtype.kind == "f" and dim % len(x.shape) == len(x.shape) - 1
-                and x.size < _SMALL_ROWS)  # fmt: skip
+    """Whether elements along a dim of floats follow each other."""
+    return isinstance(dim, int) and bool(x.size) and x.dtype.kind == "f" and dim % len(x.shape) == len(x.shape) - 1
+
+
+def _of_rows(function: str, writes: list[View], reads: list[View]) -> Kernel:
+    """A kernel of the library that takes contiguous rows of one shape."""
+    size, n = reads[0].size, reads[0].shape[-1]
+    arrays = ", ".join(f"(const {C_TYPES[v.dtype.name]}*){{{len(writes) + i}}}" for i, v in enumerate(reads))
+    text = f"run_rows<{function}>(Work{{{{{size // n}, {size // n}, {n}, 0, 0, 0}}}}, threads, {arrays}, {{0}})"
+    return Kernel(text, writes, reads, lasting=size >= _SMALL_ROWS)
 
 
 def _norm_rows(x: View, ndims: int, views: list[View]) -> tuple[int, int]:
     """How many rows are normalised, and of how many elements."""
     n = math.prod(x.shape[len(x.shape) - ndims :])
-    if not x.size or x.dtype.kind != "f" or x.size >= _SMALL_ROWS:
+    if not x.size or x.dtype.kind != "f":
         raise Unsupported("rows")
     if any(v.dtype != x.dtype or not v.is_contiguous for v in views):
         raise Unsupported("rows")
@@ -571,7 +658,7 @@ def _shape_of(lowering: Lowering, argument: Any) -> tuple[int, ...]:
 
 
 def _check_classes(x: View, target: View, weight: Any, reduction: str, ignore_index: int) -> None:
-    plain = len(x.shape) == 2 and x.size and x.is_contiguous and x.dtype.kind == "f" and x.size < _SMALL_ROWS
+    plain = len(x.shape) == 2 and x.size and x.is_contiguous and x.dtype.kind == "f"
     if not plain or weight is not None or reduction not in ("mean", "sum") or 0 <= ignore_index < x.shape[1]:
         raise Unsupported("rows")
     if target.dtype != np.int64 or target.shape != x.shape[:1] or not target.is_contiguous:
@@ -608,6 +695,22 @@ def _transposed(x: View) -> View:
     if len(x.shape) < 2:
         raise Unsupported("the shapes of a product")
     return x._replace(shape=(*x.shape[:-2], *x.shape[:-3:-1]), strides=(*x.strides[:-2], *x.strides[:-3:-1]))
+
+
+def _regrouped(x: View, labels: Any, batch: list[int], *groups: list[int]) -> View:
+    """The view with dims in this order, those of each group as one."""
+    known = dict(zip(labels, zip(x.shape, x.strides, strict=True), strict=True))
+    dims = [known[n] for n in batch]
+    for group in groups:
+        size, step = 1, x.dtype.itemsize
+        for n, stride in (known[label] for label in reversed(group)):
+            if n != 1:
+                if size != 1 and stride != size * step:
+                    raise Unsupported("the strides")
+                size, step = size * n, step if size != 1 else stride
+        dims.append((size, step))
+    shape, strides = zip(*dims, strict=True)
+    return x._replace(shape=shape, strides=strides)
 
 
 def _is_basic(index: Any) -> bool:

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.backends.codegen.expr import NotFusible
 from gradcore.compiler import emit_python
-from gradcore.compiler.native import groups, source
-from gradcore.compiler.native.lowering import Lowering, Unsupported
-from gradcore.compiler.native.steps import Kernel, Loop, Reduction, Step, View, contiguous_strides
-from gradcore.compiler.program import Call, Literal, Program, Value, values_in
+from gradcore.compiler.native import building, groups, source
+from gradcore.compiler.native.lowering import Lowering
+from gradcore.compiler.native.part_source import PartSource
+from gradcore.compiler.native.rolling import Invocation
+from gradcore.compiler.native.steps import Kernel, Loop, Reduction, Step, Unsupported, View, contiguous_strides
+from gradcore.compiler.program import Call, Literal, Program, Value
 
 __all__ = ["NativeProgram", "Part", "source_of"]
 
-#: Calls that are worth a native part, and bytes of scratch memory that it has on its stack.
-_LEAST, _STACK = 2, 1 << 15
+#: Calls that are worth a native part.
+_LEAST = 2
 
 
 class Part:
@@ -68,10 +69,12 @@ class NativeProgram:
         The C++ functions that parts call, by name.
     refused : list of str
         The calls that Python makes, and why.
+    rolled : list of str
+        The loops over calls that repeat.
     """
 
     def __init__(self, program: Program, blas: bool) -> None:
-        self.program = program
+        self.program = program = program.copy(program.calls)  # which gets memories and literals that are steps' own
         self.lowering = Lowering(program, blas)
         self.pieces: list[Any] = []
         self.refused: list[str] = []
@@ -79,6 +82,7 @@ class NativeProgram:
         self.parts = [piece for piece in self.pieces if isinstance(piece, Part)]
         self._plan()
         self.loops: dict[str, str] = {}
+        self.rolled: list[str] = []
         for part in self.parts:
             self._write(part)
 
@@ -105,7 +109,7 @@ class NativeProgram:
     def _native(self, call: Call) -> list[Step] | None:
         try:
             steps = self.lowering.steps(call)
-            for step in steps:
+            for step in [] if building.has_vector_functions() else steps:
                 if isinstance(step, (Loop, Reduction)):
                     traced = groups.trace_group(groups.Group(step), lambda memory: True, {})
                     if groups.is_slow(traced):
@@ -117,7 +121,8 @@ class NativeProgram:
 
     def _writes_outside(self, part: Part) -> bool:
         """Whether a part could not run again from its beginning."""
-        made = {self.program.types[n].memory for call in part.calls for n in values_in(call.results)}
+        made = {self.program.types[n].memory for call in part.calls for n in call.made}
+        made |= self.lowering.temporary
         return any(w.memory not in made or w.memory in self.program.inputs for s in part.steps for w in s.writes)
 
     def _close(self, part: Part) -> None:
@@ -135,14 +140,16 @@ class NativeProgram:
         self.made_by: dict[int, Any] = {}  # the piece in which a value begins
         for piece in self.pieces:
             for call in piece.calls if isinstance(piece, Part) else [piece]:
-                for n in values_in(call.results):
+                for n in call.made:
                     self.made_by.setdefault(n, piece)
+            if isinstance(piece, Part):
+                self.made_by.update(dict.fromkeys(piece.touched & lowering.temporary, piece))
         users: dict[int, set[int]] = {}
         for i, piece in enumerate(self.pieces):
             if isinstance(piece, Part):
                 touched: Iterable[int] = piece.touched
             else:
-                numbers = (*values_in(piece.args), *values_in(piece.named), *values_in(piece.results))
+                numbers = (*piece.read, *piece.made)
                 touched = [lowering.views[n].memory for n in numbers if n in lowering.views]
             for memory in touched:
                 users.setdefault(memory, set()).add(i)
@@ -166,91 +173,32 @@ class NativeProgram:
             for view in (*each.reads, *each.writes):
                 users.setdefault(view.memory, set()).add(i)
         constants = self.lowering.constants
-        lines: list[str] = []
-        needed: dict[int, list[int]] = {}
-        calls: list[tuple[Any, Any]] = []
+        invocations: list[Invocation] = []
         for i, each in enumerate(ordered):
             if isinstance(each, Kernel):
-                calls.append((each, None))
-                used = [*each.writes, *each.reads]
-            else:
+                invocations.append(Invocation(each.text, (*each.writes, *each.reads), each.fallible))
+                part.in_threads |= each.lasting
+                continue
 
-                def kept(memory: int, i: int = i) -> bool:
-                    others = users[memory] != {i} and memory not in constants
-                    kernels = any(isinstance(ordered[j], Kernel) for j in users[memory])
-                    return memory not in self.private or others or (memory in constants and kernels)
+            def kept(memory: int, i: int = i) -> bool:
+                others = users[memory] != {i} and memory not in constants
+                kernels = any(isinstance(ordered[j], Kernel) for j in users[memory])
+                return memory not in self.private or others or (memory in constants and kernels)
 
-                traced = groups.trace_group(each, kept, constants)
-                if not traced.stores and not traced.reductions:
-                    continue
-                calls.append((each, traced))
-                used = [*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions)]
-            for view in used:
-                needed.setdefault(view.memory, []).append(len(calls) - 1)
-        arena = self._arena(needed)
-        used_loops: list[str] = []
-        part.arguments = sorted(m for m in needed if m not in self.private)
-        for call, traced in calls:
-            if traced is None:
-                places = [self._address(v) for v in (*call.writes, *call.reads)]
-                text = call.text.format(*places)
-                lines.append(f"if (!{text}) return 1;" if call.fallible else f"{text};")
-            else:
+            traced = groups.trace_group(each, kept, constants)
+            if traced.stores or traced.reductions:
                 name, text = source.loop_source(traced)
                 self.loops[name] = text
-                used_loops.append(name)
-                lines.append(source.loop_call(name, traced, self._address))
-        size = arena.pop(-1)
-        part.scratch = size if size > _STACK else 0
-        part.in_threads = any("spread(" in self.loops[name] for name in used_loops)
-        part.in_threads |= any(line.startswith("large_product") for line in lines)  # others of Python's may go on
-        threads = ", i64 threads" if part.in_threads else ""
-        head = [f"(const void* given{threads}) {{"]
-        head.append("(void)given;" if part.in_threads else "const i64 threads = 1; (void)given; (void)threads;")
-        for i, memory in enumerate(part.arguments):
-            kind = self.type_of(memory)
-            shape, strides = (f"{{{', '.join(map(str, each)) or '0'}}}" for each in (kind.shape, kind.strides))
-            head.append(f"const Array& g{i} = item(given, {i});")
-            dims = len(kind.shape)
-            head.append(f"if (!fits<{max(dims, 1)}>(g{i}, {shape}, {strides}, {dims})) return 1;")
-            head.append(f"char* const m{_named(memory)} = g{i}.data;")
-        if size:
-            own = f"item(given, {len(part.arguments)}).data" if part.scratch else "scratch"
-            if not part.scratch:
-                head.append(f"alignas(64) char scratch[{size}];")
-            head += [f"char* const m{memory} = {own} + {place};" for memory, place in arena.items()]
-        part.text = "\n    ".join([*head, *lines, "return 0;"]) + "\n}"
+                part.in_threads |= "spread(" in text
+                invocations.append(source.loop_call(name, traced))
+        written = PartSource(invocations, self.private.__contains__, self.owner)
+        part.arguments, part.scratch = written.arguments, written.scratch
+        part.text = written.text(part.in_threads)
+        self.rolled += map(str, written.repeats)
 
-    def _arena(self, needed: dict[int, list[int]]) -> dict[int, int]:
-        """Where private memories are, by the time in which they are used; under -1 the size of all."""
-        places: dict[int, int] = {}
-        busy: list[tuple[int, int, int]] = []  # start, stop, and the last use
-        whole = 0
-        private = sorted((uses[0], uses[-1], m) for m, uses in needed.items() if m in self.private)
-        for first, last, memory in private:
-            size = max(self._span(memory), 1)
-            size += -size % 64
-            busy = sorted(each for each in busy if each[2] >= first)
-            start = 0
-            for low, high, _ in busy:
-                if start + size <= low:
-                    break
-                start = max(start, high)
-            busy.append((start, start + size, last))
-            places[memory] = start
-            whole = max(whole, start + size)
-        return {**places, -1: whole}
-
-    def _span(self, memory: int) -> int:
-        return self.lowering.views[memory].extent[1]
-
-    def type_of(self, memory: int) -> Any:
-        """The shape, strides and dtype of the value that owns a memory, or of a literal."""
+    def owner(self, memory: int) -> View:
+        """The view of all of a memory: of the value that owns it, or of a literal."""
         return self.lowering.views[memory] if memory >= 0 else self.lowering._literal(-1 - memory)
-
-    def _address(self, view: View) -> str:
-        place = f"m{_named(view.memory)}" + (f" + {view.offset}" if view.offset else "")
-        return f"({C_TYPES[view.dtype.name]}*)({place})"
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
@@ -262,7 +210,7 @@ class NativeProgram:
         there = set(old.inputs)
         by_result: dict[int, Call] = {}
         for call in old.calls:
-            for n in values_in(call.results):
+            for n in call.made:
                 by_result.setdefault(n, call)
         free = 1 + max([*old.types, *by_result], default=0)
 
@@ -276,17 +224,17 @@ class NativeProgram:
                 out.calls.append(_allocation(number, view))
                 return
             call = by_result[number]
-            for n in (*values_in(call.args), *values_in(call.named)):
+            for n in call.read:
                 make(n)
             out.calls.append(call)
-            there.update(values_in(call.results))
+            there.update(call.made)
 
         for piece in self.pieces:
             if not isinstance(piece, Part):
-                for n in (*values_in(piece.args), *values_in(piece.named)):
+                for n in piece.read:
                     make(n)
                 out.calls.append(piece)
-                there.update(values_in(piece.results))
+                there.update(piece.made)
                 continue
             for n in piece.arguments:
                 if n >= 0:
@@ -312,8 +260,8 @@ class NativeProgram:
         first_made: set[int] = set()
         needed: list[int] = []
         for call in part.calls:
-            needed += [n for n in (*values_in(call.args), *values_in(call.named)) if n not in first_made]
-            first_made |= set(values_in(call.results))
+            needed += [n for n in call.read if n not in first_made]
+            first_made |= set(call.made)
         own.inputs = sorted(set(needed))
         own.outputs = sorted(n for n in part.arguments if n >= 0 and n in first_made and n not in own.inputs)
         views = [self.lowering.views[n] for n in own.inputs]
@@ -366,7 +314,3 @@ def _allocation(number: int, view: View) -> Call:
 def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
     size = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + dtype.itemsize if np.prod(shape) else 0
     return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
-
-
-def _named(memory: int) -> str:
-    return str(memory) if memory >= 0 else f"l{-1 - memory}"

@@ -2,9 +2,9 @@
 
 #pragma once
 
-#include "arrays.h"
-#include "pool.h"
-#include "sums.h"
+#include <memory>
+
+#include "rows.h"
 
 namespace gradcore {
 
@@ -14,6 +14,7 @@ struct Tools {
     void (*share)(i64, i64, void (*)(const void*, i64), const void*);
     const void *multiply_f, *multiply_d;  // CBLAS
     i64 long_integers;
+    const void *correlate_f, *correlate_d, *windows_f, *windows_d;  // of the compiled library
 };
 static Tools tools = {};
 
@@ -35,9 +36,27 @@ inline const Array& item(const void* tuple, i64 i) {
 
 // ------------------------------------------------------------------------------------------------- more functions
 
-#define GRADCORE_LIBRARY(name)                              \
-    inline float name(float x) { return std::name(x); }     \
-    inline double name(double x) { return std::name(x); }
+// GNU's library has a function of vectors beside each of these, which loops call if they are told of it.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#define GRADCORE_VECTORS __GLIBC_PREREQ(2, 35)
+#else
+#define GRADCORE_VECTORS 0
+#endif
+#if GRADCORE_VECTORS
+#define GRADCORE_DECLARED(T, name, symbol, ...) \
+    extern "C" __attribute__((simd("notinbranch"), const)) T library_##name(__VA_ARGS__) __asm__(#symbol);
+#else
+#define GRADCORE_DECLARED(T, name, symbol, ...) \
+    template <class... A>                       \
+    INLINE T library_##name(A... x) {           \
+        return std::symbol(x...);               \
+    }
+#endif
+#define GRADCORE_LIBRARY(name)                            \
+    GRADCORE_DECLARED(float, name##_f, name##f, float)    \
+    GRADCORE_DECLARED(double, name##_d, name, double)     \
+    INLINE float name(float x) { return library_##name##_f(x); } \
+    INLINE double name(double x) { return library_##name##_d(x); }
 GRADCORE_LIBRARY(sin)
 GRADCORE_LIBRARY(cos)
 GRADCORE_LIBRARY(tan)
@@ -53,11 +72,16 @@ GRADCORE_LIBRARY(exp2)
 GRADCORE_LIBRARY(log2)
 GRADCORE_LIBRARY(log10)
 GRADCORE_LIBRARY(cbrt)
+GRADCORE_DECLARED(float, pow_f, powf, float, float)
+GRADCORE_DECLARED(double, pow_d, pow, double, double)
+GRADCORE_DECLARED(float, atan2_f, atan2f, float, float)
+GRADCORE_DECLARED(double, atan2_d, atan2, double, double)
 #undef GRADCORE_LIBRARY
-inline float power(float x, float y) { return std::pow(x, y); }
-inline double power(double x, double y) { return std::pow(x, y); }
-inline float atan2(float x, float y) { return std::atan2(x, y); }
-inline double atan2(double x, double y) { return std::atan2(x, y); }
+#undef GRADCORE_DECLARED
+INLINE float power(float x, float y) { return library_pow_f(x, y); }
+INLINE double power(double x, double y) { return library_pow_d(x, y); }
+INLINE float atan2(float x, float y) { return library_atan2_f(x, y); }
+INLINE double atan2(double x, double y) { return library_atan2_d(x, y); }
 inline double erf(double x) { return std::erf(x); }
 
 // --------------------------------------------------------------------------------------------------- reductions
@@ -160,121 +184,87 @@ void large_product(bool at, bool bt, i64 height, i64 inner, i64 width, T* out, c
 
 // ------------------------------------------------------------------------------------------------------- rows
 
-// Exponentials of rows less their largest number, these numbers, and sums.
+// Softmax, zeros for a row of minus infinity.
 template <class T>
-inline T powers_of_row(const T* x, T* powers, i64 n, T top) {
-#pragma omp simd
-    for (i64 i = 0; i < n; ++i) powers[i] = exp(x[i] - top);
-    return static_cast<T>(sum_of<T>(n, static_cast<const T*>(powers)));
+void softmax_or_zero(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    for (i64 row = start; row < stop; ++row) {
+        const T* a = x + row * work.width;
+        bool hidden = true;
+        for (i64 i = 0; i < work.width; ++i) hidden &= a[i] == -infinity<T>();
+        if (!hidden) softmax(work, row, row + 1, x, out);
+        for (i64 i = 0; hidden && i < work.width; ++i) out[row * work.width + i] = 0;
+    }
+}
+
+// A kernel of the library, on all rows, or parts of more rows.
+template <auto kernel, class... A>
+void run_rows(const Work& work, i64 threads, A... arrays) {
+    constexpr i64 worth_a_thread = 1 << 14;
+    const i64 size = work.height * work.width, grain = worth_a_thread * work.parts / (size ? size : 1);
+    const auto part = [&](i64 start, i64 stop) { kernel(work, start, stop, arrays...); };
+    spread(work.parts, grain ? grain : 1, 1, threads, part);
+}
+
+// So many elements that are all the same, where there is no array for them.
+template <class T>
+class Filled {
+public:
+    Filled(const T* there, i64 n, T value) : there_(there), room_(there ? nullptr : new T[n]) {
+        for (i64 i = 0; !there && i < n; ++i) room_[i] = value;
+    }
+    operator const T*() const { return there_ ? there_ : room_.get(); }
+
+private:
+    const T* there_;
+    std::unique_ptr<T[]> room_;
+};
+
+template <class T>
+__attribute__((noinline)) void normed_rows(T* out, T* mean, T* var, const T* x, const T* weight, const T* bias,
+                                               i64 rows, i64 n, double eps, i64 threads) {
+    const Filled<T> factors(weight, n, 1), terms(bias, n, 0);
+    run_rows<layer_norm<T>, const T*, const T*, const T*>({rows, rows, n, 0, 0, eps}, threads, x, factors, terms, out,
+                                                           mean, var);
 }
 
 template <class T>
-inline T top_of_row(const T* x, i64 n) {
-    bool unknown = false;
-    for (i64 i = 0; i < n; ++i) unknown |= x[i] != x[i];
-    return unknown ? not_a_number<T>() : largest(x, n);
-}
-
-template <class T>
-__attribute__((noinline)) void softmax_rows(T* out, const T* x, i64 rows, i64 n) {
-    for (i64 r = 0; r < rows; ++r, x += n, out += n) {
-        const T total = powers_of_row(x, out, n, top_of_row(x, n));
-#pragma omp simd
-        for (i64 i = 0; i < n; ++i) out[i] /= total;
+void add_parts(T* out, const T* sums, i64 parts, i64 n) {
+    for (i64 i = 0; i < n; ++i) out[i] = sums[i];
+    for (i64 part = 1; part < parts; ++part) {
+        for (i64 i = 0; i < n; ++i) out[i] += sums[part * n + i];
     }
 }
 
 template <class T>
-__attribute__((noinline)) void log_softmax_rows(T* out, const T* x, i64 rows, i64 n) {
-    for (i64 r = 0; r < rows; ++r, x += n, out += n) {
-        const T top = top_of_row(x, n), shift = log(powers_of_row(x, out, n, top));
-#pragma omp simd
-        for (i64 i = 0; i < n; ++i) out[i] = (x[i] - top) - shift;
-    }
-}
-
-// The gradients through them, given their results.
-template <class T>
-__attribute__((noinline)) void softmax_back_rows(T* out, const T* grad, const T* y, i64 rows, i64 n) {
-    for (i64 r = 0; r < rows; ++r, out += n, grad += n, y += n) {
-        const T sum = static_cast<T>(sum_of<T>(n, [](auto g, auto v) { return g * v; }, grad, y));
-#pragma omp simd
-        for (i64 i = 0; i < n; ++i) out[i] = y[i] * (grad[i] - sum);
-    }
-}
-
-template <class T>
-__attribute__((noinline)) void log_softmax_back_rows(T* out, const T* grad, const T* y, i64 rows, i64 n) {
-    for (i64 r = 0; r < rows; ++r, out += n, grad += n, y += n) {
-        const T sum = static_cast<T>(sum_of<T>(n, grad));
-#pragma omp simd
-        for (i64 i = 0; i < n; ++i) out[i] = grad[i] - exp(y[i]) * sum;
-    }
-}
-
-template <class T>
-__attribute__((noinline)) void layer_norm_rows(T* out, T* mean, T* var, const T* x, const T* weight, const T* bias,
-                                               i64 rows, i64 n, T eps) {
-    for (i64 r = 0; r < rows; ++r, out += n, x += n) {
-        const T center = static_cast<T>(sum_of<T>(n, x) / static_cast<double>(n));
-        for (i64 i = 0; i < n; ++i) out[i] = x[i] - center;
-        const T spread = static_cast<T>(
-            sum_of<T>(n, [](auto c) { return c * c; }, static_cast<const T*>(out)) / static_cast<double>(n));
-        const T scale = 1 / sqrt(spread + eps);
-        mean[r] = center, var[r] = spread;
-        for (i64 i = 0; i < n; ++i) {
-            T y = out[i] * scale;
-            if (weight) y *= weight[i];
-            if (bias) y += bias[i];
-            out[i] = y;
-        }
-    }
-}
-
-template <class T>
-__attribute__((noinline)) void layer_norm_back_rows(T* out, T* to_weight, T* to_bias, const T* grad, const T* x,
+__attribute__((noinline)) void normed_rows_back(T* out, T* to_weight, T* to_bias, const T* grad, const T* x,
                                                     const T* weight, const T* mean, const T* var, i64 rows, i64 n,
-                                                    T eps) {
-    for (i64 i = 0; to_weight && i < n; ++i) to_weight[i] = 0;
-    for (i64 i = 0; to_bias && i < n; ++i) to_bias[i] = 0;
-    for (i64 r = 0; r < rows; ++r, grad += n, x += n) {
-        const T scale = 1 / sqrt(var[r] + eps), center = mean[r];
-        if (to_weight) {
-            for (i64 i = 0; i < n; ++i) to_weight[i] += grad[i] * ((x[i] - center) * scale);
-        }
-        if (to_bias) {
-            for (i64 i = 0; i < n; ++i) to_bias[i] += grad[i];
-        }
-        if (!out) continue;
-        wide<T> of_var = 0, of_mean = 0;
-        for (i64 i = 0; i < n; ++i) {
-            const T g = weight ? grad[i] * weight[i] : grad[i];
-            of_var += g * (x[i] - center);
-            of_mean += g;
-        }
-        const T slope = static_cast<T>(of_var) * (-scale * scale * scale / 2) * (T(2) / n);
-        const T shift = static_cast<T>(of_mean) * -scale / n;
-        for (i64 i = 0; i < n; ++i) {
-            const T g = weight ? grad[i] * weight[i] : grad[i];
-            out[i] = (g * scale + (x[i] - center) * slope) + shift;
-        }
-        out += n;
-    }
+                                                    double eps, i64 threads) {
+    constexpr i64 part = 1 << 15;
+    const i64 most = rows * n / part > 1 ? rows * n / part : 1, parts = most < rows ? most : rows;
+    const Filled<T> factors(weight, n, 1);
+    const std::unique_ptr<T[]> sums(new T[2 * parts * n]), room(out ? nullptr : new T[rows * n]);
+    run_rows<layer_norm_backward<T>, const T*, const T*, const T*, const T*, const T*>(
+        {parts, rows, n, 0, 0, eps}, threads, grad, x, factors, mean, var, out ? out : room.get(), sums.get(),
+        sums.get() + parts * n);
+    if (to_weight) add_parts(to_weight, sums.get(), parts, n);
+    if (to_bias) add_parts(to_bias, sums.get() + parts * n, parts, n);
+}
+
+inline bool are_below(const i64* index, i64 count, i64 bound) {
+    bool fine = true;
+    for (i64 i = 0; i < count; ++i) fine &= index[i] >= 0 && index[i] < bound;
+    return fine;
 }
 
 // Cross entropy of classes, without weights: whether all classes are there.
 template <class T>
 __attribute__((noinline)) bool cross_entropy(T* loss, T* number, T* powers, T* total, const T* x, const i64* target,
-                                             i64 rows, i64 n, bool mean) {
-    for (i64 r = 0; r < rows; ++r) {
-        if (target[r] < 0 || target[r] >= n) return false;
-    }
+                                             i64 rows, i64 n, bool mean, i64 threads) {
+    if (!are_below(target, rows, n)) return false;
+    const std::unique_ptr<T[]> tops(new T[rows]);
+    run_rows<row_powers<T>, const T*>({rows, rows, n, 0, 0, 0}, threads, x, powers, tops.get(), total);
     wide<T> sum = 0;
-    for (i64 r = 0; r < rows; ++r, x += n, powers += n) {
-        const T top = top_of_row(x, n);
-        total[r] = powers_of_row(x, powers, n, top);
-        sum += (top - x[target[r]]) + log(total[r]);
-    }
+    for (i64 r = 0; r < rows; ++r) sum += (tops[r] - x[r * n + target[r]]) + log(total[r]);
     *number = static_cast<T>(rows);
     *loss = mean ? static_cast<T>(sum) / *number : static_cast<T>(sum);
     return true;
@@ -282,17 +272,106 @@ __attribute__((noinline)) bool cross_entropy(T* loss, T* number, T* powers, T* t
 
 template <class T>
 __attribute__((noinline)) bool cross_entropy_back(T* out, const T* grad, const i64* target, const T* number,
-                                                  const T* powers, const T* total, i64 rows, i64 n, bool mean) {
-    for (i64 r = 0; r < rows; ++r) {
-        if (target[r] < 0 || target[r] >= n) return false;
-    }
-    if (*number != static_cast<T>(rows)) return false;
+                                                  const T* powers, const T* total, i64 rows, i64 n, bool mean,
+                                                  i64 threads) {
+    if (!are_below(target, rows, n) || *number != static_cast<T>(rows)) return false;
     const T scale = mean ? *grad / *number : *grad;
-    for (i64 r = 0; r < rows; ++r, out += n, powers += n) {
-        const T factor = scale / total[r];
+    const std::unique_ptr<T[]> factors(new T[rows]);
+    for (i64 r = 0; r < rows; ++r) factors[r] = scale / total[r];
+    run_rows<scaled_rows<T>, const T*, const T*>({rows, rows, n, 0, 0, 0}, threads, powers, factors.get(), out);
+    for (i64 r = 0; r < rows; ++r) out[r * n + target[r]] -= scale;
+    return true;
+}
+
+// --------------------------------------------------------------------------------------------- convolution, pooling
+
+template <i64... numbers>
+inline constexpr i64 table_of[] = {numbers...};
+
+// The library's correlation of images with weights, or of gradients with images; tables as in `convolution.cpp`.
+template <class T>
+void correlate(T* out, const T* x, const T* weight, const i64* geometry, const i64* steps, i64 threads) {
+    using Function = void (*)(i64, const void*, const void*, const T*, const T*, T*);
+    const void* function = sizeof(T) == 4 ? tools.correlate_f : tools.correlate_d;
+    reinterpret_cast<Function>(const_cast<void*>(function))(threads, geometry, steps, x, weight, out);
+}
+
+template <class T>
+void sum_windows(T* out, const T* x, const T* grad, const i64* geometry, i64 threads) {
+    using Function = void (*)(i64, const void*, const T*, const T*, T*);
+    const void* function = sizeof(T) == 4 ? tools.windows_f : tools.windows_d;
+    reinterpret_cast<Function>(const_cast<void*>(function))(threads, geometry, x, grad, out);
+}
+
+// Correlation with the weights of the adjoint: taps in reverse, and inputs and outputs of each group exchanged.
+template <class T>
+__attribute__((noinline)) void correlate_back(T* out, const T* grad, const T* weight, const i64* geometry,
+                                              const i64* steps, i64 groups, i64 outputs, i64 channels, i64 taps,
+                                              i64 threads) {
+    const std::unique_ptr<T[]> swapped(new T[groups * outputs * channels * taps]);
+    T* to = swapped.get();
+    for (i64 g = 0; g < groups; ++g, weight += outputs * channels * taps) {
+        for (i64 c = 0; c < channels; ++c) {
+            for (i64 o = 0; o < outputs; ++o, to += taps) {
+                const T* from = weight + (o * channels + c) * taps;
+                for (i64 k = 0; k < taps; ++k) to[k] = from[taps - 1 - k];
+            }
+        }
+    }
+    correlate(out, grad, static_cast<const T*>(swapped.get()), geometry, steps, threads);
+}
+
+// Windows over planes of two dims.
+struct Windows {
+    i64 planes, size[2], outputs[2], kernel[2], stride[2], padding[2], dilation[2];
+};
+
+// The largest elements of windows, which is the first of equal ones and the last NaN, and their places in the plane.
+template <class T>
+__attribute__((noinline)) void max_pool(T* out, i64* index, const T* x, const Windows& w, i64 threads) {
+    const i64 rows = w.planes * w.outputs[0], n = w.outputs[1], taps = n * w.kernel[0] * w.kernel[1];
+    spread(rows, (1 << 15) / (taps + 1) + 1, 1, threads, [&](i64 start, i64 stop) {
+        const std::unique_ptr<i32[]> places(new i32[n]);
+        for (i64 row = start; row < stop; ++row) {
+            const T* plane = x + row / w.outputs[0] * w.size[0] * w.size[1];
+            const i64 top = row % w.outputs[0] * w.stride[0] - w.padding[0];
+            T* best = out + row * n;
+            i32* place = places.get();
+            for (i64 j = 0; j < n; ++j) best[j] = -infinity<T>(), place[j] = -1;
+            for (i64 k = 0; k < w.kernel[0]; ++k) {
+                const i64 i = top + k * w.dilation[0];
+                if (i < 0 || i >= w.size[0]) continue;
+                for (i64 l = 0; l < w.kernel[1]; ++l) {
+                    const i64 shift = l * w.dilation[1] - w.padding[1], step = w.stride[1];
+                    const i64 first = shift < 0 ? (-shift + step - 1) / step : 0;
+                    const i64 room = w.size[1] - shift, fit = room > 0 ? (room + step - 1) / step : 0;
+                    const i64 last = fit < n ? fit : n;
+                    const i32 from = static_cast<i32>(i * w.size[1] + shift);
+                    const auto take = [&](i64 move) __attribute__((always_inline)) {
 #pragma omp simd
-        for (i64 i = 0; i < n; ++i) out[i] = powers[i] * factor;
-        out[target[r]] -= scale;
+                        for (i64 j = first; j < last; ++j) {
+                            const T value = plane[from + j * move];
+                            const bool taken = (value > best[j]) | (value != value) | (place[j] < 0);
+                            best[j] = taken ? value : best[j];
+                            place[j] = taken ? from + static_cast<i32>(j * move) : place[j];
+                        }
+                    };
+                    if (step == 2) take(2);
+                    else take(step);
+                }
+            }
+            for (i64 j = 0; j < n; ++j) index[row * n + j] = place[j] < 0 ? 0 : place[j];
+        }
+    });
+}
+
+// Elements are added to planes of zeros at their places: whether all of these are there.
+template <class T>
+__attribute__((noinline)) bool spread_places(T* out, const T* x, const i64* index, i64 planes, i64 outputs, i64 size) {
+    if (!are_below(index, planes * outputs, size)) return false;
+    for (i64 i = 0; i < planes * size; ++i) out[i] = 0;
+    for (i64 p = 0; p < planes; ++p, out += size, x += outputs, index += outputs) {
+        for (i64 i = 0; i < outputs; ++i) out[index[i]] += x[i];
     }
     return true;
 }
@@ -305,6 +384,20 @@ __attribute__((noinline)) inline bool take_rows(char* out, const char* x, const 
     }
     for (i64 r = 0; r < count; ++r) {
         __builtin_memcpy(out + r * width, x + (index[r] < 0 ? index[r] + height : index[r]) * width, width);
+    }
+    return true;
+}
+
+// Rows of zeros, with rows added at an index, but for one row: whether all are there.
+template <class T>
+__attribute__((noinline)) bool add_rows(T* out, const T* x, const i64* index, i64 count, i64 height, i64 width,
+                                        i64 left_out) {
+    if (!are_below(index, count, height)) return false;
+    for (i64 i = 0; i < height * width; ++i) out[i] = 0;
+    for (i64 r = 0; r < count; ++r) {
+        if (index[r] == left_out) continue;
+        T* to = out + index[r] * width;
+        for (i64 i = 0; i < width; ++i) to[i] += x[r * width + i];
     }
     return true;
 }

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gradcore.backends.codegen.cpp import C_TYPES, statements
 from gradcore.compiler.native.groups import DIALECT, TracedGroup
-from gradcore.compiler.native.steps import View
+from gradcore.compiler.native.rolling import Invocation
 
 __all__ = ["loop_call", "loop_source"]
 
@@ -294,7 +294,7 @@ def loop_source(traced: TracedGroup) -> tuple[str, str]:
     return name, f"__attribute__((noinline)) static void {name}{text}"
 
 
-def loop_call(name: str, traced: TracedGroup, address: Any) -> str:
-    """The call of a group's function; `address` gives the expression of a view's first element."""
-    views: list[View] = [*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions)]
-    return f"{name}({', '.join([*map(address, views), 'threads'])});"
+def loop_call(name: str, traced: TracedGroup) -> Invocation:
+    """The call of a group's function."""
+    views = (*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions))
+    return Invocation(f"{name}({', '.join([*(f'{{{i}}}' for i in range(len(views))), 'threads'])})", views)

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Kernel", "Loop", "Reduction", "Step", "View", "clashes", "contiguous_strides", "overlap"]
+__all__ = ["Kernel", "Loop", "Reduction", "Step", "Unsupported", "View", "clashes", "contiguous_strides", "overlap"]
+
+
+class Unsupported(Exception):
+    """There are no native steps for a call."""
 
 
 class View(NamedTuple):
@@ -167,10 +171,14 @@ class Kernel(Step):
         The call, with ``{0}``, ``{1}`` ... for the first elements of what it writes and then of what it reads.
     writes, reads : list of View
     fallible : bool
+    lasting : bool
+        Whether it takes some time: it is told how many threads there are, and other threads of Python run.
     """
 
-    def __init__(self, text: str, writes: list[View], reads: list[View], fallible: bool = False) -> None:
-        self.text, self.writes, self.reads, self.fallible = text, writes, reads, fallible
+    def __init__(
+        self, text: str, writes: list[View], reads: list[View], fallible: bool = False, lasting: bool = False
+    ) -> None:
+        self.text, self.writes, self.reads, self.fallible, self.lasting = text, writes, reads, fallible, lasting
 
 
 def overlap(a: View, b: View) -> bool:

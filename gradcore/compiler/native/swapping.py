@@ -43,9 +43,10 @@ def runnable(program: Program, cpp: str | None = None) -> Any:
 
 
 def described(run: Any) -> list[str]:
-    """What became of a program's native parts, and which calls Python makes, and why."""
+    """What became of a program's native parts, which calls are loops, and which calls Python makes, and why."""
     native = getattr(run, "native", None)
-    return [run.state, *(f"by Python: {each}" for each in getattr(native, "refused", []))]
+    loops, refused = getattr(native, "rolled", []), getattr(native, "refused", [])
+    return [run.state, *(f"in a loop: {each}" for each in loops), *(f"by Python: {each}" for each in refused)]
 
 
 # -- in a thread of its own ------------------------------------------------------------------------------------------

@@ -1,0 +1,337 @@
+// Kernels of rows, of a weight for each of their elements, and of planes, the rows of channels, of a number for each.
+//
+// A kernel works on the rows from `start` to before `stop` of contiguous matrices. What it reads comes first in its
+// arguments, what it writes last.
+
+#pragma once
+
+#include "calls.h"
+#include "sums.h"
+
+namespace gradcore {
+
+// out = exp(x - top), none of which is above one.
+template <class T>
+INLINE void exponentials(const T* x, i64 n, T top, T* out) {
+#pragma omp simd
+    for (i64 i = 0; i < n; ++i) out[i] = exponential_below_one(x[i] - top);
+}
+
+// ------------------------------------------------------------------------------------------------------------- softmax
+
+template <class T>
+void softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T* a = x + row * width;
+        T* b = out + row * width;
+        exponentials(a, width, largest(a, width), b);
+        const T scale = static_cast<T>(1 / sum_of(width, b));
+#pragma omp simd
+        for (i64 i = 0; i < width; ++i) b[i] *= scale;
+    }
+}
+
+template <class T>
+void softmax_backward(const Work& work, i64 start, i64 stop, const T* t, const T* y, T* out) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T *a = t + row * width, *b = y + row * width;
+        T* c = out + row * width;
+        const T dot = static_cast<T>(sum_of<T>(width, [](auto p, auto q) { return p * q; }, a, b));
+#pragma omp simd
+        for (i64 i = 0; i < width; ++i) c[i] = (a[i] - dot) * b[i];
+    }
+}
+
+template <class T>
+void log_softmax(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T* a = x + row * width;
+        T* b = out + row * width;
+        const T top = largest(a, width);
+        exponentials(a, width, top, b);
+        const T total = static_cast<T>(std::log(sum_of(width, b)));
+#pragma omp simd
+        for (i64 i = 0; i < width; ++i) b[i] = (a[i] - top) - total;
+    }
+}
+
+template <class T>
+void log_softmax_backward(const Work& work, i64 start, i64 stop, const T* t, const T* y, T* out) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T *a = t + row * width, *b = y + row * width;
+        T* c = out + row * width;
+        const T total = static_cast<T>(sum_of(width, a));
+#pragma omp simd
+        for (i64 i = 0; i < width; ++i) c[i] = a[i] - exponential_below_one(b[i]) * total;
+    }
+}
+
+// The exponentials of rows less their largest elements, these, and the exponentials' sums.
+template <class T>
+void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T* top, T* total) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T* a = x + row * width;
+        T* b = powers + row * width;
+        top[row] = largest(a, width);
+        exponentials(a, width, top[row], b);
+        total[row] = static_cast<T>(sum_of(width, b));
+    }
+}
+
+// Rows, each multiplied by a number.
+template <class T>
+void scaled_rows(const Work& work, i64 start, i64 stop, const T* x, const T* scale, T* out) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T *a = x + row * width, factor = scale[row];
+        T* b = out + row * width;
+#pragma omp simd
+        for (i64 i = 0; i < width; ++i) b[i] = a[i] * factor;
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------- normalization
+
+template <class T>
+INLINE T mean_of(const T* x, i64 width) {
+    return static_cast<T>(sum_of(width, x) / width);
+}
+
+template <class T>
+INLINE T variance_of(const T* x, i64 width, T center) {
+    return static_cast<T>(sum_of<T>(width, [=](auto a) { return (a - center) * (a - center); }, x) / width);
+}
+
+template <class T>
+void layer_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weight, const T* bias, T* out, T* mean,
+                T* variance) {
+    constexpr i64 some = 4;  // rows, as each step of one waits for the end of a sum
+    const i64 width = work.width;
+    for (i64 first = start; first < stop; first += some) {
+        const i64 end = first + some < stop ? first + some : stop;
+        for (i64 row = first; row < end; ++row) mean[row] = mean_of(x + row * width, width);
+        for (i64 row = first; row < end; ++row) variance[row] = variance_of(x + row * width, width, mean[row]);
+        for (i64 row = first; row < end; ++row) {
+            const T *a = x + row * width, center = mean[row], scale = 1 / sqrt(variance[row] + T(work.number));
+            T* b = out + row * width;
+#pragma omp simd
+            for (i64 i = 0; i < width; ++i) b[i] = (a[i] - center) * scale * weight[i] + bias[i];
+        }
+    }
+}
+
+// Some rows of layer norm's gradient, whose contributions to the gradients of weight and bias are added together.
+template <int rows, class T>
+INLINE void layer_norm_rows(const Work& work, i64 row, const T* grad, const T* x, const T* weight, const T* mean,
+                            const T* variance, T* out, T* to_weight, T* to_bias) {
+    const i64 width = work.width;
+    const T *g = grad + row * width, *a = x + row * width;
+    T *b = out + row * width, center[rows], scale[rows], slope[rows], shift[rows];
+    for (int r = 0; r < rows; ++r) {
+        const T middle = center[r] = mean[row + r], s = scale[r] = 1 / sqrt(variance[row + r] + T(work.number));
+        const auto values = [=](auto t, auto y, auto w) {
+            const auto along = t * w;
+            return Two<decltype(along + along)>{along * (y - middle), along};
+        };
+        const Two<double> sums = sums_of<T>(width, values, g + r * width, a + r * width, weight);
+        slope[r] = static_cast<T>(sums.first / width) * (s * s * s);
+        shift[r] = static_cast<T>(sums.second / width) * s;
+    }
+#pragma omp simd
+    for (i64 i = 0; i < width; ++i) {
+        T of_weight = to_weight[i], of_bias = to_bias[i];
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; ++r) {
+            const T t = g[r * width + i], y = a[r * width + i] - center[r];
+            of_weight += t * y * scale[r];
+            of_bias += t;
+            b[r * width + i] = t * weight[i] * scale[r] - (y * slope[r] + shift[r]);
+        }
+        to_weight[i] = of_weight, to_bias[i] = of_bias;
+    }
+}
+
+// A part of the work is several rows, whose sums come into a row of `to_weight` and of `to_bias`.
+template <class T>
+void layer_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* weight,
+                         const T* mean, const T* variance, T* out, T* to_weight, T* to_bias) {
+    const i64 width = work.width;
+    for (i64 part = start; part < stop; ++part) {
+        T *weights = to_weight + part * width, *biases = to_bias + part * width;
+        for (i64 i = 0; i < width; ++i) weights[i] = biases[i] = 0;
+        const i64 end = work.height * (part + 1) / work.parts;
+        i64 row = work.height * part / work.parts;
+        for (; row + 4 <= end; row += 4) {
+            layer_norm_rows<4>(work, row, grad, x, weight, mean, variance, out, weights, biases);
+        }
+        for (; row < end; ++row) {
+            layer_norm_rows<1>(work, row, grad, x, weight, mean, variance, out, weights, biases);
+        }
+    }
+}
+
+// A row is a group of channels, of `inner` points each; after `cycle` groups, those of the next image follow.
+template <class T>
+void group_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weight, const T* bias, T* out, T* mean,
+                T* variance) {
+    const i64 width = work.width, points = work.inner, channels = width / points;
+    for (i64 row = start; row < stop; ++row) {
+        mean[row] = mean_of(x + row * width, width);
+        variance[row] = variance_of(x + row * width, width, mean[row]);
+        const T center = mean[row], scale = 1 / sqrt(variance[row] + T(work.number));
+        for (i64 c = 0; c < channels; ++c) {
+            const T* a = x + row * width + c * points;
+            T* b = out + row * width + c * points;
+            const i64 channel = row % work.cycle * channels + c;
+            const T factor = scale * weight[channel], term = bias[channel];
+#pragma omp simd
+            for (i64 i = 0; i < points; ++i) b[i] = (a[i] - center) * factor + term;
+        }
+    }
+}
+
+// `to_weight` and `to_bias` are those of each image.
+template <class T>
+void group_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* weight,
+                         const T* mean, const T* variance, T* out, T* to_weight, T* to_bias) {
+    const i64 width = work.width, points = work.inner, channels = width / points;
+    for (i64 row = start; row < stop; ++row) {
+        const T center = mean[row], scale = 1 / sqrt(variance[row] + T(work.number));
+        const T *weights = weight + row % work.cycle * channels, *g = grad + row * width, *a = x + row * width;
+        T *b = out + row * width, *of_weight = to_weight + row * channels, *of_bias = to_bias + row * channels;
+        double along_x = 0, along_one = 0;
+        for (i64 c = 0; c < channels; ++c) {
+            const auto values = [=](auto t, auto y) { return Two<decltype(t + t)>{t * (y - center), t}; };
+            const Two<double> sums = sums_of<T>(points, values, g + c * points, a + c * points);
+            of_weight[c] = static_cast<T>(sums.first * scale), of_bias[c] = static_cast<T>(sums.second);
+            along_x += sums.first * weights[c], along_one += sums.second * weights[c];
+        }
+        const T slope = static_cast<T>(along_x / width) * (scale * scale * scale);
+        const T shift = static_cast<T>(along_one / width) * scale;
+        for (i64 c = 0; c < channels; ++c) {
+            const T factor = scale * weights[c];
+#pragma omp simd
+            for (i64 i = c * points; i < (c + 1) * points; ++i) b[i] = g[i] * factor - ((a[i] - center) * slope + shift);
+        }
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------------- planes
+
+// The sums of x less the plane's center, and of the squares.
+template <class T>
+void plane_moments(const Work& work, i64 start, i64 stop, const T* x, const T* center, T* total, T* squares) {
+    for (i64 row = start; row < stop; ++row) {
+        const T middle = center[row];
+        const auto values = [=](auto a) { return Two<decltype(a + a)>{a - middle, (a - middle) * (a - middle)}; };
+        const Two<double> sums = sums_of<T>(work.width, values, x + row * work.width);
+        total[row] = static_cast<T>(sums.first), squares[row] = static_cast<T>(sums.second);
+    }
+}
+
+// (x - center) * scale + shift
+template <class T>
+void plane_line(const Work& work, i64 start, i64 stop, const T* x, const T* center, const T* scale, const T* shift,
+                T* out) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T *a = x + row * width, middle = center[row], factor = scale[row], term = shift[row];
+        T* b = out + row * width;
+#pragma omp simd
+        for (i64 i = 0; i < width; ++i) b[i] = (a[i] - middle) * factor + term;
+    }
+}
+
+// The sums of grad, and of grad times x less the plane's center.
+template <class T>
+void plane_products(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* center, T* total,
+                    T* product) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T middle = center[row];
+        const auto values = [=](auto t, auto y) { return Two<decltype(t + t)>{t, t * (y - middle)}; };
+        const Two<double> sums = sums_of<T>(width, values, grad + row * width, x + row * width);
+        total[row] = static_cast<T>(sums.first), product[row] = static_cast<T>(sums.second);
+    }
+}
+
+// grad * scale + ((x - center) * slope + shift)
+template <class T>
+void plane_plane(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* center, const T* scale,
+                 const T* slope, const T* shift, T* out) {
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T *g = grad + row * width, *a = x + row * width;
+        const T middle = center[row], factor = scale[row], along = slope[row], term = shift[row];
+        T* b = out + row * width;
+#pragma omp simd
+        for (i64 i = 0; i < width; ++i) b[i] = g[i] * factor + ((a[i] - middle) * along + term);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------ cumulative sums
+
+// Some rows at a time, as an addition waits for the one before it.
+template <class T, int rows>
+INLINE void accumulate(i64 width, bool reverse, const T* x, T* out) {
+    double sums[rows] = {};
+    for (i64 k = 0; k < width; ++k) {
+        const i64 i = reverse ? width - 1 - k : k;
+        for (int row = 0; row < rows; ++row) out[row * width + i] = static_cast<T>(sums[row] += x[row * width + i]);
+    }
+}
+
+// Products one after the other, of some rows at a time.
+template <class T, int rows>
+INLINE void multiply_up(i64 width, const T* x, T* out) {
+    T products[rows];
+    for (int row = 0; row < rows; ++row) products[row] = 1;
+    for (i64 i = 0; i < width; ++i) {
+        for (int row = 0; row < rows; ++row) out[row * width + i] = products[row] *= x[row * width + i];
+    }
+}
+
+template <class T>
+void cumulative_product(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    const i64 width = work.width;
+    i64 row = start;
+    for (; row + 4 <= stop; row += 4) multiply_up<T, 4>(width, x + row * width, out + row * width);
+    for (; row < stop; ++row) multiply_up<T, 1>(width, x + row * width, out + row * width);
+}
+
+// Running maxima, or minima if the number is not zero, and the index of the last element that equals each; NaN once
+// there was one.
+template <class T>
+void cumulative_extremum(const Work& work, i64 start, i64 stop, const T* x, T* out, i64* index) {
+    const i64 width = work.width;
+    const bool least = work.number != 0;
+    for (i64 row = start; row < stop; ++row) {
+        const T* a = x + row * width;
+        T best = a[0];
+        i64 place = 0;
+        for (i64 i = 0; i < width; ++i) {
+            const T value = a[i];
+            const bool taken = (least ? value <= best : value >= best) | (value != value);
+            best = taken ? value : best;
+            place = taken ? i : place;
+            out[row * width + i] = best, index[row * width + i] = place;
+        }
+    }
+}
+
+// Backwards if the number is not zero.
+template <class T>
+void cumulative_sum(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    const i64 width = work.width;
+    const bool reverse = work.number != 0;
+    i64 row = start;
+    for (; row + 4 <= stop; row += 4) accumulate<T, 4>(width, reverse, x + row * width, out + row * width);
+    for (; row < stop; ++row) accumulate<T, 1>(width, reverse, x + row * width, out + row * width);
+}
+
+}  // namespace gradcore

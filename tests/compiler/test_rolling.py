@@ -1,0 +1,139 @@
+"""Calls that repeat become loops: which ones, where their memory is, and how large the source is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.compiler import native
+from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.native.part_source import PartSource
+from gradcore.compiler.native.parts import NativeProgram, source_of
+from gradcore.compiler.native.rolling import Invocation, Repeat, rolled
+from gradcore.compiler.native.steps import View
+from gradcore.compiler.passes import optimized
+from tests.compiler.test_native import arrays_of, close, pytestmark, writer  # noqa: F401
+from tests.compiler.test_native import libraries as libraries
+
+
+def view(memory: int, offset: int = 0) -> View:
+    return View(memory, offset, (4,), (8,), np.dtype("f8"))
+
+
+def calls(text: str) -> list[Invocation]:
+    return [Invocation(f"{letter}({{0}})", (view(i),)) for i, letter in enumerate(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("abc", ["a({0})", "b({0})", "c({0})"]),
+        ("xababababy", ["x({0})", "4 times 2 calls", "y({0})"]),
+        ("aaaaaaa", ["7 times 1 calls"]),
+        ("abcabc", ["a({0})", "b({0})", "c({0})"] * 2),  # twice is no loop
+        ("x" + "aab" * 4 + "cd" * 5, ["x({0})", "4 times 3 calls", "5 times 2 calls"]),
+    ],
+)
+def test_which_calls_repeat(text: str, expected: list[str]) -> None:
+    found = rolled(calls(text), lambda memory: True)
+    assert [*map(str, found)] == expected
+    flat = [
+        each for item in found for each in ([c for t in item.turns for c in t] if isinstance(item, Repeat) else [item])
+    ]
+    assert flat == calls(text)
+
+
+def test_what_is_given_and_what_is_private_is_not_one_loop() -> None:
+    found = rolled(calls("aaaaaaaaaa"), lambda memory: memory > 1)
+    assert [*map(str, found)] == ["a({0})", "a({0})", "8 times 1 calls"]
+
+
+def test_addresses_are_arithmetic_where_values_follow_each_other() -> None:
+    """A chain of values that all stay alive: each is read by the call after, and at the end in reverse."""
+    n = 9
+    forward = [Invocation("f({0}, {1})", (view(k + 1), view(k))) for k in range(n)]
+    backward = [Invocation("g({0})", (view(k),)) for k in reversed(range(n))]
+    given = [Invocation("h({0})", (view(100, 32 * k),)) for k in range(n)]
+    source = PartSource([*forward, *backward, *given], lambda memory: memory < 100, view)
+    text = source.text(in_threads=False)
+    assert [*map(str, source.repeats)] == [f"{n} times 1 calls"] * 3
+    assert "t0" not in text
+    assert "m100 + 0 + turn * 32" in text
+    places = [source.places[k] for k in range(n + 1)]
+    assert places == [64 * k for k in range(n + 1)]
+
+
+def test_values_of_one_turn_share_a_place() -> None:
+    turns = [[Invocation("f({0})", (view(k),)), Invocation("g({0})", (view(k),))] for k in range(2000)]
+    source = PartSource([c for turn in turns for c in turn], lambda memory: True, view)
+    assert set(source.places.values()) == {0}
+    assert source.scratch == 0
+
+
+def test_other_addresses_are_looked_up() -> None:
+    order = [3, 1, 4, 0, 2]
+    source = PartSource(
+        [Invocation("f({0})", (view(9, 8 * k),)) for k in order], lambda memory: False, lambda m: view(m)
+    )
+    assert "t0[] = {24, 8, 32, 0, 16}" in source.text(False)
+    source = PartSource([Invocation("f({0})", (view(k),)) for k in order], lambda memory: False, lambda m: view(m))
+    assert "char* const t0[] = {m3 + 0, m1 + 0," in source.text(False)
+
+
+def recurrent(w: gc.Tensor, u: gc.Tensor, b: gc.Tensor, xs: gc.Tensor) -> Any:
+    h = gc.zeros(3, 5)
+    for x in xs:
+        h = (x @ w + h @ u + b).tanh()
+    return gc.autograd.grad((h * h).sum(), [w, u, b])
+
+
+def layers(x: gc.Tensor, *weights: gc.Tensor) -> gc.Tensor:
+    for w in weights:
+        x = (x @ w).relu() + x
+    return x
+
+
+def programs_of(function: Any, *arguments: Any) -> list[Any]:
+    compiled = CompiledFunction(function, fullgraph=True, cpp="0")
+    for _ in range(3):
+        compiled(*arguments)
+    return [NativeProgram(optimized(program), blas=True) for program in compiled._entries[0].programs]
+
+
+def test_the_source_does_not_grow_with_the_steps() -> None:
+    def arguments(n: int) -> Any:
+        return [gc.randn(*s, requires_grad=True) for s in ((4, 5), (5, 5), (5,))] + [gc.randn(n, 3, 4)]
+
+    sizes = []
+    for n in (40, 80):
+        programs = programs_of(recurrent, *arguments(n))
+        sizes.append(len(source_of(programs)))
+        assert any(line.startswith((str(n - 2), str(n - 1))) for line in programs[0].rolled)
+    assert sizes[1] < sizes[0] * 1.3
+
+
+@pytest.mark.parametrize("case", ["recurrent", "layers", "chain"])
+def test_loops_compute_what_the_calls_do(case: str) -> None:
+    gc.manual_seed(0)
+    if case == "recurrent":
+        function = recurrent
+        arguments = [gc.randn(*s, requires_grad=True) for s in ((4, 5), (5, 5), (5,))] + [gc.randn(12, 3, 4)]
+    elif case == "layers":
+        function, arguments = layers, [gc.randn(6, 6), *(gc.randn(6, 6) * 0.1 for _ in range(9))]
+    else:
+        function, arguments = lambda x: chain_with_sums(x), [gc.rand(5, 4)]
+    compiled = CompiledFunction(function, fullgraph=True)
+    for _ in range(4):
+        assert close(arrays_of(compiled(*arguments)), arrays_of(function(*arguments)))
+    described = [line for run in compiled._entries[0].functions for line in native.described(run)]
+    assert any("times" in line for line in described)
+    assert "in a loop: " in compiled.explain(*arguments)
+
+
+def chain_with_sums(x: gc.Tensor) -> gc.Tensor:
+    for _ in range(15):
+        x = x - x.mean(0) + (x * x).sum(1, keepdim=True).sqrt()
+    return x
