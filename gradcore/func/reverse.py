@@ -232,7 +232,7 @@ def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | 
     chunks = []
     for start in range(0, count, step):
         rows = basis(out, start, min(start + step, count))
-        if chunk_size == 1:  # without a batch: backward may do what a batch cannot
+        if chunk_size == 1 or count == 1:  # without a batch: backward may do what a batch cannot
             chunks.append([functional.unsqueeze(t, 0) for t in pull(functional.select(rows, 0, 0))])
         else:
             chunks.append(vectorize(pull, [rows], rows.shape[0], "error"))

@@ -332,7 +332,11 @@ def unique_values(x: Any) -> Any:
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
 ) -> Any:
-    return F.isin(*promoted(element, test_elements), invert=invert)
+    x, among = promoted(element, test_elements)
+    if x._dtype is dtypes.bool_ or x._dtype.is_complex:
+        found = F.any(F.unsqueeze(x.detach(), -1) == ravel_of(among.detach()), -1)
+        return ~found if invert else found
+    return F.isin(x, among, invert=invert)
 
 
 def union1d(ar1: Any, ar2: Any) -> Any:

@@ -56,6 +56,12 @@ def _spacing(x: Tensor) -> AnyTensor:
     return F.copysign(F.abs(F.nextafter(x, F.copysign(F.full_like(x, math.inf), x)) - x), x)
 
 
+def _vecdot(a: Tensor, b: Tensor) -> AnyTensor:
+    if a._dtype.is_differentiable:
+        return F.linalg_vecdot(a, b)
+    return F.any(a & b, -1) if a._dtype is dtypes.bool_ else F.sum(a * b, -1, dtype=a._dtype)
+
+
 def _matvec(a: Tensor, b: Tensor) -> AnyTensor:
     return F.squeeze(F.matmul(a, F.unsqueeze(b, -1)), -1)
 
@@ -77,7 +83,7 @@ _SMOOTH: dict[str, Any] = {
     "modf": _parts_of_float, "multiply": "mul", "negative": "neg", "positive": "positive", "power": "pow",
     "rad2deg": "rad2deg", "radians": "deg2rad", "reciprocal": _reciprocal, "remainder": "remainder", "sin": "sin",
     "sinh": "sinh", "sqrt": "sqrt", "square": "square", "subtract": "sub", "tan": "tan", "tanh": "tanh",
-    "vecdot": "linalg_vecdot", "vecmat": _vecmat,
+    "vecdot": _vecdot, "vecmat": _vecmat,
 }  # fmt: skip
 
 #: Universal functions whose results carry no derivative: whole numbers, bools, and steps.
