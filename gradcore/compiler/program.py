@@ -118,9 +118,12 @@ class Program:
         Values that NumPy gives as scalars, and tensors hold as arrays without dims.
     types : dict
         The `ArrayType` of each value that is an array.
+    native : Program or None
+        A program that does the same, for writers other than Python's.
     """
 
     def __init__(self) -> None:
+        self.native: Program | None = None
         self.inputs: list[int] = []
         self.calls: list[Call] = []
         self.outputs: list[int] = []
@@ -134,7 +137,7 @@ class Program:
         other = Program()
         other.inputs, other.outputs, other.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
         other.literals, other.scalars, other.types = [*self.literals], {*self.scalars}, {**self.types}
-        other._free = self._first_free()
+        other._free, other.native = self._first_free(), self.native
         return other
 
     def new_value(self, type: ArrayType) -> Value:

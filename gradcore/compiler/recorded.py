@@ -28,6 +28,7 @@ from gradcore.compiler.guards import Guards
 from gradcore.compiler.history import Backward, connect, connect_one, freed, is_planned
 from gradcore.compiler.host_calls import HOST_CLASSES, runs_user_code
 from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, is_followed, plain_numbers, recorded_number
+from gradcore.compiler.optimizer_steps import PlannedStep, planned
 from gradcore.compiler.passes import optimized
 from gradcore.compiler.program import Program
 from gradcore.compiler.recorder import Recorder, Unrecordable, give_plain_arrays, user_frame, user_line
@@ -122,6 +123,8 @@ class RecordedRun:
         self.scope: dict[str, Any] = {}
         self.parts: list[Part] = []
         self.effects: list[str] = []
+        #: The steps of optimisers that are parts of the program.
+        self.steps: list[PlannedStep] = []
         #: The frame that calls the function; None before, and when it has returned.
         self.caller: FrameType | None = None
 
@@ -256,6 +259,7 @@ class RecordedRun:
             call = f"{self._bound(host)}.{name}({', '.join(given)})"
             mode = local.state.mode
             part.lines.append(call if mode == self.mode else f"with_mode(state, {mode}, lambda: {call})")
+            mark = len(part.lines)
             self.effects.append(f"{type(host).__name__}.{name} is called")
         grads = [grad for grad in map(_grad_of, self.tensors) if grad is not None]
         tensors = [*self.tensors, *grads, *(known[0] for known in self.named.values()), *_tensors_in(args, _ignore)]
@@ -267,7 +271,37 @@ class RecordedRun:
             self.recorder.stop(f"{name} of {type(host).__name__} returns something")
         if not stopped:
             self._account_for_host_call()
+            if name == "step" and not (args or named or foreign):
+                part.lines[mark - 1 :] = self._planned(host, part, part.lines[-1])
         return result
+
+    def _planned(self, optimizer: Any, part: Part, call: str) -> list[str]:
+        """Lines that take the step of an optimiser as a part of the program, if they can; else by its method."""
+        step = None
+        with self.recorder.off():
+            tensors = [*self.tensors, *[grad for grad in self.grads if grad is not None]]
+            step = self._with_plain_arrays(tensors, False, lambda: planned(optimizer, self.recorder.cpp))
+        if step is None:
+            return [call]
+        given, known = [], f"x{len(self.steps)}"
+        place = 0
+        for params, states in step.arrays():
+            own = [[p._array for p in params], [p._autograd.grad._array for p in params]]
+            given.append(f"{known}[{place}]")
+            for array in (*own[0], *own[1]):
+                number = self._number(array)
+                if number is None:
+                    return [call]
+                part.needed.add(number)
+                given.append(self._value(number))
+            given += [f"{known}[{place + 1 + i}]" for i in range(states)]
+            place += 1 + states
+        self.steps.append(step)
+        name = self._bound(step)
+        return [
+            f"{known} = {name}.prepare()", f"if {known} is None: {call}",
+            f"else: {name}.run({', '.join(given)}); {name}.finish()",
+        ]  # fmt: skip
 
     def _check_host_call(self, host: Any, name: str, args: list[Any], foreign: bool) -> None:
         state, stop = local.state, self.recorder.stop
@@ -485,6 +519,10 @@ class RecordedRun:
         names = ["program"] if len(shown) == 1 else [f"part {i + 1}" for i in range(len(shown))]
         if self.outs:
             shown, names, runs = [*shown, backward], [*names, "backward"], [*runs, half.run]
+        for step in self.steps:
+            names.append(f"step of {type(step.optimizer).__name__}")
+            shown.append(step.program)
+            runs.append(step.run)
         return Entry(self.guards, self.scope["run"], shown, names, self.effects, runs)
 
     def _programs(self) -> list[Program]:

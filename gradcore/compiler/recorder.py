@@ -24,6 +24,7 @@ from gradcore.autograd.node import Node
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import AutogradMeta, Variable
 from gradcore.backends.base import Backend, Kernels
+from gradcore.backends.codegen.scalars import SymbolicScalar
 from gradcore.backends.portable.optimizers import Batch
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import CPU
@@ -36,7 +37,15 @@ from gradcore.locks import process_lock
 from gradcore.random.generator import default_generator
 from gradcore.tracebacks import is_own
 
-__all__ = ["Recorder", "Unrecordable", "give_plain_arrays", "recording_lock", "user_frame", "user_line"]
+__all__ = [
+    "Recorder",
+    "RecordingBackend",
+    "Unrecordable",
+    "give_plain_arrays",
+    "recording_lock",
+    "user_frame",
+    "user_line",
+]
 
 
 class Unrecordable(RuntimeError):
@@ -161,6 +170,10 @@ class Recorder:
             self.program.inputs.append(found.number)
         return found
 
+    def start_at(self, program: Program) -> None:
+        """Go on with a program that has values already."""
+        self._number = 1 + max(program.types, default=-1)
+
     def literal(self, array: Any) -> RecordedArray:
         """An array that was made of numbers of Python: each run of the program has its own copy."""
         self.program.literals.append(array.copy("K"))
@@ -216,7 +229,8 @@ class Recorder:
             if leaf.__class__ is Batch:
                 self.stop("an optimiser takes a step")
                 return _plain_batch(leaf)
-            return int(leaf) if leaf.__class__ is RecordedInt else leaf
+            kind = {RecordedInt: int, SymbolicScalar: float}.get(leaf.__class__)
+            return leaf if kind is None else kind(leaf)
 
         plain_args, plain_named = map_leaves(plain, args), map_leaves(plain, named)
         if self._depth:
@@ -328,7 +342,7 @@ class Recorder:
         """Context in which this thread is recorded, and what it does with host objects."""
         with recording_lock:
             self._hosts, self._plain = hosts, (CPU.backend, CPU.kernels)
-            self._recording = _RecordingBackend(CPU.backend), Kernels(_resolver(CPU.kernels))
+            self._recording = RecordingBackend(CPU.backend), Kernels(_resolver(CPU.kernels))
             current.recorder = self
             CPU.backend, CPU.kernels = self._recording  # type: ignore[assignment]
             for name in _STATE_METHODS:
@@ -504,7 +518,7 @@ def _recorded(name: str, value: Any) -> Any:
     return value if isinstance(value, type) or not callable(value) else _Recorded(name, value)
 
 
-class _RecordingBackend:
+class RecordingBackend:
     """The CPU's backend, whose functions are noted."""
 
     def __init__(self, backend: Any) -> None:

@@ -149,17 +149,21 @@ class ElementwiseOptimizer(Optimizer):
         return found if isinstance(found, Tensor) else None
 
     def _step(self, group: dict[str, Any], params: list[Any], grads: list[Any], found_inf: Tensor | None) -> None:
+        plan, options = self._planned(group, params)
+        for batch in plan.batches:
+            batch.step(type(self).formula, self.hyperparameters, options, grads, found_inf)
+        note_writes(plan.written)
+
+    def _planned(self, group: dict[str, Any], params: list[Any]) -> tuple[StepPlan, dict[str, Any]]:
+        """The plan for a step of a group, and the group's options with numbers for tensors."""
         plan = self._plans.get(id(group))
         if plan is None or not plan.fits(params, self.state) or not plan.has_options(group):
             plan = self._plan(group, params)
         elif plan.host_counted is not None:
             self._check_capture(plan.host_counted, group)
-        options = group
-        if plan.tensor_options:
-            options = {**group, **{name: _number(group[name], plan.capturable) for name in plan.tensor_options}}
-        for batch in plan.batches:
-            batch.step(type(self).formula, self.hyperparameters, options, grads, found_inf)
-        note_writes(plan.written)
+        if not plan.tensor_options:
+            return plan, group
+        return plan, {**group, **{name: _number(group[name], plan.capturable) for name in plan.tensor_options}}
 
     def _plan(self, group: dict[str, Any], params: list[Any]) -> StepPlan:
         """The plan for a group's options and parameters: the one of its last step, if that still fits."""

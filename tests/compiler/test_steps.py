@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import pytest
 
 import gradcore as gc
-from gradcore import nn
+from gradcore import config, nn
+from gradcore.backends.compiled.building import BuildError, find_compiler
+from gradcore.compiler import emit_python, native
 from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.optimizer_steps import PlannedStep
 
 F = nn.functional
 L = gc.optim.lr_scheduler
@@ -477,3 +481,114 @@ def test_updates_that_are_written_out() -> None:
         outcomes.append([(t.detach().numpy().tobytes(), t._version) for t in kept])
         assert not compiles or len(run._entries) == 1
     assert outcomes[0] == outcomes[1]
+
+
+# -- steps of optimisers as parts of programs -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def by_formulas(monkeypatch: pytest.MonkeyPatch) -> list[PlannedStep]:
+    """Steps are parts of programs, and what is native elsewhere are calls of NumPy's; the steps that were taken so."""
+    taken: list[PlannedStep] = []
+    finish = PlannedStep.finish
+
+    def runnable(program: Any, cpp: Any = None) -> Any:
+        return emit_python.function_of(program.native or program)
+
+    def noted(self: PlannedStep) -> None:
+        taken.append(self)
+        finish(self)
+
+    monkeypatch.setattr(native, "runnable", runnable)
+    monkeypatch.setattr(config, "COMPILE_CPP", "background")
+    monkeypatch.setattr(PlannedStep, "finish", noted)
+    return taken
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_formulas_of_optimizers(name: str, by_formulas: list[PlannedStep]) -> None:
+    compare(stepping(OPTIMIZERS[name]), steps=8)
+    assert len(by_formulas) == {"Adafactor": 0, "RAdam": 3}.get(name, 6)
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name.endswith("LR")])
+def test_rates_change_without_another_program(name: str, by_formulas: list[PlannedStep]) -> None:
+    compare(stepping(lambda params: gc.optim.SGD(params, lr=0.05, momentum=0.9), **SETTINGS[name]), most=1)
+    assert len(by_formulas) == STEPS - 2
+
+
+def test_a_scaler_and_groups_by_formulas(by_formulas: list[PlannedStep]) -> None:
+    test_muon_and_groups()
+    test_a_scaler_leaves_out_the_steps_of_infinite_gradients()
+    test_two_optimizers_take_turns()
+
+
+#: What may be done to an optimiser between steps, and whether its step is still that of the program then.
+CHANGES: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "rate": (lambda own: own.param_groups[0].update(lr=0.3), True),
+    "betas": (lambda own: own.param_groups[0].update(betas=(0.5, 0.7)), True),
+    "decay": (lambda own: own.param_groups[0].update(weight_decay=0.1), False),
+    "maximize": (lambda own: own.param_groups[0].update(maximize=True), False),
+    "amsgrad": (lambda own: own.param_groups[0].update(amsgrad=True), False),
+    "state dict": (lambda own: own.load_state_dict(copy.deepcopy(own.state_dict())), True),
+    "state": (lambda own: own.state.clear(), True),
+    "one state": (lambda own: own.state[own.param_groups[0]["params"][0]].clear(), False),
+    "count": (lambda own: own.state[own.param_groups[0]["params"][0]]["step"].fill_(7), False),
+    "moment": (lambda own: own.state[own.param_groups[0]["params"][1]].update(exp_avg=gc.ones(6)), False),
+    "found_inf": (lambda own: setattr(own, "found_inf", gc.ones(1)), False),
+    "hook": (lambda own: own.register_step_pre_hook(lambda *args: None), False),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_changes_in_an_optimizer(name: str, by_formulas: list[PlannedStep]) -> None:
+    change, stays = CHANGES[name]
+    outcomes = []
+    for compiles in (False, True):
+        gc.manual_seed(0)
+        model = Net("mlp")
+        own, step = stepping(lambda params: gc.optim.Adam(params, lr=0.01))(model)
+        run = CompiledFunction(step) if compiles else step
+        found = []
+        for i in range(10):
+            if i == 5:
+                change(own)
+                by_formulas.clear()
+            run(gc.randn(5, 4), gc.randint(0, 2, (5,)))
+            found.append(state_of(model, own))
+        outcomes.append(found)
+    for i, (a, b) in enumerate(zip(*outcomes, strict=True)):
+        assert a == b, f"step {i}"
+    assert len(by_formulas) == 5 * stays
+
+
+def test_steps_in_cpp() -> None:
+    """Within rounding; other tests compare the formulas to the bit."""
+    try:
+        find_compiler()
+    except BuildError:
+        pytest.skip("there is no C++ compiler")
+    outcomes = []
+    for compiles in (False, True):
+        gc.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+        own = gc.optim.AdamW(model.parameters(), lr=0.01, amsgrad=True)
+        scheduler = L.StepLR(own, 3)
+
+        def step(x: gc.Tensor, model: Any = model, own: Any = own, scheduler: Any = scheduler) -> gc.Tensor:
+            own.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            own.step()
+            scheduler.step()
+            return loss
+
+        run = CompiledFunction(step, fullgraph=True, cpp="wait") if compiles else step
+        for _ in range(STEPS):
+            loss = run(gc.randn(5, 4))
+        outcomes.append([loss, *model.parameters(), *[t for s in own.state.values() for t in s.values()]])
+        if compiles:
+            (entry,) = run._entries
+            assert "functions" in entry.functions[entry.names.index("step of AdamW")].state
+    for a, b in zip(*outcomes, strict=True):
+        assert gc.allclose(a, b, rtol=1e-4, atol=1e-6)

@@ -106,8 +106,8 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
     try:
         for run, program in pairs:
             if getattr(run, "native", None) is None:
-                native = NativeProgram(program, building.has_blas())
-                if native.parts:
+                native = NativeProgram(program.native or program, building.has_blas())
+                if native.parts and not (program.native and native.refused):
                     found.append((run, native))
                 else:
                     _replace(run, emit_python.function_of(program), native, "there is nothing for it")

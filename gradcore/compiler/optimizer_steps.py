@@ -1,0 +1,238 @@
+"""Steps of optimisers as parts of programs: the formula on arrays, with hyperparameters that each call computes.
+
+The host computes the hyperparameters, as they follow from the options and from how many steps were taken, and looks
+whether the step is the one that was recorded; if not, the optimiser takes it. Python's program calls the kernel that
+the optimiser would call; the native one has the formula in loops of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from typing import Any
+
+import numpy as np
+
+from gradcore import config
+from gradcore.arrays import note_writes, with_grad
+from gradcore.backends.codegen.scalars import SymbolicScalar, is_number, symbolic
+from gradcore.backends.registry import CPU
+from gradcore.compiler import native
+from gradcore.compiler.arrays import current
+from gradcore.compiler.passes import optimized
+from gradcore.compiler.program import Call, Program, Value, map_leaves
+from gradcore.compiler.recorder import Recorder, RecordingBackend
+from gradcore.compiler.scopes import is_library, namespace_of
+from gradcore.optim.elementwise import ElementwiseOptimizer
+from gradcore.profiler.recording import is_profiling
+
+__all__ = ["PlannedStep", "planned"]
+
+
+#: Hyperparameters, and what follows from them, of one formula at most.
+_MOST_NUMBERS = 64
+
+
+class TracedBatch:
+    """The step of one batch of parameters.
+
+    Parameters
+    ----------
+    optimizer : ElementwiseOptimizer
+    batch : ParameterBatch
+    options : dict
+        The group's options, with Python numbers.
+    program : Program
+        The calls of the formula are added to it.
+    """
+
+    def __init__(self, optimizer: Any, batch: Any, options: dict[str, Any], program: Program) -> None:
+        self.batch = batch
+        settings = batch.advanced(optimizer.hyperparameters, options)[1]
+        self.flags = {name: value for name, value in settings.items() if not is_number(value)}
+        self.types = [*map(type, settings.values())]
+        scalars, self.guards = symbolic(settings)
+        recorder, backend = Recorder(), RecordingBackend(CPU.backend)
+        recorder.program = program
+        params, states = batch.batch.params, batch.batch.states
+        self.dtype = params[0].dtype
+        before, current.recorder = current.recorder, recorder
+        recorder.start_at(program)
+        try:
+            numbers = recorder.given(np.zeros(_MOST_NUMBERS, self.dtype))
+            given = [[recorder.given(np.zeros_like(p)) for p in params] for _ in range(2)]
+            flat = [recorder.given(np.ones_like(s)) for s in states]
+            for p, g, a, b in zip(*given, batch.batch.offsets, batch.batch.offsets[1:], strict=False):
+                type(optimizer).formula(backend, p, g, *[s[a:b].reshape(p.shape) for s in flat], **scalars)
+        finally:
+            current.recorder = before
+        if recorder.stopped is not None:
+            raise NotImplementedError(recorder.stopped)
+        self.evaluators: list[Any] = []
+        self._name_scalars(program, numbers)
+
+    def _name_scalars(self, program: Program, numbers: Any) -> None:
+        """Let scalars of the formula be elements of the array of numbers."""
+        known: dict[int, Value] = {}
+        kept: list[Any] = []
+        whole = program.types[numbers.number]
+        calls = []
+
+        def element(leaf: Any) -> Any:
+            if leaf.__class__ is not SymbolicScalar:
+                return leaf
+            if id(leaf) not in known:
+                i = len(kept)
+                if i >= whole.shape[0]:
+                    raise NotImplementedError("a formula with many hyperparameters")
+                kept.append(leaf)
+                value = known[id(leaf)] = program.new_value(whole._replace(shape=(), strides=()))
+                place = whole.address + i * whole.dtype.itemsize
+                program.types[value.number] = whole._replace(shape=(), strides=(), address=place)
+                calls.append(Call("operator.getitem", operator.getitem, (Value(numbers.number), i), {}, value))
+                self.evaluators.append(leaf.evaluate)
+            return known[id(leaf)]
+
+        for call in program.calls:
+            named = call._replace(args=map_leaves(element, call.args), named=map_leaves(element, call.named))
+            calls.append(named)
+        program.calls = calls
+        program.types[numbers.number] = whole._replace(shape=(len(kept),))
+
+    def settings(self, optimizer: Any, batch: Any, options: dict[str, Any]) -> tuple[Any, Any] | None:
+        """The scalar state and the hyperparameters of the coming step; None if the formula would do something else."""
+        scalars, settings = batch.advanced(optimizer.hyperparameters, options)
+        if [*map(type, settings.values())] != self.types:
+            return None
+        if any(settings[name] is not value for name, value in self.flags.items()):
+            return None
+        return (scalars, settings) if all(guard(settings) for guard in self.guards) else None
+
+
+class PlannedStep:
+    """The step of an optimiser with elementwise formulas.
+
+    Parameters
+    ----------
+    optimizer : ElementwiseOptimizer
+        One that has just taken a step like this.
+    cpp : str, optional
+        See `gradcore.compiler.native.runnable`.
+
+    Attributes
+    ----------
+    params : list of list of Tensor
+        The parameters with gradients, of each group.
+    program : Program
+    run : callable
+        Of the arrays of numbers, parameters, gradients and states of each batch.
+
+    Raises
+    ------
+    NotImplementedError
+        If the step has to be the optimiser's.
+    """
+
+    def __init__(self, optimizer: Any, cpp: str | None) -> None:
+        self.optimizer = optimizer
+        formulas, self.program = Program(), Program()
+        self.params: list[list[Any]] = []
+        self.batches: list[list[TracedBatch]] = []
+        for group in optimizer.param_groups:
+            params, _ = with_grad(group["params"])
+            if group["differentiable"] or not params:
+                raise NotImplementedError("a step that is recorded, or of no parameters")
+            plan, options = optimizer._planned(group, params)
+            if any(batch.state.on_device or batch.batch.params[0].dtype.char not in "fd" for batch in plan.batches):
+                raise NotImplementedError("states on a device, or of other dtypes")
+            self.params.append(params)
+            self.batches.append([TracedBatch(optimizer, batch, options, formulas) for batch in plan.batches])
+        self.program.inputs, self.program.types = [*formulas.inputs], {**formulas.types}
+        self.program.calls = [Call("optimizer.step", self._take, (), {}, None)]
+        self.program.native = optimized(formulas)
+        self.run = native.runnable(self.program, cpp)
+        self._pending: list[Any] = []
+        self._written: list[Any] = []
+
+    def arrays(self) -> list[tuple[list[Any], int]]:
+        """The parameters of each batch, and how many states they have."""
+        return [
+            ([params[i] for i in traced.batch.indices], len(traced.batch.batch.states))
+            for params, batches in zip(self.params, self.batches, strict=True)
+            for traced in batches
+        ]
+
+    def prepare(self) -> list[Any] | None:
+        """The numbers and the states of each batch, after they were moved on; None if the optimiser has to step."""
+        optimizer, found, written = self.optimizer, list[Any](), list[Any]()
+        own, groups = vars(optimizer), optimizer.param_groups
+        if is_profiling() or len(groups) != len(self.params) or "grad_scale" in own or "found_inf" in own:
+            return None
+        for group, known, batches in zip(groups, self.params, self.batches, strict=True):
+            try:
+                params, grads = with_grad(group["params"])
+            except NotImplementedError:  # sparse gradients are no arrays
+                return None
+            if len(params) != len(known) or not all(map(operator.is_, params, known)) or group["differentiable"]:
+                return None
+            plan, options = optimizer._planned(group, params)
+            if len(plan.batches) != len(batches):
+                return None
+            for batch, traced in zip(plan.batches, batches, strict=True):
+                settings = traced.settings(optimizer, batch, options) if _are_alike(batch, traced.batch) else None
+                if settings is None:
+                    return None
+                found.append((batch, traced, grads, *settings))
+            written += plan.written
+        values = []
+        for batch, traced, grads, scalars, settings in found:
+            batch.keep(scalars)
+            batch.batch.grads = [grads[i] for i in batch.indices]
+            numbers = np.array([evaluate(settings) for evaluate in traced.evaluators], traced.dtype)
+            values += [numbers, *batch.batch.states]
+        self._pending, self._written = found, written
+        return values
+
+    def _take(self) -> None:
+        """Take the step by the kernel of the backend."""
+        formula = type(self.optimizer).formula
+        for batch, _, _, _, settings in self._pending:
+            CPU.kernels["optimizer_step"](formula, batch.batch, settings, None)
+
+    def finish(self) -> None:
+        """Take note of what was written to."""
+        note_writes(self._written)
+        self.optimizer._opt_called = True
+        for batch, *_ in self._pending:
+            batch.batch.grads = []
+        self._pending = self._written = []
+
+
+def _are_alike(batch: Any, other: Any) -> bool:
+    """Whether two batches have parameters and states in the same order."""
+    if batch is other:
+        return True
+    return batch.indices == other.indices and [s.shape for s in batch.batch.states] == [
+        s.shape for s in other.batch.states
+    ]
+
+
+def planned(optimizer: Any, cpp: str | None) -> PlannedStep | None:
+    """The step of an optimiser as a part of a program.
+
+    None for those whose steps are no formulas of the library, and where nothing becomes C++: for Python, the step as it
+    is is as fast.
+    """
+    cls = type(optimizer)
+    if (config.COMPILE_CPP if cpp is None else cpp) == "0":
+        return None
+    if not isinstance(optimizer, ElementwiseOptimizer) or not is_library(namespace_of(cls)):
+        return None
+    if inspect.unwrap(cls.step) is not inspect.unwrap(ElementwiseOptimizer.step):
+        return None
+    if cls.formula.__name__ in CPU.backend.fused_steps or hasattr(optimizer, "grad_scale"):
+        return None
+    try:
+        return PlannedStep(optimizer, cpp)
+    except NotImplementedError:
+        return None
