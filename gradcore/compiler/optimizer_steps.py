@@ -86,7 +86,8 @@ class TracedBatch:
                 if i >= whole.shape[0]:
                     raise NotImplementedError("a formula with many hyperparameters")
                 kept.append(leaf)
-                value = known[id(leaf)] = program.new_value(whole._replace(shape=(), strides=()))
+                value = known[id(leaf)] = Value(1 + max(program.types))
+                program.scalars.add(value.number)
                 place = whole.address + i * whole.dtype.itemsize
                 program.types[value.number] = whole._replace(shape=(), strides=(), address=place)
                 calls.append(Call("operator.getitem", operator.getitem, (Value(numbers.number), i), {}, value))

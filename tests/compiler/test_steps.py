@@ -592,3 +592,18 @@ def test_steps_in_cpp() -> None:
             assert "functions" in entry.functions[entry.names.index("step of AdamW")].state
     for a, b in zip(*outcomes, strict=True):
         assert gc.allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_each_value_of_a_formula_has_a_number(by_formulas: list[PlannedStep]) -> None:
+    """Also where several groups, and parameters of two dtypes, have batches of their own."""
+    params = [gc.ones(3, requires_grad=True), gc.ones(2, 2, dtype=gc.float64, requires_grad=True)]
+    own = gc.optim.Adam([{"params": [p], "lr": 0.1 * (1 + i), "weight_decay": 0.1} for i, p in enumerate(params)])
+    for p in params:
+        p.grad = gc.ones_like(p)
+    own.step()
+    program = PlannedStep(own, "background").program.native
+    assert program is not None
+    made = [n for call in program.calls for n in call.made if n not in program.inputs]
+    written = {n for call in program.calls if call.name.startswith("operator.i") for n in call.made}
+    assert len(set(made)) == len([n for n in made if n not in written]) + len(written & {*made})
+    assert program.types.keys() >= {*made, *program.inputs}
