@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-# Also where there are compiled kernels: tests/compiled has the tests of these.
-os.environ["GRADCORE_COMPILED"] = "0"
+# Also where there are compiled kernels, unless the variable says otherwise: tests/compiled has the tests of these.
+os.environ.setdefault("GRADCORE_COMPILED", "0")
 # Compilers would take the time of the tests; tests/compiler/test_native.py has those of programs that become C++.
 os.environ["GRADCORE_COMPILE_CPP"] = "0"
 

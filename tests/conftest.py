@@ -27,15 +27,15 @@ settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-#: Of a function with more cases than this, one in `SHARE` is run where no path is given.
-MANY, SHARE = 8, 4
+#: Of a function with more cases than this, one in `SHARE` is run where no path is given, and of those marked slow none.
+MANY, SHARE = 8, 8
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="where tensors are made; see devices.py")
     parser.addoption("--sample", default=1, type=int, help="with --device cuda, one of so many tests")
-    parser.addoption("--whole", action="store_true", help="all generated cases, also where no path is given")
-    parser.addoption("--rest", action="store_true", help="the generated cases that are no part of the sample")
+    parser.addoption("--whole", action="store_true", help="slow tests and all generated cases, also where no path is given")
+    parser.addoption("--rest", action="store_true", help="what is no part of the sample")
     parser.addoption("--seed", default=0, type=int, help="draws another sample of generated cases")
 
 
@@ -56,11 +56,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect three quarters of the cases of each function with many; with ``--rest`` everything else."""
+    """Deselect slow tests, and most cases of each function with many; with ``--rest`` everything else."""
     of = [item.nodeid.partition("[")[0] for item in items]
     counts = Counter(of)
+    seed = config.getoption("seed")
     left_out = [
-        counts[function] > MANY and zlib.crc32(f"{config.getoption('seed')}{item.nodeid}".encode()) % SHARE != 0
+        item.get_closest_marker("slow") is not None
+        or (counts[function] > MANY and zlib.crc32(f"{seed}{item.nodeid}".encode()) % SHARE != 0)
         for item, function in zip(items, of, strict=True)
     ]
     chosen = config.getoption("rest")
