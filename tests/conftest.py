@@ -34,7 +34,9 @@ MANY, SHARE = 8, 8
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="where tensors are made; see devices.py")
     parser.addoption("--sample", default=1, type=int, help="with --device cuda, one of so many tests")
-    parser.addoption("--whole", action="store_true", help="slow tests and all generated cases, also where no path is given")
+    parser.addoption(
+        "--whole", action="store_true", help="slow tests and all generated cases, also where no path is given"
+    )
     parser.addoption("--rest", action="store_true", help="what is no part of the sample")
     parser.addoption("--seed", default=0, type=int, help="draws another sample of generated cases")
 
