@@ -6,10 +6,47 @@ from typing import Any
 
 from gradcore.errors import warn
 from gradcore.ops.samples import case, floats
-from gradcore.ops.table import composite
+from gradcore.ops.table import composite, elementwise, general
 
 # What the saturated exponential linear unit gives for minus infinity: -scale * alpha.
 _SATURATION = -1.7580993408473766
+
+
+@elementwise(
+    lambda F, t, mask, scale: F.masked_scale(t, mask, scale),
+    constant={"mask": "drawn"},
+    keeps_dtype=("mask",),
+    inplace=False,
+    function=False,
+    method=False,
+)
+def masked_scale(K, self, mask, scale: float):
+    """`self` times `scale` where the mask holds, else times zero."""
+    return self * mask.astype(self.dtype) * scale
+
+
+@general(
+    node="NativeDropoutBackward0",
+    constant={"self": "has been computed", "mask": "drawn"},
+    keeps_dtype=("self", "mask"),
+    materialize=False,
+    computes_half_in_float=False,
+    function=False,
+    method=False,
+)
+def dropped(K, self, source, mask, scale: float = 1.0):
+    """What dropout has made of `source` and drawn for it, with its history."""
+    return self
+
+
+@dropped.vjp("source")
+def _(F, grad, mask, scale):
+    return F.masked_scale(grad, mask, scale)
+
+
+@dropped.jvp("source")
+def _(F, t, mask, scale):
+    return F.masked_scale(t, mask, scale)
 
 
 def _check(p: float) -> None:
@@ -33,6 +70,10 @@ def _drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: bool, 
     """Drop with probability `p`, and scale up the rest so that the expectation stays."""
     if not training or not p or not input.numel():
         return input
+    if p != 1 and not inplace and shape == tuple(input.shape):
+        dropped = F.dropped_by_kernel(input, p)
+        if dropped is not None:
+            return dropped
     noise = input.new_zeros(shape) if p == 1 else _kept(F, input, shape, p).div_(1 - p)
     return input.mul_(noise) if inplace else input * noise
 

@@ -34,6 +34,7 @@ __all__ = [
     "bernoulli_mask",
     "binomial",
     "check_probability",
+    "dropped_by_kernel",
     "log_standard_gamma",
     "multinomial",
     "normal",
@@ -350,6 +351,20 @@ def bernoulli_mask(shape: Sequence[int], p: float, device: Any, generator: Gener
     """A bool tensor that is True with probability `p`: what dropout keeps."""
     where = resolve(device)
     return sample(philox.bernoulli, tuple(shape), dtypes.float32, where, generator, p).to(dtypes.bool_)  # type: ignore[no-any-return]
+
+
+def dropped_by_kernel(input: Tensor, p: float) -> Tensor | None:
+    """Dropout by one kernel, which draws as `bernoulli_mask` does; None where the device has none, and in batches."""
+    where, x = input._device, input._array
+    if local.state.batches or not where.backend.has_dropout or not input._dtype.is_floating_point or not x.size:
+        return None
+    real = np.float64 if x.dtype.itemsize == 8 else np.float32
+    scale = float(real(1) / real(1 - p))
+    with where.backend.use_index(where.index):
+        place = where.backend.random_place(default_generator._state, philox.word_count(x.size, np.dtype("float32")))
+        array, kept = where.backend.dropout(x, 1 - p, scale, *place)
+    made, mask = wrap(array, where, input._dtype), wrap(kept, where, dtypes.bool_)
+    return functional.dropped(made, input, mask, scale)  # type: ignore[no-any-return]
 
 
 @overridable

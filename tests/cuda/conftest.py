@@ -50,6 +50,7 @@ COMPARED = [
     Comparison("test_reductions_by_index", ("prod_segments", "amax_segments", "amin_segments")),
     Comparison("test_random_decisions_are_those_of_the_cpu", ("bernoulli_float32",), (("dtype", "float32"),)),
     Comparison("test_random_decisions_are_those_of_the_cpu", ("bernoulli_float64",), (("dtype", "float64"),)),
+    Comparison("test_dropout_decides_as_the_cpu", ("dropout",)),
     Comparison("test_products_by_the_own_kernel", ("product",)),
     Comparison("test_gradients_are_unscaled_by_one_launch", ("unscale",)),
     Comparison("test_the_scale_is_adapted_as_on_the_cpu", ("adapt_scale",)),

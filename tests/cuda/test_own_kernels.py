@@ -305,6 +305,21 @@ def test_random_decisions_are_those_of_the_cpu(backend: Any, dtype: str) -> None
             assert recorded._a.tobytes() == expected
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dropout_decides_as_the_cpu(backend: Any, dtype: str) -> None:
+    key, counter, p = 0x0123456789ABCDEF_FEDCBA9876543210, 2**192 + 2**64 - 3, 0.7
+    for n in (1, 7, 8, 1001, 4096):
+        x = drawn(dtype, n + 1)
+        words = philox.WordStream(philox.word_count(n, np.dtype("float32")), key, counter)
+        kept = philox.bernoulli(np, words, np.dtype("float32"), p)[:n].astype(bool)
+        for part in (x[:n], x[1:]):  # the latter does not begin at a multiple of 16 bytes
+            found, mask = type(backend).dropout(backend, StrictArray(part, 0), p, 1 / p, key, counter)
+            assert (mask._a == kept).all()
+            expected = part.astype(np.float64) * kept / p
+            tolerance = TOLERANCES[dtype]
+            np.testing.assert_allclose(found._a.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
+
+
 # -- through tensors -------------------------------------------------------------------------------------------
 
 CALLS: dict[str, Callable[..., Any]] = {

@@ -131,6 +131,34 @@ def test_attention_of_long_rows(device: str, dtype: Any) -> None:
     agree(with_gradients(attend, *[t.to(device) for t in inputs]), with_gradients(attend, *inputs), str(dtype))
 
 
+# -- dropout -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(5,), (3, 1000), (4, 6, 10)], ids=str)
+def test_dropout(device: str, dtype: Any, shape: tuple[int, ...]) -> None:
+    x = drawn(np.random.default_rng(0), dtype, *shape[::-1]).permute(*range(len(shape))[::-1])
+
+    def run(where: str) -> list[Any]:
+        gc.manual_seed(3)
+        found = with_gradients(lambda t: F.dropout(t, 0.3).square(), x.to(where), second=dtype is gc.float64)
+        tangent = gc.func.jvp(lambda t: F.dropout(t, 0.3), (x.to(where),), (x.to(where).cos(),))
+        many = gc.vmap(lambda t: F.dropout(t, 0.3), randomness="different")(x.to(where).repeat(2, *(1,) * x.ndim))
+        return [*found, *tangent, many, gc.rand(3, device=where)]
+
+    agree(run(device), run("cpu"), str(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_launches_of_dropout(device: str, dtype: Any) -> None:
+    x = gc.ones(30, 40, dtype=dtype, device=device, requires_grad=True)
+    drop: Callable[[], Any] = lambda: F.dropout(x, 0.3)  # noqa: E731
+    assert launches(drop) == 1
+    out = drop()
+    ones = gc.ones_like(out)
+    assert launches(lambda: gc.autograd.grad(out, x, ones, retain_graph=True)) == 1
+
+
 # -- channels -----------------------------------------------------------------------------------------------------
 
 CHANNELS = [

@@ -20,7 +20,7 @@ from gradcore.backends.cupy.epilogues import CudaEpilogues
 from gradcore.backends.cupy.flash_attention import CudaFlashAttention
 from gradcore.backends.cupy.foreach import CudaLists
 from gradcore.backends.cupy.indexing import CudaIndexing
-from gradcore.backends.cupy.kernels import INCLUDE, NULL, compile_options, elements
+from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE, NULL, compile_options, dense, elements
 from gradcore.backends.cupy.linalg import CudaLinearAlgebra
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import Pools, PrivatePool
@@ -344,13 +344,24 @@ class CupyBackend(
 
     def _decisions(self, n: int, dtype: Any, key: Any, counter: int, p: float) -> Any:
         """Bools that are True with probability `p`."""
-        real, digits = (np.float64, 53) if dtype.itemsize == 8 else (np.float32, 31)
-        threshold = np.uint64(np.ceil(real(p) * real(2.0**digits)))
+        real = np.float64 if dtype.itemsize == 8 else np.float32
         out = self.xp.empty(n, bool)
         if n:
             kernel = self.cuda_kernel("bernoulli", f"bernoulli_{real.__name__}")
-            kernel(*elements(-(-n // 4)), (out, np.uint64(n), *_place(key, counter), threshold))
+            kernel(*elements(-(-n // 4)), (out, np.uint64(n), *_place(key, counter), _threshold(p, real)))
         return out
+
+    @property
+    def has_dropout(self) -> bool:  # type: ignore[override]
+        return self.own_kernels
+
+    def dropout(self, x: Any, p: float, scale: float, key: Any, counter: int) -> tuple[Any, Any]:
+        """The array times `scale` with probability `p`, else times zero, element by element; and where it was kept."""
+        out, kept = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, bool)
+        kernel = self.cuda_kernel("dropout", "dropout", type=C_NAMES[x.dtype.name])
+        stream = np.uint64(x.size), *_place(key, counter), _threshold(p, np.float32)
+        kernel(*elements(-(-x.size // 8)), (dense(self.xp, x), out, kept, *stream, np.float64(scale)))
+        return out, kept
 
     def _fill(self, name: str, out: Any, words: int, key: Any, counter: int, *parameters: Any) -> None:
         """Launch a kernel of random numbers, which takes so many words."""
@@ -385,6 +396,11 @@ def _place(key: Any, counter: int) -> tuple[Any, ...]:
     if isinstance(key, int):
         return NULL, *_pieces(key, 2), *_pieces(counter, 4)
     return key, *_pieces(0, 2), *_pieces(counter, 4)
+
+
+def _threshold(p: float, real: Any) -> np.uint64:
+    """The random integer, of 31 or 53 bits, below which a decision of probability `p` is True."""
+    return np.uint64(np.ceil(real(p) * real(2.0 ** (53 if real is np.float64 else 31))))
 
 
 def _pieces(value: int, count: int) -> list[np.uint64]:

@@ -90,6 +90,10 @@ class CudaElementwise(CudaFusion, Elementwise):
         bits = x.view(np.uint16) if _is_bfloat16(x.dtype) else x
         return self.bodies[name](self, bits, diagonal).view(x.dtype)
 
+    def masked_scale(self, x: Any, mask: Any, scale: float) -> Any:
+        """By one kernel also where a vjp calls it."""
+        return self.rounded_once("masked_scale", x, mask, scale)
+
     # -- quotients: CuPy's have the quotient's error times the divisor -----------------------------------------------
 
     def remainder(self, x: Any, y: Any) -> Any:

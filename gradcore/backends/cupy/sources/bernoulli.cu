@@ -1,11 +1,6 @@
-// Decisions with one probability from the words of Philox 4x64-10: bit for bit those of philox.bernoulli.
-//
-// threshold is the probability, rounded up to a multiple of 2**-31 (float32) or 2**-53 (float64), times that power of two.
-// base is null, or in a recorded graph where a replay begins. Any grid of any size will do. Compile with -fmad=false, as
-// C++17; see philox.cuh.
+// Decisions with one probability, see decisions.cuh.
 
-#include "numbers.cuh"
-#include "philox.cuh"
+#include "decisions.cuh"
 
 using namespace philox;
 
@@ -20,9 +15,6 @@ GRADCORE_FUNCTION void decide(bool* out, u64 n, Place place, Decide decision) {
         }
     }
 }
-
-#define STREAM u64 n, const u64 *base, u64 key0, u64 key1, u64 counter0, u64 counter1, u64 counter2, u64 counter3
-#define PLACE Place(base, Key{{key0, key1}}, Block{{counter0, counter1, counter2, counter3}})
 
 extern "C" __global__ void bernoulli_float32(bool* out, STREAM, u64 threshold) {
     decide<2>(out, n, PLACE, [=](u64 word, int half) { return static_cast<u32>(word >> 32 * half) >> 1 < threshold; });
