@@ -521,6 +521,9 @@ def _recorded(name: str, value: Any) -> Any:
 class RecordingBackend:
     """The CPU's backend, whose functions are noted."""
 
+    #: A program draws apart from what it computes.
+    has_dropout = False
+
     def __init__(self, backend: Any) -> None:
         self._backend = backend
         self.xp = _Namespace("xp", backend.xp)
