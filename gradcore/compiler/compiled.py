@@ -175,8 +175,9 @@ class CompiledFunction:
 
     def _shown(self) -> Any:
         """The function as users know it: a module in the place of its method."""
-        owner = getattr(self._function, "__self__", None)
-        return owner if isinstance(owner, Module) and self._function.__func__ is Module._call_impl else self._function
+        function: Any = self._function
+        owner = getattr(function, "__self__", None)
+        return owner if isinstance(owner, Module) and function.__func__ is Module._call_impl else function
 
     def _line(self) -> str:
         """Where the function is written, for messages."""
@@ -218,10 +219,11 @@ class CompiledFunction:
         failed = recorded.checked(lambda: check(args, named))
         if recorder.stopped is None and type(failed) is int:
             recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
-        if recorder.stopped is not None:
-            self._leave(recorder.stopped)
+        entry = recorded.entry(self._function) if recorder.stopped is None else None
+        if entry is None or recorder.stopped is not None:
+            self._leave(str(recorder.stopped))
             return result
-        self._entries.insert(0, recorded.entry(self._function))
+        self._entries.insert(0, entry)
         guards.forget()
         return result
 

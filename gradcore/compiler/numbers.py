@@ -51,6 +51,7 @@ class RecordedInteger(int):
 
 
 _KINDS: dict[type, Any] = {float: RecordedFloat, int: RecordedInteger}
+_PLAIN: dict[type, type] = {kind: plain for plain, kind in _KINDS.items()}
 
 
 def recorded_number(value: float, expression: str, run: Any) -> Any:
@@ -66,8 +67,8 @@ def recorded_number(value: float, expression: str, run: Any) -> Any:
 def plain_numbers(value: Any) -> Any:
     """A result with plain numbers in the places of recorded ones."""
     kind = type(value)
-    if kind in (RecordedFloat, RecordedInteger):
-        return kind.__base__(value)
+    if kind in _PLAIN:
+        return _PLAIN[kind](value)
     if kind in (tuple, list):
         found = [plain_numbers(each) for each in value]
         return value if all(map(operator.is_, found, value)) else kind(found)
@@ -94,7 +95,7 @@ def _make_operators() -> None:
                 setattr(cls, f"__r{name}__", method_of(function, symbol, True))
         cls.__neg__ = lambda self: self.run.computed(-plain_numbers(self), "-", self)
         cls.__bool__ = lambda self: self.run.computed(bool(plain_numbers(self)), "!=", self, 0)
-        cls.__hash__ = cls.__base__.__hash__
+        cls.__hash__ = _PLAIN[cls].__hash__
 
 
 _make_operators()
@@ -119,7 +120,7 @@ def is_followed(frame: types.FrameType, is_last: bool) -> bool:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _position(node) == positions:
             item = isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args
-            return item and not node.keywords and _Uses(tree, is_last).allows(node)
+            return bool(item and not node.keywords and _Uses(tree, is_last).allows(node))
     return False
 
 
@@ -220,11 +221,11 @@ class _Uses:
                 return False
             if isinstance(node, _NESTED) and node is not self.tree and self._is_in(node, name):
                 return False
-            used = isinstance(node, ast.Name) and node.id == name
-            if used and isinstance(self.parents[node], ast.AugAssign):
-                return False
-            if used and isinstance(node.ctx, ast.Load) and not self.allows(node):
-                return False
+            if isinstance(node, ast.Name) and node.id == name:
+                if isinstance(self.parents[node], ast.AugAssign):
+                    return False
+                if isinstance(node.ctx, ast.Load) and not self.allows(node):
+                    return False
         return True
 
     def _is_in(self, scope: Any, name: str) -> bool:

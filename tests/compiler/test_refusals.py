@@ -1,0 +1,263 @@
+"""What a recording refuses: each check has a function that it refuses, with its own words, and that runs as it is."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import pickle
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.compiler import guards
+from gradcore.compiler.compiled import CompiledFunction
+
+FOLDER = Path(guards.__file__).parent
+REFUSING = {"stop", "refuse", "_read", "_refuse"}
+KEPT: list[Any] = []
+W = gc.ones(3, requires_grad=True)
+OWN = gc.optim.SGD([W], lr=0.0)
+SCHEDULER = gc.optim.lr_scheduler.StepLR(OWN, 5)
+SCALER = gc.amp.GradScaler("cpu")
+
+
+class Returning(gc.optim.Optimizer):
+    def step(self, closure: Any = None) -> Any:
+        return 1.0
+
+
+class Replacing(gc.optim.SGD):
+    def step(self, closure: Any = None) -> None:
+        W.grad = gc.ones(3)
+
+
+class Clamping(gc.optim.SGD):
+    def step(self, closure: Any = None) -> None:
+        pass
+
+
+CLAMPING = Clamping([W], lr=0.0)
+RETURNING, REPLACING = Returning([W], {}), Replacing([W], lr=0.0)
+
+
+def number_and_tensor(x: gc.Tensor) -> Any:
+    total = x.sum().item()
+    return total * x
+
+
+def in_place(x: gc.Tensor) -> gc.Tensor:
+    x.add_(1)
+    return x * 2 if x.sum() > 0 else x * 3
+
+
+def replaced(x: gc.Tensor) -> gc.Tensor:
+    (W * x).sum().backward()
+    REPLACING.step()
+    return x
+
+
+def after_own_code(x: gc.Tensor) -> Any:
+    CLAMPING.step()
+    return x * 2
+
+
+def number_after_own_code(x: gc.Tensor) -> Any:
+    CLAMPING.step()
+    return 2.0
+
+
+def of_an_argument(x: gc.Tensor) -> gc.Tensor:
+    y = x.detach().requires_grad_()
+    y.grad = x
+    return x + 1
+
+
+class Raising(gc.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: gc.Tensor) -> gc.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: gc.Tensor) -> gc.Tensor:
+        raise RuntimeError("no gradient")
+
+
+def kept(x: gc.Tensor) -> gc.Tensor:
+    KEPT[:] = [x * 2]
+    return x + 1
+
+
+def leaf(x: gc.Tensor) -> gc.Tensor:
+    return (x * 2).requires_grad_()
+
+
+def retained(x: gc.Tensor) -> gc.Tensor:
+    y = x * W
+    y.retain_grad()
+    return y
+
+
+def grad_of_history(x: gc.Tensor) -> gc.Tensor:
+    y = x * W
+    y.retain_grad()
+    W.grad = y
+    return x + 1
+
+
+def data(x: gc.Tensor) -> gc.Tensor:
+    x.data = x.detach() * 2
+    return x + 1
+
+
+def needing(x: gc.Tensor) -> gc.Tensor:
+    x.requires_grad_(not x.requires_grad)
+    return x + 1
+
+
+@gc.compiler.disable
+def apart(x: gc.Tensor) -> gc.Tensor:
+    return x * 2
+
+
+def called_with(call: Callable[[], Any]) -> Callable[[gc.Tensor], Any]:
+    def function(x: gc.Tensor) -> gc.Tensor:
+        call()
+        return x + 1
+
+    return function
+
+
+def with_inference(x: gc.Tensor) -> gc.Tensor:
+    with gc.inference_mode():
+        return x * 2
+
+
+def stepping_in_a_mode(x: gc.Tensor) -> gc.Tensor:
+    with gc.autocast("cpu"):
+        OWN.step()
+    return x + 1
+
+
+def stepping_in_vmap(x: gc.Tensor) -> gc.Tensor:
+    def each(y: gc.Tensor) -> gc.Tensor:
+        OWN.step()
+        return y * 2
+
+    return gc.vmap(each)(x)
+
+
+CASES: dict[str, tuple[Callable[..., Any], str]] = {
+    "mask": (lambda x: x[x > 0] + 1, "a mask selects elements, so that sizes depend on values"),
+    "pickle": (lambda x: pickle.loads(pickle.dumps(x)) + 1, "dumps is called"),
+    "array": (lambda x: gc.tensor(np.asarray(x)) + 1, "data of its array is used"),
+    "ufunc": (lambda x: gc.tensor(np.hypot(x._array, x._array)), "NumPy's hypot is called on its array"),
+    "function": (lambda x: gc.tensor(np.median(x._array)), "NumPy's median is called on its array"),
+    "computed": (number_and_tensor, "elements of a tensor are computed with, together with what is no number"),
+    "divided": (lambda x: (x + 1, 1 / x.sum().item()), "numbers are divided by an element of a tensor"),
+    "after effects": (in_place, "elements of a tensor are read, after something was written in place or called"),
+    "item": (lambda x: x + float(x.sum()), "elements of a tensor are read"),
+    "list": (lambda x: x + x.tolist()[0], "elements of a tensor are read"),
+    "state": (lambda x: x + OWN.param_groups[0]["lr"], "param_groups of SGD is used"),
+    "set": (lambda x: (setattr(OWN, "mark", 1), x + 1)[1], "mark of SGD is set"),
+    "returning": (called_with(lambda: RETURNING.step()), "step of Returning returns something"),
+    "leaf": (leaf, "a result is a leaf that requires grad"),
+    "retained": (retained, "a result retains its gradient, has tangents, or is of inference mode"),
+    "inference": (with_inference, "a result retains its gradient, has tangents, or is of inference mode"),
+    "meta": (lambda x: gc.empty(2, device="meta"), "a result is no plain tensor of the CPU"),
+    "view": (lambda x: x[0], "a result shares memory with an argument or with another result"),
+    "object": (lambda x: (x + 1, slice(1)), "a result is a slice"),
+    "kept": (kept, "the function keeps a tensor that it computes, beside what it returns"),
+    "gradient with history": (grad_of_history, "a gradient has a history, or is no plain tensor of the CPU"),
+    "data": (data, "the memory of a tensor is replaced"),
+    "requires_grad": (needing, "requires_grad of a tensor is changed, or a history is recorded into it"),
+    "sizes": (lambda x: x.nonzero() + 1, "has a result whose size depends on values"),
+    "unique": (lambda x: x.unique() + 1, "has a result whose size depends on values"),
+    "seed": (lambda x: (gc.manual_seed(1), x + gc.rand(3))[1], "the state of a generator is read or set"),
+    "disabled": (lambda x: apart(x) + 1, "apart is not to be compiled"),
+    "time": (lambda x: x + 0 * time.monotonic(), "monotonic is called"),
+    "copied": (lambda x: x + copy.deepcopy({"a": 1.0})["a"] * id(x) * 0, "id is called"),
+    "mode": (stepping_in_a_mode, "step is called in another mode"),
+    "own code": (after_own_code, "runs functions of yours, after which something is computed"),
+    "number after own code": (number_after_own_code, "runs functions of yours, after which a number is returned"),
+    "replaced": (replaced, "a step replaces a gradient"),
+    "vmap": (stepping_in_vmap, "step is called within a transformation, or in a backward"),
+    "argument": (called_with(lambda: OWN.step(dict)), "is given a"),
+    "raising": (lambda x: Raising.apply(W * x), "the gradients of a result cannot be computed: "),
+    "break": (called_with(lambda: gc.compiler.graph_break("own words")), "own words"),
+}
+
+
+def told(function: Callable[..., Any]) -> str | None:
+    """Why a function has no program."""
+    compiled = CompiledFunction(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(4):
+            x, W.grad = gc.full((3,), 1.0 + i), None
+            try:
+                compiled(x)
+            except Exception as error:
+                return f"raises {error!r}"
+    return compiled._left
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_checks(name: str) -> None:
+    function, words = CASES[name]
+    assert words in str(told(function))
+
+
+#: Checks that no function of the table comes to, by words in them, and why.
+OTHERS = {
+    "graph_break() is called": "what graph_break says without words",
+    "a tensor is pickled": "the watch sees pickle first",
+    "a tensor becomes a NumPy array": "Tensor.__array__ asks for the array's memory first",
+    "a tensor becomes a number of Python": "of the library's code; a user's is seen by the watch",
+    "the position of a generator is computed with": "of the library's code",
+    "found in a way that cannot be checked": "of what guards do not find",
+    "the graph of a result is freed in part": "of graphs that several results share",
+    "a gradient is no recorded array": "of custom Functions that keep arrays",
+    "the gradient of a tensor is set that has a history": "guards refuse such tensors first",
+    "an argument with a history is written in place": "such a write is an error before, as it is a leaf meanwhile",
+    ", which runs functions of yours, is given a tensor": "of schedulers with functions that are given a metric",
+    "an optimiser takes a step": "a step that is called by other code of the library",
+    "an array is hidden from the recording": "of kernels that call kernels",
+    "whether arguments share memory decides": "of kernels that ask whether their arguments share memory",
+    "which is no array": "of kernels of other packages",
+    "is given to a kernel": "of kernels of other packages",
+    "a function with a tensor inside is given to a kernel": "of kernels of other packages",
+    "a kernel draws random numbers": "of kernels of other packages",
+    "random numbers are drawn from another generator": "guards refuse generators first",
+}
+
+
+def sites() -> list[tuple[str, str]]:
+    """Each check of a recording: where it is, and the longest words of what it says."""
+    found = []
+    for file in sorted(FOLDER.glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            named = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if named in REFUSING and isinstance(node, ast.Call):
+                parts = [n.value for n in ast.walk(node.args[0]) if isinstance(n, ast.Constant)]
+                words = [each for each in parts if isinstance(each, str)]
+                if words:
+                    found.append((f"{file.name}:{node.lineno}", max(words, key=len).strip()))
+    return found
+
+
+def test_every_check_is_in_the_table() -> None:
+    assert len(sites()) > 40
+    known = [words for _, words in CASES.values()]
+    new = [
+        (where, words)
+        for where, words in sites()
+        if not any(words in each or (len(each) > 12 and each in words) for each in known)
+        and not any(each in words for each in OTHERS)
+    ]
+    assert not new
