@@ -1,11 +1,13 @@
 """What every test shares."""
 
+import contextlib
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -48,6 +50,12 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     on_device = config.getoption("device") == "cuda"
     return True if on_device and devices.is_left_out(collection_path) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    with devices.collecting(collector) if collector.config.getoption("device") == "cuda" else contextlib.nullcontext():
+        return (yield)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

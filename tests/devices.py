@@ -21,37 +21,29 @@ GROUPS = (
 ON_CPU = {
     **dict.fromkeys(
         (
-            "documents/test_documented_backward.py", "documents/test_documented_functions.py",
-            "documents/test_documented_grad_modes.py", "documents/test_documented_hooks.py",
-            "documents/test_documented_leaves.py", "documents/test_documented_printing.py",
-            "autograd/test_forward_ad.py::test_tangents_end_with_their_level",
-            "documents/test_documented_tensor_names.py", "engine/test_messages.py", "engine/test_versions.py",
-            "nn/test_programs.py",
+            "autograd/test_views_and_writes.py::test_hooks_return_a_gradient_of_the_same_kind",
+            "documents/test_documented_tensor_names.py::test_an_ordinary_tensor_describes_itself",
+            "documents/test_documented_tensor_names.py::test_an_ordinary_tensor_is_none_of_these[is_cuda]",
+            "engine/test_messages.py::test_message[changed]", "engine/test_versions.py::test_dtypes_have_the_names",
+            "engine/test_versions.py::test_indices_and_masks_are_saved", "engine/test_versions.py::test_versions_of_",
+            *(f"nn/test_programs.py::test_as_recorded[{name}]" for name in (
+                "no parameter", "not a leaf", "parameter containers", "set parameter",
+            )),
         ),
-        "the texts and the names of types are those of the CPU",
+        "names the types of the CPU",
     ),
     **dict.fromkeys(
         (
-            "distributions/test_devices.py", "engine/test_deep_graphs.py::test_printing_of_a_deep_result",
-            "nn/test_devices.py",
+            "amp/test_autocast.py", "amp/test_grad_scaler.py::test_setting_the_factor",
+            "nn/test_packing.py::test_packed_sequences_are_converted",
+            "optim/test_optimizers.py::test_a_kernel_takes_the_place_of_the_formula",
         ),
+        "is about autocast, scaling, copies or kernels of the CPU",
+    ),
+    **dict.fromkeys(
+        ("distributions/test_devices.py", "engine/test_messages.py::test_mixed_devices", "nn/test_devices.py"),
         "has devices of its own",
     ),
-    **dict.fromkeys(
-        (
-            "amp/test_grad_scaler.py::test_setting_the_factor",
-            "autograd/test_func_levels.py::test_inference_mode_outside",
-            "autograd/test_func_levels.py::test_second_derivatives_differentiate_what_hooks_made",
-            "autograd/test_inference_mode.py",
-            "nn/test_differentiability.py::test_modules",
-            "nn/test_transformers.py::test_causal_masks_are_recognised",
-        ),
-        "its tensors are made when it is collected",
-    ),
-    "amp/test_autocast.py": "is about autocast of the CPU",
-    "nn/test_packing.py::test_packed_sequences_are_converted": "is about the device of the CPU",
-    "optim/test_optimizers.py::test_a_kernel_takes_the_place_of_the_formula": "is about the backend of the CPU",
-    "autograd/test_views_and_writes.py::test_hooks_return_a_gradient_of_the_same_kind": "names the types of the CPU",
 }  # fmt: skip
 
 #: Tests that run on a GPU, but not in the rig, and why.
@@ -122,12 +114,25 @@ def _not_on_device(item: pytest.Item) -> str | None:
     return next((why for beginning, why in table.items() if name.startswith(beginning)), None)
 
 
+def collecting(collector: pytest.Collector) -> contextlib.AbstractContextManager[None]:
+    """A context in which a module of tests is imported: its own tensors are made on the device, too."""
+    name = collector.nodeid.removeprefix("tests/").partition("/")[0]
+    if isinstance(collector, pytest.Module) and name in GROUPS and why_not() is None:
+        return tensors_on("cuda")
+    return contextlib.nullcontext()
+
+
 @contextlib.contextmanager
 def tensors_on(device: str) -> Iterator[None]:
-    """A context in which tensors are made on a device, those of arrays too, and `numpy` copies them to the host."""
+    """A context in which tensors are made on a device, those of arrays too; `numpy` copies them to the host.
+
+    They are printed as those of the CPU are.
+    """
     import gradcore as gc
+    from gradcore import printing
 
     before, plain, from_numpy = gc.get_default_device(), gc.Tensor.numpy, gc.from_numpy
+    suffixes, printed = printing._all_suffixes, f"{device}:0"
 
     def numpy(self: Any, *args: Any, **named: Any) -> Any:
         return plain(self.cpu() if self.device.type == "cuda" else self, *args, **named)
@@ -135,9 +140,11 @@ def tensors_on(device: str) -> Iterator[None]:
     gc.set_default_device(device)
     gc.Tensor.numpy = numpy  # type: ignore[method-assign]
     gc.from_numpy = lambda array: from_numpy(array).to(device)
+    printing._all_suffixes = lambda d, *more: suffixes(None if d == printed else d, *more)
     try:
         yield
         gc.cuda.synchronize()
     finally:
         gc.set_default_device(before)
         gc.Tensor.numpy, gc.from_numpy = plain, from_numpy  # type: ignore[method-assign]
+        printing._all_suffixes = suffixes

@@ -12,6 +12,10 @@ import gradcore as gc
 from tests.ops.cases import ALL, Case
 
 
+#: Where tensors are made.
+HERE = str(gc.zeros(()).device)
+
+
 def described(node: Any) -> list[tuple[list[int], Any, str]]:
     return [(m.shape, m.dtype, str(m.device)) for m in node._input_metadata]
 
@@ -33,9 +37,9 @@ def test_nodes_know_what_their_outputs_are_like(case: Case) -> None:
 
 def test_each_result_of_several() -> None:
     x = gc.rand(3, 4, requires_grad=True)
-    assert described(x.unbind(1)[0].grad_fn) == [([3], gc.float32, "cpu")] * 4
+    assert described(x.unbind(1)[0].grad_fn) == [([3], gc.float32, HERE)] * 4
     values, _ = x.max(0)
-    assert described(values.grad_fn)[0] == ([4], gc.float32, "cpu")
+    assert described(values.grad_fn)[0] == ([4], gc.float32, HERE)
 
 
 def test_leaves_views_written_to_copies_and_functions() -> None:
@@ -49,22 +53,22 @@ def test_leaves_views_written_to_copies_and_functions() -> None:
             return a * 2 + b.float()
 
     x = gc.rand(3, 4, requires_grad=True)
-    assert described(gc.autograd.graph.get_gradient_edge(x).node) == [([3, 4], gc.float32, "cpu")]
+    assert described(gc.autograd.graph.get_gradient_edge(x).node) == [([3, 4], gc.float32, HERE)]
     y = gc.zeros(5, 4)
     y[1:4] = x
-    assert described(y._edge[0]) == [([5, 4], gc.float32, "cpu")]
-    assert described(x.double()._edge[0]) == [([3, 4], gc.float64, "cpu")]
-    assert described((x * 2).t().t_()._edge[0]) == [([3, 4], gc.float32, "cpu")]
+    assert described(y._edge[0]) == [([5, 4], gc.float32, HERE)]
+    assert described(x.double()._edge[0]) == [([3, 4], gc.float64, HERE)]
+    assert described((x * 2).t().t_()._edge[0]) == [([3, 4], gc.float32, HERE)]
     first, _, last = Twice.apply(x)
     assert first._edge[0] is last._edge[0]
-    assert described(first._edge[0]) == [like(first), ([], gc.float32, "cpu"), like(last)]
+    assert described(first._edge[0]) == [like(first), ([], gc.float32, HERE), like(last)]
 
 
 def test_a_deep_graph_without_recursion() -> None:
     y = gc.rand(3, requires_grad=True)
     for _ in range(5000):
         y = y.flip(0)
-    assert described(y._edge[0]) == [([3], gc.float32, "cpu")]
+    assert described(y._edge[0]) == [([3], gc.float32, HERE)]
 
 
 def test_what_has_been_freed_is_known() -> None:
@@ -72,16 +76,16 @@ def test_what_has_been_freed_is_known() -> None:
     y = (x * 2).sum(0)
     node = y.grad_fn
     y.sum().backward()
-    assert described(node) == [([4], gc.float32, "cpu")]
+    assert described(node) == [([4], gc.float32, HERE)]
     y = x @ gc.rand(4, 2)
     y.sum().backward()
-    assert described(y._edge[0]) == [([3, 2], gc.float32, "cpu")]
+    assert described(y._edge[0]) == [([3, 2], gc.float32, HERE)]
 
 
 def test_samples_of_a_batch() -> None:
     def f(x: gc.Tensor) -> gc.Tensor:
         y = x.sin().sum()
-        assert described(y._edge[0]) == [([], gc.float32, "cpu")]
+        assert described(y._edge[0]) == [([], gc.float32, HERE)]
         return y
 
     gc.vmap(f)(gc.rand(3, 4, requires_grad=True))
