@@ -11,7 +11,6 @@ import pytest
 import gradcore as gc
 from tests.ops.cases import ALL, Case
 
-
 #: Where tensors are made.
 HERE = str(gc.zeros(()).device)
 
