@@ -493,6 +493,11 @@ class Module(Calls, State, Conversion, ShortErrors):
             return f"{self._get_name()}({text})"
         return f"{self._get_name()}(\n  " + "\n  ".join(extra + lines) + "\n)"
 
+    def _repr_html_(self) -> str:
+        from gradcore.viz.outline import outline
+
+        return outline(self)
+
 
 @functools.cache
 def _private_names() -> frozenset[str]:

@@ -18,6 +18,7 @@ _SUBMODULES: tuple[str, ...] = (
     "ndimage",
     "optimize",
     "signal",
+    "sparse",
     "spatial",
     "special",
     "stats",

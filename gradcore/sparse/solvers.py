@@ -11,7 +11,7 @@ from gradcore.sparse.products import elements
 from gradcore.sparse.tensor import SparseTensor
 from gradcore.tensor import Tensor
 
-__all__ = ["bicgstab", "cg", "gmres", "lobpcg", "spsolve"]
+__all__ = ["bicgstab", "cg", "gmres", "iterative", "lobpcg", "spsolve"]
 
 
 def _matrix(A: Any, name: str) -> SparseTensor:
@@ -79,7 +79,9 @@ def spsolve(A: Any, b: Any) -> Tensor:
     return _solved(A, b, "spsolve", None)[0]
 
 
-def _iterative(name: str, title: str, extra: str = "") -> Any:
+def iterative(name: str, title: str, extra: str = "") -> Any:
+    """The function of an iterative method of `scipy.sparse.linalg`."""
+
     def solve(
         A: Any,
         b: Any,
@@ -92,7 +94,12 @@ def _iterative(name: str, title: str, extra: str = "") -> Any:
         **settings: Any,
     ) -> tuple[Tensor, int]:
         first, M = (t.detach().host() if isinstance(t, Tensor) else t for t in (x0, M))
-        method = Iteration(name, {"rtol": rtol, "atol": atol, "maxiter": maxiter, **settings}, first, M)
+        settings["rtol"] = rtol
+        if name != "minres":
+            settings["atol"] = atol
+        if maxiter is not None:
+            settings["maxiter"] = maxiter
+        method = Iteration(name, settings, first, M)
         return _solved(A, b, name, method)
 
     solve.__name__ = solve.__qualname__ = name
@@ -130,9 +137,9 @@ def _iterative(name: str, title: str, extra: str = "") -> Any:
     return solve
 
 
-cg = _iterative("cg", "conjugate gradients", ", Hermitian and positive definite")
-gmres = _iterative("gmres", "minimal residuals (GMRES)")
-bicgstab = _iterative("bicgstab", "stabilised biconjugate gradients")
+cg = iterative("cg", "conjugate gradients", ", Hermitian and positive definite")
+gmres = iterative("gmres", "minimal residuals (GMRES)")
+bicgstab = iterative("bicgstab", "stabilised biconjugate gradients")
 
 
 def lobpcg(

@@ -1,0 +1,146 @@
+"""``gradcore.scipy.sparse.linalg``: SciPy's names, systems with matrices and with operators that read tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.autograd import gradcheck, gradgradcheck
+from gradcore.scipy.sparse import linalg
+
+scipy_linalg = pytest.importorskip("scipy.sparse.linalg")
+scipy_sparse = pytest.importorskip("scipy.sparse")
+
+N = 6
+SYMMETRIC = ("cg", "minres")
+METHODS = ("bicg", "bicgstab", "cg", "cgs", "gcrotmk", "gmres", "lgmres", "minres", "tfqmr")
+EXACT = {"rtol": 1e-13, "maxiter": 400}
+
+
+def drawn(*shape: int) -> Any:
+    return gc.tensor(np.random.default_rng(3).standard_normal(shape))
+
+
+def stretched(v: Any, d: Any, k: Any, bend: float) -> Any:
+    """A tridiagonal matrix times a vector, without the matrix."""
+    zero = v.new_zeros(1)
+    return (4 + d * d) * v + k * gc.cat([v[1:], zero]) + k * (1 + bend) * gc.cat([zero, v[:-1]])
+
+
+def dense_of(d: Any, k: Any, bend: float) -> Any:
+    return gc.stack([stretched(e, d, k, bend) for e in gc.eye(N, dtype=gc.float64)], 1)
+
+
+def test_every_name_is_there_or_has_a_reason() -> None:
+    theirs = {name for name in scipy_linalg.__all__ if not name.startswith("_")}
+    newer = theirs - set(linalg.__all__) - set(linalg.LEFT_OUT)
+    assert not newer
+    with pytest.raises(AttributeError, match="lobpcg"):
+        linalg.eigsh  # noqa: B018
+    with pytest.raises(AttributeError, match="from_scipy"):
+        gc.scipy.sparse.csr_array  # noqa: B018
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_operators(name: str) -> None:
+    """The solution depends on the right side, and on all that the operator reads."""
+    bend = 0.0 if name in SYMMETRIC else 0.5
+    d, k, b = drawn(N).requires_grad_(), gc.tensor(0.7, dtype=gc.float64, requires_grad=True), drawn(N).requires_grad_()
+
+    def solve(d: Any, k: Any, b: Any) -> Any:
+        A = linalg.LinearOperator((N, N), matvec=lambda v: stretched(v, d, k, bend))
+        x, info = getattr(linalg, name)(A, b, **EXACT)
+        assert info == 0
+        return x
+
+    gc.testing.assert_close(solve(d, k, b), gc.linalg.solve(dense_of(d, k, bend), b), rtol=1e-9, atol=1e-10)
+    assert gradcheck(solve, (d, k, b), fast_mode=True, check_forward_ad=True, check_undefined_grad=False, atol=1e-5)
+    if name in ("cg", "gmres"):
+        assert gradgradcheck(solve, (d, k, b), fast_mode=True, check_undefined_grad=False, atol=1e-4, rtol=1e-2)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_matrices(name: str) -> None:
+    bend = 0.0 if name in SYMMETRIC else 0.5
+    A = dense_of(drawn(N), gc.tensor(0.7, dtype=gc.float64), bend).to_sparse_csr()
+    b, x0 = drawn(N), drawn(N)
+    theirs, info = getattr(scipy_linalg, name)(gc.sparse.to_scipy(A), b.numpy(), x0.numpy(), rtol=1e-3)
+    ours = getattr(linalg, name)(A, b, x0, rtol=1e-3)
+    np.testing.assert_allclose(ours[0], theirs, rtol=1e-12, atol=1e-12)
+    assert ours[1] == info
+    values = A.values().clone().requires_grad_()
+
+    def solve(values: Any, b: Any) -> Any:
+        return getattr(linalg, name)(A.like(values), b, **EXACT)[0]
+
+    if name not in SYMMETRIC:
+        assert gradcheck(solve, (values, b.clone().requires_grad_()), fast_mode=True, check_undefined_grad=False)
+
+
+def test_complex_operators_and_preconditioners() -> None:
+    z = (drawn(N, N) + 1j * drawn(N, N) + 9 * gc.eye(N)).requires_grad_()
+    b = (drawn(N) + 2j).requires_grad_()
+    scale = 1 / z.detach().diagonal()
+
+    def solve(z: Any, b: Any) -> Any:
+        A = linalg.LinearOperator((N, N), matvec=lambda v: z @ v)
+        M = linalg.LinearOperator((N, N), matvec=lambda v: scale * v, rmatvec=lambda v: scale.conj() * v)
+        return linalg.gmres(A, b, M=M, rtol=1e-13)[0]
+
+    gc.testing.assert_close(solve(z, b), gc.linalg.solve(z, b), rtol=1e-9, atol=1e-10)
+    assert gradcheck(solve, (z, b), fast_mode=True, check_undefined_grad=False, atol=1e-5)
+    A = linalg.aslinearoperator(z.detach())
+    gc.testing.assert_close(linalg.LinearOperator((N, N), lambda v: z @ v).H @ b, z.mH @ b)
+    gc.testing.assert_close(A.H @ b, z.mH @ b)
+    gc.testing.assert_close(A @ z, z @ z)
+    assert solve(z, b[:, None]).shape == (N, 1)
+
+
+def test_what_is_refused() -> None:
+    A = linalg.LinearOperator((2, 2), matvec=lambda v: v * gc.tensor([1.0, -1.0]))
+    with pytest.raises(ValueError, match="incompatible"):
+        linalg.cg(A, gc.ones(3))
+    with pytest.raises(ValueError, match="dimension mismatch"):
+        A.matvec(gc.ones(3))
+    x = gc.ones(N, dtype=gc.float64, requires_grad=True)
+    hard = linalg.LinearOperator((N, N), matvec=lambda v: stretched(v, x, 1.5, 0.9))
+    found, info = linalg.gmres(hard, drawn(N), maxiter=1, restart=2, rtol=1e-14)
+    assert info > 0
+    with pytest.raises(RuntimeError, match="did not converge for the gradient"):
+        found.sum().backward()
+
+
+def test_other_functions() -> None:
+    dense = gc.tril(drawn(N, N)) + 4 * gc.eye(N)
+    b = drawn(N, 2).requires_grad_()
+    L = dense.to_sparse_csr()
+    gc.testing.assert_close(linalg.spsolve_triangular(L, b), gc.linalg.solve(dense, b))
+    gc.testing.assert_close(
+        linalg.spsolve_triangular(dense.mT.to_sparse(), b, lower=False), gc.linalg.solve(dense.mT, b)
+    )
+    unit = linalg.spsolve_triangular(L, b, unit_diagonal=True)
+    gc.testing.assert_close(unit, gc.linalg.solve_triangular(dense, b, upper=False, unitriangular=True))
+    with pytest.raises(gc.linalg.LinAlgError, match="triangular"):
+        linalg.spsolve_triangular(dense.mT.to_sparse(), b)
+    solve = linalg.factorized(L.to_sparse_csc())
+    gc.testing.assert_close(solve(b), gc.linalg.solve(dense, b))
+    values = L.values().clone().requires_grad_()
+    for call in (
+        lambda v, b: linalg.spsolve_triangular(L.like(v), b),
+        lambda v, b: linalg.spsolve_triangular(L.like(v), b, unit_diagonal=True),
+        lambda v, b: linalg.expm_multiply(L.like(v) * 0.3, b),
+        lambda v, b: linalg.norm(L.like(v)) * b,
+        lambda v, b: linalg.norm(L.like(v), 1) * b,
+    ):
+        assert gradcheck(call, (values, b), fast_mode=True, check_undefined_grad=False, atol=1e-5)
+    matrix = gc.sparse.to_scipy(L)
+    for order in (None, "fro", 1, -1, np.inf, -np.inf):
+        np.testing.assert_allclose(linalg.norm(L, order), scipy_linalg.norm(matrix, order))
+    for axis in (0, 1):
+        np.testing.assert_allclose(linalg.norm(L, axis=axis), scipy_linalg.norm(matrix, axis=axis))
+        np.testing.assert_allclose(linalg.norm(L, 1, axis=axis), scipy_linalg.norm(matrix, 1, axis=axis))
+    found = linalg.expm_multiply(L, b.detach())
+    np.testing.assert_allclose(found, scipy_linalg.expm_multiply(matrix, b.detach().numpy()), rtol=1e-10)
