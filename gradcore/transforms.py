@@ -35,6 +35,7 @@ __all__ = [
     "basis",
     "batch_scope",
     "in_batch",
+    "is_within_vmap",
     "primal",
     "remove_batch_dim",
     "tangent_of",
@@ -74,6 +75,11 @@ class transform_scope:
         state.transforms, mode = self.before
         if self.recording:
             state.mode = mode
+
+
+def is_within_vmap() -> bool:
+    """Whether a function runs on the batches of `vmap`."""
+    return bool(local.state.batches)
 
 
 def as_input(value: Any) -> Any:

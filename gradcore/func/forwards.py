@@ -8,7 +8,6 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.forward_ad import make_dual
-from gradcore.autograd.modes import local
 from gradcore.creation import zeros_like
 from gradcore.func.arguments import (
     Argnums,
@@ -26,6 +25,7 @@ from gradcore.transforms import (
     GradLevel,
     as_input,
     basis,
+    is_within_vmap,
     primal,
     tangent_of,
     transform_scope,
@@ -231,7 +231,7 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
-        return (over_reverse if local.state.batches else twice)(*args)
+        return (over_reverse if is_within_vmap() else twice)(*args)
 
     return wrapped
 
