@@ -205,7 +205,11 @@ class CompiledFunction:
                     result = function(*args, **named)
                     recorded.record_backward(result)
         except BaseException as error:
+            can_repeat = recorded.can_be_repeated(error)
             recorded.end(None)
+            if can_repeat and type(check(args, named)) is not int:
+                self._leave(f"an argument with a history is written in place: {error}")
+                return self._function(*args, **named)
             shorten(error)
             raise
         recorded.end(result)

@@ -150,7 +150,7 @@ def _is_alone(tree: Any, node: Any) -> bool:
     """Whether no other function of that name begins on the same line."""
     name, line = getattr(node, "name", "<lambda>"), node.lineno
     alike = [n for n in ast.walk(tree) if isinstance(n, _SCOPES) and n.lineno == line]
-    return sum(getattr(n, "name", "<lambda>") == name for n in alike) == 1
+    return len([n for n in alike if getattr(n, "name", "<lambda>") == name]) == 1
 
 
 def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -125,6 +125,8 @@ class RecordedRun:
         self.effects: list[str] = []
         #: The steps of optimisers that are parts of the program.
         self.steps: list[PlannedStep] = []
+        #: Where the default generator was.
+        self.place = default_generator._state.copy()
         #: The frame that calls the function; None before, and when it has returned.
         self.caller: FrameType | None = None
 
@@ -139,6 +141,17 @@ class RecordedRun:
                 t._edge, t._autograd = None, AutogradMeta()
                 t._autograd.requires_grad = True
         self.grads = [_grad_of(t) for t in self.tensors]
+
+    def can_be_repeated(self, error: BaseException) -> bool:
+        """Whether an error is the recording's own, as arguments with a history are leaves meanwhile; as if not begun.
+
+        It is if nothing was changed before. The random numbers that were drawn are taken back then.
+        """
+        written = type(error) is RuntimeError and "leaf Variable that requires grad is being used in" in str(error)
+        if not (written and self.histories and self._is_pure()):
+            return False
+        _undone(self.place, 0)
+        return True
 
     def record_backward(self, result: Any) -> None:
         """Record, after the function, the gradients of its results that have a history."""

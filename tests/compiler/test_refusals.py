@@ -213,6 +213,31 @@ def test_checks(name: str) -> None:
     assert words in str(told(function))
 
 
+@pytest.mark.parametrize("change", [lambda y: y.mul_(2), lambda y: y[:2].mul_(2)], ids=["all", "a view"])
+def test_arguments_with_a_history_that_are_written(change: Callable[[Any], Any]) -> None:
+    """While a function is recorded they are leaves, to which eager execution would not write."""
+
+    def function(y: gc.Tensor) -> gc.Tensor:
+        noise = gc.rand(3)
+        change(y)
+        return y + noise
+
+    compiled = CompiledFunction(function)
+
+    def call(function: Any) -> list[Any]:
+        gc.manual_seed(0)
+        given = [W * float(i + 1) for i in range(4)]
+        return [(function(y).tolist(), gc.autograd.grad(y.sum(), W)[0].tolist()) for y in given]
+
+    with pytest.warns(UserWarning, match="an argument with a history is written in place"):
+        found = call(compiled)
+    assert found == call(function)
+    wrong = CompiledFunction(lambda x: (W.mul_(x), 0))
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+            wrong(W * 2)
+
+
 #: Checks that no function of the table comes to, by words in them, and why.
 OTHERS = {
     "graph_break() is called": "what graph_break says without words",
@@ -224,7 +249,7 @@ OTHERS = {
     "the graph of a result is freed in part": "of graphs that several results share",
     "a gradient is no recorded array": "of custom Functions that keep arrays",
     "the gradient of a tensor is set that has a history": "guards refuse such tensors first",
-    "an argument with a history is written in place": "such a write is an error before, as it is a leaf meanwhile",
+    "an argument with a history is written in place": "test_arguments_with_a_history_that_are_written",
     ", which runs functions of yours, is given a tensor": "of schedulers with functions that are given a metric",
     "an optimiser takes a step": "a step that is called by other code of the library",
     "an array is hidden from the recording": "of kernels that call kernels",
