@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore import compiled as kernels
 from gradcore import config, nn
 from gradcore.backends.compiled.building import BuildError, find_compiler
 from gradcore.compiler import native
@@ -197,6 +198,115 @@ def test_errors_of_the_writer_are_only_told(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(parts.NativeProgram, "linked", lambda *args: 1 / 0)
     compiled = check(lambda x: (x * 17).sum() + 1, gc.randn(4))
     assert "ZeroDivisionError" in states(compiled)[0]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_large_rows(threads: int) -> None:
+    """Softmax, cross entropy and layer norm of arrays that threads share, with their gradients."""
+    layer, plain = nn.LayerNorm(300), nn.LayerNorm((3, 100), elementwise_affine=False)
+    target = gc.randint(0, 300, (130,))
+
+    def function(x: gc.Tensor, weight: gc.Tensor) -> Any:
+        y = layer(x) * weight
+        z = plain(y.reshape(130, 3, 100)).reshape(130, 300)
+        loss = F.cross_entropy(z, target) + (F.softmax(x, 1) * y).sum() + F.log_softmax(y, -1)[0].sum()
+        return loss.detach(), *gc.autograd.grad(loss, [x, weight, *layer.parameters()])
+
+    before = gc.get_num_threads()
+    gc.set_num_threads(threads)
+    try:
+        compiled = check(function, gc.randn(130, 300, requires_grad=True), gc.randn(300, requires_grad=True))
+    finally:
+        gc.set_num_threads(before)
+    assert native.described(compiled._entries[0].functions[0])[1:] == []
+
+
+def test_rows_without_numbers() -> None:
+    """Of minus infinity and of NaN."""
+    x = gc.randn(5, 8)
+    x[0], x[1, 2], x[2, 3], x[3, 1] = -float("inf"), float("nan"), float("inf"), -float("inf")
+    check(lambda x: (F.softmax(x, 1) * 2, F.log_softmax(x, 1) + 1), x)
+    hidden = gc.zeros(4, 5, 5)
+    hidden[1, 2] = -float("inf")
+    q = gc.randn(4, 5, 8)
+    check(lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m) + 1, q, hidden)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal: bool) -> None:
+    def function(q: gc.Tensor, k: gc.Tensor, v: gc.Tensor, mask: Any = None) -> Any:
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+        return out.detach(), *gc.autograd.grad((out * out).sum(), [q, k, v])
+
+    q, k, v = (gc.randn(2, 3, n, 8, requires_grad=True) for n in (7, 9, 9))
+    mask = () if causal else (gc.randn(7, 9),)
+    compiled = check(function, q, k, v, *mask)
+    assert not [line for line in native.described(compiled._entries[0].functions[0]) if "attention" in line]
+    heads = gc.randn(2, 7, 3, 8, requires_grad=True)
+    check(lambda t: function(t.transpose(1, 2), *(t.transpose(1, 2),) * 2)[0] * 2, heads)
+
+
+@pytest.mark.parametrize("settings", [(2,), (3, 2, 1), (2, 1, 1, 2), (3, 3, 0, 1, True), ((3, 2), (2, 1), (1, 0))])
+def test_pooling(settings: Any) -> None:
+    def function(x: gc.Tensor) -> Any:
+        out = F.max_pool2d(x, *settings)
+        return out.detach(), *gc.autograd.grad((out * out).sum(), x)
+
+    x = gc.randn(2, 3, 9, 8)
+    x[0, 0, 2, 3] = x[0, 0, 2, 4] = float("nan")
+    x[0, 1] = 1.5
+    compiled = check(function, x.requires_grad_())
+    assert not [line for line in native.described(compiled._entries[0].functions[0]) if "pool" in line]
+
+
+def test_tables_and_their_gradients() -> None:
+    table = gc.randn(6, 4, requires_grad=True)
+
+    def function(index: gc.Tensor) -> Any:
+        rows = F.embedding(index, table, padding_idx=2)
+        return rows.detach(), *gc.autograd.grad((rows * rows).sum(), table)
+
+    check(function, gc.tensor([[0, 2, 5], [5, 1, 5]]))
+
+
+def test_functions_of_vectors() -> None:
+    """Those of the C library, in loops, at all sizes of arguments."""
+    x = gc.cat([gc.randn(5000), gc.randn(500) * 1e6, gc.tensor([0.0, -0.0, 1e30, float("inf"), float("nan")])])
+
+    def function(x: gc.Tensor) -> Any:
+        unit = x.clamp(-1, 1)
+        return (
+            x.sin() + 1, x.cos() + 1, unit.asin() + 1, unit.acos() + 1, x.atan() + 1, unit.sinh() + 1, unit.cosh() + 1,
+            x.asinh() + 1, (x.abs() + 1).acosh() + 1, (unit * 0.9).atanh() + 1, (unit * 9).exp2() + 1,
+            x.abs().log2() + 1, x.abs().log10() + 1, x.abs() ** 0.3 + 1, gc.atan2(x, unit) + 1, unit.tan() + 1,
+        )  # fmt: skip
+
+    check(function, x)
+    check(function, x.double())
+
+
+def test_sums_of_products_with_named_dims() -> None:
+    def function(a: gc.Tensor, b: gc.Tensor) -> Any:
+        return (
+            gc.einsum("bij,bjk->bik", a, b), gc.einsum("bij,bjk->bki", a, b), gc.einsum("bij,bjk->ik", a, b),
+            gc.einsum("bij,bkj->bik", a, b.transpose(1, 2)), gc.einsum("bij,bjk->ki", a, b),
+        )  # fmt: skip
+
+    check(function, gc.randn(3, 4, 5), gc.randn(3, 5, 6))
+
+
+@pytest.mark.parametrize("settings", [{}, {"padding": 1}, {"padding": 2, "dilation": 2}, {"stride": 2}, {"groups": 2}])
+def test_convolutions(settings: dict[str, Any]) -> None:
+    """By the compiled kernels, where these are used; else by Python."""
+    w, b = gc.randn(8, 4 // settings.get("groups", 1), 3, 3, requires_grad=True), gc.randn(8, requires_grad=True)
+
+    def function(x: gc.Tensor) -> Any:
+        out = F.conv2d(x, w, b, **settings).relu()
+        return out.detach(), *gc.autograd.grad((out * out).sum(), [x, w, b])
+
+    compiled = check(function, gc.randn(2, 4, 13, 12, requires_grad=True))
+    by_python = [line for line in native.described(compiled._entries[0].functions[0]) if "conv" in line]
+    assert not by_python or settings.get("stride") or not kernels.is_used()
 
 
 def test_products_of_all_layouts() -> None:

@@ -345,8 +345,7 @@ class Lowering(Images):
         if name == "sum_rows":
             dims = tuple(range(len(x.shape) - 1))
         elif name == "sum_to_size":
-            lead = len(x.shape) - len(out.shape)
-            dims = tuple(d for d, n in enumerate(x.shape) if d < lead or (out.shape[d - lead] == 1 and n != 1))
+            dims = _dims_summed(x.shape, out.shape)
         else:
             given = rest.get("dim", rest.get("dims", rest.get("axis")))
             given = range(len(x.shape)) if given is None or given == () else given
@@ -360,6 +359,10 @@ class Lowering(Images):
             raise Unsupported("the dtype")
         if kind in ("max", "min") and (x.dtype.kind not in "fiu" or x.size > 1 << 13):
             raise Unsupported("what is large")
+        return self._reduced(kind, out, x, dims)
+
+    def _reduced(self, kind: str, out: View, x: View, dims: tuple[int, ...]) -> list[Step]:
+        """A reduction over dims, with or without these dims in the result."""
         kept = [n for d, n in enumerate(x.shape) if d not in dims]
         if math.prod(kept) != out.size:
             raise Unsupported("the shape of the result")
@@ -376,6 +379,35 @@ class Lowering(Images):
             return [self._moved(out, x)]
         divisor = math.prod(x.shape[d] for d in dims) if kind == "mean" else 1
         return [Reduction("sum" if kind == "mean" else kind, out, x, dims, divisor)] if x.size else self._filled(out, 0)
+
+    def _reduced_product(self, kind: str, out: View, x: View, y: View, dims: tuple[int, ...]) -> list[Step]:
+        product = self.temporary_view(np.broadcast_shapes(x.shape, y.shape), out.dtype)
+        return [
+            self._checked(Loop([product], [x, y], lambda F, a, b: [a * b])),
+            *self._reduced(kind, out, product, dims),
+        ]
+
+    def _lower_product_to_size(self, call: Call, results: list[View]) -> list[Step]:
+        x, y = map(self._view, call.args[:2])
+        if x.dtype != results[0].dtype or y.dtype != x.dtype:
+            raise Unsupported("the dtype")
+        return self._reduced_product("sum", results[0], x, y, _dims_summed(x.shape, results[0].shape))
+
+    def _lower_linalg_vector_norm(self, call: Call, results: list[View]) -> list[Step]:
+        x, order, dim, *_ = (*call.args, *(2, None)[len(call.args) - 1 :])
+        a, out = self._view(x), results[0]
+        if (
+            order != 2
+            or call.named.get("dtype") is not None
+            or not a.size
+            or a.dtype.kind != "f"
+            or a.dtype != out.dtype
+        ):
+            raise Unsupported("the norm")
+        dims = tuple(range(len(a.shape))) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+        dims = tuple(d % len(a.shape) for d in dims) if a.shape else ()
+        root = self._checked(Loop([out], [out], lambda F, e: [F.xp.sqrt(e)]))
+        return [*self._reduced_product("sum", out, a, a, dims), root]
 
     # -- products ---------------------------------------------------------------------------------------------------
 
@@ -525,7 +557,7 @@ class Lowering(Images):
 
     def _rows(self, call: Call, function: str, results: list[View]) -> list[Step]:
         x, (out,) = self._view(call.args[0]), results
-        dim = call.args[1] if len(call.args) == 2 and not call.named else None
+        dim = call.args[1] if len(call.args) > 1 and not call.named and call.args[2:] in ((), (None,)) else None
         if not _is_last(x, dim) or not (x.is_contiguous and out.is_contiguous and x.dtype == out.dtype):
             raise Unsupported("rows")
         return [_of_rows(f"{function}<{C_TYPES[x.dtype.name]}>", [out], [x])]
@@ -695,6 +727,12 @@ def _transposed(x: View) -> View:
     if len(x.shape) < 2:
         raise Unsupported("the shapes of a product")
     return x._replace(shape=(*x.shape[:-2], *x.shape[:-3:-1]), strides=(*x.strides[:-2], *x.strides[:-3:-1]))
+
+
+def _dims_summed(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...]:
+    """The dims that are summed, so that a shape becomes one that can be broadcast to it."""
+    lead = len(shape) - len(to)
+    return tuple(d for d, n in enumerate(shape) if d < lead or (to[d - lead] == 1 and n != 1))
 
 
 def _regrouped(x: View, labels: Any, batch: list[int], *groups: list[int]) -> View:

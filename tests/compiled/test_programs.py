@@ -1,0 +1,14 @@
+"""Programs that become C++ call the library's kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.compiled.apart import run
+
+
+def test_programs_agree_with_eager_execution(built: tuple[Path, str]) -> None:
+    arguments = "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "tests/compiler/test_native.py", "-k", "convolutions"
+    done = run("-m", "pytest", *arguments, GRADCORE_CACHE=str(built[0]), GRADCORE_COMPILED="machine")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert " passed" in done.stdout
