@@ -177,6 +177,8 @@ class Program:
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """`value` with the function's result in the place of everything that is no tuple, list, dict or slice."""
     kind = type(value)
+    if kind is Value or kind in _PLAIN:
+        return function(value)
     if kind is tuple or kind is list:
         return kind([map_leaves(function, each) for each in value])
     if kind is dict:

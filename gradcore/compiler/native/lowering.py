@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.backends.registry import CPU
 from gradcore.compiler.effects import Effects, written
 from gradcore.compiler.native.images import Images
-from gradcore.compiler.native.steps import Kernel, Loop, Reduction, Step, Unsupported, View, contiguous_strides
+from gradcore.compiler.native.products import Products
+from gradcore.compiler.native.rows import Rows
+from gradcore.compiler.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, values_in
 
 __all__ = ["DTYPES", "Lowering"]
@@ -47,16 +48,9 @@ _REDUCTIONS = {
     "sum": "sum", "sum_over": "sum", "mean": "mean", "mean_over": "mean", "sum_rows": "sum", "sum_to_size": "sum",
     "amax": "max", "amin": "min", "max_over": "max", "min_over": "min", "max": "max", "min": "min",
 }  # fmt: skip
-_OF_ROWS = frozenset(["softmax", "log_softmax"])
-#: Multiplications in a product for which one written here is at least as fast as BLAS.
-_SMALL_PRODUCT = 1 << 15
-#: Products of a batch, which become a loop.
-_MOST_PRODUCTS = 1 << 10
-#: Elements of rows that are worth a thread.
-_SMALL_ROWS = 1 << 15
 
 
-class Lowering(Images):
+class Lowering(Images, Products, Rows):
     """The steps of a program's calls.
 
     Parameters
@@ -161,8 +155,6 @@ class Lowering(Images):
             return self._copy(call, name, results)
         if name in _REDUCTIONS and call.name.partition(".")[0] in ("kernels", "backend", "method"):
             return self._reduce(call, _REDUCTIONS[name], results[0])
-        if name in _OF_ROWS:
-            return self._rows(call, name, results)
         return [self._loop(call, name, results)]
 
     def _view(self, argument: Any) -> View:
@@ -265,6 +257,12 @@ class Lowering(Images):
     def _moved(self, out: View, x: View) -> Loop:
         """A copy, in the dtype of what is written."""
         return self._checked(Loop([out], [x], lambda F, e: [F.graph.cast(e, out.dtype)]))
+
+    def _added(self, out: View, x: View) -> Loop:
+        return self._checked(Loop([out], [out, x], lambda F, y, b: [y + b]))
+
+    def _scaled(self, out: View, x: View, scale: float) -> Loop:
+        return self._checked(Loop([out], [x], lambda F, e: [e * scale]))
 
     def _copy(self, call: Call, name: str, results: list[View]) -> list[Step]:
         out = results[0]
@@ -409,278 +407,10 @@ class Lowering(Images):
         root = self._checked(Loop([out], [out], lambda F, e: [F.xp.sqrt(e)]))
         return [*self._reduced_product("sum", out, a, a, dims), root]
 
-    # -- products ---------------------------------------------------------------------------------------------------
-
-    def _product(self, out: View, a: View, b: View) -> list[Step]:
-        if not (a.dtype == b.dtype == out.dtype and a.dtype.char in "fd"):
-            raise Unsupported("the dtype")
-        if len(a.shape) == 1:
-            a = a._replace(shape=(1, *a.shape), strides=(a.dtype.itemsize * a.shape[0], *a.strides))
-            out = out._replace(
-                shape=(*out.shape[:-1], 1, *out.shape[-1:]), strides=(*out.strides[:-1], 0, *out.strides[-1:])
-            )
-        if len(b.shape) == 1:
-            b = b._replace(shape=(*b.shape, 1), strides=(*b.strides, b.dtype.itemsize))
-            out = out._replace(shape=(*out.shape, 1), strides=(*out.strides, out.dtype.itemsize))
-        if len(a.shape) > 2 and len(b.shape) == 2 and a.is_contiguous and out.is_contiguous:
-            a = a.reshaped((math.prod(a.shape[:-1]), a.shape[-1]))
-            out = out.reshaped((a.shape[0], out.shape[-1]))
-        if len(a.shape) > 2 or len(b.shape) > 2:
-            batch = out.shape[:-2]
-            if math.prod(batch) > _MOST_PRODUCTS:
-                raise Unsupported("many products")
-            a, b = a.broadcast((*batch, *a.shape[-2:])), b.broadcast((*batch, *b.shape[-2:]))
-            return [s for i in np.ndindex(batch) for s in self._product(out.indexed(i), a.indexed(i), b.indexed(i))]
-        (height, inner), width, size = a.shape, b.shape[1], out.dtype.itemsize
-        if any(s % size for v in (a, b, out) for s in v.strides) or out.shape != (height, width):
-            raise Unsupported("the strides")
-        if width != 1 and out.strides[1] != size:
-            raise Unsupported("the strides of a product")
-        if not out.size or not inner:
-            return self._filled(out, 0)
-        (a0, a1), (b0, b1), o0 = _steps(a), _steps(b), out.strides[0] // size
-        kind = C_TYPES[out.dtype.name]
-        if width == 1:  # then columns are rows
-            b1 = 1 if inner == 1 or b0 == 1 else b1
-        small = height * inner * width <= _SMALL_PRODUCT and inner * width * size <= 1 << 15
-        if small:
-            text = (
-                f"small_product<{kind}, {height}, {inner}, {width}, {a0}, {a1}, {b0}, {b1}, {o0}>({{0}}, {{1}}, {{2}})"
-            )
-            return [Kernel(text, [out], [a, b])]
-        if not self.blas:
-            raise Unsupported("there is no BLAS")
-        (at, lead_a), (bt, lead_b) = _blas(a), _blas(b)
-        if height > 1 and o0 < width:
-            raise Unsupported("the strides of a product")
-        numbers = f"{at}, {bt}, {height}, {inner}, {width}, {{0}}, {{1}}, {lead_a}, {{2}}, {lead_b}, {max(o0, width)}"
-        return [Kernel(f"large_product<{kind}>({numbers})", [out], [a, b], lasting=True)]
-
-    def _lower_mm(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = call.args
-        return self._product(results[0], self._view(a), self._view(b))
-
-    _lower_matmul = _lower_bmm = _lower_batched_matmul = _lower_mv = _lower_mm
-
-    def _lower_times_adjoint(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = map(self._view, call.args)
-        return self._product(results[0], a, _transposed(b))
-
-    def _lower_adjoint_times(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = map(self._view, call.args)
-        return self._product(results[0], _transposed(a), b)
-
-    def _lower_addmm(self, call: Call, results: list[View]) -> list[Step]:
-        summand, a, b, beta, alpha = (*call.args, 1, 1)[:5]
-        if beta != 1 or alpha != 1 or call.named:
-            raise Unsupported("factors of a product")
-        out = results[0]
-        return [*self._product(out, self._view(a), self._view(b)), self._added(out, self._view(summand))]
-
-    def _added(self, out: View, x: View) -> Loop:
-        return self._checked(Loop([out], [out, x], lambda F, y, b: [y + b]))
-
-    def _lower_outer(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = map(self._view, call.args)
-        column = a._replace(shape=(*a.shape, 1), strides=(*a.strides, 0))
-        return [self._checked(Loop(results, [column, b], lambda F, x, y: [x * y]))]
-
-    def _lower_dot(self, call: Call, results: list[View]) -> list[Step]:
-        a, b = map(self._view, call.args)
-        if len(a.shape) == len(b.shape) == 1 and a.dtype == b.dtype:
-            return self._product(results[0], a, b)
-        raise Unsupported("the shapes of a product")
-
-    def _lower_contract(self, call: Call, results: list[View]) -> list[Step]:
-        a, b, of_a, of_b, of_out = call.args
-        shared = {*of_a} & {*of_b}
-        batch, inner = [n for n in of_out if n in shared], [n for n in of_a if n in shared and n not in of_out]
-        rows, columns = ([n for n in of_out if n in labels and n not in shared] for labels in (of_a, of_b))
-        if len({*of_a, *of_b}) != len(batch) + len(inner) + len(rows) + len(columns):
-            raise Unsupported("sums of one factor")
-        x, y = (
-            _regrouped(self._view(a), of_a, batch, rows, inner),
-            _regrouped(self._view(b), of_b, batch, inner, columns),
-        )
-        out = _regrouped(results[0], of_out, batch, rows, columns)
-        if out.strides[-1] != out.dtype.itemsize and out.shape[-1] != 1:
-            return self._product(_transposed(out), _transposed(y), _transposed(x))
-        return self._product(out, x, y)
-
-    def _lower_linear(self, call: Call, results: list[View]) -> list[Step]:
-        x, weight, bias = (*call.args, None)[:3]
-        w, out = self._view(weight), results[0]
-        steps = self._product(out, self._view(x), w._replace(shape=w.shape[::-1], strides=w.strides[::-1]))
-        return steps if bias is None else [*steps, self._added(out, self._view(bias))]
-
-    def _lower_attention(self, call: Call, results: list[View]) -> list[Step]:
-        query, key, value, mask, scale, causal = (*call.args, None, 1.0, False)[:6]
-        out, weights = results
-        q, k, v = map(self._view, (query, key, value))
-        if call.named or q.dtype.char not in "fd" or not (weights.size and weights.is_contiguous):
-            raise Unsupported("attention")
-        scaled = self.temporary_view(q.shape, q.dtype)
-        steps: list[Step] = [self._scaled(scaled, q, scale), *self._product(weights, scaled, _transposed(k))]
-        if causal:
-            seen = self._literal(self.program.new_literal(np.tri(*weights.shape[-2:], dtype=bool)).number)
-            formula = lambda F, x, s: [F.where(s, x, F.graph.constant(-math.inf, x.dtype))]  # noqa: E731
-            steps.append(self._checked(Loop([weights], [weights, seen], formula)))
-        if mask is not None:
-            steps.append(self._added(weights, self._view(mask)))
-        steps.append(_of_rows(f"softmax_or_zero<{C_TYPES[weights.dtype.name]}>", [weights], [weights]))
-        return [*steps, *self._product(out, weights, v)]
-
-    def _scaled(self, out: View, x: View, scale: float) -> Loop:
-        return self._checked(Loop([out], [x], lambda F, e: [e * scale]))
-
-    def _lower_attention_backward(self, call: Call, results: list[View]) -> list[Step]:
-        grad, grad_weights, query, key, value, weights, scale, _, needs = call.args
-        if grad is None or grad_weights is not None or needs[3] or len(results) != sum(map(bool, needs)):
-            raise Unsupported("the gradients")
-        g, q, k, v, w = map(self._view, (grad, query, key, value, weights))
-        if not (w.size and w.is_contiguous) or w.dtype.char not in "fd":
-            raise Unsupported("attention")
-        steps: list[Step] = []
-        left = iter(results)
-        to_query, to_key, to_value = (next(left) if need else None for need in needs[:3])
-        if to_value is not None:
-            steps += self._product(to_value, _transposed(w), g)
-        scores = self.temporary_view(w.shape, w.dtype)
-        steps += self._product(scores, g, _transposed(v))
-        steps.append(_of_rows(f"softmax_backward<{C_TYPES[w.dtype.name]}>", [scores], [scores, w]))
-        for out, a, b in ((to_query, scores, k), (to_key, _transposed(scores), q)):
-            if out is not None:
-                steps += [*self._product(out, a, b), self._scaled(out, out, scale)]
-        return steps
-
-    # -- rows -----------------------------------------------------------------------------------------------------
-
-    def _rows(self, call: Call, function: str, results: list[View]) -> list[Step]:
-        x, (out,) = self._view(call.args[0]), results
-        dim = call.args[1] if len(call.args) > 1 and not call.named and call.args[2:] in ((), (None,)) else None
-        if not _is_last(x, dim) or not (x.is_contiguous and out.is_contiguous and x.dtype == out.dtype):
-            raise Unsupported("rows")
-        return [_of_rows(f"{function}<{C_TYPES[x.dtype.name]}>", [out], [x])]
-
-    def _back_rows(self, function: str, call: Call, out: View) -> list[Step]:
-        grad, y, dim = call.args
-        given = [self._view(grad), self._view(y)]
-        if not _is_last(given[1], dim) or any(v.dtype != out.dtype or v.shape != out.shape for v in given):
-            raise Unsupported("rows")
-        if not all(v.is_contiguous for v in (*given, out)):
-            raise Unsupported("rows")
-        return [_of_rows(f"{function}<{C_TYPES[out.dtype.name]}>", [out], given)]
-
-    def _lower_softmax_backward(self, call: Call, results: list[View]) -> list[Step]:
-        return self._back_rows("softmax_backward", call, results[0])
-
-    def _lower_log_softmax_backward(self, call: Call, results: list[View]) -> list[Step]:
-        return self._back_rows("log_softmax_backward", call, results[0])
-
-    def _lower_native_layer_norm(self, call: Call, results: list[View]) -> list[Step]:
-        x, weight, bias, ndims, eps = call.args
-        a = self._view(x)
-        given = [a, *(self._view(each) for each in (weight, bias) if each is not None)]
-        rows, n = _norm_rows(a, ndims, [*given, *results])
-        places = iter(range(4, 6))
-        names = [f"{{{next(places)}}}" if each is not None else "nullptr" for each in (weight, bias)]
-        kind = C_TYPES[a.dtype.name]
-        numbers = f"{{0}}, {{1}}, {{2}}, {{3}}, {names[0]}, {names[1]}, {rows}, {n}, {float(eps)!r}, threads"
-        return [Kernel(f"normed_rows<{kind}>({numbers})", results, given, lasting=a.size >= _SMALL_ROWS)]
-
-    def _lower_layer_norm_backward(self, call: Call, results: list[View]) -> list[Step]:
-        args = tuple(call.args[0]) if len(call.args) == 1 else call.args
-        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = args
-        if grad is None or grad_mean is not None or grad_var is not None or len(results) != sum(map(bool, needs)):
-            raise Unsupported("rows")
-        a = self._view(x)
-        given = [self._view(each) for each in (grad, x, weight, mean, var) if each is not None]
-        rows, n = _norm_rows(a, ndims, [*given, *results])
-        places = iter(range(len(results) + len(given)))
-        names = [f"{{{next(places)}}}" if need else "nullptr" for need in needs]
-        names += [f"{{{next(places)}}}" if each is not None else "nullptr" for each in (grad, x, weight, mean, var)]
-        kind = C_TYPES[a.dtype.name]
-        text = f"normed_rows_back<{kind}>({', '.join(names)}, {rows}, {n}, {float(eps)!r}, threads)"
-        return [Kernel(text, results, given, lasting=a.size >= _SMALL_ROWS)]
-
-    def _lower_softmax_nll(self, call: Call, results: list[View]) -> list[Step]:
-        x, target, weight, reduction, ignore_index = call.args
-        a, t = self._view(x), self._view(target)
-        _check_classes(a, t, weight, reduction, ignore_index)
-        if not all(each.is_contiguous for each in results):
-            raise Unsupported("rows")
-        rows, n = a.shape
-        places = ", ".join(f"{{{i}}}" for i in range(6))
-        text = f"cross_entropy({places}, {rows}, {n}, {_word(reduction == 'mean')}, threads)"
-        return [Kernel(text, results, [a, t], fallible=True, lasting=a.size >= _SMALL_ROWS)]
-
-    def _lower_softmax_nll_backward(self, call: Call, results: list[View]) -> list[Step]:
-        grad, grad_powers, grad_total, target, weight, number, powers, total, reduction, ignore_index = call.args
-        p, t = self._view(powers), self._view(target)
-        _check_classes(p, t, weight, reduction, ignore_index)
-        given = [self._view(grad), t, self._view(number), p, self._view(total)]
-        if grad_powers is not None or grad_total is not None or not results[0].is_contiguous or given[0].size != 1:
-            raise Unsupported("rows")
-        if given[0].dtype != p.dtype or not given[4].is_contiguous:
-            raise Unsupported("rows")
-        rows, n = p.shape
-        places = ", ".join(f"{{{i}}}" for i in range(6))
-        text = f"cross_entropy_back({places}, {rows}, {n}, {_word(reduction == 'mean')}, threads)"
-        return [Kernel(text, results, given, fallible=True, lasting=p.size >= _SMALL_ROWS)]
-
-    def _lower_index_select(self, call: Call, results: list[View]) -> list[Step]:
-        x, dim, index = call.args
-        return self._take(self._view(x), self._view(index), dim, results[0])
-
-    def _lower_embedding_rows(self, call: Call, results: list[View]) -> list[Step]:
-        weight, index = call.args[:2]
-        return self._take(self._view(weight), self._view(index), 0, results[0])
-
-    def _lower_embedding_sum(self, call: Call, results: list[View]) -> list[Step]:
-        rows, index, height, *padding = call.args
-        out, x, i = results[0], self._view(rows), self._view(index)
-        good = i.dtype == np.int64 and x.dtype == out.dtype and x.dtype.kind == "f" and x.size
-        if not good or not (x.is_contiguous and i.is_contiguous and out.is_contiguous) or call.named:
-            raise Unsupported("rows")
-        numbers = f"{i.size}, {height}, {x.size // i.size}, {padding[0] if padding else -1}"
-        text = f"add_rows<{C_TYPES[x.dtype.name]}>({{0}}, {{1}}, {{2}}, {numbers})"
-        return [Kernel(text, [out], [x, i], fallible=True)]
-
-    def _take(self, x: View, index: View, dim: int, out: View) -> list[Step]:
-        good = dim == 0 and index.dtype == np.int64 and x.dtype == out.dtype and out.size and x.shape
-        if not good or not (x.is_contiguous and index.is_contiguous and out.is_contiguous):
-            raise Unsupported("rows")
-        width = math.prod(x.shape[1:]) * x.dtype.itemsize
-        text = f"take_rows((char*){{0}}, (const char*){{1}}, {{2}}, {index.size}, {x.shape[0]}, {width})"
-        return [Kernel(text, [out], [x, index], fallible=True)]
-
 
 def _operand(F: Any, value: Any) -> Any:
     """A setting, or a number in the place of an array."""
     return F.graph.constant(value.item(), value.dtype) if isinstance(value, np.generic) else value
-
-
-def _is_last(x: View, dim: Any) -> bool:
-    """Whether elements along a dim of floats follow each other."""
-    return isinstance(dim, int) and bool(x.size) and x.dtype.kind == "f" and dim % len(x.shape) == len(x.shape) - 1
-
-
-def _of_rows(function: str, writes: list[View], reads: list[View]) -> Kernel:
-    """A kernel of the library that takes contiguous rows of one shape."""
-    size, n = reads[0].size, reads[0].shape[-1]
-    arrays = ", ".join(f"(const {C_TYPES[v.dtype.name]}*){{{len(writes) + i}}}" for i, v in enumerate(reads))
-    text = f"run_rows<{function}>(Work{{{{{size // n}, {size // n}, {n}, 0, 0, 0}}}}, threads, {arrays}, {{0}})"
-    return Kernel(text, writes, reads, lasting=size >= _SMALL_ROWS)
-
-
-def _norm_rows(x: View, ndims: int, views: list[View]) -> tuple[int, int]:
-    """How many rows are normalised, and of how many elements."""
-    n = math.prod(x.shape[len(x.shape) - ndims :])
-    if not x.size or x.dtype.kind != "f":
-        raise Unsupported("rows")
-    if any(v.dtype != x.dtype or not v.is_contiguous for v in views):
-        raise Unsupported("rows")
-    return x.size // n, n
 
 
 def _shape_of(lowering: Lowering, argument: Any) -> tuple[int, ...]:
@@ -689,66 +419,10 @@ def _shape_of(lowering: Lowering, argument: Any) -> tuple[int, ...]:
     return lowering.program.literals[argument.number].shape if type(argument) is Literal else ()
 
 
-def _check_classes(x: View, target: View, weight: Any, reduction: str, ignore_index: int) -> None:
-    plain = len(x.shape) == 2 and x.size and x.is_contiguous and x.dtype.kind == "f"
-    if not plain or weight is not None or reduction not in ("mean", "sum") or 0 <= ignore_index < x.shape[1]:
-        raise Unsupported("rows")
-    if target.dtype != np.int64 or target.shape != x.shape[:1] or not target.is_contiguous:
-        raise Unsupported("the classes")
-
-
-def _word(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _steps(matrix: View) -> tuple[int, ...]:
-    """The elements from row to row and from column to column."""
-    size, one = matrix.dtype.itemsize, [n == 1 for n in matrix.shape]
-    steps = [s // size for s in matrix.strides]
-    if one[1]:
-        steps[1] = 1
-    if one[0] and not one[1]:
-        steps[0] = max(matrix.shape[1], 1)
-    return tuple(steps)
-
-
-def _blas(matrix: View) -> tuple[str, int]:
-    """Whether BLAS has to transpose a matrix, and the elements from one of its rows to the next."""
-    (height, width), (row, column) = matrix.shape, _steps(matrix)
-    if (column == 1 or width == 1) and (row >= width or height == 1):
-        return "false", max(row, width)
-    if (row == 1 or height == 1) and (column >= height or width == 1):
-        return "true", max(column, height)
-    raise Unsupported("the strides of a product")
-
-
-def _transposed(x: View) -> View:
-    """The view of matrices with rows and columns exchanged."""
-    if len(x.shape) < 2:
-        raise Unsupported("the shapes of a product")
-    return x._replace(shape=(*x.shape[:-2], *x.shape[:-3:-1]), strides=(*x.strides[:-2], *x.strides[:-3:-1]))
-
-
 def _dims_summed(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...]:
     """The dims that are summed, so that a shape becomes one that can be broadcast to it."""
     lead = len(shape) - len(to)
     return tuple(d for d, n in enumerate(shape) if d < lead or (to[d - lead] == 1 and n != 1))
-
-
-def _regrouped(x: View, labels: Any, batch: list[int], *groups: list[int]) -> View:
-    """The view with dims in this order, those of each group as one."""
-    known = dict(zip(labels, zip(x.shape, x.strides, strict=True), strict=True))
-    dims = [known[n] for n in batch]
-    for group in groups:
-        size, step = 1, x.dtype.itemsize
-        for n, stride in (known[label] for label in reversed(group)):
-            if n != 1:
-                if size != 1 and stride != size * step:
-                    raise Unsupported("the strides")
-                size, step = size * n, step if size != 1 else stride
-        dims.append((size, step))
-    shape, strides = zip(*dims, strict=True)
-    return x._replace(shape=shape, strides=strides)
 
 
 def _is_basic(index: Any) -> bool:
