@@ -21,7 +21,10 @@ LIBRARIES = (
 
 os.environ.setdefault("CUPY_HOST_HOME", str(HOME))
 os.environ.setdefault("CUPY_HOST_INCLUDE", str(HOME / "include"))
-_headers = b"".join(path.read_bytes() for path in sorted(Path(os.environ["CUPY_HOST_INCLUDE"]).iterdir()))
+#: Whether NVIDIA's compiler takes the place of g++, and its PTX is run: see `ptx`.
+BY_NVRTC = os.environ.get("CUPY_HOST_COMPILER") == "nvrtc"
+_tools = HOME / "ptx" if BY_NVRTC else Path(os.environ["CUPY_HOST_INCLUDE"])
+_headers = b"".join(path.read_bytes() for path in sorted(_tools.iterdir()) if path.is_file())
 os.environ.setdefault("CUPY_CACHE_DIR", str(HOME / f"cupy-cache-{hashlib.sha1(_headers).hexdigest()[:12]}"))
 os.environ["CUPY_ACCELERATORS"] = ""
 host = ctypes.CDLL(str(HOME / "lib" / "libcupyhost.so"), mode=ctypes.RTLD_GLOBAL)
@@ -117,6 +120,25 @@ import cupy  # noqa: E402
 import cupy._core  # noqa: E402
 
 cupy._core.set_routine_accelerators(["cub"])  # of CUB only what is not compiled by NVRTC
+
+
+class NotingPool(cupy.cuda.MemoryPool):  # type: ignore[misc,name-defined]
+    """A pool that tells the host library of its arrays, to whose ends accesses are then held."""
+
+    def malloc(self, size: int) -> object:
+        """Memory of so many bytes."""
+        pointer = super().malloc(size)
+        if size:
+            _note(pointer.ptr, size)
+        return pointer
+
+
+if BY_NVRTC:
+    _note = host.cupyhost_note
+    _note.argtypes, _note.restype = [ctypes.c_void_p, ctypes.c_size_t], None
+    cupy.cuda.MemoryPool = NotingPool
+    cupy._default_memory_pool = NotingPool()
+    cupy.cuda.set_allocator(cupy._default_memory_pool.malloc)
 
 
 def launches() -> int:

@@ -1,0 +1,89 @@
+"""NVRTC of NVIDIA's wheel, without a driver: CUDA sources as PTX."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import glob
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CompileError", "compile_source", "library"]
+
+
+class CompileError(Exception):
+    """What the compiler says of a source that is none."""
+
+
+def library() -> Path | None:
+    """Where NVRTC's library is: in the rig's folder, else beside this Python's packages; None where it is not."""
+    import sysconfig
+
+    home = os.environ.get("CUPY_HOST_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cupy-host"
+    for folder in (f"{home}/nvrtc", sysconfig.get_paths()["purelib"]):
+        found = sorted(glob.glob(f"{folder}/nvidia/**/libnvrtc.so.1[23]", recursive=True))
+        if found:
+            return Path(found[-1])
+    return None
+
+
+@functools.cache
+def _nvrtc() -> Any:
+    path = library()
+    if path is None:
+        raise FileNotFoundError("NVRTC is not installed: pip install nvidia-cuda-nvrtc-cu12")
+    return ctypes.CDLL(str(path))
+
+
+def _check(code: int) -> None:
+    if code:
+        nvrtc = _nvrtc()
+        nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise CompileError(nvrtc.nvrtcGetErrorString(code).decode())
+
+
+def compile_source(
+    source: str, options: Sequence[str], headers: Mapping[str, str] | None = None, expressions: Sequence[str] = ()
+) -> tuple[str, dict[str, str]]:
+    """The PTX of a source, and the names that expressions, as those of templates, have in it.
+
+    Parameters
+    ----------
+    source : str
+    options : sequence of str
+        Those of NVRTC. An architecture ``sm_90`` becomes ``compute_90``: it is the same PTX.
+    headers : mapping of str to str, optional
+        Texts of what the source includes, by name.
+    expressions : sequence of str, optional
+        Kernels that are not ``extern "C"``.
+    """
+    nvrtc, program, headers = _nvrtc(), ctypes.c_void_p(), headers or {}
+    texts, names, given = (
+        (ctypes.c_char_p * len(x))(*(s.encode() for s in x))
+        for x in (list(headers.values()), list(headers), [o.replace("=sm_", "=compute_") for o in options])
+    )
+    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", len(headers), texts, names))
+    try:
+        for expression in expressions:
+            _check(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
+        code = nvrtc.nvrtcCompileProgram(program, len(given), given)
+        if code:
+            raise CompileError(_text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program) or str(code))
+        lowered = {}
+        for expression in expressions:
+            name = ctypes.c_char_p()
+            _check(nvrtc.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name)))
+            lowered[expression] = (name.value or b"").decode()
+        return _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program), lowered
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _text(size_of: Any, read: Any, program: Any) -> str:
+    size = ctypes.c_size_t()
+    _check(size_of(program, ctypes.byref(size)))
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(read(program, buffer))
+    return buffer.value.decode()
