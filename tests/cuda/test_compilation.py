@@ -91,8 +91,9 @@ def _attention(tensor: bool) -> list[Any]:
     return [(file, tuple(f"-DGRADCORE_{k.upper()}={v}" for k, v in found.items())) for file, found in macros]
 
 
-def _own() -> list[Any]:
+def own_sources() -> list[tuple[str, tuple[str, ...]]]:
     """Files with the types that they are compiled for."""
+    found: list[tuple[str, tuple[str, ...]]]
     found = [(name, (f"-DGRADCORE_TYPE={kind}",)) for name in OF_ONE_TYPE for kind in C_NAMES.values()]
     found += [("cross_entropy", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_INDEX={index}"))
               for kind, index in itertools.product(("float", "double"), ("i64", "u8"))]  # fmt: skip
@@ -121,7 +122,11 @@ def _own() -> list[Any]:
         ]  # fmt: skip
     found += [("bernoulli", ())]
     found += _attention(tensor=False)
-    return [pytest.param(name, defines, id=" ".join([name, *defines])) for name, defines in found]
+    return found
+
+
+def _own() -> list[Any]:
+    return [pytest.param(name, defines, id=" ".join([name, *defines])) for name, defines in own_sources()]
 
 
 @pytest.mark.parametrize(("name", "defines"), _own())
@@ -145,7 +150,7 @@ def test_own_kernels_for_other_devices(name: str, defines: tuple[str, ...], arch
     assert entries(ptx_of(source, architecture, tmp_path, defines))
 
 
-def _generated(dtype: str) -> dict[str, str]:
+def generated(dtype: str) -> dict[str, str]:
     """The generated kernels of all operations in a dtype, by name."""
     if dtype == "bfloat16":
         pytest.importorskip("ml_dtypes")
@@ -171,7 +176,7 @@ def test_generated_kernels(dtype: str, architecture: int, complex_numbers: bool,
     if complex_numbers and cupy_include() is None:
         pytest.skip("CuPy, which has the complex numbers of CUDA sources, is not installed")
     sources = {
-        name: source for name, source in _generated(dtype).items() if ("complex.cuh" in source) == complex_numbers
+        name: source for name, source in generated(dtype).items() if ("complex.cuh" in source) == complex_numbers
     }
     if not sources:
         pytest.skip("no operation makes such numbers of these")
@@ -180,7 +185,7 @@ def test_generated_kernels(dtype: str, architecture: int, complex_numbers: bool,
 
 @pytest.mark.parametrize(("dtype", "least"), [("float32", 100), ("float16", 100), ("complex64", 100), ("uint8", 50)])
 def test_most_operations_have_a_generated_kernel(dtype: str, least: int) -> None:
-    assert len(_generated(dtype)) > least
+    assert len(generated(dtype)) > least
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -196,14 +201,14 @@ def test_steps_of_optimizers(architecture: int, tmp_path: Path) -> None:
 
 def test_products_and_sums_are_not_contracted(tmp_path: Path) -> None:
     """A fused kernel rounds as the functions it is made of do."""
-    sources = [source for name, source in _generated("float32").items() if name.startswith("fused_atan2_backward")]
+    sources = [source for name, source in generated("float32").items() if name.startswith("fused_atan2_backward")]
     ptx = ptx_of(sources[0], 80, tmp_path)
     assert "mul.rn.f32" in ptx or "mul.f32" in ptx
     assert "fma.rn.f32" not in ptx.split("div")[0]
 
 
 def test_half_precision_is_converted_by_instructions(tmp_path: Path) -> None:
-    sources = [source for name, source in _generated("float16").items() if name.startswith("fused_silu_")]
+    sources = [source for name, source in generated("float16").items() if name.startswith("fused_silu_")]
     ptx = ptx_of(sources[0], 80, tmp_path)
     assert "cvt.f32.f16" in ptx
     assert "cvt.rn.f16.f32" in ptx

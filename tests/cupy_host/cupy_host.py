@@ -23,8 +23,9 @@ os.environ.setdefault("CUPY_HOST_HOME", str(HOME))
 os.environ.setdefault("CUPY_HOST_INCLUDE", str(HOME / "include"))
 #: Whether NVIDIA's compiler takes the place of g++, and its PTX is run: see `ptx`.
 BY_NVRTC = os.environ.get("CUPY_HOST_COMPILER") == "nvrtc"
-_tools = HOME / "ptx" if BY_NVRTC else Path(os.environ["CUPY_HOST_INCLUDE"])
-_headers = b"".join(path.read_bytes() for path in sorted(_tools.iterdir()) if path.is_file())
+_tools = [HOME / "ptx" / name for name in ("build.py", "instructions.h", "nvrtc.py", "translate.py")]
+_sources = _tools if BY_NVRTC else sorted(Path(os.environ["CUPY_HOST_INCLUDE"]).iterdir())
+_headers = b"".join(path.read_bytes() for path in _sources)
 os.environ.setdefault("CUPY_CACHE_DIR", str(HOME / f"cupy-cache-{hashlib.sha1(_headers).hexdigest()[:12]}"))
 os.environ["CUPY_ACCELERATORS"] = ""
 host = ctypes.CDLL(str(HOME / "lib" / "libcupyhost.so"), mode=ctypes.RTLD_GLOBAL)

@@ -17,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from nvrtc import CompileError, compile_source
 from translate import Unsupported, translate
 
+#: Without any optimisation the registers of large kernels need more than a thread's stack.
 FLAGS = (
-    "-std=c++17", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off",
+    "-std=c++17", "-Og", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off",
     "-fvisibility=hidden", "-fno-math-errno",
 )  # fmt: skip
 
@@ -27,14 +28,13 @@ def built(text: str, library: Path) -> None:
     """Compile what `translate` made; an error keeps the text beside the library."""
     source = library.with_suffix(".cpp")
     source.write_text(text)
-    header, level = Path(__file__).with_name("instructions.h"), os.environ.get("CUPY_HOST_OPTIMIZE", "-O1")
-    compiled = Path(f"{header}.gch", level)  # g++ takes from this folder what fits
+    header = Path(__file__).with_name("instructions.h")
+    compiled = Path(f"{header}.gch")
     if not compiled.exists() or compiled.stat().st_mtime < header.stat().st_mtime:
-        compiled.parent.mkdir(exist_ok=True)
-        partial = compiled.with_name(f"{level}.{os.getpid()}")
-        _run(["g++", *FLAGS, level, "-x", "c++-header", str(header), "-o", str(partial)], header)
+        partial = compiled.with_suffix(f".{os.getpid()}")
+        _run(["g++", *FLAGS, "-x", "c++-header", str(header), "-o", str(partial)], header)
         partial.rename(compiled)
-    _run(["g++", *FLAGS, level, f"-I{header.parent}", "-shared", str(source), "-o", str(library)], source)
+    _run(["g++", *FLAGS, f"-I{header.parent}", "-shared", str(source), "-o", str(library)], source)
 
 
 def _run(command: list[str], source: Path) -> None:

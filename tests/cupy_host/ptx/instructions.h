@@ -44,10 +44,7 @@ using f32 = float; using f64 = double; using pred = bool;
 
 template <class To, class From>
 INLINE To bits(From x) {
-    static_assert(sizeof(To) == sizeof(From), "as many bits");
-    To result;
-    std::memcpy(&result, &x, sizeof x);
-    return result;
+    return __builtin_bit_cast(To, x);
 }
 
 // ------------------------------------------------------------------------------------------------------ half precision

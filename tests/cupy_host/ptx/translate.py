@@ -307,8 +307,9 @@ class Function:
             self.registers[many[1] if many else name] = held
         return f"{held} {', '.join(f'v_{identifier(n)}' for n in each)};"
 
-    def is_register(self, name: str) -> bool:
-        return name in self.registers or (name.startswith("%") and name.rstrip("0123456789") in self.registers)
+    def held(self, name: str) -> str | None:
+        """What a register is kept in; None if the name is not that of a register."""
+        return self.registers.get(name) or (self.registers.get(name.rstrip("0123456789")) if name[0] == "%" else None)
 
     def address_of(self, name: str) -> str:
         """The address of what has a name, or its offset in shared memory."""
@@ -375,8 +376,10 @@ class Instruction:
             number = f"{int(operand.rstrip('U'), 0) % 2**64}ull"
             is_whole = kind[0] in "bsu" and kind != "bf16" and kind != "bf16x2"
             return f"{kind}({number})" if is_whole or kind == "pred" else f"get<{kind}>({HELD[WIDTHS[kind]]}({number}))"
-        if self.function.is_register(operand):
-            return f"get<{kind}>(v_{identifier(operand)})"
+        held = self.function.held(operand)
+        if held:  # g++ is quicker where nothing is called
+            name, as_it_is = f"v_{identifier(operand)}", "bool" if kind == "pred" else re.sub("^b(?=[0-9])", "u", kind)
+            return name if as_it_is == held else f"get<{kind}>({name})"
         return f"get<{kind}>({self.symbol(operand)})"
 
     def symbol(self, text: str) -> str:
@@ -402,7 +405,7 @@ class Instruction:
         """A pointer to so many bytes at an operand in brackets, which are watched unless they are the thread's own."""
         inner = operand.strip("[] ")
         base, _, offset = (part.strip() for part in inner.partition("+"))
-        if self.function.is_register(base):
+        if self.function.held(base):
             address = f"v_{identifier(base)}"
         else:
             address = f"{int(base, 0)}ull" if WHOLE.match(base) else self.function.address_of(base)
