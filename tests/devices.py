@@ -46,16 +46,6 @@ ON_CPU = {
     ),
 }  # fmt: skip
 
-#: Tests that run on a GPU, but not in the rig, and why.
-NOT_IN_RIG = dict.fromkeys(
-    (
-        "on_device/test_operations.py::test_dtypes_one_after_the_other[special_of_one]",
-        "scipy_functions/test_special.py::test_derivatives[lambertw",
-        "scipy_functions/test_special.py::test_values[lambertw",
-    ),
-    "CuPy's complex numbers are those of the headers for NVRTC alone",
-)
-
 RIG = Path(
     os.environ.get("CUPY_HOST_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cupy-host"
 )
@@ -110,8 +100,7 @@ def _not_on_device(item: pytest.Item) -> str | None:
     name = item.nodeid.removeprefix("tests/")
     if name.partition("/")[0] not in GROUPS:
         return "has a device of its own"
-    table = {**ON_CPU, **NOT_IN_RIG} if "CUPY_HOST" in os.environ else ON_CPU
-    return next((why for beginning, why in table.items() if name.startswith(beginning)), None)
+    return next((why for beginning, why in ON_CPU.items() if name.startswith(beginning)), None)
 
 
 def collecting(collector: pytest.Collector) -> contextlib.AbstractContextManager[None]:

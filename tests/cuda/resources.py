@@ -129,7 +129,10 @@ def table(found: Sequence[Resources]) -> str:
         each = [f"{r.registers} / {r.shared} / {r.spilled} / {r.instructions}" for r in of.values()]
         lines.append(f"{kernel[:44]:44} {kind:18}" + "".join(f"{text:>22}" for text in each))
     spilling = [r for r in found if r.spilled]
-    lines += ["", f"{len(found)} kernels, {len(spilling)} of which spill; at most {max(r.registers for r in found)} registers"]
+    lines += [
+        "",
+        f"{len(found)} kernels, {len(spilling)} of which spill; at most {max(r.registers for r in found)} registers",
+    ]
     return "\n".join([*lines, *(f"    {r.kernel} {r.kind} sm_{r.architecture}: {r.spilled} bytes" for r in spilling)])
 
 

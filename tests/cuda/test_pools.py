@@ -38,10 +38,15 @@ def test_memory_of_graphs_is_counted(cuda: Runtime) -> None:
     assert (stats["allocated_bytes.all.current"], stats["reserved_bytes.all.current"]) == numbers()
     assert f"{USED + 550:,} bytes in use, {RESERVED + 800:,} reserved" in gc.cuda.memory_summary()
     del g, held, more, other
-    assert numbers() == (USED, RESERVED + 750)  # two graphs had that pool
+    assert numbers() == (USED, RESERVED + 800)  # the driver would wait for the device wherever Python collects a graph
     gc.cuda.empty_cache()
-    assert numbers() == (USED, RESERVED + 750)  # which the other one uses when it is replayed
+    assert numbers() == (
+        USED,
+        RESERVED + 750,
+    )  # two graphs had that pool, and the other one uses it when it is replayed
     del shared
+    assert numbers() == (USED, RESERVED + 750)
+    gc.cuda.empty_cache()
     assert numbers() == (USED, RESERVED)
 
 

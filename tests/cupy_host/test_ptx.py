@@ -1,4 +1,4 @@
-"""Kernels by NVIDIA's compiler: instructions compute what they should, and what a GPU would not forgive ends a launch."""
+"""Kernels by NVIDIA's compiler: instructions compute what they should, and what a GPU refuses ends a launch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from gradcore.backends import registry
 pytestmark = pytest.mark.cuda
 if registry.unavailable("cuda"):
     pytest.skip(f"no CUDA device: {registry.unavailable('cuda')}", allow_module_level=True)
-if not getattr(sys.modules.get("cupy_host"), "BY_NVRTC", False):
+rig: Any = sys.modules.get("cupy_host")
+if not getattr(rig, "BY_NVRTC", False):
     pytest.skip("kernels are not run as PTX: CUPY_HOST_COMPILER=nvrtc does so in the rig", allow_module_level=True)
+if not (rig.HOME / "nvrtc").exists():
+    pytest.skip("NVRTC's wheel is not in the rig", allow_module_level=True)
 cp: Any = pytest.importorskip("cupy")
 
 
@@ -38,20 +41,20 @@ def launched(body: str, *arrays: Any, threads: int = 32, shared: int = 0, before
         ("out[threadIdx.x] = x[threadIdx.x + 1];", "ld.global.f32: 400 bytes from the begin of an array of 400"),
         ("out[int(threadIdx.x) - 1] = x[0];", "st.global.f32"),
         ("atomicAdd(out + n, 1.f);", "global.add.f32: 400 bytes from the begin of an array of 400"),
-        ("__shared__ float s[100]; s[threadIdx.x] = 1; __syncthreads(); out[0] = s[threadIdx.x * 2];", "is in no shared"),
+        ("__shared__ float s[100]; s[threadIdx.x] = 1; __syncthreads(); out[0] = s[threadIdx.x * 2];", "no shared"),
         ("extern __shared__ float s[]; s[threadIdx.x] = 1; __syncthreads(); out[0] = s[threadIdx.x ^ 1];", "no shared"),
         ("*(float2*) (out + 1) = make_float2(1, 2);", "is not aligned"),
         ("out[0] = *(float*) 16;", "address 0x10 is in no array"),
         ("out[threadIdx.x] = __shfl_sync(0xFFFF, x[0], 20);", "a shuffle"),
         ("if (threadIdx.x < 50) __syncthreads(); else if (threadIdx.x < 60) __syncwarp(); else __trap();", "trap"),
-        ("out[0] = threadIdx.x < 16 ? __shfl_sync(0x3FFFF, x[0], 0) : __shfl_sync(0xFFFF0000, x[0], 17);", "a shuffle with"),
+        ("out[0] = __shfl_sync(threadIdx.x < 16 ? 0x3FFFF : 0xFFFF0000, x[0], 17);", "a shuffle with the mask"),
     ],
     ids=["beyond", "before", "atomic", "shared", "dynamic", "aligned", "address", "lane", "trap", "masks"],
 )  # fmt: skip
 def test_what_ends_a_launch(body: str, words: str, capfd: pytest.CaptureFixture[str]) -> None:
     x, out = cp.ones(100, "f"), cp.ones(100, "f")
     run = kernel(body)
-    with pytest.raises(cp.cuda.driver.CUDADriverError, match="CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED)"):
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match=r"CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED)"):
         run((1,), (100,), (x, out, np.int32(100)))
     assert words in capfd.readouterr().err
     kernel("out[threadIdx.x] = 2 * x[threadIdx.x];")((1,), (100,), (x, out, np.int32(100)))  # the next is not harmed
@@ -59,7 +62,9 @@ def test_what_ends_a_launch(body: str, words: str, capfd: pytest.CaptureFixture[
 
 
 def test_blocks_with_much_shared_memory_must_be_allowed() -> None:
-    run = kernel("extern __shared__ float s[]; __shared__ float t[1024]; s[0] = t[0] = 1; out[0] = s[0] + t[0];")
+    run = kernel(
+        "extern __shared__ float s[]; __shared__ float t[1024]; t[threadIdx.x] = n; s[0] = t[n - 1]; out[0] = s[0] + 1;"
+    )
     x = cp.ones(1, "f")
     with pytest.raises(cp.cuda.driver.CUDADriverError):
         run((1,), (1,), (x, x, np.int32(1)), shared_mem=47 << 10)
@@ -72,7 +77,8 @@ def test_conversions_round_as_they_should() -> None:
     body = """int i = threadIdx.x; float x = a0[i];
     a1[8 * i] = __float2int_rn(x); a1[8 * i + 1] = __float2int_rz(x); a1[8 * i + 2] = __float2int_ru(x);
     a1[8 * i + 3] = __float2uint_rz(x); a1[8 * i + 4] = __float2ll_rn(x); a1[8 * i + 5] = __float2int_rd(x);
-    a1[8 * i + 6] = __float_as_int(__int2float_rz(16777217 + i)); a1[8 * i + 7] = __float_as_int(__fadd_ru(x, 1e-9f));"""
+    a1[8 * i + 6] = __float_as_int(__int2float_rz(16777217 + i));
+    a1[8 * i + 7] = __float_as_int(__fadd_ru(x, 1e-9f));"""
     found = launched(body, values, np.zeros(8 * 12, "i8"), threads=12).reshape(12, 8)
     with np.errstate(all="ignore"):
         wide, limits = values.astype(float), (-(2.0**31), 2.0**31 - 1)
@@ -90,7 +96,7 @@ def test_conversions_round_as_they_should() -> None:
 def test_denormal_numbers_are_zero() -> None:
     """CuPy compiles with -ftz=true; float64 keeps them."""
     tiny = np.array([1e-39], "f")
-    assert launched("a1[0] = a0[0] * 1.0f;", tiny, np.ones(1, "f"), threads=1)[0] == 0
+    assert launched("a1[0] = a0[0] + a0[0];", tiny, np.ones(1, "f"), threads=1)[0] == 0
     assert launched("a1[0] = a0[0] * 0.5;", np.array([1e-310]), np.ones(1), threads=1)[0] == 5e-311
 
 
@@ -123,7 +129,8 @@ def test_functions_of_one_number() -> None:
     found = launched(body, x, np.zeros(32 * len(functions))).reshape(-1, 32)
     with np.errstate(all="ignore"):
         for name, values in zip(functions, found, strict=True):
-            np.testing.assert_allclose(values, functions[name](x), rtol=2e-14 if name != "j0" else 1e-6, atol=1e-300, err_msg=name)  # fmt: skip
+            bound = 1e-5 if name == "j0" else 2e-14
+            np.testing.assert_allclose(values, functions[name](x), bound, 1e-300, err_msg=name)
 
 
 def test_threads_of_a_warp() -> None:
@@ -174,8 +181,9 @@ unsigned a[4], b[2]; const unsigned* A = (const unsigned*) a0; const unsigned* B
 a[0] = AT(A, g, t); a[1] = AT(A, g + 8, t); a[2] = AT(A, g, t + 4); a[3] = AT(A, g + 8, t + 4);
 b[0] = AT(B, g, t); b[1] = AT(B, g, t + 4);
 asm volatile("mma.sync.aligned.SHAPE.row.col.f32.KIND.KIND.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-a2[g * 8 + 2 * t] = d[0]; a2[g * 8 + 2 * t + 1] = d[1]; a2[(g + 8) * 8 + 2 * t] = d[2]; a2[(g + 8) * 8 + 2 * t + 1] = d[3];
+    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+for (int i = 0; i < 4; ++i) a2[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
 """
 
 

@@ -139,9 +139,14 @@ class FakeBindings:
     def __init__(self) -> None:
         self.streams: list[int] = []
         self.workspace: tuple[int, int] | None = None
+        self.math = 0
 
     def create(self) -> int:
         return self.HANDLE
+
+    def set_math_mode(self, handle: int, mode: int) -> None:
+        assert handle == self.HANDLE
+        self.math = mode
 
     def set_stream(self, handle: int, stream_id: int) -> None:
         assert handle == self.HANDLE
@@ -156,6 +161,7 @@ class FakeBindings:
 
     def gemm_ex(self, handle: int, *args: Any) -> None:
         assert handle == self.HANDLE
+        assert self.math == 16  # sums in float32
         assert self.workspace is not None
         FakeCublas().gemmEx(1, *args)
         CALLS["gemmEx"] -= 1

@@ -76,7 +76,8 @@ class Matmul:
         self, *, preferences: Any = None, algorithms: Any = None, epilog: Any = None, epilog_inputs: Any = None,
         stream: Any = None,
     ) -> Any:  # fmt: skip
-        assert preferences is algorithms is stream is None
+        assert preferences == {"reduction_scheme_mask": 2}  # in float32
+        assert algorithms is stream is None
         assert isinstance(epilog, MatmulEpilog)
         self.epilog, self.inputs = epilog, dict(epilog_inputs or {})
         if self.inputs.keys() != ({"bias"} if "BIAS" in epilog.name else set()):

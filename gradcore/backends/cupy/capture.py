@@ -7,6 +7,8 @@ import threading
 import warnings
 from typing import Any
 
+from gradcore.backends.cupy.gemm import SUMS_IN_FLOAT
+
 __all__ = ["Capture", "CapturedCublas", "captured_cublas", "workspace_size"]
 
 #: Bytes that cuBLAS may work in, as NVIDIA recommends from compute capability 9 on and before.
@@ -48,6 +50,7 @@ class CapturedCublas:
         self._workspaces: dict[int, Any] = {}
         self._stream: int | None = None
         self.handle = bindings.create()
+        bindings.set_math_mode(self.handle, SUMS_IN_FLOAT)
 
     def forget(self) -> None:
         """Let go of the workspaces: what is recorded next takes new ones."""

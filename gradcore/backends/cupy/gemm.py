@@ -16,7 +16,17 @@ import numpy as np
 
 from gradcore.backends.portable.products import mismatch
 
-__all__ = ["LARGEST", "SUPPORTED", "Matrices", "Plan", "common_batch", "joint_batches", "layout_of", "plan"]
+__all__ = [
+    "LARGEST",
+    "SUMS_IN_FLOAT",
+    "SUPPORTED",
+    "Matrices",
+    "Plan",
+    "common_batch",
+    "joint_batches",
+    "layout_of",
+    "plan",
+]
 
 #: What cuBLAS calls the dtypes of matrices (`cudaDataType`), what it computes them in (`cublasComputeType_t`), and the
 #: dtype of factors.
@@ -32,6 +42,8 @@ _TYPES = {
 SUPPORTED = frozenset("eEfdFD")
 #: Sums in float32 of products of TensorFloat32 numbers.
 _TENSOR_FLOAT = 77
+#: `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`: parts of a sum, too, are added up in float32.
+SUMS_IN_FLOAT = 16
 #: `cublasOperation_t`.
 _AS_IT_IS, _TRANSPOSED, _ADJOINT = 0, 1, 2
 

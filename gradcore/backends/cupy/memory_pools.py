@@ -13,8 +13,8 @@ __all__ = ["Pools", "PrivatePool"]
 class PrivatePool:
     """A pool of memory apart from CuPy's default one.
 
-    When nobody holds this any more, what is free goes back to the driver; the rest, as arrays go, when a pool is made
-    or emptied the next time, or the device is full.
+    When nobody holds this any more, its memory goes back to the driver, as its arrays go, when a pool is made or
+    emptied the next time, or the device is full: not at once, since the driver waits for the device then.
 
     Parameters
     ----------
@@ -85,11 +85,10 @@ class Pools:
         return pool, kept
 
     def left(self, pool: Any, kept: list[Any]) -> None:
-        """Take note that a pool gets no new arrays."""
+        """Take note that a pool gets no new arrays; called whenever Python collects what held it, in any thread."""
         kept.clear()
         with self._lock:
             self._left = *self._left, pool
-        self.release()
 
     def release(self) -> None:
         """Give back to the driver what is free in pools that get no new arrays: graphs use what is free in others.

@@ -54,10 +54,19 @@ class CudaProducts(CudaKernels, Products):
 
     @functools.cached_property
     def cublas_handle(self) -> Callable[[], int]:
-        """CuPy's function for the handle of the current device."""
+        """The function for CuPy's handle of the current device and thread."""
         from cupy.cuda import device
 
-        return device.get_cublas_handle  # type: ignore[no-any-return]
+        known: set[int] = set()
+
+        def handle() -> int:
+            found: int = device.get_cublas_handle()
+            if found not in known:
+                self.cublas.setMathMode(found, gemm.SUMS_IN_FLOAT)
+                known.add(found)
+            return found
+
+        return handle
 
     @functools.cached_property
     def capture(self) -> Capture:

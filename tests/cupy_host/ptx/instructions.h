@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <type_traits>
 #include <vector>
 
@@ -23,7 +24,6 @@ extern "C" {
 extern Three cupyhost_thread, cupyhost_block, cupyhost_block_size, cupyhost_grid_size;
 extern unsigned cupyhost_current, cupyhost_dynamic_bytes, cupyhost_epoch;
 extern char cupyhost_dynamic_memory[];
-extern unsigned char cupyhost_exchange[1024][64];
 void cupyhost_wait_block();
 void cupyhost_wait_warp(unsigned mask);
 int cupyhost_count_block(int value);
@@ -158,8 +158,9 @@ inline __attribute__((noinline)) void look(Site& site, char* address, size_t siz
     site.range = range_of(address, space);
     site.epoch = cupyhost_epoch;
     if (address < site.range.begin || address + size > site.range.end) {
-        char *begin = nullptr, *end = nullptr;
-        const Range near = site.range.begin ? site.range : cupyhost_range(address - 512, &begin, &end) ? Range{begin, end} : Range{};
+        Range near = site.range;
+        for (const int before : {1, 16, 256, -16})
+            if (!near.begin && !cupyhost_range(address - before, &near.begin, &near.end)) near = {};
         if (space == shared) cupyhost_fault("%s: offset %zd is in no shared memory", what, static_cast<ptrdiff_t>(address - cupyhost_dynamic_memory));
         if (near.begin) cupyhost_fault("%s: %zd bytes from the begin of an array of %zd", what, static_cast<ptrdiff_t>(address - near.begin), static_cast<ptrdiff_t>(near.end - near.begin));
         cupyhost_fault("%s: address %p is in no array", what, static_cast<void*>(address));
@@ -429,8 +430,9 @@ template <class T> INLINE T atom_dec(T old, T b) { return old == 0 || old > b ? 
 
 // --------------------------------------------------------------------------------------------------- threads of a warp
 
+static unsigned char exchange[1024][64];  // what the threads of a block show each other
 INLINE u32 lane() { return cupyhost_current % 32; }
-INLINE unsigned char* of_lane(u32 other) { return cupyhost_exchange[cupyhost_current / 32 * 32 + other]; }
+INLINE unsigned char* of_lane(u32 other) { return exchange[cupyhost_current / 32 * 32 + other]; }
 INLINE u32 lanes() {  // that the block has in this warp
     const u32 all = cupyhost_block_size.x * cupyhost_block_size.y * cupyhost_block_size.z, first = cupyhost_current / 32 * 32;
     return all - first >= 32 ? 0xFFFFFFFFu : (1u << (all - first)) - 1;

@@ -21,7 +21,10 @@ def library() -> Path | None:
     """Where NVRTC's library is: in the rig's folder, else beside this Python's packages; None where it is not."""
     import sysconfig
 
-    home = os.environ.get("CUPY_HOST_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cupy-host"
+    home = (
+        os.environ.get("CUPY_HOST_HOME")
+        or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cupy-host"
+    )
     for folder in (f"{home}/nvrtc", sysconfig.get_paths()["purelib"]):
         found = sorted(glob.glob(f"{folder}/nvidia/**/libnvrtc.so.1[23]", recursive=True))
         if found:

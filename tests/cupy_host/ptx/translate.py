@@ -1,8 +1,8 @@
 """PTX, as NVRTC writes it, as C++: a function that does what one thread of a kernel does.
 
 Registers become variables of bits, and an instruction a call of the function of its name in `instructions.h`; what that
-lacks, g++ names when it compiles the result. Here is only what instructions have of their own to be written: operands in
-memory, several results, jumps, calls.
+lacks, g++ names when it compiles the result. Here is only what instructions have of their own: operands in memory,
+several results, jumps, calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ PLAIN = {
     "weak", "gpu", "cta", "sys", "noftz", "ftz", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt",
 }  # fmt: skip
 #: Instructions that order or hasten accesses.
-NOTHING = {"membar", "fence", "nanosleep", "prefetch", "prefetchu", "griddepcontrol", "discard", "applypriority", "pmevent", "nop", "setmaxnreg"}  # fmt: skip
+NOTHING = {
+    "membar", "fence", "nanosleep", "prefetch", "prefetchu", "griddepcontrol", "discard", "applypriority", "pmevent",
+    "nop", "setmaxnreg",
+}  # fmt: skip
+ATOMICS = {"add", "cas", "exch", "min", "max", "and", "or", "xor", "inc", "dec"}
 KEYWORDS = {"and", "or", "xor", "not"}
 #: The types of operands that are not those of the instruction, by its name and the operand's number.
 OPERANDS = {
@@ -54,7 +58,9 @@ SPECIAL = {
 
 WHOLE = re.compile(r"-?(0[xX][0-9A-Fa-f]+|\d+)U?$")
 VARIABLE = re.compile(r"(?:\.align (\d+) )?\.(\w+) ([\w$.]+)((?: ?\[\d*\])*)(?: ?= ?(.*))?$")
-PARAMETER = re.compile(r"\.(?:param|reg) (?:\.align (\d+) )?\.(\w+)(?: \.ptr(?: \.\w+)?(?: \.align \d+)?)? ([\w$%]+)(?:\[(\d+)\])?$")  # fmt: skip
+PARAMETER = re.compile(
+    r"\.(?:param|reg) (?:\.align (\d+) )?\.(\w+)(?: \.ptr(?: \.\w+)?(?: \.align \d+)?)? ([\w$%]+)(?:\[(\d+)\])?$"
+)
 
 
 class Unsupported(Exception):
@@ -199,7 +205,9 @@ class Module:
     def static_bytes(self, entry: Function) -> int:
         """Shared memory that a kernel has whatever the launch says."""
         text = "".join(f.body for f in self.functions if f is entry or not f.is_entry)
-        return sum(v.size for v, _ in self.shared.values() if re.search(rf"(?<![\w$]){re.escape(v.name)}(?![\w$])", text))
+        return sum(
+            v.size for v, _ in self.shared.values() if re.search(rf"(?<![\w$]){re.escape(v.name)}(?![\w$])", text)
+        )
 
     def dynamic_start(self) -> int:
         """Where shared memory begins of which the launch says the size."""
@@ -225,7 +233,9 @@ def _initial(text: str, kind: str) -> str:
     if re.fullmatch(r"0[fFdD][0-9A-Fa-f]+", text):
         return f"0x{text[2:]}ull"
     if WHOLE.match(text):
-        return f"({HELD[WIDTHS[kind]] if kind not in ('b8', 'u8', 's8') else 'u8'}) {int(text.rstrip('U'), 0) % 2**64}ull"
+        return (
+            f"({HELD[WIDTHS[kind]] if kind not in ('b8', 'u8', 's8') else 'u8'}) {int(text.rstrip('U'), 0) % 2**64}ull"
+        )
     raise Unsupported(f"the value {text}")
 
 
@@ -261,7 +271,8 @@ class Function:
         sizes = ", ".join([*(str(p.size) for p in self.parameters), "0"])
         return "\n".join([
             f"EXPORT void cupyhost_thread_{symbol}(void** a) {{ ptx::entry_{identifier(self.name)}(a); }}",
-            f"EXPORT const size_t* cupyhost_sizes_{symbol}() {{ static const size_t sizes[] = {{{sizes}}}; return sizes; }}",
+            f"EXPORT const size_t* cupyhost_sizes_{symbol}() {{",
+            f"    static const size_t sizes[] = {{{sizes}}};\n    return sizes;\n}}",
             f"EXPORT const int cupyhost_bound_{symbol} __attribute__((used)) = {self.bound};",
             f"EXPORT const int cupyhost_static_{symbol} __attribute__((used)) = {self.module.static_bytes(self)};",
         ])  # fmt: skip
@@ -479,7 +490,8 @@ class Instruction:
         if into.startswith("{"):
             lines = [f"const {held} x_ = {self.value(source, held)};"]
             return " ".join([*lines, *(self.put(x, f"{kind}(x_ >> {b})") for x, b in zip(several, bits, strict=True))])
-        return self.put(into, " | ".join(f"{held}({self.value(x, kind)}) << {b}" for x, b in zip(several, bits, strict=True)))  # fmt: skip
+        shifted = [f"{held}({self.value(x, kind)}) << {b}" for x, b in zip(several, bits, strict=True)]
+        return self.put(into, " | ".join(shifted))
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
@@ -498,7 +510,7 @@ class Instruction:
 
     def _atom(self, into: str | None = None) -> str:
         into, place, *values = [into, *self.operands] if into else self.operands
-        (action,) = (m for m in self.modifiers if m in ("add", "cas", "exch", "min", "max", "and", "or", "xor", "inc", "dec"))  # fmt: skip
+        (action,) = ATOMICS.intersection(self.modifiers)
         arguments = ", ".join(["old_", *(self.value(x, self.type) for x in values)])
         return (
             f"char* const p_ = {self.pointer(place, WIDTHS[self.type], self.space)}; const auto old_ = "
@@ -572,7 +584,7 @@ class Instruction:
             raise Unsupported(f"a call of {called}")
         return f"function_{identifier(called)}({', '.join(names)});"
 
-    # -- threads together ------------------------------------------------------------------------------------------------
+    # -- threads together ----------------------------------------------------------------------------------------------
 
     def _bar(self) -> str:
         if "warp" in self.modifiers:
@@ -593,7 +605,10 @@ class Instruction:
     def _shfl(self) -> str:
         first, *second = self.operands[0].split("|")
         values = ", ".join(self.value(x, "u32") for x in self.operands[1:])
-        lines = [f"bool within_; const u32 x_ = shuffle({self.modifiers[1]}_, {values}, within_);", self.put(first, "x_")]
+        lines = [
+            f"bool within_; const u32 x_ = shuffle({self.modifiers[1]}_, {values}, within_);",
+            self.put(first, "x_"),
+        ]
         return " ".join([*lines, *(self.put(x, "within_") for x in second)])
 
     def _vote(self) -> str:
@@ -601,7 +616,7 @@ class Instruction:
         return self.put(self.operands[0], f"vote_{self.modifiers[1]}({arguments})")
 
     def _match(self) -> str:
-        if self.modifiers[1] != "any":
+        if "any" not in self.modifiers:
             raise Unsupported(self.text)
         arguments = f"{self.value(self.operands[1], self.type)}, {self.value(self.operands[2], 'u32')}"
         return self.put(self.operands[0], f"match_any({arguments})")
@@ -617,15 +632,18 @@ class Instruction:
         if shape is None or accumulated not in ("f32", "f16") or kind not in ("f16", "bf16", "tf32"):
             raise Unsupported(self.text)
         d, a, b, c = map(inside, self.operands)
-        lines = [f"const u32 {name}_[] = {{{', '.join(self.value(x, 'u32') for x in of)}}};" for name, of in (("a", a), ("b", b))]  # fmt: skip
+        lines = [f"const u32 a_[] = {{{self._listed(a, 'u32')}}}; const u32 b_[] = {{{self._listed(b, 'u32')}}};"]
         if accumulated == "f16":
-            lines += [f"const u32 h_[] = {{{', '.join(self.value(x, 'u32') for x in c)}}}; f16 c_[4], d_[4]; std::memcpy(c_, h_, 8);"]  # fmt: skip
+            lines += [f"const u32 h_[] = {{{self._listed(c, 'u32')}}}; f16 c_[4], d_[4]; std::memcpy(c_, h_, 8);"]
         else:
-            lines += [f"const f32 c_[] = {{{', '.join(self.value(x, 'f32') for x in c)}}}; f32 d_[4];"]
+            lines += [f"const f32 c_[] = {{{self._listed(c, 'f32')}}}; f32 d_[4];"]
         lines.append(f"mma_16x8<{kind}, {shape[1]}>(d_, a_, b_, c_);")
         if accumulated == "f16":
             return " ".join([*lines, *(self.put(x, f"f16x2{{d_[{2 * i}], d_[{2 * i + 1}]}}") for i, x in enumerate(d))])
         return " ".join([*lines, *(self.put(x, f"d_[{i}]") for i, x in enumerate(d))])
+
+    def _listed(self, operands: list[str], kind: str) -> str:
+        return ", ".join(self.value(x, kind) for x in operands)
 
     def _ldmatrix(self) -> str:
         into = inside(self.operands[0])
