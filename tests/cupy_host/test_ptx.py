@@ -47,7 +47,7 @@ def launched(body: str, *arrays: Any, threads: int = 32, shared: int = 0, before
         ("out[0] = *(float*) 16;", "address 0x10 is in no array"),
         ("out[threadIdx.x] = __shfl_sync(0xFFFF, x[0], 20);", "a shuffle"),
         ("if (threadIdx.x < 50) __syncthreads(); else if (threadIdx.x < 60) __syncwarp(); else __trap();", "trap"),
-        ("out[0] = __shfl_sync(threadIdx.x < 16 ? 0x3FFFF : 0xFFFF0000, x[0], 17);", "a shuffle with the mask"),
+        ("out[0] = __shfl_sync(threadIdx.x % 32 < 16 ? 0x3FFFF : 0xFFFF0000, x[0], 17);", "a shuffle with the mask"),
     ],
     ids=["beyond", "before", "atomic", "shared", "dynamic", "aligned", "address", "lane", "trap", "masks"],
 )  # fmt: skip
