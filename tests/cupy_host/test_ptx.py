@@ -139,7 +139,7 @@ def test_threads_of_a_warp() -> None:
     o[0] = __shfl_xor_sync(mask, v, 5); o[1] = __shfl_up_sync(mask, v, 3, 8); o[2] = __shfl_down_sync(mask, v, 2, 16);
     o[3] = __ballot_sync(mask, v > 2); o[4] = __match_any_sync(mask, v); o[5] = __reduce_add_sync(mask, v);
     o[6] = __any_sync(mask, v == 9) + 2 * __all_sync(mask, v < 9); o[7] = __syncthreads_count(v == 1);"""
-    found = launched(body, x, np.zeros(48 * 8, "i4"), threads=48).reshape(48, 8)
+    found = launched(body, x, np.zeros(48 * 8, "i4"), threads=48).reshape(48, 8).astype("i8")
     for i in range(48):
         first, lane = i // 32 * 32, i % 32
         warp = x[first : first + 32]
