@@ -7,6 +7,7 @@ from gradcore.backends.compiled.convolution import CompiledConvolution
 from gradcore.backends.compiled.ctc import CompiledCtc
 from gradcore.backends.compiled.halves import CompiledHalves
 from gradcore.backends.compiled.indexing import CompiledIndexing
+from gradcore.backends.compiled.matrices import CompiledMatrices
 from gradcore.backends.compiled.products import CompiledProducts
 from gradcore.backends.compiled.recurrent import CompiledRecurrent
 from gradcore.backends.compiled.reductions import CompiledReductions
@@ -23,6 +24,7 @@ class CompiledBackend(
     CompiledCtc,
     CompiledHalves,
     CompiledIndexing,
+    CompiledMatrices,
     CompiledProducts,
     CompiledRecurrent,
     CompiledReductions,

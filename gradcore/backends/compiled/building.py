@@ -22,8 +22,8 @@ __all__ = ["SOURCES", "BuildError", "build", "build_variants", "find_compiler"]
 #: The sources written by hand, with options of their own.
 SOURCES: dict[str, tuple[str, ...]] = {
     "conversions.cpp": (), "convolution.cpp": ("-ffp-contract=fast",), "ctc.cpp": (), "elementwise.cpp": (),
-    "halves.cpp": (), "indexing.cpp": (), "pool.cpp": (), "products.cpp": (), "recurrent.cpp": ("-ffp-contract=fast",),
-    "reductions.cpp": (), "rows.cpp": (), "sorting.cpp": (), "steps.cpp": (),
+    "halves.cpp": (), "indexing.cpp": (), "matrices.cpp": (), "pool.cpp": (), "products.cpp": (),
+    "recurrent.cpp": ("-ffp-contract=fast",), "reductions.cpp": (), "rows.cpp": (), "sorting.cpp": (), "steps.cpp": (),
 }  # fmt: skip
 
 

@@ -106,6 +106,10 @@ class Lapack(LinearAlgebra):
         info = np.zeros(batch, "int32")
         if k:
             getrf = _routine("lapack", "getrf", a.dtype.char)
+            if not batch:
+                with _threads_for(a):
+                    lu, pivots, failed = getrf(a)  # copies, and keeps the columns together
+                return lu, pivots + np.int32(1), np.asarray(failed, "int32")
             with _threads_for(a):
                 for i in np.ndindex(*batch):
                     lu[i], pivots[i], info[i] = getrf(a[i])
@@ -128,6 +132,9 @@ class Lapack(LinearAlgebra):
             return np.zeros((*batch, *b.shape[-2:]), b.dtype)
         getrs = _routine("lapack", "getrs", lu.dtype.char)
         trans = 0 if not adjoint else 2 if lu.dtype.kind == "c" else 1
+        if lu.ndim == 2 == b.ndim:
+            with _threads_for(lu, b):
+                return np.ascontiguousarray(getrs(lu, pivots - 1, b, trans)[0])
         batch, (lu, pivots, b) = _batch(lu, pivots[..., None], b)
         x = np.empty_like(b)
         with _threads_for(lu, b):

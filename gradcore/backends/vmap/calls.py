@@ -41,9 +41,10 @@ def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **named
 def _in_long_rows(operands: list[Any]) -> list[Any]:
     """Operands, with short rows that are repeated written out: NumPy calls its loop for one row at a time."""
     shapes = [a.shape for a in operands if a.__class__ is np.ndarray and a.ndim > 1]
-    if len(shapes) < 2 or shapes[0] == shapes[1]:
+    if len(shapes) < 2 or shapes[0] == shapes[1] or shapes[0][-1] >= _LONG:
         return operands
-    shape = tuple(map(max, *shapes))
+    ndim = max(map(len, shapes))
+    shape = tuple(map(max, *((1,) * (ndim - len(given)) + given for given in shapes)))
     rows, width = shape[-2:]
     if width >= _LONG or prod(shape) < _MANY:
         return operands
