@@ -92,3 +92,39 @@ def test_numbers_of_the_cpu_among_tensors_of_the_device(name: str) -> None:
         for place in [i for i, a in enumerate(arrays) if not a.ndim and any(b.ndim for b in arrays)]:
             here, there = (outcome(run, case, place, d) for d in ("cpu", "cuda"))
             agree(there, here, f"{case.label}, operand {place} on the CPU")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore")
+def test_second_derivatives_of_halves(name: str) -> None:
+    """They exist where the CPU has them, in the same dtypes and shapes: rounding has spoilt the numbers."""
+
+    def kinds(case: Drawn, device: str) -> list[Any]:
+        inputs = inputs_of(case, gc.float16, False, device)
+        wanted = [t for t in inputs if t.requires_grad]
+        gc.manual_seed(0)
+        outs = [o for o in case.outputs(inputs) if o.requires_grad]
+        found: list[Any] = []
+        for _ in range(2):
+            weights = [gc.ones_like(o, requires_grad=True) for o in outs]
+            found += gc.autograd.grad(outs, wanted, weights, create_graph=True, allow_unused=True) if outs else []
+            outs = [g for g in found if g is not None and g.requires_grad]
+        return [None if t is None else t.detach().zero_() for t in found]
+
+    for case in (case for case in ALL if case.op.name == name and case.differentiable()):
+        here, there = (outcome(kinds, case, d) for d in ("cpu", "cuda"))
+        agree(there, here, case.label)
+
+
+def test_products_of_mixed_dtypes() -> None:
+    """As in derivatives of halves by statistics in float32: they are promoted, whatever lies where."""
+    from gradcore.backends import registry
+
+    backend: Any = registry.find("cuda")
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    for first, second in (("f4", "f2"), ("f2", "f4"), ("f8", "f4"), ("c8", "f8")):
+        x, y = a.astype(first), b.astype(second)
+        for right in (y, y[:, 1], np.asfortranarray(y)):
+            found = backend.to_host(backend.matmul(backend.from_host(x), backend.from_host(right)))
+            assert found.dtype == np.result_type(first, second)
+            np.testing.assert_allclose(found, x @ right)

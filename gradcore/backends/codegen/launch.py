@@ -136,6 +136,8 @@ class Fusion:
         steps = len(computed) + sum(compute_dtype(dtype) != dtype for dtype in kernel.dtypes)
         if kernel.outputs and steps < 2 and not any(e.function in _NOT_LEFT_TO_CUPY for e in computed):
             return None  # the array library has one kernel for that
+        if kernel.outputs and not any(isinstance(value, self.array_type) for _, value in operands):
+            return None  # numbers of the host only
         return _Compiled(kernel, {}, {})
 
     def _results(self, compiled: _Compiled, values: list[Any]) -> list[Array]:

@@ -168,6 +168,9 @@ class CudaProducts(CudaKernels, Products):
     ) -> Any:
         """``alpha * a @ b + beta * out`` in the memory of `out`, which is dense, or in new memory."""
         kind = a.dtype
+        if b.dtype != kind:  # as statistics of halves and halves in a second derivative
+            kind = np.result_type(kind, b.dtype)
+            a, b = a.astype(kind, copy=False), b.astype(kind, copy=False)
         kind_out = kind if out is None else out.dtype
         plan = gemm.plan(a.shape, a.strides, b.shape, b.strides, kind, kind_out, factors, conjugate)
         capture = self.capture
