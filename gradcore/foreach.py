@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from gradcore import dtypes, functional
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import bump_all, wrap
 from gradcore.backends.portable.optimizers import Batch
 from gradcore.tensor import Tensor
 from gradcore.typing import Array, Device
 
-__all__ = ["Batch", "clamp_", "clip_", "divide_", "norms", "reciprocal", "unscale_"]
+__all__ = ["Batch", "clamp_", "clip_", "divide_", "move_statistics_", "norms", "reciprocal", "unscale_"]
 
 
 def _group_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Device, list[Tensor]], list[Tensor]]:
@@ -99,6 +100,24 @@ def reciprocal(scale: Tensor) -> Tensor:
     """The factor that divides by a scale, rounded once."""
     factor: Tensor = functional.reciprocal(scale.double()).float()
     return factor
+
+
+def move_statistics_(
+    running: tuple[Tensor | None, Tensor | None], new: tuple[Tensor, Tensor], keep: float, shares: tuple[float, float]
+) -> bool:
+    """Multiply running statistics by `keep` and add new ones times `shares`, if one kernel can; whether it did."""
+    state, (mean, _) = local.state, new
+    if state.batches or state.mode > GRAD or not mean._device.backend.moves_statistics:
+        return False
+    for t in running:
+        if t.__class__ is not Tensor or t._device is not mean._device or t._dtype is not mean._dtype:
+            return False
+        if t.requires_grad or t._is_view() or t.is_inference() or not t.is_contiguous():
+            return False
+    with mean._device.backend.use_index(mean._device.index):
+        mean._device.backend.move_statistics([t._array for t in running], [t._array for t in new], keep, shares)
+    bump_all(running)
+    return True
 
 
 def divide_(grads: Iterable[Tensor | None], scale: Tensor) -> None:

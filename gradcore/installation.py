@@ -11,6 +11,7 @@ from typing import Any
 from gradcore import (
     creation,
     dispatch,
+    foreach,
     functional,
     indexing,
     inplace_views,
@@ -78,6 +79,7 @@ FUNCTIONS: tuple[Row, ...] = (
     (creation, "as_tensor empty empty_like full full_like ones ones_like tensor zeros zeros_like"),
     (drawing, "drawn_like"),
     (filled, "number_as_tensor"),
+    (foreach, "move_statistics_"),
     (indexing, "index_tensor"),
     (layouts, "rows_with_sparse_gradient"),
     (predicates, "broadcast_shapes holds_anywhere is_batched is_tensor"),

@@ -125,6 +125,8 @@ class Backend(
     LARGE: ClassVar[int] = 1 << 15
     #: Whether work is queued in streams, in one of which a node runs its backward.
     has_streams: bool = False
+    #: Whether there is `move_statistics`: running means and variances of batch norm by one kernel.
+    moves_statistics: bool = False
     #: Whether there is `dropout`: decisions and products of real floating-point arrays by one kernel.
     has_dropout: bool = False
     #: Whether elementwise formulas become kernels: `fused_forward` and `fused_gradients` are there.

@@ -521,8 +521,8 @@ def _recorded(name: str, value: Any) -> Any:
 class RecordingBackend:
     """The CPU's backend, whose functions are noted."""
 
-    #: A program draws apart from what it computes.
-    has_dropout = False
+    #: A program draws apart from what it computes, and writes by the operations that it knows.
+    has_dropout = moves_statistics = False
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend

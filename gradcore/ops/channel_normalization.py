@@ -311,9 +311,11 @@ def _batch_norm(
         input, weight, bias = (t if t is None else F.to(t, dtypes.float32) for t in (input, weight, bias))
     out, mean, var = F.native_batch_norm(input, weight, bias, eps)
     count = prod(input.shape) // max(channels, 1)
-    _update(F, running_mean, mean, momentum)
-    if running_var is not None:
-        _update(F, running_var, var, momentum, count / (count - 1))
+    unbiased = count / (count - 1) if running_var is not None else 1.0
+    shares = momentum, momentum * unbiased
+    if not F.move_statistics_((running_mean, running_var), (mean, var), 1 - momentum, shares):
+        _update(F, running_mean, mean, momentum)
+        _update(F, running_var, var, momentum, unbiased)
     return F.to(out, dtype)
 
 

@@ -20,7 +20,7 @@ ELSEWHERE = {Path("philox.cu")}
 ON_DEVICE = {
     "amax_joined", "amin_joined", "channel_gradients", "channel_scales", "channel_statistics", "channel_variances",
     "columns", "cross_entropy_points", "depthwise", "depthwise_input", "depthwise_weight", "grid_sampler",
-    "grid_sampler_backward", "images", "prod_joined", "sparse_rows", "sparse_samples", "sum_joined",
+    "grid_sampler_backward", "images", "move_statistics", "prod_joined", "sparse_rows", "sparse_samples", "sum_joined",
 }  # fmt: skip
 
 

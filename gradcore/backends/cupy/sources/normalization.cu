@@ -263,6 +263,17 @@ extern "C" __global__ void channel_scales(const T* means, const T* variances, co
         scale_channel(weight, bias, scales, shifts, i, load(means[i]), load(variances[i]), eps);
 }
 
+// Running statistics times `keep`, plus new ones times `share`, that of variances times a factor for the sample's size.
+extern "C" __global__ void move_statistics(T* running_means, T* running_variances, const T* means, const T* variances,
+                                           const i64 channels, const double keep, const double share,
+                                           const double share_of_variances) {
+    for (i64 i = first_index(); i < channels; i += index_step()) {
+        const A mean = load(running_means[i]) * static_cast<A>(keep), variance = load(running_variances[i]) * static_cast<A>(keep);
+        running_means[i] = store<T>(mean + load(means[i]) * static_cast<A>(share));
+        running_variances[i] = store<T>(variance + load(variances[i]) * static_cast<A>(share_of_variances));
+    }
+}
+
 // For each part the sum of the gradients, and of their products with x less its mean, each times a factor for the group and
 // image if there is one. Means are those of the channel (groups = 0), or of one of the groups of an image.
 extern "C" __global__ void channel_products(const T* grad, const T* x, const T* means, const T* variances, A* totals,
