@@ -109,13 +109,15 @@ def move_statistics_(
     state, (mean, _) = local.state, new
     if state.batches or state.mode > GRAD or not mean._device.backend.moves_statistics:
         return False
+    arrays = []
     for t in running:
-        if t.__class__ is not Tensor or t._device is not mean._device or t._dtype is not mean._dtype:
+        if t is None or t.__class__ is not Tensor or t._device is not mean._device or t._dtype is not mean._dtype:
             return False
         if t.requires_grad or t._is_view() or t.is_inference() or not t.is_contiguous():
             return False
+        arrays.append(t._array)
     with mean._device.backend.use_index(mean._device.index):
-        mean._device.backend.move_statistics([t._array for t in running], [t._array for t in new], keep, shares)
+        mean._device.backend.move_statistics(arrays, [t._array for t in new], keep, shares)
     bump_all(running)
     return True
 

@@ -161,7 +161,7 @@ def _(F, t, self, key, value, mask, scale, causal):
 
 def _keeps_weights(query: Any, key: Any, mask: Any) -> bool:
     scores = query.numel() // max(query.shape[-1], 1) * key.shape[-2]
-    kept = query.device.backend.keeps_weights(scores, query.dtype.name)
+    kept: bool = query.device.backend.keeps_weights(scores, query.dtype.name)
     return kept or (mask is not None and mask.dtype is not query.dtype)
 
 

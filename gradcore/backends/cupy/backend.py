@@ -352,6 +352,10 @@ class CupyBackend(
         return out
 
     @property
+    def moves_statistics(self) -> bool:  # type: ignore[override]
+        return self.uses("normalization")
+
+    @property
     def has_dropout(self) -> bool:  # type: ignore[override]
         return self.own_kernels
 

@@ -91,6 +91,8 @@ def _fits_backward(backend: CudaFlashAttention, grad: Array, *rest: Any) -> bool
 class CudaFlashAttention(CudaAttention):
     """Attention of real floating-point arrays up to 128 (float64: 64) wide."""
 
+    address: Any
+
     @kernel_for(_fits)
     def flash_attention(
         self, query: Array, key: Array, value: Array, mask: Array, scale: float, causal: bool = False

@@ -230,10 +230,6 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         kernel(*moments.launch, (*moments.sums, *arrays, *sizes, np.float64(eps)))
         return self._scaled(x, scale, shift), mean, var
 
-    @property
-    def moves_statistics(self) -> bool:
-        return self.uses("normalization")
-
     def move_statistics(self, running: Sequence[Any], new: Sequence[Any], keep: float, shares: Sequence[float]) -> None:
         """Multiply running means and variances, dense arrays, by `keep`, and add new ones times `shares`, in place."""
         channels, read = running[0].size, [dense(self.xp, a) for a in new]
