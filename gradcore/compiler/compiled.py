@@ -90,9 +90,12 @@ class CompiledFunction:
             if current.recorder is not None:
                 return self._function(*args, **named)
             self._begin()
-        for entry in self._entries:
+        entries = self._entries
+        for entry in entries:
             result = entry.run(args, named)
             if type(result) is not int:
+                if entry.decides and entry is not entries[0]:  # the others have computed up to their decisions in vain
+                    self._entries = [entry, *(each for each in entries if each is not entry)]
                 return result[0]
         return self._first(args, named)
 

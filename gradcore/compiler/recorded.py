@@ -55,6 +55,8 @@ class Entry(NamedTuple):
         What else the program does, in words.
     functions : list of function
         Those of the programs.
+    decides : bool
+        Whether it computes something to find out if it is the program to run.
     """
 
     guards: Guards
@@ -63,6 +65,7 @@ class Entry(NamedTuple):
     names: list[str]
     effects: list[str]
     functions: list[Any]
+    decides: bool
 
 
 @dataclass
@@ -536,7 +539,8 @@ class RecordedRun:
             names.append(f"step of {type(step.optimizer).__name__}")
             shown.append(step.program)
             runs.append(step.run)
-        return Entry(self.guards, self.scope["run"], shown, names, self.effects, runs)
+        decides = any(not part.is_final for part in self.parts)
+        return Entry(self.guards, self.scope["run"], shown, names, self.effects, runs, decides)
 
     def _programs(self) -> list[Program]:
         """A program for each part, of what it reads, with the results that are needed after it."""

@@ -109,6 +109,17 @@ def test_each_decision_has_a_program(function: Callable[..., Any]) -> None:
     assert 1 <= len(compiled._entries) <= FUNCTIONS[function]
 
 
+def test_the_program_of_the_last_call_is_tried_first() -> None:
+    compiled, up, down = CompiledFunction(branch), gc.ones(3), -gc.ones(3)
+    for x in (up, up, down, up, up):
+        compiled(x)
+    first = compiled._entries[0]
+    assert first.run((up,), {})[0].tolist() == [2.0] * 3
+    assert type(first.run((down,), {})) is int
+    compiled(down)
+    assert compiled._entries == [compiled._entries[0], first]
+
+
 def test_with_fullgraph_a_decision_is_an_error() -> None:
     for function in (branch, compared, positive):
         compiled = gc.compile(function, fullgraph=True)

@@ -71,6 +71,9 @@ class NumpyBackend(
         super().__init__(np, np.ndarray)
         self.asarray = np.asarray  # type: ignore[assignment, method-assign]
 
+    def item(self, array: Any) -> Any:
+        return array.item()
+
     def is_pinned(self, array: Any) -> bool:
         return is_pinned(array)
 
