@@ -14,7 +14,8 @@ import pytest
 
 #: What runs with tensors made on the device: the groups of tests that say what tensors do, whatever they lie on.
 GROUPS = (
-    "amp", "autograd", "distributions", "documents", "engine", "nn", "on_device", "optim", "scipy_functions", "sparse",
+    "amp", "autograd", "compiler", "distributions", "documents", "engine", "nn", "on_device", "optim",
+    "scipy_functions", "sparse",
 )  # fmt: skip
 
 #: Tests of these groups that are about the CPU, by the beginning of their names, and why.
@@ -43,6 +44,28 @@ ON_CPU = {
     **dict.fromkeys(
         ("distributions/test_devices.py", "engine/test_messages.py::test_mixed_devices", "nn/test_devices.py"),
         "has devices of its own",
+    ),
+    **dict.fromkeys(
+        (
+            "compiler/test_fusion.py", "compiler/test_memory.py", "compiler/test_native.py", "compiler/test_passes.py",
+            "compiler/test_explanation.py", "compiler/test_guard_mutations.py",
+            "compiler/test_programs.py::test_what_stops_a_recording_happens_once",
+        ),
+        "is about the programs of the CPU",
+    ),
+    **dict.fromkeys(
+        (
+            "compiler/test_numbers.py::test_each_decision_has_a_program",
+            "compiler/test_numbers.py::test_decisions_after_effects_run_as_they_are[updated]",
+        ),
+        "compares printed lines, or has tensors that are made when it is collected",
+    ),
+    **dict.fromkeys(
+        (
+            "compiler/test_numbers.py::test_errors_after_a_decision_are_those_of_the_function",
+            "compiler/test_programs.py::test_errors_are_those_of_eager_execution",
+        ),
+        "indices are checked later on CUDA",
     ),
 }  # fmt: skip
 

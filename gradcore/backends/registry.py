@@ -14,7 +14,19 @@ from gradcore.device import DeviceLike, default_to, device, get_default_device
 from gradcore.errors import DeviceFallbackWarning, Unavailable, caller_depth
 from gradcore.locks import process_lock
 
-__all__ = ["CPU", "connect", "find", "is_connected", "register", "resolve", "set_default_device", "unavailable"]
+__all__ = [
+    "CPU",
+    "connect",
+    "devices_of",
+    "find",
+    "in_use",
+    "is_connected",
+    "put",
+    "register",
+    "resolve",
+    "set_default_device",
+    "unavailable",
+]
 
 
 def _numpy() -> Backend:
@@ -140,6 +152,21 @@ def set_default_device(device_like: DeviceLike | None) -> None:
 def is_connected(type: str) -> bool:
     """Whether the backend of a device type has been made."""
     return type in _backends
+
+
+def in_use() -> list[Backend]:
+    """The backends that have been made."""
+    return list(_backends.values())
+
+
+def devices_of(backend: Any) -> list[device]:
+    """The devices, without levels, that are connected with a backend."""
+    return [each for each in list(device._interned.values()) if getattr(each, "backend", None) is backend]
+
+
+def put(backend: Any) -> None:
+    """Let a backend be the one of its type, for devices that are connected from now on."""
+    _backends[backend.type] = backend
 
 
 def _forget_after_fork() -> None:

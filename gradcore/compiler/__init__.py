@@ -22,7 +22,7 @@ from gradcore import paths
 from gradcore.compiler.arrays import current
 from gradcore.compiler.compiled import CompiledFunction, forget_programs
 from gradcore.compiler.modules import compiled_module
-from gradcore.compiler.settings import BACKENDS, check_settings
+from gradcore.compiler.settings import BACKENDS, check_settings, graphs_of
 from gradcore.compiler.watching import left_out
 from gradcore.nn.module import Module
 
@@ -112,7 +112,7 @@ def compile(
     if disable or isinstance(model, (CompiledFunction, type)):
         return model
     make = compiled_module if isinstance(model, Module) else CompiledFunction
-    return make(model, fullgraph, cpp, bool(dynamic))
+    return make(model, fullgraph, cpp, bool(dynamic), graphs_of(mode, options))
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import threading
 from collections.abc import Callable, Iterator
@@ -173,10 +174,15 @@ def _call(name: str, function: Callable[..., Any], *args: Any, **named: Any) -> 
     """A call in the recording of this thread; where there is none (any more), the call itself."""
     recorder = current.recorder
     if function is operator.methodcaller:
-        function = operator.attrgetter(name.removeprefix("method."))(np.ndarray)
+        own = name.removeprefix("method.")
+        function = getattr(type(args[0].array), own, None) or functools.partial(_method, own)
     if recorder is not None:
         return recorder.call(name, function, args, named)
     return function(*map(_inside, args), **named)
+
+
+def _method(name: str, array: Any, *args: Any, **named: Any) -> Any:
+    return getattr(array, name)(*args, **named)
 
 
 def _make_operators() -> None:

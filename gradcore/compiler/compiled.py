@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.autograd.modes import GRAD, PROFILE, local
-from gradcore.compiler import native
+from gradcore.compiler import cuda, native
 from gradcore.compiler.arrays import current
 from gradcore.compiler.explanation import explained
 from gradcore.compiler.guards import Guards, Unguardable, names_in
@@ -19,6 +19,7 @@ from gradcore.compiler.host_calls import looked_up
 from gradcore.compiler.numbers import plain_numbers
 from gradcore.compiler.recorded import Entry, RecordedRun
 from gradcore.compiler.recorder import Recorder, Unrecordable, recording_lock
+from gradcore.compiler.storage import connected
 from gradcore.compiler.watching import Watch
 from gradcore.nn.module import Module
 from gradcore.tracebacks import shorten
@@ -61,12 +62,20 @@ class CompiledFunction:
         Whether programs become C++, and when: see `gradcore.compiler.native.runnable`.
     dynamic : bool
         Whether there may be many programs.
+    graphs : str, optional
+        Whether programs become CUDA graphs: see `gradcore.compiler.cuda.runnable`.
     """
 
     def __init__(
-        self, function: Callable[..., Any], fullgraph: bool = False, cpp: str | None = None, dynamic: bool = False
+        self,
+        function: Callable[..., Any],
+        fullgraph: bool = False,
+        cpp: str | None = None,
+        dynamic: bool = False,
+        graphs: str | None = None,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
+        self._graphs = graphs
         self._dynamic, self._most = dynamic, MOST_DYNAMIC if dynamic else MOST_PROGRAMS
         self._function, self._fullgraph, self._cpp = function, fullgraph, cpp
         self._begin()
@@ -114,6 +123,8 @@ class CompiledFunction:
                 f"there are {self._most} programs of it already, and this guard keeps failing: {text}. Pass what "
                 "changes as a tensor, or keep it the same"
             )
+            return self._function(*args, **named)
+        if any(backend.is_capturing() for backend in connected()):  # a graph, in which nothing runs
             return self._function(*args, **named)
         if not recording_lock.acquire(blocking=False):  # another thread is recording
             return self._function(*args, **named)
@@ -199,7 +210,11 @@ class CompiledFunction:
             self._leave(str(error))
             return self._function(*args, **named)
         check = guards.function_of()
-        recorder, watch, function = Recorder(self._fullgraph, self._cpp), Watch(), looked_up(self._function)
+        recorder, watch, function = (
+            Recorder(self._fullgraph, self._cpp, self._graphs),
+            Watch(),
+            looked_up(self._function),
+        )
         recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         try:
             with recorder.on(guards.hosts):
@@ -247,8 +262,9 @@ class CompiledFunction:
             return f"no program: {self._left}"
         parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
         for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
-            parts += [*explained(name, program), f"C++ of the {name}:"]
-            parts += [f"  {line}" for line in native.described(run)]
+            writer, writes = ("C++", native) if program.backend is None else ("CUDA", cuda)
+            parts += [*explained(name, program), f"{writer} of the {name}:"]
+            parts += [f"  {line}" for line in writes.described(run)]
         parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
         return "\n".join(parts)
 

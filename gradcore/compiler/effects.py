@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from bisect import bisect_left
-
-import numpy as np
 
 from gradcore.backends.base import Backend
 from gradcore.backends.numpy.backend import NumpyBackend
@@ -54,7 +53,7 @@ def _written(call: Call) -> list[int] | None:
     if kind == "operator":
         return list(values_in(call.args[0])) if _is_in_place(name) else []
     if kind in ("method", "xp"):
-        given = isinstance(call.function, np.ufunc) and len(call.args) > call.function.nin  # with an output
+        given = len(call.args) > getattr(call.function, "nin", len(call.args))  # with an output
         return list(values_in(call.args)) if given or name in _WRITERS[kind] else []
     if call.name == "copy" or kind == "random":
         return []
@@ -97,7 +96,15 @@ def _is_own(name: str) -> bool:
     if op is not None:
         module = op.declaration.__module__
         return module.startswith("gradcore.ops.") and module != collectives.__name__ and not name.endswith(("r_", "l_"))
-    return hasattr(NumpyBackend, name) or name in Backend.elementwise or name in Backend.bodies or _is_ufunc(name)
+    known = any(hasattr(backend, name) for backend in _backends())
+    return known or name in Backend.elementwise or name in Backend.bodies or _is_ufunc(name)
+
+
+@functools.cache
+def _backends() -> tuple[type[Backend], ...]:
+    from gradcore.backends.cupy.backend import CupyBackend  # as `gradcore.compiler` is imported with gradcore
+
+    return NumpyBackend, CupyBackend
 
 
 def _is_ufunc(name: str) -> bool:
@@ -111,12 +118,11 @@ def _targets(name: str) -> tuple[int, ...]:
         return ()
     if hasattr(Lists, name) or (hasattr(Optimizers, name) and not hasattr(object, name)):
         return tuple(range(100))
-    method = getattr(NumpyBackend, name, None)
-    try:
-        parameters = [] if method is None else list(inspect.signature(method).parameters)
-    except (TypeError, ValueError):
-        parameters = []
-    return tuple(i - 1 for i, each in enumerate(parameters) if each in _TARGETS)
+    found: set[int] = set()
+    for method in filter(None, (getattr(backend, name, None) for backend in _backends())):
+        with contextlib.suppress(TypeError, ValueError):
+            found |= {i - 1 for i, each in enumerate(inspect.signature(method).parameters) if each in _TARGETS}
+    return tuple(sorted(found))
 
 
 class Effects:
@@ -153,6 +159,17 @@ class Effects:
         known = self.program.types.get(number)
         found = number if known is None else known.memory
         return -1 if found in self._given else found
+
+    def written_inputs(self) -> set[int]:
+        """The inputs whose memory the program writes to, as far as these do not share it in this recorded run."""
+        inputs, types = self.program.inputs, self.program.types
+        found: set[int] = set()
+        for call in self.program.calls:
+            numbers = written(call)
+            if numbers is None:
+                return {*inputs}
+            found |= {types[n].memory for n in numbers if n in types}
+        return {n for n in inputs if n in types and types[n].memory in found}
 
     def is_constant(self, number: int) -> bool:
         """Whether the program never writes to the memory of a value."""

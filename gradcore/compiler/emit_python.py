@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.compiler.fusion import fused
-from gradcore.compiler.memory import Buffers, memory_plan, ufunc_of
+from gradcore.compiler.memory import NO_PLAN, Buffers, memory_plan, ufunc_of
 from gradcore.compiler.program import Literal, Program, Value, values_in
 from gradcore.tracebacks import generated_file
 
@@ -28,14 +28,14 @@ _LARGE = 1 << 12
 
 def function_of(program: Program) -> Any:
     """The program as a function of its inputs that returns a tuple of its outputs."""
-    text, scope = source_of(fused(program))
+    text, scope = source_of(fused(program) if program.backend is None else program)
     exec(compile(text, generated_file(__name__, text), "exec"), scope)
     return scope["program"]
 
 
 def source_of(program: Program) -> tuple[str, dict[str, Any]]:
     """The function's source, and what its names refer to."""
-    plan = memory_plan(program)
+    plan = memory_plan(program) if program.backend is None else NO_PLAN
     scope: dict[str, Any] = {"asarray": np.asarray}
     names: dict[int, str] = {}
     last = {n: i for i, call in enumerate(program.calls) for n in call.read}

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
+from gradcore.compiler.cuda.groups import grouped
 from gradcore.compiler.emit_python import source_of
 from gradcore.compiler.fusion import fused
 from gradcore.compiler.memory import memory_plan
@@ -17,7 +18,11 @@ __all__ = ["explained", "final"]
 
 def final(program: Program) -> Program:
     """The program that the writer of Python writes, groups included."""
-    return fused(optimized(program))
+    return _with_groups(optimized(program), [])
+
+
+def _with_groups(program: Program, refused: list[str]) -> Program:
+    return (fused if program.backend is None else grouped)(program, refused)
 
 
 def explained(name: str, program: Program) -> Iterator[str]:
@@ -36,17 +41,18 @@ def explained(name: str, program: Program) -> Iterator[str]:
         yield from _changes(stage, program, after)
         program = after
     refused: list[str] = []
-    whole = fused(program, refused)
+    whole = _with_groups(program, refused)
     yield from _changes("fused", program, whole)
     groups: list[Any] = [call.function for call in whole.calls if call.name == "fused"]
     for number, group in enumerate(groups):
-        yield f"group {number} of the {name} ({group.function.calls} passes over each tile):"
+        yield f"group {number} of the {name} ({group.described}):"
         yield from (f"  {each!r}" for each in group.calls)
     if refused:
         yield f"not fused in the {name}:"
         yield from (f"  {each}" for each in refused)
-    yield f"memory of the {name}:"
-    yield from _indented(str(memory_plan(whole)))
+    if program.backend is None:
+        yield f"memory of the {name}:"
+        yield from _indented(str(memory_plan(whole)))
     yield f"source of the {name}:"
     yield from _indented(source_of(whole)[0])
 

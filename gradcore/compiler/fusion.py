@@ -82,6 +82,11 @@ class FusedKernel:
                 f"{self.function.calls} passes over {self.types[0].size} elements are as fast by themselves"
             )
 
+    @property
+    def described(self) -> str:
+        """What it takes, in words."""
+        return f"{self.function.calls} passes over each tile"
+
     def __repr__(self) -> str:
         return f"FusedKernel({len(self.calls)} calls, {self.function.calls} passes)"
 

@@ -20,15 +20,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore import dtypes
+from gradcore import config, dtypes
 from gradcore.amp.scaling import GradScaler
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge
+from gradcore.backends import switches
 from gradcore.backends.registry import CPU
 from gradcore.compiler.host_calls import HOST_CLASSES, watched_class
 from gradcore.compiler.scopes import IMPURE_MODULES, is_generated, is_library, namespace_of
+from gradcore.compiler.storage import connected
 from gradcore.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.device import device, get_default_device
 from gradcore.nn.module import Module
@@ -101,6 +103,12 @@ def same(a: Any, b: Any) -> bool:
     return repr(a) == repr(b) if isinstance(a, (float, complex)) else bool(a == b)
 
 
+def _choices(backend: Any) -> tuple[Any, ...]:
+    """By what kernels of a device are chosen."""
+    precision, attention = config.get_float32_matmul_precision(), switches.cuda.flash_sdp_enabled()
+    return backend.current_index(), precision, attention, bool(backend.supports_fusion), config.index_checks()
+
+
 class Guards:
     """The guards of a call, written as the lines of a function.
 
@@ -135,6 +143,7 @@ class Guards:
         #: Names of attributes that were not read, since they do not occur in the code.
         self.skipped: set[str] = set()
         self._seen: dict[Any, Any] = {}
+        self._array_types = (np.ndarray, *(backend.array_type for backend in connected()))
         self._slots = 0
 
     # -- lines ----------------------------------------------------------------------------------------------------
@@ -171,6 +180,9 @@ class Guards:
             raise Unguardable("there are hooks of all modules")
         self.require(f"not ({every})", "there are no hooks of all modules")
         self.require(f"get_default_device() is {self.bind(get_default_device())}", "the default device")
+        for backend in connected():
+            made = self.bind(functools.partial(_choices, backend))
+            self.require(f"{made}() == {_choices(backend)}", "the current device, TensorFloat32, fusion, attention")
 
     def arguments(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Those of the call."""
@@ -380,9 +392,9 @@ class Guards:
     # -- tensors --------------------------------------------------------------------------------------------------
 
     def _tensor(self, t: Any, expression: str, text: str, given: bool) -> None:
-        if type(t) not in (Tensor, Parameter) or t._device is not CPU or type(t._array) is not np.ndarray:
+        if type(t) not in (Tensor, Parameter) or type(t._array) not in self._array_types:
             raise Unguardable(
-                f"{text} is a {type(t).__name__} on {t._device}: programs are made of plain tensors of the CPU"
+                f"{text} is a {type(t).__name__} on {t._device}: programs are made of plain tensors of the CPU and CUDA"
             )
         if vars(t):
             raise Unguardable(f"{text} has attributes of its own")
@@ -444,11 +456,14 @@ class Guards:
     def _memory(self, o: str, t: Any, text: str, number: int, given: bool) -> None:
         a, array = f"a{number}", t._array
         self.lines += [f"t{number} = {o}", f"{a} = {o}._array"]
+        on_cpu = type(array) is np.ndarray
         conditions = " and ".join([
             f"{a}.shape == {array.shape}", f"{a}.strides == {array.strides}", f"{o}._dtype is {self.bind(t._dtype)}",
-            f"{o}._device is CPU", f"type({a}) is ndarray", f"{a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}",
+            f"{o}._device is {'CPU' if on_cpu else self.bind(t._device)}",
+            f"type({a}) is {'ndarray' if on_cpu else self.bind(type(array))}",
+            *([f"{a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"] if on_cpu else []),
         ])  # fmt: skip
-        if not given:  # most often the array of the last call
+        if not given and on_cpu:  # most often the array of the last call
             conditions = f"{self.bind(weakref.ref(array))}() is {a} or {conditions}"
         described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
         self.require(conditions, described)

@@ -17,7 +17,6 @@ from gradcore.autograd.node import FREED, Node
 from gradcore.autograd.saved import SavedTensor, check_version
 from gradcore.autograd.variables import TensorMeta, new, tick, wrap
 from gradcore.autograd.views import gradient_edge
-from gradcore.backends.registry import CPU
 from gradcore.random.generator import repeated
 from gradcore.tensor import Tensor
 
@@ -100,7 +99,8 @@ class CompiledFunctionBackward(Node):
         half, given = self.half, grads if self._n_outputs > 1 else [grads]
         if arithmetic.recorded or any(g is None for g in given):
             return _again(self, [arithmetic.as_tensor(g) for g in given], arithmetic)
-        arrays = iter(local.state.run(half.run, *self.saved, *[np.asarray(g, order="C") for g in given]))
+        dense = [_dense(g, t.device.backend) for g, t in zip(given, self._output_metas, strict=True)]
+        arrays = iter(local.state.run(half.run, *self.saved, *dense))
         return [next(arrays) if exists else None for exists in half.found]
 
 
@@ -130,9 +130,10 @@ def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
         task, found = local.state.task, node.found
         if found is None or found[0] is not task:
             half = node.half
-            if not isinstance(grad, (np.ndarray, np.generic)):  # batches of gradients
-                return task.grad_inputs(node, grad, task.buffer.arithmetic(CPU), None)[i]
-            arrays = half.run(*node.saved, np.asarray(grad, order="C"))
+            backend = node._device.backend
+            if not isinstance(grad, (np.generic, backend.array_type)):  # batches of gradients
+                return task.grad_inputs(node, grad, task.buffer.arithmetic(node._device), None)[i]
+            arrays = half.run(*node.saved, _dense(grad, backend))
             if len(arrays) < len(half.found):
                 given = iter(arrays)
                 arrays = [next(given) if exists else None for exists in half.found]
@@ -154,35 +155,42 @@ def is_planned(half: Backward) -> bool:
     return half.fresh and len(half.inputs) <= _MOST_EDGES and not half.watched_results
 
 
-def connect_one(half: Backward, array: Any, dtype: Any, saved: Any, call: ReplayedCall) -> Any:
+def connect_one(half: Backward, array: Any, dtype: Any, device: Any, saved: Any, call: ReplayedCall) -> Any:
     """The tensor of a program's only result, connected to its inputs."""
     tensors, node = call[0], new_node(_PlannedBackward)
     edges = tuple([gradient_edge(tensors[i]) for i in half.inputs])
-    node._device, node._edges, node._seq, node._hooks = CPU, edges, tick(), None
+    node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
     node._shape, node._dtype = array.shape, dtype
     node.half, node.call, node.saved = half, call, saved
     t = new(Tensor)
-    t._array, t._device, t._dtype, t._edge = array, CPU, dtype, (node, 0)
+    t._array, t._device, t._dtype, t._edge = array, device, dtype, (node, 0)
     t._autograd = t._vc = None
     return t
 
 
-def connect(half: Backward, results: Any, saved: Any, call: ReplayedCall) -> list[Any]:
-    """The tensors of a program's results, connected to its inputs."""
+def connect(half: Backward, device: Any, results: Any, saved: Any, call: ReplayedCall) -> list[Any]:
+    """The tensors of a program's results, which are on one device, connected to its inputs."""
     inputs = [call[0][i] for i in half.inputs]
     node: Any = (_FreshBackward if half.fresh else CompiledFunctionBackward).make(
-        CPU, tuple(map(gradient_edge, inputs))
+        device, tuple(map(gradient_edge, inputs))
     )
-    outs = [wrap(array, CPU, None, (node, i)) for i, array in enumerate(results)]
+    outs = [wrap(array, device, None, (node, i)) for i, array in enumerate(results)]
     node._n_outputs, node._metas = len(outs), [TensorMeta.of(t) for t in outs]
     node.half, node.call, node.saved = half, call, saved
     node.results = [SavedTensor.of_output(outs[i], i) for i in half.watched_results]
     return outs
 
 
+def _dense(grad: Any, backend: Any) -> Any:
+    """A gradient as an array in row-major order: it may be a number that kernels take by value."""
+    if backend.array_type is np.ndarray:
+        return np.asarray(grad, order="C")
+    return backend.xp.ascontiguousarray(grad if isinstance(grad, backend.array_type) else backend.from_host(grad))
+
+
 def freed(t: Any) -> Any:
     """A result whose graph the function has freed itself, as it has called backward."""
-    node: Any = CompiledFunctionBackward.make(CPU, ())
+    node: Any = CompiledFunctionBackward.make(t._device, ())
     node._n_outputs, node._metas, node.saved = 1, [TensorMeta.of(t)], None
     t._edge = (node, 0)
     return t

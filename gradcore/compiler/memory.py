@@ -15,7 +15,7 @@ from gradcore.compiler.effects import Effects
 from gradcore.compiler.fusion import FusedKernel
 from gradcore.compiler.program import ArrayType, Call, Program, Value
 
-__all__ = ["Buffers", "MemoryPlan", "memory_plan", "ufunc_of"]
+__all__ = ["NO_PLAN", "Buffers", "MemoryPlan", "memory_plan", "ufunc_of"]
 
 #: Bytes from which values have buffers.
 _LARGE = 1 << 16
@@ -52,6 +52,10 @@ class MemoryPlan(NamedTuple):
             first, last = self.lifetimes[n]
             lines.append(f"v{n}: {self.types[n]} in buffer {buffer}, from call {first} to {last}")
         return "\n".join(lines)
+
+
+#: That of a program whose memory comes from a pool.
+NO_PLAN = MemoryPlan([], {}, {}, {})
 
 
 def memory_plan(program: Program) -> MemoryPlan:

@@ -10,14 +10,16 @@ from gradcore.compiler.compiled import CompiledFunction
 __all__ = ["compiled_module"]
 
 
-def compiled_module(module: Any, fullgraph: bool, cpp: str | None = None, dynamic: bool = False) -> Any:
+def compiled_module(
+    module: Any, fullgraph: bool, cpp: str | None = None, dynamic: bool = False, graphs: str | None = None
+) -> Any:
     """A module with the attributes of another one, parameters and buffers included, whose calls are compiled."""
     if isinstance(module, _Compiled):
         return module
     other: Any = object.__new__(_class_of(module.__class__))
     object.__setattr__(other, "__dict__", vars(module))
     _Compiled._orig_mod.__set__(other, module)  # type: ignore[attr-defined]
-    compiled = CompiledFunction(module, fullgraph, cpp, dynamic)
+    compiled = CompiledFunction(module, fullgraph, cpp, dynamic, graphs)
     _Compiled._compiled_call_impl.__set__(other, compiled)  # type: ignore[attr-defined]
     return other
 
@@ -32,8 +34,8 @@ class _Compiled:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         settings = self._compiled_call_impl  # type: ignore[attr-defined]
-        own = self._orig_mod, settings._fullgraph, settings._cpp, settings._dynamic  # type: ignore[attr-defined]
-        return compiled_module, own
+        own = settings._fullgraph, settings._cpp, settings._dynamic, settings._graphs
+        return compiled_module, (self._orig_mod, *own)  # type: ignore[attr-defined]
 
 
 @functools.cache

@@ -144,8 +144,11 @@ class PlannedStep:
             if group["differentiable"] or not params:
                 raise NotImplementedError("a step that is recorded, or of no parameters")
             plan, options = optimizer._planned(group, params)
-            if any(batch.state.on_device or batch.batch.params[0].dtype.char not in "fd" for batch in plan.batches):
-                raise NotImplementedError("states on a device, or of other dtypes")
+            first = [batch.batch.params[0] for batch in plan.batches]
+            if any(type(p) is not np.ndarray or p.dtype.char not in "fd" for p in first):
+                raise NotImplementedError("parameters that are not the CPU's, or of other dtypes")
+            if any(batch.state.on_device for batch in plan.batches):
+                raise NotImplementedError("states on a device")
             self.params.append(params)
             self.batches.append([TracedBatch(optimizer, batch, options, formulas) for batch in plan.batches])
         self.program.inputs, self.program.types = [*formulas.inputs], {**formulas.types}

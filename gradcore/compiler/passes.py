@@ -23,16 +23,15 @@ _FOLDED = 1 << 14
 
 def optimized(program: Program) -> Program:
     """The program after all passes."""
-    for run in PASSES.values():
-        program = run(program)
-    return program
+    return [program, *(after for _, after in stages(program))][-1]
 
 
 def stages(program: Program) -> Iterator[tuple[str, Program]]:
     """The program after each pass, by the pass's name."""
     for name, run in PASSES.items():
-        program = run(program)
-        yield name, program
+        if program.backend is None or name in ON_DEVICES:
+            program = run(program)
+            yield name, program
 
 
 # -- in-place arithmetic on what the program has made itself --------------------------------------------------------
@@ -67,6 +66,8 @@ _IN_PLACE: dict[str, Callable[..., Any]] = {
 def _keeps_type(call: Call, program: Program, number: int) -> bool:
     """Whether the arithmetic gives what the array was: neither converted, nor repeated, nor in another order."""
     target, other = program.types[number], program.type_of(call.args[1])
+    if program.backend is not None and not target.shape:
+        return False  # NumPy would give a scalar, if the array is its own
     if other is None or other.dtype != target.dtype or np.broadcast_shapes(other.shape, target.shape) != target.shape:
         return False
     return target.dtype.kind in "fc" and target.strides == np.empty(target.shape, target.dtype).strides
@@ -368,3 +369,6 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "without dead calls": without_dead_calls,
     "with scalars": with_scalars,
 }
+
+#: The passes of programs with arrays that NumPy does not compute with.
+ON_DEVICES = frozenset(["without writes", "without copies", "without repeats", "without dead calls"])

@@ -120,6 +120,10 @@ class Program:
         The `ArrayType` of each value that is an array.
     native : Program or None
         A program that does the same, for writers other than Python's.
+    backend : Backend or None
+        That of the arrays which are not the CPU's; None if there are none.
+    index : int or None
+        The CUDA device that is current; None if calls are made on several, or if there is none.
     """
 
     def __init__(self) -> None:
@@ -131,6 +135,8 @@ class Program:
         self.scalars: set[int] = set()
         self.types: dict[int, ArrayType] = {}
         self._free: int | None = None
+        self.backend: Any = None
+        self.index: int | None = None
 
     def copy(self, calls: list[Call] | None = None) -> Program:
         """A program with the same values, and these calls."""
@@ -138,6 +144,7 @@ class Program:
         other.inputs, other.outputs, other.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
         other.literals, other.scalars, other.types = [*self.literals], {*self.scalars}, {**self.types}
         other._free, other.native = self._first_free(), self.native
+        other.backend, other.index = self.backend, self.index
         return other
 
     def new_value(self, type: ArrayType) -> Value:
@@ -145,7 +152,7 @@ class Program:
         number = self._first_free()
         self._free = number + 1
         self.types[number] = type._replace(memory=number)
-        if not type.shape:
+        if not type.shape and self.backend is None:
             self.scalars.add(number)
         return Value(number)
 

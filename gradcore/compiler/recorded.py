@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import FREED
 from gradcore.autograd.variables import AutogradMeta, Variable, bump, new, version_counter
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
-from gradcore.compiler import native
+from gradcore.compiler import cuda, native
 from gradcore.compiler.arrays import RecordedArray, current
 from gradcore.compiler.effects import Effects
 from gradcore.compiler.guards import Guards
@@ -32,6 +30,7 @@ from gradcore.compiler.optimizer_steps import PlannedStep, planned
 from gradcore.compiler.passes import optimized
 from gradcore.compiler.program import Program
 from gradcore.compiler.recorder import Recorder, Unrecordable, give_plain_arrays, user_frame, user_line
+from gradcore.compiler.storage import share_memory
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import _Call
 from gradcore.random.generator import default_generator
@@ -173,8 +172,8 @@ class RecordedRun:
 
     def _record_gradients(self, outs: list[Any]) -> bool:
         """Record the gradients of some results; returns whether their graph is there."""
-        given = [self.recorder.apart(np.ones(t.shape, t._dtype.numpy)) for t in outs]
-        grads = [_wrapped(array, t._dtype) for array, t in zip(given, outs, strict=True)]
+        given = [self.recorder.ones(t) for t in outs]
+        grads = [_wrapped(array, t._dtype, t._device) for array, t in zip(given, outs, strict=True)]
         inputs = [self.tensors[i] for i in self.inputs]
         try:
             found = gradients_of(outs, inputs, grads, retain_graph=True, allow_unused=True)
@@ -187,6 +186,9 @@ class RecordedRun:
         if any(g is not None and not (g._strided and isinstance(g._array, RecordedArray)) for g in found):
             self.refuse("a gradient is no recorded array")
             return True
+        if any(t._device is not outs[0]._device for t in outs):
+            self.refuse("results with a history are on several devices")
+            return True
         self.outs, self.given = outs, [array.number for array in given]
         self.gradients = [None if g is None else g._array.number for g in found]
         return True
@@ -195,20 +197,26 @@ class RecordedRun:
 
     def item(self, array: RecordedArray) -> Any:
         """The only element of an array: a recorded number, or one that decides which program it is."""
-        recorder, value = self.recorder, array.array.item()
+        recorder, plain = self.recorder, self.recorder.backend_of(array.array)
+        value = array.array.item() if plain is None else plain.item(array.array)
         if recorder.stopped is not None:
             return value
         if recorder.fullgraph or self.caller is None or type(value) not in (bool, int, float):
             recorder.stop("elements of a tensor are read")
         elif type(value) is not bool and self._is_followed():
             name = f"n{len(self.parts)}"
-            self._cut(f"{name} = {self._value(array.number)}.item()", array.number)
+            self._cut(f"{name} = {self._item(array)}", array.number)
             return recorded_number(value, name, self)
         elif type(value) is not float:
-            self._decide(f"{self._value(array.number)}.item()", value, array.number)
+            self._decide(self._item(array), value, array.number)
         else:
             recorder.stop("elements of a tensor are read")
         return value
+
+    def _item(self, array: RecordedArray) -> str:
+        """The expression of an array's only element."""
+        name, backend = self._value(array.number), self.recorder.backend_of(array.array)
+        return f"{name}.item()" if backend is None else f"{self._bound(backend.item)}({name})"
 
     def _is_followed(self) -> bool:
         """Whether the user's function uses the number in ways that recorded numbers see."""
@@ -397,8 +405,8 @@ class RecordedRun:
             return "None"
         known = self.named.get(id(grad))
         if known is None:
-            if type(grad) is not Tensor or grad._edge is not None or grad._device is not CPU:
-                self.refuse("a gradient has a history, or is no plain tensor of the CPU")
+            if type(grad) is not Tensor or grad._edge is not None or not self.recorder.records(grad._device):
+                self.refuse("a gradient has a history, or is no plain tensor of the CPU or of CUDA")
             known = self.named[id(grad)] = [grad, f"g{len(self.named)}", 0]
             return f"({known[1]} := {self._wrap(grad, part)})"
         return str(known[1])
@@ -408,7 +416,8 @@ class RecordedRun:
         if number is None:
             return "None"
         part.needed.add(number)
-        return f"wrap({self._value(number)}, {self._bound(t._dtype)})"
+        device = "" if t._device is CPU else f", {self._bound(t._device)}"
+        return f"wrap({self._value(number)}, {self._bound(t._dtype)}{device})"
 
     def _number(self, array: Any) -> int | None:
         number = array.number if isinstance(array, RecordedArray) else self.recorder.number_of(array)
@@ -490,9 +499,9 @@ class RecordedRun:
             meta = t._autograd
             if meta is not None and (meta.inference or meta.tangents or meta.retains_grad):
                 self.refuse("a result retains its gradient, has tangents, or is of inference mode")
-            if type(t) is not Tensor or t._device is not CPU:
-                self.refuse("a result is no plain tensor of the CPU")
-            elif any(np.may_share_memory(t._array, other._array) for other in seen):
+            if type(t) is not Tensor or not self.recorder.records(t._device):
+                self.refuse("a result is no plain tensor of the CPU or of CUDA")
+            elif any(share_memory(t._array, other._array) for other in seen):
                 self.refuse("a result shares memory with an argument or with another result")
             seen.append(t)
 
@@ -512,10 +521,11 @@ class RecordedRun:
             tensors = "".join(f"t{i}, " for i in range(len(self.tensors)))
             call = f"({''.join(f'{name}, ' for name in kept)}), (({tensors}), args, named, place)"
             if len(outs) == 1 and is_planned(half):
-                dtype = self._bound(self.outs[0]._dtype)
-                line = f"{made[:-2]} = connect_one({self._bound(half)}, {names[0]}, {dtype}, {call})"
+                dtype, device = self._bound(self.outs[0]._dtype), self._bound(self.outs[0]._device)
+                line = f"{made[:-2]} = connect_one({self._bound(half)}, {names[0]}, {dtype}, {device}, {call})"
             else:
-                line = f"{made}= connect({self._bound(half)}, ({''.join(f'{name}, ' for name in names)}), {call})"
+                device = self._bound(self.outs[0]._device)
+                line = f"{made}= connect({self._bound(half)}, {device}, ({''.join(f'{n}, ' for n in names)}), {call})"
             last.lines.append(line)
         for t in self.freed:
             last.lines.append(f"{self._made(t)} = freed({self._wrap(t, last)})")
@@ -527,7 +537,7 @@ class RecordedRun:
             **self.guards.scope, "bump": bump, "wrap": _wrapped, "failed": function, "generator": default_generator,
             "connect": connect, "connect_one": connect_one, "freed": freed, "with_mode": _with_mode, "undone": _undone,
         }  # fmt: skip
-        runs = [native.runnable(optimized(program), self.recorder.cpp) for program in programs]
+        runs = [self._runnable(program) for program in programs]
         self.scope |= {f"program{i}": run for i, run in enumerate(runs)}
         exec(compile(source, generated_file(__name__, source), "exec"), self.scope)
         shown = [program for program in programs if program.calls]
@@ -541,6 +551,14 @@ class RecordedRun:
             runs.append(step.run)
         decides = any(not part.is_final for part in self.parts)
         return Entry(self.guards, self.scope["run"], shown, names, self.effects, runs, decides)
+
+    def _runnable(self, program: Program) -> Any:
+        """The function that one of the writers makes of a program."""
+        program = optimized(program)
+        if program.backend is not None:
+            given = {n for n, i in self.arguments.items() if self.guards.tensors[i].given}
+            return cuda.runnable(program, self.recorder.graphs, frozenset([*given, *self.given]))
+        return native.runnable(program, self.recorder.cpp)
 
     def _programs(self) -> list[Program]:
         """A program for each part, of what it reads, with the results that are needed after it."""
@@ -610,10 +628,10 @@ class RecordedRun:
         arrays = [self.recorder.kept(n) for n in saved]
 
         def watched(tensors: list[Any]) -> tuple[int, ...]:
-            return tuple(i for i, t in enumerate(tensors) if any(np.may_share_memory(t._array, a) for a in arrays))
+            return tuple(i for i, t in enumerate(tensors) if any(share_memory(t._array, a) for a in arrays))
 
         found = tuple(n is not None for n in self.gradients)
-        run = native.runnable(optimized(program), self.recorder.cpp)
+        run = self._runnable(program)
         fresh = not set(program.outputs) & set(program.inputs) and len(set(program.outputs)) == len(program.outputs)
         seen = watched(self.tensors), watched(self.outs)
         return Backward(function, _with_history, run, tuple(self.inputs), found, *seen, repeatable, fresh)
@@ -652,6 +670,7 @@ def _like(program: Program, calls: list[Any]) -> Program:
     """Some calls of a program as one of their own."""
     part = Program()
     part.literals, part.scalars, part.types = program.literals, program.scalars, program.types
+    part.backend, part.index = program.backend, program.index
     part.calls = calls
     return part
 
@@ -670,10 +689,10 @@ def _made_in(program: Program) -> set[int]:
     return made
 
 
-def _wrapped(array: Any, dtype: Any) -> Any:
-    """A tensor of the CPU without history."""
+def _wrapped(array: Any, dtype: Any, device: Any = CPU) -> Any:
+    """A tensor without history."""
     t = new(Tensor)
-    t._array, t._device, t._dtype = array, CPU, dtype
+    t._array, t._device, t._dtype = array, device, dtype
     t._edge = t._autograd = t._vc = None
     return t
 

@@ -1,9 +1,10 @@
 """Recording: a function runs once, and every call on raw arrays is noted.
 
-While a recorder is on, the CPU's table of kernels and its backend are replaced by ones that note each call of this
-thread and then make it; tensors hold `RecordedArray` in the place of their arrays. So the function computes what it
-always does, and nothing that it does with elements of arrays goes unseen: what is no call on arrays (a number that
-becomes Python's, a mask that selects) ends the recording, and the function goes on as if there had been none.
+While a recorder is on, the tables of kernels and the backends of the CPU and of CUDA are replaced by ones that note
+each call of this thread and then make it; tensors hold `RecordedArray` in the place of their arrays. So the function
+computes what it always does, and nothing that it does with elements of arrays goes unseen: what is no call on arrays (a
+number that becomes Python's, a mask that selects) ends the recording, and the function goes on as if there had been
+none.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ from gradcore.backends.base import Backend, Kernels
 from gradcore.backends.codegen.scalars import SymbolicScalar
 from gradcore.backends.portable.optimizers import Batch
 from gradcore.backends.random.generator import PhiloxState
-from gradcore.backends.registry import CPU
+from gradcore.backends.registry import CPU, connect, devices_of, put
+from gradcore.backends.vmap.array import BatchedArray
 from gradcore.compiler.arrays import RecordedArray, RecordedInt, current
+from gradcore.compiler.effects import is_pure
 from gradcore.compiler.host_calls import watched
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, map_leaves
+from gradcore.compiler.storage import address_of, connected, owner_of, share_memory
 from gradcore.device import device
 from gradcore.dispatch import operands
 from gradcore.locks import process_lock
+from gradcore.ops.table import Formula
 from gradcore.random.generator import default_generator
 from gradcore.tracebacks import is_own
 
@@ -52,7 +57,7 @@ class Unrecordable(RuntimeError):
     """What a function does cannot be part of a program."""
 
 
-#: One recording at a time: it replaces the CPU's table of kernels.
+#: One recording at a time: it replaces tables of kernels.
 recording_lock = process_lock()
 #: Parts of a backend that are settings of the library, or make arrays of numbers that the library keeps.
 _UNRECORDED = frozenset(["constant", "scalar", "use_index"])
@@ -92,7 +97,7 @@ _SIZED_BY_VALUES = frozenset(
 #: What may be an argument beside arrays: it is the same in every call.
 _CONSTANTS = (
     bool, int, float, complex, str, bytes, type(None), type(...), np.dtype, np.generic, type, range, np.ufunc,
-    types.BuiltinFunctionType, types.ModuleType, dtypes.dtype, device,
+    types.BuiltinFunctionType, types.ModuleType, dtypes.dtype, device, Formula,
 )  # fmt: skip
 
 
@@ -119,6 +124,8 @@ class Recorder:
         Whether what cannot be recorded is an error.
     cpp : str, optional
         Whether the program becomes C++, and when: see `gradcore.compiler.native.runnable`.
+    graphs : str, optional
+        Whether it becomes a CUDA graph: see `gradcore.compiler.cuda.runnable`.
 
     Attributes
     ----------
@@ -127,8 +134,8 @@ class Recorder:
         Why there will be no program, with the user's line.
     """
 
-    def __init__(self, fullgraph: bool = False, cpp: str | None = None) -> None:
-        self.program, self.cpp = Program(), cpp
+    def __init__(self, fullgraph: bool = False, cpp: str | None = None, graphs: str | None = None) -> None:
+        self.program, self.cpp, self.graphs = Program(), cpp, graphs
         self.stopped: str | None = None
         self.fullgraph = fullgraph
         self.draws_default = False
@@ -146,7 +153,12 @@ class Recorder:
         self._kept: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         self._memories: dict[int, int] = {}
+        self._owners: dict[int, Any] = {}
         self._number = 0
+        #: Backends beside the CPU's, the classes of all arrays, and the CUDA device that is current, if there is one.
+        self._cpu, self._others = CPU.backend, connected()
+        self.array_types: Any = (np.ndarray, *(each.array_type for each in self._others))
+        self.index = self.program.index = self._others[0].current_index() if self._others else None
 
     # -- what is recorded -----------------------------------------------------------------------------------------
 
@@ -179,12 +191,27 @@ class Recorder:
         self.program.literals.append(array.copy("K"))
         out = self._new(array)
         args = (Literal(len(self.program.literals) - 1), "K")
-        self.program.calls.append(Call("copy", np.ndarray.copy, args, {}, Value(out.number)))
+        copied = np.ndarray.copy if isinstance(array, np.ndarray) else _copied
+        self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
         return out
 
     def apart(self, array: Any) -> RecordedArray:
         """An array that a later part of the program is given."""
         return self._new(array)
+
+    def ones(self, t: Any) -> RecordedArray:
+        """The upstream gradient of a tensor, which a later part of the program is given."""
+        backend = next(each for each in (self._cpu, *self._others) if each.type == t._device.type)
+        with backend.use_index(t._device.index):
+            return self.apart(backend.xp.ones(t.shape, t._dtype.numpy))
+
+    def backend_of(self, array: Any) -> Any:
+        """The backend that an array is computed with; None for the CPU's."""
+        return next((each for each in self._others if isinstance(array, each.array_type)), None)
+
+    def records(self, where: Any) -> bool:
+        """Whether calls on a device are noted: not in batches, nor on other devices than CUDA's."""
+        return where is CPU or (type(where) is device and any(where.type == each.type for each in self._others))
 
     def kept(self, number: int) -> Any:
         """The array that a value was in this run."""
@@ -210,15 +237,24 @@ class Recorder:
         out = self._known[id(array)] = RecordedArray(array, self._count())
         self._kept[out.number] = array
         self._numbers[id(array)] = out.number
-        memory = self._memories.setdefault(id(_owner(array)), out.number)
-        self.program.types[out.number] = ArrayType(array.shape, array.dtype, array.strides, memory, array.ctypes.data)
+        owner = owner_of(array)
+        self._owners[id(owner)] = owner
+        memory = self._memories.setdefault(id(owner), out.number)
+        known = ArrayType(array.shape, array.dtype, array.strides, memory, address_of(array))
+        self.program.types[out.number] = known
+        if not isinstance(array, np.ndarray):
+            self.program.backend = self.backend_of(array)
+            if array.device.id != self.index:
+                self.program.index = None
         return out
 
     def _count(self) -> int:
         self._number += 1
         return self._number - 1
 
-    def call(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def call(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], on_cpu: bool = True
+    ) -> Any:
         """Make a call, and note it."""
         arrays: list[RecordedArray] = []
 
@@ -252,12 +288,17 @@ class Recorder:
             self.stop(f"{last} has a result whose size depends on values")
         if last == "index" and any(a.dtype == bool for a in arrays[1:]):
             self.stop("a mask selects elements, so that sizes depend on values")
-        return self._note(name, function, args, named, result, bool(arrays))
+        if not on_cpu and result is None and not arrays:
+            self.stop(f"{last} of the device is called")
+        if self.index is not None and (index := self._others[0].current_index()) != self.index:
+            self.program.index = None
+            function = functools.partial(_on_index, self._others[0], index, function)
+        return self._note(name, function, args, named, result, bool(arrays), on_cpu)
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
         """Stop where it is a matter of the arguments whether arrays share memory: in another call, others may."""
         inputs = [self._kept[n] for n in self.program.inputs]
-        found = [[a for a in inputs if np.may_share_memory(a, each.array)] for each in arrays]
+        found = [[a for a in inputs if share_memory(a, each.array)] for each in arrays]
         if (
             len(found) == 2
             and all(found)
@@ -265,17 +306,17 @@ class Recorder:
         ):
             self.stop("whether arguments share memory decides what is computed")
 
-    def _note(self, name: str, function: Any, args: Any, named: Any, result: Any, reads: bool) -> Any:
-        if self.foreign is not None:
+    def _note(self, name: str, function: Any, args: Any, named: Any, result: Any, reads: bool, on_cpu: bool) -> Any:
+        if self.foreign is not None and (on_cpu or reads or isinstance(result, self.array_types)):
             self.stop(f"{self.foreign}, after which something is computed")
         scalars: list[int] = []
         fresh: list[int] = []
 
         def recorded(leaf: Any) -> Any:
-            if isinstance(leaf, np.generic):
+            if isinstance(leaf, np.generic) and (on_cpu or reads):
                 leaf = np.asarray(leaf)
                 scalars.append(self._number)
-            if isinstance(leaf, np.ndarray):
+            if isinstance(leaf, self.array_types):
                 known = self._known.get(id(leaf))
                 if known is None:
                     known = self._new(leaf)
@@ -292,13 +333,17 @@ class Recorder:
             self._calling = name
             shown = map_leaves(self._argument, args), map_leaves(self._argument, named)
             self.program.scalars.update(scalars)
-            self.program.calls.append(Call(name, function, *shown, numbers))
+            call = Call(name, function, *shown, numbers)
+            if (
+                on_cpu or fresh or not is_pure(call)
+            ):  # kernels of CUDA may give what they are given, or say that there is none
+                self.program.calls.append(call)
         return outcome
 
     def _argument(self, leaf: Any) -> Any:
         if leaf.__class__ is RecordedArray or leaf.__class__ is RecordedInt:
             return Value(leaf.number)
-        if isinstance(leaf, np.ndarray):
+        if isinstance(leaf, self.array_types):
             if not self._is_constant(leaf):
                 self.stop(f"a tensor is used that is found in a way that cannot be checked, by {self._calling}")
             self.program.literals.append(leaf)
@@ -320,8 +365,8 @@ class Recorder:
         self._constants[id(array)] = array
         return array
 
-    def draw(self, state: PhiloxState, words: int) -> tuple[int, int]:
-        """Draw from a generator; each run of the program draws anew."""
+    def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
+        """Draw from a generator; each run of the program draws anew, for a backend if one is given."""
         key, counter = _draw(state, words)
         if self._depth:
             self.stop("a kernel draws random numbers")
@@ -332,7 +377,8 @@ class Recorder:
         self.draws_default = True
         found = RecordedInt(key, self._count()), RecordedInt(counter, self._count())
         numbers = tuple(Value(each.number) for each in found)
-        self.program.calls.append(Call("random.draw", _draw_default, (words,), {}, numbers))
+        draw = _draw_default if backend in (None, self._cpu) else functools.partial(_draw_on, backend)
+        self.program.calls.append(Call("random.draw", draw, (words,), {}, numbers))
         return found
 
     # -- the time of a recording ------------------------------------------------------------------------------------
@@ -341,10 +387,9 @@ class Recorder:
     def on(self, hosts: Sequence[Any] = ()) -> Iterator[None]:
         """Context in which this thread is recorded, and what it does with host objects."""
         with recording_lock:
-            self._hosts, self._plain = hosts, (CPU.backend, CPU.kernels)
-            self._recording = RecordingBackend(CPU.backend), Kernels(_resolver(CPU.kernels))
-            current.recorder = self
-            CPU.backend, CPU.kernels = self._recording  # type: ignore[assignment]
+            self._hosts = hosts
+            self._substitutes = [_Substitute(backend) for backend in (self._cpu, *self._others)]
+            self._begin()
             for name in _STATE_METHODS:
                 setattr(PhiloxState, name, _watched(name))
             try:
@@ -353,23 +398,30 @@ class Recorder:
             finally:
                 for name, method in _STATE_METHODS.items():
                     setattr(PhiloxState, name, method)
-                CPU.backend, CPU.kernels = self._plain
-                current.recorder = None
+                self._end()
 
     @contextmanager
     def off(self) -> Iterator[None]:
         """Context, within that of `on`, in which everything runs as it is."""
         watch = sys.getprofile()
         sys.setprofile(None)
-        CPU.backend, CPU.kernels = self._plain
-        current.recorder = None
+        self._end()
         try:
             with watched(self._hosts, on=False):
                 yield
         finally:
-            current.recorder = self
-            CPU.backend, CPU.kernels = self._recording  # type: ignore[assignment]
+            self._begin()
             sys.setprofile(watch)
+
+    def _begin(self) -> None:
+        current.recorder = self
+        for each in self._substitutes:
+            each.begin()
+
+    def _end(self) -> None:
+        for each in self._substitutes:
+            each.end()
+        current.recorder = None
 
     def give_all_plain_arrays(self) -> None:
         """Give every tensor its plain array."""
@@ -391,13 +443,6 @@ class Recorder:
             gc.collect()  # cycles may keep some
         self._give_plain_arrays(arrays)
         return True
-
-
-def _owner(array: Any) -> Any:
-    """The object whose memory an array is, or is a part of."""
-    while getattr(array, "base", None) is not None:
-        array = array.base
-    return array
 
 
 def _plain(leaf: Any) -> Any:
@@ -432,6 +477,8 @@ def give_plain_arrays(nodes: list[Any], edges: dict[Any, Any]) -> None:
             continue
         if isinstance(each, (Variable, SavedTensor)) and isinstance(getattr(each, "_array", None), RecordedArray):
             each._array = each._array.array
+        elif isinstance(each, BatchedArray) and isinstance(each.array, RecordedArray):
+            each.array = each.array.array
         if isinstance(each, Node):
             each._edges = tuple(e if e is None else edges.get(e[0], e) for e in each._edges)
         elif isinstance(each, Variable) and each._edge is not None:
@@ -446,6 +493,7 @@ _SEARCHED = (
     Node,
     Variable,
     SavedTensor,
+    BatchedArray,
     AutogradMeta,
     tuple,
     list,
@@ -460,8 +508,23 @@ _draw = PhiloxState.draw
 _STATE_METHODS = {name: getattr(PhiloxState, name) for name in ("assign", "draw", "place")}
 
 
+def _on_index(backend: Any, index: int, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Make a call while another device than that of the rest of the program is current."""
+    with backend.use_index(index):
+        return function(*args, **named)
+
+
+def _copied(array: Any, order: str) -> Any:
+    return array.copy(order)
+
+
 def _draw_default(words: int) -> tuple[int, int]:
     return _draw(default_generator._state, words)
+
+
+def _draw_on(backend: Any, words: int) -> tuple[Any, int]:
+    """Draw for a device: while a graph is captured, that is memory of the device and a position in the graph."""
+    return backend.random_place(default_generator._state, words)  # type: ignore[no-any-return]
 
 
 def _watched(name: str) -> Callable[..., Any]:
@@ -479,96 +542,101 @@ def _watched(name: str) -> Callable[..., Any]:
     return method
 
 
-# -- the CPU's backend and its parts ---------------------------------------------------------------------------------
+# -- backends and their parts -----------------------------------------------------------------------------------------
 
 
 class _Recorded:
-    """A function of the backend or of its array library, noted as it is called, and with it its attributes."""
+    """A function of a backend or of its array library, noted as it is called, and with it its attributes."""
 
-    __slots__ = ("function", "name")
+    __slots__ = ("function", "name", "on_cpu")
 
-    def __init__(self, name: str, function: Any) -> None:
-        self.name, self.function = name, function
+    def __init__(self, name: str, function: Any, on_cpu: bool = True) -> None:
+        self.name, self.function, self.on_cpu = name, function, on_cpu
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         recorder = current.recorder
         if recorder is None:
             return self.function(*args, **named)
-        return recorder.call(self.name, self.function, args, named)
+        return recorder.call(self.name, self.function, args, named, self.on_cpu)
 
     def __getattr__(self, name: str) -> Any:
         if name == "nout":  # such kernels write to ``out=``, and these are computed apart
             raise AttributeError(name)
-        return _recorded(f"{self.name}.{name}", getattr(self.function, name))
+        return _recorded(f"{self.name}.{name}", getattr(self.function, name), self.on_cpu)
 
 
 class _Namespace:
     """A module of the array library with functions that are noted."""
 
-    def __init__(self, name: str, module: Any) -> None:
-        self._name, self._module = name, module
+    def __init__(self, name: str, module: Any, on_cpu: bool) -> None:
+        self._name, self._module, self._on_cpu = name, module, on_cpu
 
     def __getattr__(self, name: str) -> Any:
-        return _recorded(f"{self._name}.{name}", getattr(self._module, name))
+        value = getattr(self._module, name)
+        if type(value) is type(self._module):
+            return _Namespace(f"{self._name}.{name}", value, self._on_cpu)
+        return _recorded(f"{self._name}.{name}", value, self._on_cpu)
 
 
-def _recorded(name: str, value: Any) -> Any:
+def _recorded(name: str, value: Any, on_cpu: bool) -> Any:
     if isinstance(value, types.ModuleType):
-        return _Namespace(name, value)
-    return value if isinstance(value, type) or not callable(value) else _Recorded(name, value)
+        return _Namespace(name, value, on_cpu)
+    return value if isinstance(value, type) or not callable(value) else _Recorded(name, value, on_cpu)
 
 
 class RecordingBackend:
-    """The CPU's backend, whose functions are noted."""
+    """A backend whose functions are noted."""
 
     #: A program draws apart from what it computes, and writes by the operations that it knows.
     has_dropout = moves_statistics = False
 
     def __init__(self, backend: Any) -> None:
-        self._backend = backend
-        self.xp = _Namespace("xp", backend.xp)
+        self._backend, self.type, self._on_cpu = backend, backend.type, backend.array_type is np.ndarray
+        self.xp = _Namespace("xp", backend.xp, self._on_cpu)
+        self.kernels = Kernels(_resolver(backend.kernels, self._on_cpu))
 
     @property
     def array_type(self) -> Any:
         return self._backend.array_type if current.recorder is None else RecordedArray
 
-    @property
-    def kernels(self) -> Any:
-        return CPU.kernels
-
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._backend, name)
-        if isinstance(value, types.ModuleType):
-            return _Namespace(name, value)
-        return value if isinstance(value, type) or not callable(value) else _Recorded(f"backend.{name}", value)
+        return _recorded(f"backend.{name}", getattr(self._backend, name), self._on_cpu)
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, RecordedArray) or bool(self._backend.is_tensor(value))
 
     def asarray(self, value: Any) -> Any:
         """The array itself; of what was made apart, the program has a copy."""
-        recorder = current.recorder
-        if recorder is None or isinstance(value, RecordedArray):
-            return value if isinstance(value, RecordedArray) else self._backend.asarray(value)
-        array = self._backend.asarray(value)
+        return self._taken(value, "asarray")
+
+    def from_host(self, array: Any) -> Any:
+        """A copy of an array of the host, which the program makes anew if it is one of its values."""
+        return self._taken(array, "from_host")
+
+    def _taken(self, value: Any, name: str) -> Any:
+        recorder, plain = current.recorder, getattr(self._backend, name)
+        if recorder is None:
+            return plain(value)
+        if isinstance(value, RecordedArray):
+            own = isinstance(value.array, self._backend.array_type)
+            return value if own else recorder.call(f"backend.{name}", plain, (value,), {}, self._on_cpu)
+        array = plain(value)
         known = recorder._known.get(id(array))
         return recorder.literal(array) if known is None else known
-
-    from_host = asarray
 
     def to_host(self, array: Any) -> Any:
         if not isinstance(array, RecordedArray):
             return self._backend.to_host(array)
         if current.recorder is not None:
             current.recorder.stop("elements of a tensor are read")
-        return array.array
+        return self._backend.to_host(array.array)
 
     def item(self, array: Any) -> Any:
         """The only element of an array: the function may go on by its value."""
         if not isinstance(array, RecordedArray):
             return self._backend.item(array)
         recorder = current.recorder
-        return array.array.item() if recorder is None else recorder.on_item(array)
+        return self._backend.item(array.array) if recorder is None else recorder.on_item(array)
 
     def scalar(self, value: complex, dtype: Any) -> Any:
         array = self._backend.scalar(value, dtype)
@@ -583,14 +651,43 @@ class RecordingBackend:
 
     def random_words(self, n: int, key: Any, counter: Any) -> Any:
         """All words at once, where plain backends make them in parts."""
-        return _Recorded("random.words", self._words)(n, key, counter)
+        return _Recorded("random.words", self._words, self._on_cpu)(n, key, counter)
 
     def _words(self, n: int, key: Any, counter: Any) -> Any:
         return self._backend.random_words(n, key, counter)[:]
 
     def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
-        return state.draw(words)
+        recorder = current.recorder
+        if recorder is None:
+            return self._backend.random_place(state, words)  # type: ignore[no-any-return]
+        return recorder.draw(state, words, self._backend)
 
 
-def _resolver(kernels: Any) -> Callable[[str], Any]:
-    return lambda name: _Recorded(f"kernels.{name}", kernels[name])
+def _resolver(kernels: Any, on_cpu: bool) -> Callable[[str], Any]:
+    return lambda name: _Recorded(f"kernels.{name}", kernels[name], on_cpu)
+
+
+class _Substitute:
+    """What takes the place of a backend, and of the tables of its devices, during a recording.
+
+    Parameters
+    ----------
+    backend : Backend
+    """
+
+    def __init__(self, backend: Any) -> None:
+        self.backend, self.recording = backend, RecordingBackend(backend)
+        on_cpu = backend.array_type is np.ndarray
+        self.devices = [(d, d.kernels, Kernels(_resolver(d.kernels, on_cpu))) for d in devices_of(backend)]
+
+    def begin(self) -> None:
+        put(self.recording)
+        for where, _, kernels in self.devices:
+            where.backend, where.kernels = self.recording, kernels  # type: ignore[assignment]
+
+    def end(self) -> None:
+        put(self.backend)
+        for where in devices_of(self.recording):
+            connect(where, self.backend)
+        for where, kernels, _ in self.devices:
+            where.kernels = kernels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["BACKENDS", "check_settings"]
+__all__ = ["BACKENDS", "check_settings", "graphs_of"]
 
 #: They differ in nothing: what a program is, its writers decide.
 BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")
@@ -46,3 +46,17 @@ def check_settings(dynamic: Any, backend: Any, mode: Any, options: Any) -> None:
                 raise RuntimeError(f"compile(): option cpp must be True, False or 'wait', not {value!r}")
         elif not isinstance(value, bool):
             raise RuntimeError(f"Unexpected type of attr {name}, got {type(value).__name__} should be bool")
+
+
+#: By PyTorch's names of modes: whether programs on CUDA become CUDA graphs.
+_GRAPHS = {
+    "reduce-overhead": "always", "max-autotune": "always", "lite": "never", "max-autotune-no-cudagraphs": "never",
+}  # fmt: skip
+
+
+def graphs_of(mode: str | None, options: dict[str, Any] | None) -> str:
+    """Whether programs on CUDA become graphs: ``'always'``, ``'never'``, or ``'equal'``, if they give the same bits."""
+    chosen = (options or {}).get("triton.cudagraphs")
+    if chosen is not None:
+        return "always" if chosen else "never"
+    return _GRAPHS.get(mode or "default", "equal")

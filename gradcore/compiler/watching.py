@@ -11,12 +11,20 @@ from typing import Any
 
 from gradcore.compiler.host_calls import host_codes
 from gradcore.compiler.scopes import IMPURE_MODULES, is_library
+from gradcore.cuda import graphs, streams
 from gradcore.layouts import rows_with_sparse_gradient
 
 __all__ = ["Watch", "left_out"]
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
+#: Functions by which users choose streams, and wait for them: a program is in one.
+_OF_STREAMS = frozenset(
+    function.__code__
+    for cls in (streams.Stream, streams.Event, streams.StreamContext, graphs.CUDAGraph)
+    for function in (streams.set_stream, *vars(cls).values())
+    if isinstance(function, types.FunctionType)
+)
 
 #: Functions written in C that users may call: what they give depends on their arguments alone.
 _MODULES = frozenset(
@@ -99,6 +107,8 @@ class Watch:
                 self.executed.add(code)
                 if code in left_out:
                     self._refuse(f"{code.co_name} is not to be compiled", frame)
+                if code in _OF_STREAMS and not self._within_library(frame):
+                    self._refuse(f"{code.co_qualname} is called", frame)
                 root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
                 if root in _IMPURE_FILES and not self._within_library(frame):
                     self._refuse(f"{root}.{code.co_name} is called", frame)

@@ -354,6 +354,10 @@ STATES: list[Callable[[], Case]] = [
     lambda: Case(lambda: gc.zeros(2), tuple, entering(lambda: gc.device("meta"))),
     lambda: Case(lambda: gc.empty(3), tuple, restored(gc.use_deterministic_algorithms, True, False)),
     lambda: Case(
+        lambda x: (x * 2, gc.get_float32_matmul_precision()),
+        change=restored(gc.set_float32_matmul_precision, "high", "highest"),
+    ),
+    lambda: Case(
         lambda: gc.rand(3), tuple, within=lambda call: gc.vmap(lambda v: call(), 0, 0, "different")(gc.ones(2))
     ),
     inside_grad,
@@ -510,6 +514,17 @@ REQUIRED = [
 ]
 
 
+class Cuda:
+    """What guards ask the backend of CUDA."""
+
+    array_type = type(gc.ones(1)._array)
+    supports_fusion = True
+
+    @staticmethod
+    def current_index() -> int:
+        return 0
+
+
 @pytest.fixture
 def sites(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards note the line of their code that has made each of their lines."""
@@ -520,6 +535,7 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> None:
         plain(self, condition, text)
 
     monkeypatch.setattr(Guards, "require", require)
+    monkeypatch.setattr(guards, "connected", lambda: [Cuda])
 
 
 def test_every_condition_is_missed_by_some_case(sites: None) -> None:

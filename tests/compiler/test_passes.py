@@ -163,7 +163,7 @@ def test_calls_write_to_nothing_but_what_is_declared(of: int, monkeypatch: pytes
     wrong: list[str] = []
     plain = Recorder.call
 
-    def call(self: Recorder, name: str, function: Any, args: Any, named: Any) -> Any:
+    def call(self: Recorder, name: str, function: Any, args: Any, named: Any, on_cpu: bool = True) -> Any:
         arrays: list[Any] = []
 
         def numbered(leaf: Any) -> Any:
@@ -174,7 +174,7 @@ def test_calls_write_to_nothing_but_what_is_declared(of: int, monkeypatch: pytes
 
         shown = Call(name, function, map_leaves(numbered, args), map_leaves(numbered, named), None)
         before = [array.tobytes() for array in arrays]
-        result = plain(self, name, function, args, named)
+        result = plain(self, name, function, args, named, on_cpu)
         declared = written(shown)
         for i, array in enumerate(arrays):
             if array.tobytes() != before[i] and declared is not None and i not in declared:

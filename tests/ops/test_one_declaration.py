@@ -49,6 +49,7 @@ OTHER_LISTS = {
         "backends/vmap/array.py": "_name",
         "compiler/arrays.py": "METHODS _make_operators _refuse_arithmetic",
         "compiler/emit_python.py": "_INFIX",
+        "compiler/cuda/groups.py": "_OPERATORS",
         "compiler/memory.py": "_OPERATORS",
     },
     "what a compiler does with calls in the place of kernels, names of methods and operators among them": {

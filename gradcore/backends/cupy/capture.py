@@ -24,6 +24,8 @@ class Capture(threading.local):
         Whether a graph is being captured.
     cublas : CapturedCublas or None
         What multiplies matrices meanwhile, if nvmath-python is installed.
+    differs : bool
+        Whether something was captured that is computed by other kernels than outside of graphs.
     known : dict of int to CapturedCublas or None
         That of each device: a handle belongs to one thread.
     streams : dict of int to Stream
@@ -34,6 +36,7 @@ class Capture(threading.local):
     def __init__(self) -> None:
         self.on = False
         self.cublas: Any = None
+        self.differs = False
         self.known: dict[int, CapturedCublas | None] = {}
         self.streams: dict[int, Any] = {}
 

@@ -81,7 +81,7 @@ class CudaProducts(CudaKernels, Products):
             capture.known[index] = captured_cublas(self)
         cublas = capture.known[index]
         self._watch()  # made before: its memory is not the graph's
-        capture.on, capture.cublas = True, cublas
+        capture.on, capture.cublas, capture.differs = True, cublas, False
         try:
             yield
         finally:
@@ -252,6 +252,7 @@ class CudaProducts(CudaKernels, Products):
         if len(joint.sizes) > 3:
             matrices = (self._regular(matrices[0], batch), self._regular(matrices[1], batch))
             joint = gemm.joint_batches(batch, *map(_in_elements, matrices))
+        self.capture.differs |= self.capture.on and out.dtype.char in gemm.SUPPORTED
         (m, k), n, name = matrices[0].shape[-2:], matrices[1].shape[-1], out.dtype.name
         named = {"type": COMPLEX_NAMES[name], "complex": "1"} if name in COMPLEX_NAMES else {"type": REAL_NAMES[name]}
         missing = 3 - len(joint.sizes)

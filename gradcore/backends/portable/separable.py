@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.portable.sliding import overlap
+from gradcore.backends.random.recording import present
 
 __all__ = ["Step", "Taps", "along", "fold", "on_device", "select", "spread"]
 
@@ -145,7 +146,11 @@ def on_device(xp: Any, table: np.ndarray, dtype: Any = None) -> Any:
     if xp is np or not hasattr(xp, "cuda"):
         return xp.asarray(table, dtype)
     table = np.asarray(table, dtype)
-    return _kept(xp, xp.cuda.runtime.getDevice(), table.dtype, table.shape, table.tobytes())
+    found = _kept(xp, xp.cuda.runtime.getDevice(), table.dtype, table.shape, table.tobytes())
+    recording = present()
+    if recording is not None:
+        recording.keep(found)
+    return found
 
 
 @lru_cache(maxsize=512)

@@ -78,15 +78,19 @@ class Recording:
         self._backend = backend
         #: By the identity of the generator's state.
         self._states: dict[int, RecordedState] = {}
-        #: Memory of other graphs, from which this one reads too, by its identity.
+        #: Memory that the graph reads and that is not its own, by its identity.
         self._others: dict[int, Any] = {}
+
+    def keep(self, array: Any) -> None:
+        """Let an array, which the graph reads, live as long as the graph."""
+        self._others[id(array)] = array
 
     def of(self, state: PhiloxState) -> PhiloxState:
         """The state of a generator inside the graph, registered the first time."""
         if isinstance(state, RepeatedState):
             return state
         if isinstance(state, RecordedState):
-            self._others[id(state.memory)] = state.memory
+            self.keep(state.memory)
             return state
         found = self._states.get(id(state))
         if found is None:

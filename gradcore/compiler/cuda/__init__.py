@@ -1,0 +1,5 @@
+"""The writer of CUDA: a program as calls of CuPy, with generated kernels for elementwise groups, in one CUDA graph."""
+
+from gradcore.compiler.cuda.graphs import described, runnable
+
+__all__ = ["described", "runnable"]

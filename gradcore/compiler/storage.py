@@ -1,0 +1,47 @@
+"""The memory of raw arrays, of NumPy or of a device's library: whose it is, where it begins, whether two share some."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends import registry
+
+__all__ = ["address_of", "connected", "owner_of", "share_memory"]
+
+
+def connected() -> list[Any]:
+    """The backends that compute with CuPy, or what stands in for it, and are in use."""
+    cupy = sys.modules.get("gradcore.backends.cupy.backend")
+    return [] if cupy is None else [each for each in registry.in_use() if isinstance(each, cupy.CupyBackend)]
+
+
+def address_of(array: Any) -> int:
+    """The address of the first element."""
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+
+
+def owner_of(array: Any) -> Any:
+    """The object whose memory an array is, or is a part of."""
+    if not isinstance(array, np.ndarray):
+        return array.data.mem
+    while getattr(array, "base", None) is not None:
+        array = array.base
+    return array
+
+
+def share_memory(a: Any, b: Any) -> bool:
+    """Whether the memory between the first and the last elements of two arrays overlaps."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return type(a) is type(b) and bool(np.may_share_memory(a, b))
+    (start, stop), (other_start, other_stop) = _bounds(a), _bounds(b)
+    return start < other_stop and other_start < stop and bool(a.size and b.size)
+
+
+def _bounds(array: Any) -> tuple[int, int]:
+    """The addresses of the first byte of an array and of the first behind it."""
+    steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+    start = address_of(array)
+    return start + sum(min(s, 0) for s in steps), start + sum(max(s, 0) for s in steps) + array.dtype.itemsize
