@@ -300,6 +300,29 @@ def test_two_devices() -> None:
             assert equal(alone(other), (other * 2 + 1).tanh())
 
 
+def test_what_a_device_is_told_is_not_recorded() -> None:
+    def waits(x: gc.Tensor) -> gc.Tensor:
+        y = x * 2
+        gc.cuda.synchronize()
+        return y
+
+    compiled = CompiledFunction(waits)
+    x = randn(3)
+    with pytest.warns(UserWarning, match="synchronize of the device is called"):
+        [compiled(x) for _ in range(4)]
+    assert equal(compiled(x), x * 2)
+
+
+@pytest.mark.skipif(gc.cuda.device_count() < 2, reason="one device")
+def test_results_with_histories_on_two_devices() -> None:
+    compiled = CompiledFunction(lambda x: (x * 2, (x * 3).to("cuda:1")))
+    x = randn(3, requires_grad=True)
+    with pytest.warns(UserWarning, match="results with a history are on several devices"):
+        [compiled(x) for _ in range(4)]
+    y, z = compiled(x)
+    assert equal(gc.autograd.grad(y.sum() + z.sum().to("cuda:0"), x)[0], gc.full((3,), 5.0, device="cuda"))
+
+
 def test_numbers_and_tensors_of_the_host_inside() -> None:
     def mixed(x: gc.Tensor) -> gc.Tensor:
         return x * gc.tensor([1.0, 2.0, 3.0], device="cuda") + gc.full((3,), 2.0, device="cuda")

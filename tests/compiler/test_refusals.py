@@ -259,6 +259,8 @@ OTHERS = {
     "a function with a tensor inside is given to a kernel": "of kernels of other packages",
     "a kernel draws random numbers": "of kernels of other packages",
     "random numbers are drawn from another generator": "guards refuse generators first",
+    "results with a history are on several devices": "tests/compiler/test_cuda.py has it",
+    "of the device is called": "tests/compiler/test_cuda.py has it",
 }
 
 
