@@ -48,7 +48,7 @@ ON_CPU = {
     **dict.fromkeys(
         (
             "compiler/test_fusion.py", "compiler/test_memory.py", "compiler/test_native.py", "compiler/test_passes.py",
-            "compiler/test_explanation.py", "compiler/test_guard_mutations.py", 
+            "compiler/test_explanation.py", "compiler/test_guard_mutations.py",
             "compiler/test_steps.py::test_formulas_of_optimizers",
             "compiler/test_steps.py::test_what_changes_in_an_optimizer",
             "compiler/test_programs.py::test_what_stops_a_recording_happens_once",
