@@ -64,6 +64,11 @@ class _Writer:
         self.size = math.prod(traced.shape)
         self.lines: list[str] = []
 
+    def parameters(self) -> list[str]:
+        """The parameters of the function: the first elements of arrays."""
+        loads = len(self.traced.loads)
+        return [f"{'const ' if i < loads else ''}{kind}* a{i}" for i, kind in enumerate(self.types)]
+
     def emit(self, depth: int, text: str) -> None:
         self.lines.append(f"{'    ' * depth}{text}")
 
@@ -260,16 +265,20 @@ class _Writer:
         """Sums of parts of one size, whatever the number of threads, and then of these."""
         chunk = max(_CHUNK, -(-n // 2048) // 64 * 64 + 64)
         parts = -(-n // chunk)
-        for k, r in enumerate(self.traced.reductions):
-            self.emit(1, f"{self.accumulator(r)} p{k}[{parts}];")
-        self.emit(
-            1, f"spread({parts}, 1, 1, threads, [&](i64 first, i64 last) {{ for (i64 c = first; c < last; ++c) {{"
-        )
+        sums = [f"{self.accumulator(r)}* p{k}" for k, r in enumerate(self.traced.reductions)]
+        # A function of pointers: those that it would capture are read again for each element.
+        self.emit(1, f"const auto chunk = []({', '.join(['i64 c', *self.parameters(), *sums])}) {{")
         self.emit(1, f"const i64 start = c * {chunk}, stop = start + {chunk} < {n} ? start + {chunk} : {n};")
         self.sums(1, [0], [], {0: ("start", "stop")})
         for k in range(len(self.traced.reductions)):
             self.emit(1, f"p{k}[c] = s{k};")
-        self.emit(1, "} });")
+        self.emit(1, "};")
+        for k, r in enumerate(self.traced.reductions):
+            self.emit(1, f"{self.accumulator(r)} p{k}[{parts}];")
+        names = ", ".join(["c", *(f"a{i}" for i in range(len(self.types))), *(f"p{k}" for k in range(len(sums)))])
+        self.emit(1, f"spread({parts}, 1, 1, threads, [&](i64 first, i64 last) {{")
+        self.emit(2, f"for (i64 c = first; c < last; ++c) chunk({names});")
+        self.emit(1, "});")
         for k, r in enumerate(self.traced.reductions):
             array = len(self.traced.loads) + len(self.traced.stores) + k
             self.emit(1, f"{self.accumulator(r)} s{k} = 0;")
@@ -281,15 +290,13 @@ def loop_source(traced: TracedGroup) -> tuple[str, str]:
     """The name of the function of a group, which equal ones share, and its source."""
     writer = _Writer(traced)
     lines, shared = writer.write()
-    loads = len(traced.loads)
-    given = ", ".join(f"{'const ' if i < loads else ''}{kind}* a{i}" for i, kind in enumerate(writer.types))
     if shared:
         work = writer.size * max(len(traced.kernel.computed), 2)
         rows = writer.dims[0].size
         grain = max(1, _WORTH_A_THREAD * rows // work)
         step = 64 if len(writer.dims) == 1 else 1
         lines = [f"    spread({rows}, {grain}, {step}, threads, [=](i64 start, i64 stop) {{", *lines, "    });"]
-    text = "\n".join([f"({given}{', ' if given else ''}i64 threads) {{", "    (void)threads;", *lines, "}"])
+    text = "\n".join([f"({', '.join([*writer.parameters(), 'i64 threads'])}) {{", "    (void)threads;", *lines, "}"])
     name = f"loop_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     return name, f"__attribute__((noinline)) static void {name}{text}"
 
