@@ -266,7 +266,6 @@ class _Writer:
         chunk = max(_CHUNK, -(-n // 2048) // 64 * 64 + 64)
         parts = -(-n // chunk)
         sums = [f"{self.accumulator(r)}* p{k}" for k, r in enumerate(self.traced.reductions)]
-        # A function of pointers: those that it would capture are read again for each element.
         self.emit(1, f"const auto chunk = []({', '.join(['i64 c', *self.parameters(), *sums])}) {{")
         self.emit(1, f"const i64 start = c * {chunk}, stop = start + {chunk} < {n} ? start + {chunk} : {n};")
         self.sums(1, [0], [], {0: ("start", "stop")})
@@ -295,7 +294,11 @@ def loop_source(traced: TracedGroup) -> tuple[str, str]:
         rows = writer.dims[0].size
         grain = max(1, _WORTH_A_THREAD * rows // work)
         step = 64 if len(writer.dims) == 1 else 1
-        lines = [f"    spread({rows}, {grain}, {step}, threads, [=](i64 start, i64 stop) {{", *lines, "    });"]
+        # A function of pointers: those that it would capture are read again for each element.
+        head = f"    const auto part = []({', '.join(['i64 start', 'i64 stop', *writer.parameters()])}) {{"
+        call = f"part({', '.join(['start', 'stop', *(f'a{i}' for i in range(len(writer.types)))])});"
+        shared_part = f"    spread({rows}, {grain}, {step}, threads, [&](i64 start, i64 stop) {{ {call} }});"
+        lines = [head, *lines, "    };", shared_part]
     text = "\n".join([f"({', '.join([*writer.parameters(), 'i64 threads'])}) {{", "    (void)threads;", *lines, "}"])
     name = f"loop_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     return name, f"__attribute__((noinline)) static void {name}{text}"
