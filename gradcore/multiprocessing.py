@@ -14,7 +14,7 @@ from typing import Any
 
 from gradcore import paths
 from gradcore.nn.parameter import Parameter
-from gradcore.sharing import shared_with_processes
+from gradcore.sharing import reduced_for_processes
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -48,12 +48,8 @@ def set_sharing_strategy(new_strategy: str) -> None:
         raise AssertionError(f"unknown sharing strategy {new_strategy!r}")
 
 
-def _reduced(t: Tensor) -> Any:
-    return shared_with_processes(t) or t.__reduce_ex__(2)
-
-
 for _cls in (Tensor, Parameter):
-    ForkingPickler.register(_cls, _reduced)
+    ForkingPickler.register(_cls, reduced_for_processes)
 
 
 class ProcessContext:

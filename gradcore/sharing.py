@@ -12,7 +12,7 @@ from gradcore.backends.registry import CPU
 from gradcore.tensor import Tensor
 from gradcore.typing import Array
 
-__all__ = ["is_shared", "share_memory_", "shared_with_processes"]
+__all__ = ["is_shared", "reduced_for_processes", "share_memory_", "shared_with_processes"]
 
 
 def _block(array: Array) -> Any:
@@ -43,8 +43,10 @@ def share_memory_(self: Tensor) -> Tensor:
         return self
     if self._is_view():
         raise RuntimeError("share_memory_(): a view cannot be moved without its base; share the base, or a clone()")
+    from multiprocessing.reduction import ForkingPickler
     from multiprocessing.sharedctypes import RawArray
 
+    ForkingPickler.register(type(self), reduced_for_processes)  # by which `multiprocessing` sends arguments
     array = self._array
     block: Any = RawArray(ctypes.c_byte, max(array.nbytes, 1))
     moved = np.frombuffer(block, array.dtype, array.size).reshape(array.shape)
@@ -52,6 +54,11 @@ def share_memory_(self: Tensor) -> Tensor:
     self._array = moved
     bump(self)
     return self
+
+
+def reduced_for_processes(t: Tensor) -> Any:
+    """Reduction of a tensor that is sent to another process: shared memory is not copied."""
+    return shared_with_processes(t) or t.__reduce_ex__(2)
 
 
 def shared_with_processes(t: Tensor) -> tuple[Any, ...] | None:

@@ -43,6 +43,34 @@ def test_processes_write_to_the_same_memory(tmp_path, method):
     assert done.stdout == "[[3.0, 3.0]] [1, 1] [0.0]\n", done.stderr
 
 
+PLAIN = """
+import multiprocessing
+import gradcore as gc
+
+def work(shared, weight):
+    with gc.no_grad():
+        shared.add_(1)
+        weight.add_(2)
+
+if __name__ == "__main__":
+    shared, weight = gc.zeros(3).share_memory_(), gc.nn.Parameter(gc.zeros(1)).share_memory_()
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(shared, weight))
+    process.start()
+    process.join()
+    print(shared.tolist(), weight.tolist())
+"""
+
+
+def test_pythons_own_processes_write_to_it_too(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PLAIN)
+    root = gc.__file__.rpartition("/gradcore/")[0]
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=120, env={"PYTHONPATH": root}
+    )
+    assert done.stdout == "[1.0, 1.0, 1.0] [2.0]\n", done.stderr
+
+
 def test_sharing_keeps_values_and_refuses_views():
     x = gc.arange(6.0).reshape(2, 3).requires_grad_()
     assert x.detach().clone().share_memory_().tolist() == x.tolist()
