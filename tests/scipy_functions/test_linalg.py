@@ -185,8 +185,9 @@ def test_toeplitz_systems_of_a_corner_of_two() -> None:
     f = lambda c, b: linalg.solve_toeplitz((c, r.detach()), b)  # noqa: E731
     columns = gc.stack([c.detach(), c.detach() * 2])
     gc.testing.assert_close(gc.func.vmap(f, (0, None))(columns, b.detach())[1], f(columns[1], b.detach()))
+    on_cpu = [gc.tensor(x, device="cpu") for x in ([0.0, 1.0], [1.0, 2.0])]
     with pytest.raises(gc.linalg.LinAlgError):
-        linalg.solve_toeplitz([0.0, 1.0], [1.0, 2.0])
+        linalg.solve_toeplitz(*on_cpu)
 
 
 def test_factors() -> None:
