@@ -77,7 +77,7 @@ struct Matrix {
     template <class A>
     GRADCORE_FUNCTION void read(A (&tile)[DEPTH][TILE + 1], i64 first_row, i64 first_column, int thread) const {
         const bool along_rows = column <= row;
-        for (int i = thread; i < TILE * DEPTH; i += SIDE * SIDE) {
+        GRADCORE_ROLLED for (int i = thread; i < TILE * DEPTH; i += SIDE * SIDE) {  // unrolled, it takes 160 registers
             const int r = along_rows ? i / DEPTH : i % TILE, c = along_rows ? i % DEPTH : i / TILE;
             const i64 y = first_row + r, x = first_column + c;
             A value = A(0);
