@@ -174,7 +174,7 @@ def attended(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, 
 def _is_grouped(query: Any, key: Any, value: Any) -> bool:
     """Whether keys and values have the same number of heads, and the queries a multiple of it."""
     heads = key.shape[-3]
-    return heads == value.shape[-3] and 0 < heads < query.shape[-3] and query.shape[-3] % heads == 0
+    return bool(heads == value.shape[-3] and 0 < heads < query.shape[-3] and query.shape[-3] % heads == 0)
 
 
 def _attended_in_groups(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> Any:
