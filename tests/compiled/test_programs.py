@@ -8,7 +8,9 @@ from tests.compiled.apart import run
 
 
 def test_programs_agree_with_eager_execution(built: tuple[Path, str]) -> None:
-    arguments = "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "tests/compiler/test_native.py", "-k", "convolutions"
-    done = run("-m", "pytest", *arguments, GRADCORE_CACHE=str(built[0]), GRADCORE_COMPILED="machine")
+    arguments = "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "tests/compiler/test_native.py"
+    done = run(
+        "-m", "pytest", *arguments, "-k", "convolutions", GRADCORE_CACHE=str(built[0]), GRADCORE_COMPILED="machine"
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert " passed" in done.stdout

@@ -10,11 +10,14 @@ import pytest
 from tests.compiled.apart import run
 from tests.compiled.test_sanitizers import runtime
 
-#: Tests that compare native programs with eager execution: layouts, threads, aliases, errors, and some operations.
-TESTS = ("tests/compiler/test_native.py", "tests/compiler/test_rolling.py")
-CHOSEN = (
-    "test_programs or rows_columns or integers or gradients or threads or products or writes or views or errors_are "
-    "or loops or samples_of_operations and (1-0 or 5- or 9-) or large_rows"
+#: Tests that compare native programs with eager execution: layouts, rows in threads, pooling, attention, tables, loops.
+TESTS = (
+    "test_native.py::test_a_chain_of_rows_columns_and_numbers",
+    "test_native.py::test_large_rows[2]",
+    "test_native.py::test_pooling[settings3]",
+    "test_native.py::test_attention[True]",
+    "test_native.py::test_tables_and_their_gradients",
+    "test_rolling.py::test_loops_compute_what_the_calls_do[recurrent]",
 )
 
 
@@ -25,7 +28,8 @@ def test_programs_are_clean(tmp_path: Path) -> None:
     options = "-g1 -fsanitize=address,undefined -fno-sanitize-recover=all"
     compiler.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} "$@" {options}\n')
     compiler.chmod(0o755)
-    done = run("-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *TESTS, "-k", CHOSEN,
-               CXX=str(compiler), **environment)  # fmt: skip
+    tests = [f"tests/compiler/{name}" for name in TESTS]
+    plugins = "-p", "no:cacheprovider", "-p", "no:xdist"
+    done = run("-m", "pytest", "-q", "-x", *plugins, *tests, CXX=str(compiler), **environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert " passed" in done.stdout
