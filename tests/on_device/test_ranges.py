@@ -42,7 +42,7 @@ EITHER_ZERO = {
 UP_TO = dict.fromkeys(("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"), 1e6)
 
 #: The largest degree that is compared: a product of a larger one with an angle has no digit left.
-LARGEST_DEGREE = 1e15
+LARGEST_DEGREE = 9e14  # below bfloat16's neighbour of 1e15
 
 
 def _is_plain(op: Op) -> bool:

@@ -30,7 +30,7 @@ class _Rows(NamedTuple):
 
     Attributes
     ----------
-    index : str
+    kind : str
         The type of indices.
     ends : array
         Where each row begins among the elements, and the last one ends.
@@ -42,7 +42,7 @@ class _Rows(NamedTuple):
         Where pieces of rows begin among the elements, and rows among the pieces; None if no row is long.
     """
 
-    index: str
+    kind: str
     ends: Any
     inner: Any
     order: Any
@@ -93,7 +93,7 @@ class CudaSparse(CudaKernels, SparseMatrices):
         height, width = len(ends) - 1, dense.shape[1] if dense.ndim > 1 else 1
         across = _lanes(width)
         steps = [s // dense.itemsize for s in dense.strides] + [0] * (2 - dense.ndim)
-        kernel = self.cuda_kernel("sparse", "sparse_rows", **_types(dense, out, rows.index))
+        kernel = self.cuda_kernel("sparse", "sparse_rows", **_types(dense, out, rows.kind))
         arguments = (values, order, ends, inner, dense, out, *map(np.int64, (height, width, *steps)), np.int32(across))
         kernel(*_warps(height), arguments)
 
@@ -102,13 +102,13 @@ class CudaSparse(CudaKernels, SparseMatrices):
         key = "by columns" if transposed else "by rows"
         if key not in pattern.kept:
             sync_debug.note("wait")
-            index, (ends, inner, order) = _index(pattern), _compressed(pattern, transposed)
-            pieces = _pieces(self.xp, ends)
-            if pieces is not None:
-                pieces = tuple(_typed(index, x) for x in pieces)
-            pattern.kept[key] = _Rows(index, *(_typed(index, x) for x in (ends, inner, order)), pieces)
-        found: _Rows = pattern.kept[key]
-        return found
+            kind, lists = _index(pattern), _compressed(pattern, transposed)
+            found = _pieces(self.xp, lists[0])
+            pieces = None if found is None else tuple(_typed(kind, x) for x in found)
+            ends, inner, order = (_typed(kind, x) for x in lists)
+            pattern.kept[key] = _Rows(kind, ends, inner, order, pieces)
+        rows: _Rows = pattern.kept[key]
+        return rows
 
 
 def _positions(pattern: Pattern) -> tuple[str, Any, Any]:
