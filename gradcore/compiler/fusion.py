@@ -170,7 +170,7 @@ class _Grouping:
         return self.found
 
     @staticmethod
-    def _arguments(call: Call) -> list[int]:
+    def _arguments(call: Call) -> tuple[int, ...]:
         return call.read
 
     def _refusal(self, call: Call) -> str | None:

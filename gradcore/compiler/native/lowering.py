@@ -392,7 +392,8 @@ class Lowering(Images, Products, Rows):
         return self._reduced_product("sum", results[0], x, y, _dims_summed(x.shape, results[0].shape))
 
     def _lower_linalg_vector_norm(self, call: Call, results: list[View]) -> list[Step]:
-        x, order, dim, *_ = (*call.args, *(2, None)[len(call.args) - 1 :])
+        rest: tuple[Any, ...] = (2, None)
+        x, order, dim, *_ = (*call.args, *rest[len(call.args) - 1 :])
         a, out = self._view(x), results[0]
         if (
             order != 2

@@ -59,7 +59,7 @@ class Products:
         if width != 1 and out.strides[1] != size:
             raise Unsupported("the strides of a product")
         if not out.size or not inner:
-            return self._filled(out, 0)
+            return list(self._filled(out, 0))
         (a0, a1), (b0, b1), o0 = _steps(a), _steps(b), out.strides[0] // size
         kind = C_TYPES[out.dtype.name]
         if width == 1:  # then columns are rows
