@@ -660,7 +660,7 @@ class RecordingBackend:
         recorder = current.recorder
         if recorder is None:
             return self._backend.random_place(state, words)  # type: ignore[no-any-return]
-        return recorder.draw(state, words, self._backend)
+        return recorder.draw(state, words, self._backend)  # type: ignore[no-any-return]
 
 
 def _resolver(kernels: Any, on_cpu: bool) -> Callable[[str], Any]:

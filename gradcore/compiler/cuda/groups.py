@@ -81,7 +81,7 @@ class _Collector:
 class _Formulas(CudaFusion):
     """The methods of the backend that run formulas, on expressions of a group."""
 
-    supports_fusion = True  # type: ignore[assignment]
+    supports_fusion = True
     array_type = Expr
 
     def __init__(self, F: CudaTracer, backend: Any) -> None:
