@@ -86,9 +86,10 @@ class CudaKernels:
     def computes_half_in_float(self, name: str, arrays: list[Any], backward: bool = False) -> bool:
         """Whether an operation, or its vjp, computes these float16 or bfloat16 arrays in float32 inside its kernels."""
         family = _IN_HALF.get(name) or (None if backward else _FORWARD_IN_HALF.get(name))
-        if family == "normalization" and arrays[0].dtype == np.float16:  # statistics of which need not be numbers of it
+        given = [a for a in arrays if a is not None]
+        if family == "normalization" and given[0].dtype == np.float16:  # statistics of which need not be numbers of it
             return False
-        return family is not None and self.takes(family, *[a for a in arrays if a is not None])
+        return family is not None and self.takes(family, *given)
 
     def uses(self, family: str) -> bool:
         """Whether the kernels of the package for something are used; see ``GRADCORE_CUDA_KERNELS``."""
