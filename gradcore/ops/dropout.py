@@ -14,7 +14,7 @@ _SATURATION = -1.7580993408473766
 
 @elementwise(
     lambda F, t, mask, scale: F.masked_scale(t, mask, scale),
-    constant={"mask": "drawn"},
+    constant={"mask": "drawn at random"},
     keeps_dtype=("mask",),
     inplace=False,
     function=False,
@@ -27,7 +27,7 @@ def masked_scale(K, self, mask, scale: float):
 
 @general(
     node="NativeDropoutBackward0",
-    constant={"self": "has been computed", "mask": "drawn"},
+    constant={"self": "has been computed", "mask": "drawn at random"},
     keeps_dtype=("self", "mask"),
     materialize=False,
     computes_half_in_float=False,

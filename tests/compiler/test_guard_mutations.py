@@ -352,7 +352,10 @@ STATES: list[Callable[[], Case]] = [
     lambda: Case(double, leaf, entering(gc.no_grad)),
     lambda: Case(lambda: gc.zeros(2), tuple, restored(gc.set_default_dtype, gc.float64, gc.float32)),
     lambda: Case(lambda: gc.zeros(2), tuple, entering(lambda: gc.device("meta"))),
-    lambda: Case(lambda: gc.empty(3), tuple, restored(gc.use_deterministic_algorithms, True, False)),
+    lambda: Case(
+        lambda x: (x * 2, gc.are_deterministic_algorithms_enabled()),
+        change=restored(gc.use_deterministic_algorithms, True, False),
+    ),
     lambda: Case(
         lambda x: (x * 2, gc.get_float32_matmul_precision()),
         change=restored(gc.set_float32_matmul_precision, "high", "highest"),
