@@ -13,7 +13,7 @@ __all__ = ["address_of", "connected", "owner_of", "share_memory"]
 
 
 def connected() -> list[Any]:
-    """The backends that compute with CuPy and are in use, but for classes made of them: these are their makers' code."""
+    """The backends in use that compute with CuPy, but for classes made of them: those are their makers' code."""
     cupy = sys.modules.get("gradcore.backends.cupy.backend")
     return [] if cupy is None else [each for each in registry.in_use() if type(each) is cupy.CupyBackend]
 
