@@ -69,7 +69,9 @@ def _direction(F, x, norm, ord):
     if ord == 1:
         return F.sgn(x)
     if ord == 2:
-        return x / F.where(norm == 0, inf, norm)
+        size = F.where(norm == 0, inf, norm)
+        # CuPy's quotient of a complex number and infinity is NaN.
+        return x * F.reciprocal(size) if F.is_complex(x) else x / size
     size = F.abs(x)
     if ord in (inf, -inf):
         return F.sgn(x) * ((size == norm) | ((size != size) & (norm != norm)))

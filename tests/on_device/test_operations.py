@@ -94,13 +94,14 @@ def test_numbers_of_the_cpu_among_tensors_of_the_device(name: str) -> None:
             agree(there, here, f"{case.label}, operand {place} on the CPU")
 
 
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore")
-def test_second_derivatives_of_halves(name: str) -> None:
+def test_second_derivatives_of_halves(name: str, dtype: gc.dtype) -> None:
     """They exist where the CPU has them, in the same dtypes and shapes: rounding has spoilt the numbers."""
 
     def kinds(case: Drawn, device: str) -> list[Any]:
-        inputs = inputs_of(case, gc.float16, False, device)
+        inputs = inputs_of(case, dtype, False, device)
         wanted = [t for t in inputs if t.requires_grad]
         gc.manual_seed(0)
         outs = [o for o in case.outputs(inputs) if o.requires_grad]
@@ -128,3 +129,11 @@ def test_products_of_mixed_dtypes() -> None:
             found = backend.to_host(backend.matmul(backend.from_host(x), backend.from_host(right)))
             assert found.dtype == np.result_type(first, second)
             np.testing.assert_allclose(found, x @ right)
+
+
+def test_norms_of_complex_zeros_have_a_gradient() -> None:
+    for norm in (gc.linalg.vector_norm, gc.linalg.norm, lambda x: gc.linalg.matrix_norm(x[None])):
+        x = gc.zeros(3, dtype=gc.complex64, device="cuda", requires_grad=True)
+        norm(x).backward()
+        assert x.grad is not None
+        assert x.grad.tolist() == [0, 0, 0]
