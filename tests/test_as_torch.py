@@ -168,6 +168,7 @@ def test_an_installed_pytorch_is_not_imported(tmp_path):
     assert script(tmp_path, program).stdout == "fine\n"
 
 
+@pytest.mark.slow
 def test_a_character_model_trains(tmp_path):
     """A decoder in the style of the well-known small ones, with its data, sampler and training loop."""
     program = (ROOT / "tests/programs/character_model.py").read_text()

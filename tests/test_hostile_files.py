@@ -47,6 +47,7 @@ def tensor(offset=0, shape=(4,), stride=(1,), grad=False, hooks=ORDERED, more=b"
     return REBUILD + b"(" + memory + parts + hooks + more + b"tR"
 
 
+@pytest.mark.slow
 def test_valid_files_are_read_and_what_is_drawn_from_them_does_no_harm(tmp_path):
     assert all(map(hostile.attempt, hostile.valid_files()))
     before, read, slowest = hostile.process_state(), 0, 0.0

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import gradcore as gc
 from gradcore import functional, installation
 
@@ -30,6 +32,7 @@ def assigned(tree: ast.Module) -> Iterator[str]:
                     yield ast.unparse(each)
 
 
+@pytest.mark.slow
 def test_only_the_installer_gives_tensors_methods() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): list(assigned(ast.parse(path.read_text()))) for path in ROOT.rglob("*.py")

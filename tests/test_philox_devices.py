@@ -172,6 +172,7 @@ class TestCudaSource:
         name = f"{distribution.__name__}_{np.dtype(dtype).name}"
         assert same_bits(convert(kernels, name, h, dtype), distribution(np, h.view(np.uint64), dtype))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["float16", "bfloat16"])
     def test_rounding_to_16_bits(self, kernels, name):
         dtype = real_dtype(name)

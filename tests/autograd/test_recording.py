@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import gradcore as gc
 from gradcore.autograd.op_node import OpNode, slots_of
 from gradcore.autograd.record import node_lines, recorder
@@ -36,6 +38,7 @@ def stores(attribute: str, package: str) -> Iterator[tuple[str, str]]:
                         yield str(path.relative_to(ROOT)), function.name
 
 
+@pytest.mark.slow
 def test_nodes_are_made_in_one_place() -> None:
     assert set(stores("_seq", ".")) == NUMBERING
 

@@ -57,6 +57,7 @@ def test_second_derivatives_through_writes_to_views():
     assert second.tolist() == pytest.approx([2.0, (2 * (1 - t**2) * (1 - 3 * t**2)).item()])
 
 
+@pytest.mark.slow
 def test_many_views_of_views_take_linear_memory_and_time():
     x = gc.ones(4, requires_grad=True)
     y = x * 1

@@ -49,6 +49,7 @@ def test_unless_the_environment_says_no() -> None:
     assert page_faults(GRADCORE_KEEP_MEMORY="0") > 10_000
 
 
+@pytest.mark.slow
 def test_results_are_the_same() -> None:
     code = (
         "import hashlib, gradcore as gc; x = gc.linspace(-3, 3, 100_000, requires_grad=True); "
@@ -95,6 +96,7 @@ def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
     gc.empty_cache()
 
 
+@pytest.mark.slow
 def test_no_growth() -> None:
     """Ten thousand steps with arrays of changing sizes."""
     code = """

@@ -116,6 +116,7 @@ def _compare(expected: np.ndarray) -> None:
     sys.exit(0 if np.array_equal(gradient(), expected) else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 def test_child_processes(method: str) -> None:

@@ -51,6 +51,7 @@ def test_the_record_of_cupy_is_that_of_its_version() -> None:
 # -- waiting ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_training_step_neither_waits_nor_copies(strict: str) -> None:
     """Forward, backward and update of a network, after a first step that fills caches."""
     generator = gc.Generator().manual_seed(0)

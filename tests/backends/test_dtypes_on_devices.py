@@ -41,6 +41,7 @@ def values(t: gc.Tensor) -> Any:
     return np.asarray((t.float() if t.dtype is gc.bfloat16 else t).numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype", [gc.float32, gc.float16, gc.bfloat16, gc.complex64, gc.int64, gc.uint8, gc.bool], ids=repr
 )

@@ -109,6 +109,7 @@ def test_convolution_in_small_blocks(on, seed, monkeypatch):
     _check_convolution(on, *_convolution_case(seed))
 
 
+@pytest.mark.slow
 def test_rows_that_would_collide_in_the_cache(on):
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((2, 1, 16, 18)), rng.standard_normal((70, 1, 3, 3))

@@ -154,6 +154,7 @@ expected = work()
 """
 
 
+@pytest.mark.slow
 def test_the_end_of_the_process(built: tuple[Path, str], run: Run) -> None:
     """It ends while threads look for work, while they sleep, and while a thread of the program has them at work."""
     for code in (

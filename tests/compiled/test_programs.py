@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.compiled.apart import run
 
 
+@pytest.mark.slow
 def test_programs_agree_with_eager_execution(built: tuple[Path, str]) -> None:
     arguments = "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "tests/compiler/test_native.py"
     done = run(

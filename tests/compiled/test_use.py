@@ -76,6 +76,7 @@ def test_an_unknown_switch_is_refused(tmp_path: Path, run: Run) -> None:
     assert "GRADCORE_COMPILED must be one of 'auto', '0', '1', 'machine', 'package', but got 'perhaps'" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
 def test_a_damaged_library_is_not_loaded(cache: Path, run: Run, damage: str) -> None:
     (library,) = cache.iterdir()
@@ -102,6 +103,7 @@ def test_what_is_no_library_is_not_loaded(cache: Path, run: Run) -> None:
     assert "Compiled kernels cannot be loaded" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["folder", "file"])
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
 def test_what_others_may_write_to_is_not_loaded(cache: Path, run: Run, what: str, mode: int) -> None:
@@ -197,6 +199,7 @@ shutil.copy(sys.argv[0] + ".so", target) if "-shared" in sys.argv else target.to
 """
 
 
+@pytest.mark.slow
 def test_a_library_of_another_environment_is_left_alone(cache: Path, tmp_path: Path, run: Run) -> None:
     """It is not loaded, nothing is said of it, and to build another does not delete it."""
     (library,) = cache.iterdir()
@@ -315,6 +318,7 @@ def test_an_interrupted_build_ends_and_leaves_nothing(endless: Any, tmp_path: Pa
     assert not list((tmp_path / "cache").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="compiled kernels are for Linux and macOS")
 def test_what_a_killed_build_left_goes_and_no_more(endless: Any, tmp_path: Path, run: Run) -> None:
     """To remove the libraries, and to build others, deletes its folder, but not that of a build that is running."""

@@ -105,6 +105,7 @@ class Waiting:
         return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(12))
 def test_samples_of_operations(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = Waiting()
@@ -131,6 +132,7 @@ def test_samples_of_operations(part: int, monkeypatch: pytest.MonkeyPatch) -> No
 # -- programs --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = Waiting()
     monkeypatch.setattr(native, "runnable", waiting.runnable)
@@ -145,6 +147,7 @@ def test_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all("functions" in run.state for run, _ in waiting.pairs)
 
 
+@pytest.mark.slow
 def test_a_chain_of_rows_columns_and_numbers() -> None:
     def function(x: gc.Tensor, y: gc.Tensor) -> Any:
         rows = x - x.mean(1, keepdim=True)
@@ -175,6 +178,7 @@ def test_gradients_of_a_model_and_its_loss() -> None:
     assert native.described(entry.functions[0])[1:] == []
 
 
+@pytest.mark.slow
 def test_large_arrays_in_threads() -> None:
     before = gc.get_num_threads()
     try:
@@ -186,6 +190,7 @@ def test_large_arrays_in_threads() -> None:
         gc.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_bools_that_are_constants_select() -> None:
     def function(x: gc.Tensor) -> Any:
         ones, zeros = gc.ones(()), gc.zeros(())
@@ -194,12 +199,14 @@ def test_bools_that_are_constants_select() -> None:
     check(function, gc.randn(4))
 
 
+@pytest.mark.slow
 def test_errors_of_the_writer_are_only_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts.NativeProgram, "linked", lambda *args: 1 / 0)
     compiled = check(lambda x: (x * 17).sum() + 1, gc.randn(4))
     assert "ZeroDivisionError" in states(compiled)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_large_rows(threads: int) -> None:
     """Softmax, cross entropy and layer norm of arrays that threads share, with their gradients."""

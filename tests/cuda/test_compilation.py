@@ -188,6 +188,7 @@ def test_most_operations_have_a_generated_kernel(dtype: str, least: int) -> None
     assert len(generated(dtype)) > least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_steps_of_optimizers(architecture: int, tmp_path: Path) -> None:
     """With all numbers as settings, and with one of them as an array that the device has computed."""

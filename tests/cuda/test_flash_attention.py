@@ -49,6 +49,7 @@ def compare(device: str, arrays: Any, settings: Any, tolerance: float) -> None:
     agree(found, gradients("cpu", [a.astype("float64") for a in arrays], settings), tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("name", CASES)
 def test_fused_attention(strict: str, name: str, dtype: str) -> None:
@@ -70,6 +71,7 @@ COMPILED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "capability", "width"), COMPILED)
 def test_widths_and_lengths(
     strict: str, backend: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, capability: int, width: int
@@ -79,6 +81,7 @@ def test_widths_and_lengths(
     compare(strict, drawn(dtype, shapes), settings, TOLERANCES[dtype])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tensor_float")
 @pytest.mark.parametrize("width", [16, 64])
 def test_tensor_float(strict: str, width: int) -> None:
@@ -137,6 +140,7 @@ def test_many_batch_dims(strict: str) -> None:
     compare(strict, drawn("float64", shapes), {}, 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_logarithms_and_scores_of_halves_are_float32(strict: str, dtype: str) -> None:
     """Scores of about 100 that differ by less than their rounding in half precision."""

@@ -63,6 +63,7 @@ def scaler(device: Any, **settings: Any) -> Any:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "float16"])
 def test_gradients_are_unscaled_by_one_launch(strict: str, dtype: str) -> None:
     def unscale(params: list[Any]) -> list[Any]:

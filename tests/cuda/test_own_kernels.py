@@ -97,6 +97,7 @@ def test_softmax_of_infinities(backend: Any, shape: tuple[int, ...]) -> None:
     assert np.isnan(backend.log_softmax_along(backend.from_host(x), 1)._a[0]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("affine", [True, False])
 def test_layer_norm(backend: Any, dtype: str, affine: bool) -> None:

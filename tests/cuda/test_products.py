@@ -203,6 +203,7 @@ def test_calls_for_large_matrices_cover_them(
     assert first >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
 def test_products_by_the_own_kernel(backend: Any, dtype: str) -> None:
     """Integers, and all numbers while a graph is captured."""

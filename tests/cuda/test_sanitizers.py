@@ -33,6 +33,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "count", "report"),
     [

@@ -123,6 +123,7 @@ def test_a_missing_mpiexec_is_an_error(monkeypatch):
         run.main(["--nproc-per-node", "2", "x.py"])
 
 
+@pytest.mark.slow
 def test_processes_without_mpi(tmp_path):
     program = (
         "import pathlib\n"

@@ -44,6 +44,7 @@ def test_deletion_without_backward(shallow_stack):
     del y
 
 
+@pytest.mark.slow
 def test_double_backward(shallow_stack):
     x = gc.tensor(1.0, dtype=gc.float64, requires_grad=True)
     y = x
@@ -55,10 +56,12 @@ def test_double_backward(shallow_stack):
     assert second.item() == 20_001 * 20_000
 
 
+@pytest.mark.slow
 def test_printing_of_a_deep_result(shallow_stack):
     assert repr(chain(gc.tensor(2.0, requires_grad=True), DEPTH)) == "tensor(2., grad_fn=<MulBackward0>)"
 
 
+@pytest.mark.slow
 def test_fan_out_and_fan_in():
     x = gc.tensor(1.0, dtype=gc.float64, requires_grad=True)
     parts = [x * float(k) for k in range(10_000)]

@@ -18,6 +18,7 @@ def ran(code: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *code], capture_output=True, text=True, cwd=ROOT, timeout=500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_access_beyond_operands(share: int) -> None:
     done = ran(["-m", "tests.ops.guarded", str(share), str(SHARES)])

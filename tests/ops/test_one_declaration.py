@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import gradcore
 from gradcore.ops.table import OPS
 
@@ -116,6 +118,7 @@ def _tables(tree: ast.Module) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
+@pytest.mark.slow
 def test_no_table_of_operations_outside_their_declarations() -> None:
     allowed = {
         (path, name) for lists in OTHER_LISTS.values() for path, names in lists.items() for name in names.split()

@@ -92,6 +92,7 @@ START = gc.tensor([1.0, 0.2], dtype=gc.float64, requires_grad=True)
 TIGHT = {"rtol": 1e-6, "atol": 1e-7, "t_eval": [0.1, 0.2]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["RK45", "DOP853", "Radau", "BDF"])
 @pytest.mark.parametrize("adjoint", [False, True])
 def test_gradients(method: str, adjoint: bool) -> None:
