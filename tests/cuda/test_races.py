@@ -9,9 +9,18 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from tests.cuda import test_attention, test_lists, test_own_kernels, test_products
+from gradcore.backends.cupy import flash_attention
+from tests.cuda import test_attention, test_flash_attention, test_lists, test_own_kernels, test_products
 from tests.cuda.host import HostLibrary, launched, needs_compiler
 from tests.strict.blas import CALLS
+
+
+
+def attend_in_blocks() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flash_attention, "_WIDEST", 0)
+        test_attention.test_attention_in_blocks("strict:0", "causal", "float32")
+
 
 #: The comparisons of kernels in which threads exchange numbers, by the kernels that they launch.
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
@@ -22,7 +31,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "normalize_rows_backward": lambda b: test_own_kernels.test_group_norm(b, "float32", True),
     "channel_moments": lambda b: test_own_kernels.test_batch_norm(b, "float32", True),
     "cross_entropy": lambda b: test_own_kernels.test_cross_entropy(b, "float32", "mean", True),
-    "attention_weights": lambda b: test_attention.test_attention_in_blocks("strict:0", "causal", "float32"),
+    "attention_weights": lambda b: attend_in_blocks(),
+    "flash_attention": lambda b: test_flash_attention.test_fused_attention("strict:0", "causal", "float32"),
     "partial_norms": lambda b: test_lists.test_norms("strict:0", "float32"),
     "product": lambda b: test_products.test_products_by_the_own_kernel(b, "float32"),
 }

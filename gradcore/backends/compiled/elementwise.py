@@ -171,7 +171,9 @@ class CompiledElementwise(NumpyBackend):
             result = self.by_loop(formula, operands)
             return plain(*operands) if result is None else result
 
-        return self._by_size(plain, looped, len(self.elementwise[name]))
+        # A kernel whose last operand may be left out, as the digits of `round`, has no fixed number of them.
+        optional = getattr(getattr(type(self), name, None), "__defaults__", None)
+        return self._by_size(plain, looped, 0 if optional else len(self.elementwise[name]))
 
     def _by_size(self, plain: Callable[..., Any], looped: Callable[..., Any], operands: int) -> Callable[..., Any]:
         """A kernel by the size of its first operand; calls with a fixed number of operands take half the time."""
