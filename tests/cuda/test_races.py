@@ -15,7 +15,6 @@ from tests.cuda.host import HostLibrary, launched, needs_compiler
 from tests.strict.blas import CALLS
 
 
-
 def attend_in_blocks() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flash_attention, "_WIDEST", 0)
