@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gradcore.autograd.grad_mode import enable_grad, no_grad
+from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import tensor, zeros_like
 from gradcore.dtypes import finfo
 from gradcore.optim.flat_state import value_of
-from gradcore.optim.optimizer import Optimizer, ParamsT
+from gradcore.optim.optimizer import Optimizer, ParamsT, evaluate
 from gradcore.optim.options import OPTIONS, Option, checked, non_negative, valid_lr, with_options
 from gradcore.tensor import Tensor
 
@@ -39,10 +39,7 @@ class _MatrixOptimizer(Optimizer):
         object
             The result of `closure`.
         """
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
+        loss = None if closure is None else evaluate(closure)
         with no_grad():
             for group in self.param_groups:
                 lr = value_of(group["lr"])

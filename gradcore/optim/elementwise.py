@@ -12,7 +12,7 @@ from gradcore.autograd.grad_mode import enable_grad, no_grad
 from gradcore.creation import full_like, tensor
 from gradcore.foreach import divide_
 from gradcore.optim.flat_state import HOST, rounded, value_of
-from gradcore.optim.optimizer import Optimizer, ParamsT
+from gradcore.optim.optimizer import Optimizer, ParamsT, evaluate
 from gradcore.optim.step_plan import StepPlan
 from gradcore.tensor import Tensor
 from gradcore.typing import AnyTensor
@@ -102,10 +102,7 @@ class ElementwiseOptimizer(Optimizer):
         object
             The result of `closure`.
         """
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
+        loss = None if closure is None else evaluate(closure)
         found_inf = self._unscale() if hasattr(self, "grad_scale") or hasattr(self, "found_inf") else None
         if found_inf is not None and found_inf.device.backend.host_scalars and found_inf.item():
             return loss

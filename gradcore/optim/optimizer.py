@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from gradcore.autograd.grad_mode import enable_grad
 from gradcore.errors import caller_depth
 from gradcore.optim import state_dicts
 from gradcore.profiler.recording import is_profiling, record_function
@@ -29,6 +30,12 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 _global_pre_hooks: dict[int, Hook] = {}
 _global_post_hooks: dict[int, Hook] = {}
 _HOOKS = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post")
+
+
+def evaluate(closure: Callable[[], Any]) -> Any:
+    """The loss of a step's closure, which computes the gradients."""
+    with enable_grad():
+        return closure()
 
 
 class _Required:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd.grad_mode import enable_grad, no_grad
+from gradcore.autograd.grad_mode import no_grad
 from gradcore.optim.flat_state import value_of
-from gradcore.optim.optimizer import Optimizer, ParamsT
+from gradcore.optim.optimizer import Optimizer, ParamsT, evaluate
 from gradcore.optim.options import Option, checked, valid_lr, with_options
 from gradcore.tensor import Tensor
 
@@ -73,10 +73,7 @@ class SparseAdam(Optimizer):
         object
             The result of `closure`.
         """
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
+        loss = None if closure is None else evaluate(closure)
         with no_grad():
             for group in self.param_groups:
                 params = [p for p in group["params"] if p.grad is not None]

@@ -254,6 +254,12 @@ def test_inexact_single_steps_do_not_depend_on_threads(
     assert same_bits(found[0], F.exp(x)) is not is_loop
 
 
+@pytest.mark.parametrize("size", [300, 100_000])
+def test_settings_may_be_left_out(compiled: Any, size: int) -> None:
+    x = numbers(1, size=size)
+    assert same_bits(CompiledElementwise(compiled.library).kernel_of("round")(x), np.round(x))
+
+
 @pytest.mark.parametrize("size", [100, 200_003])
 def test_operations_use_loops(compiled: Any, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Through tensors: large ones by loops, forward and backward; small ones by NumPy."""

@@ -405,3 +405,11 @@ def test_singular_matrices_have_no_ldl_factors():
     with pytest.raises(gc.linalg.LinAlgError, match=r"Batch element 1\): D\[1,1\] is zero"):
         gc.linalg.ldl_factor(gc.stack([gc.eye(3), gc.zeros(3, 3)]))
     assert gc.linalg.ldl_factor_ex(gc.zeros(3, 3)).info.item() == 1
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1])
+def test_euclidean_norms_of_complex_numbers(dim: int | None) -> None:
+    parts = np.random.default_rng(0).standard_normal((2, 3, 4))
+    x = gc.tensor(parts[0] + 1j * parts[1], requires_grad=True)
+    assert gc.autograd.gradcheck(lambda x: gc.linalg.vector_norm(x, dim=dim), x, check_forward_ad=True)
+    assert gc.autograd.gradgradcheck(lambda x: gc.linalg.vector_norm(x, dim=dim), x)
