@@ -29,7 +29,7 @@ def optimized(program: Program) -> Program:
 def stages(program: Program) -> Iterator[tuple[str, Program]]:
     """The program after each pass, by the pass's name."""
     for name, run in PASSES.items():
-        if program.backend is None or name in ON_DEVICES:
+        if program.backend is None or run not in _OF_NUMPY:
             program = run(program)
             yield name, program
 
@@ -160,6 +160,8 @@ def folded(program: Program) -> Program:
     """With literals for what follows from literals, where it is small: also for what is made in steps, by writing."""
     effects = Effects(program)
     constant = _constant_calls(program, effects)
+    if not constant or (program.backend is not None and program.index is None):
+        return program
     found, known = program.copy(), dict[int, Any]()
 
     def plain(leaf: Any) -> Any:
@@ -169,7 +171,7 @@ def folded(program: Program) -> Program:
 
     def keep(target: Any, result: Any) -> None:
         if type(target) is Value:
-            known[target.number] = np.asarray(result)
+            known[target.number] = np.asarray(result) if isinstance(result, np.generic) else result
         elif target is not None:
             for each, part in zip(target, result, strict=True):
                 keep(each, part)
@@ -180,6 +182,8 @@ def folded(program: Program) -> Program:
                 keep(call.results, call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named)))
         except Exception:
             return program  # each run raises it
+    if program.backend is not None and program.backend.has_streams:
+        program.backend.xp.cuda.get_current_stream().synchronize()  # once: every stream uses them
     for number, array in known.items():
         if (array.shape, array.dtype, array.strides) != program.types[number][:3]:
             return program
@@ -370,5 +374,5 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "with scalars": with_scalars,
 }
 
-#: The passes of programs with arrays that NumPy does not compute with.
-ON_DEVICES = frozenset(["without writes", "without copies", "without repeats", "without dead calls"])
+#: Passes that call functions of NumPy.
+_OF_NUMPY = frozenset([simplified, with_scalars])

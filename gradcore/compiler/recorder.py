@@ -587,9 +587,6 @@ def _recorded(name: str, value: Any, on_cpu: bool) -> Any:
 class RecordingBackend:
     """A backend whose functions are noted."""
 
-    #: A program draws apart from what it computes, and writes by the operations that it knows.
-    has_dropout = moves_statistics = False
-
     def __init__(self, backend: Any) -> None:
         self._backend, self.type, self._on_cpu = backend, backend.type, backend.array_type is np.ndarray
         self.xp = _Namespace("xp", backend.xp, self._on_cpu)

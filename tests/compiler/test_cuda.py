@@ -14,6 +14,7 @@ from gradcore.backends.portable import separable
 from gradcore.compiler.compiled import CompiledFunction
 from tests.compiler.test_programs import equal
 from tests.compiler.test_steps import Net
+from tests.on_device.test_launches import launches
 
 pytestmark = pytest.mark.cuda
 if registry.unavailable("cuda"):
@@ -174,6 +175,68 @@ def test_training_steps_within_graphs(kind: str) -> None:
     assert gc.allclose(gc.stack(losses[0]), gc.stack(losses[1]), rtol=1e-4, atol=1e-5)
 
 
+def training_step(model: nn.Module, optimizer: Any) -> Any:
+    def step(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+@pytest.mark.parametrize(("kind", "most"), [("mlp", 21), ("cnn", 19), ("transformer", 74), ("lstm", 65)])
+def test_launches_without_a_graph_are_fewer_than_eager_ones(kind: str, most: int) -> None:
+    found = []
+    x, y = randn(5, 4), gc.randint(0, 2, (5,), device="cuda")
+    for compiles in (False, True):
+        model = Net(kind).to("cuda")
+        step = training_step(model, gc.optim.AdamW(model.parameters()))
+        run = CompiledFunction(step, fullgraph=True, graphs="never") if compiles else step
+        for _ in range(3):
+            run(x, y)
+        found.append(launches(lambda run=run: run(x, y)))
+    assert found[1] < found[0]
+    assert found[1] <= most
+
+
+def test_running_statistics_are_moved_by_one_call() -> None:
+    model = nn.BatchNorm1d(4, device="cuda")
+    compiled = CompiledFunction(lambda x: model(x) * 2, fullgraph=True)
+    for _ in range(4):
+        compiled(randn(5, 4))
+    calls = [call.name for program in compiled._entries[0].programs for call in program.calls]
+    assert "backend.move_statistics" in calls
+    assert "random.draw" not in calls
+
+
+def test_constants_are_made_once() -> None:
+    def steps(x: gc.Tensor) -> Any:
+        total, hidden = gc.zeros(5, 4, device="cuda"), gc.zeros(5, 4, device="cuda")
+        for n in range(3):
+            hidden = (hidden + x).tanh()
+            total[n] = gc.arange(4, device="cuda") * gc.ones(4, device="cuda")
+        hidden = hidden + total
+        hidden += 1
+        return hidden, gc.zeros(3, device="cuda")
+
+    compiled = CompiledFunction(steps, fullgraph=True)
+    for _ in range(4):
+        x = randn(5, 4)
+        found, wanted = compiled(x), steps(x)
+        assert equal(found, wanted)
+        found[1].add_(1)  # what is returned is made anew
+    assert "v0 + " not in compiled.explain(x)
+    calls = "".join(line for line in compiled.explain(x).partition("source of the program:")[2].splitlines())
+    assert calls.count("(3, )") == 1
+    streams = [gc.cuda.Stream() for _ in range(2)]
+    for stream in streams:
+        stream.wait_stream(gc.cuda.current_stream())
+        with gc.cuda.stream(stream):
+            assert equal(compiled(x), steps(x))
+
+
 def test_why_there_is_no_graph() -> None:
     x = randn(4, 4)
     for graphs, word in (("equal", "products are those of another kernel"), ("never", "switched off")):
@@ -269,8 +332,9 @@ def test_threads_have_results_of_their_own() -> None:
 
     def work(seed: int) -> None:
         given = [(randn(50, 40), randn(40)) for _ in range(5)]
-        with gc.cuda.stream(gc.cuda.Stream()):
-            gc.cuda.synchronize()
+        stream = gc.cuda.Stream()
+        stream.wait_stream(gc.cuda.current_stream())  # a whole device cannot be waited for while others capture
+        with gc.cuda.stream(stream):
             for x, y in given:
                 if not equal(compiled(x, y), chain(x, y)):
                     wrong.append(seed)

@@ -230,11 +230,11 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         kernel(*moments.launch, (*moments.sums, *arrays, *sizes, np.float64(eps)))
         return self._scaled(x, scale, shift), mean, var
 
-    def move_statistics(self, running: Sequence[Any], new: Sequence[Any], keep: float, shares: Sequence[float]) -> None:
+    def move_statistics(self, target: Sequence[Any], new: Sequence[Any], keep: float, shares: Sequence[float]) -> None:
         """Multiply running means and variances, dense arrays, by `keep`, and add new ones times `shares`, in place."""
-        channels, read = running[0].size, [dense(self.xp, a) for a in new]
-        kernel = self._rows_kernel("normalization", "move_statistics", running[0])
-        kernel(*elements(channels), (*running, *read, np.int64(channels), *map(np.float64, (keep, *shares))))
+        channels, read = target[0].size, [dense(self.xp, a) for a in new]
+        kernel = self._rows_kernel("normalization", "move_statistics", target[0])
+        kernel(*elements(channels), (*target, *read, np.int64(channels), *map(np.float64, (keep, *shares))))
 
     @kernel_for(_takes_gradients, NormGradients)
     def batch_norm_backward(self, given: NormGradients) -> Triple:
