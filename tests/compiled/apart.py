@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["COMPARED", "ROOT", "cache_of", "run"]
+__all__ = ["COMPARED", "ROOT", "run"]
 
 ROOT = Path(__file__).parents[2]
 #: The arguments of Python for one of some tests, as the variable ``EVERY`` says, that compare the library with NumPy:
@@ -28,8 +28,3 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         [sys.executable, *arguments], env=variables, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
     )
-
-
-def cache_of(built: tuple[Path, str]) -> str:
-    """The folder in which other tests find the library."""
-    return str(built[0].parents[1])

@@ -1,4 +1,4 @@
-"""The compiled library, built once for all tests by the command, in a folder of their own."""
+"""The compiled library: the package's, or one that is built once for all tests, in a folder of their own."""
 
 from __future__ import annotations
 
@@ -53,14 +53,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return cache, said.read_text()
 
 
-@pytest.fixture
-def cache(built: tuple[Path, str], tmp_path: Path) -> Path:
-    """A folder with a copy of the library, which a test may change."""
-    return Path(shutil.copytree(built[0], tmp_path / "cache"))
+@pytest.fixture(scope="session")
+def library_variables(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The environment variables by which a process uses compiled kernels.
+
+    Of the package, if it was installed with those of these sources, so that nothing needs to be compiled; but of
+    ``GRADCORE_TEST_CACHE``, if a library was put there, as the sanitizers' is.
+    """
+    named = os.environ.get("GRADCORE_TEST_CACHE")
+    if library.packaged() is not None and not (named and (Path(named) / "compiled" / "said.txt").exists()):
+        return {"GRADCORE_COMPILED": "package"}
+    return {"GRADCORE_COMPILED": "machine", "GRADCORE_CACHE": str(request.getfixturevalue("built")[0])}
 
 
 @pytest.fixture(scope="session")
-def compiled(built: tuple[Path, str]) -> Any:
+def compiled(library_variables: dict[str, str]) -> Any:
     """The backend with compiled kernels, as the device type ``compiled``."""
     from gradcore.backends import register
     from gradcore.backends.compiled.backend import CompiledBackend
@@ -71,11 +78,28 @@ def compiled(built: tuple[Path, str]) -> Any:
         in_tiles = True
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRADCORE_CACHE", str(built[0]))
-        loaded = library.load()
+        for name, value in library_variables.items():
+            patch.setenv(name, value)
+        loaded = library.load() if "GRADCORE_CACHE" in library_variables else library.load_packaged()
     assert loaded is not None
     register("compiled", lambda: OnItsOwn(loaded))
     return find("compiled")
+
+
+@pytest.fixture
+def cache(library_variables: dict[str, str], tmp_path: Path) -> Path:
+    """A folder with a library as the command leaves it, which a test may change."""
+    folder = tmp_path / "cache"
+    if "GRADCORE_CACHE" in library_variables:
+        return Path(shutil.copytree(library_variables["GRADCORE_CACHE"], folder))
+    packaged = library.packaged()
+    assert packaged is not None
+    folder.mkdir(mode=0o755)
+    content = packaged.read_bytes()
+    path = folder / library.name_of(content)
+    path.write_bytes(content)
+    path.chmod(0o755)
+    return folder
 
 
 @pytest.fixture

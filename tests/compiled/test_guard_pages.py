@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compiled.apart import COMPARED, cache_of, run
+from tests.compiled.apart import COMPARED, run
 
 #: Reads four bytes at some distance from the beginning of an array.
 READ = """
@@ -40,7 +40,7 @@ def test_an_access_beyond_an_array_is_noticed(guard: str, offset: int, ends: int
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guard", ["end", "start"])
-def test_kernels_stay_within_their_arrays(built: tuple[Path, str], guard: str) -> None:
-    done = run(*COMPARED, GUARD=guard, EVERY="37", GRADCORE_TEST_CACHE=cache_of(built))
+def test_kernels_stay_within_their_arrays(guard: str) -> None:
+    done = run(*COMPARED, GUARD=guard, EVERY="37")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert " passed" in done.stdout

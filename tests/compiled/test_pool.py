@@ -16,7 +16,7 @@ from gradcore.backends.compiled import rows, steps
 from gradcore.backends.numpy import threads
 from gradcore.backends.portable.optimizers import Batch
 from tests.backends.test_tiles import derivative, numbers, same_bits
-from tests.compiled.conftest import Run
+from tests.compiled.apart import run
 
 SIZE = 300_000
 
@@ -155,19 +155,19 @@ expected = work()
 
 
 @pytest.mark.slow
-def test_the_end_of_the_process(built: tuple[Path, str], run: Run) -> None:
+def test_the_end_of_the_process(library_variables: dict[str, str]) -> None:
     """It ends while threads look for work, while they sleep, and while a thread of the program has them at work."""
     for code in (
         "",
         "import time; time.sleep(0.01)",
         "threading.Thread(target=lambda: [work() for _ in iter(int, 1)], daemon=True).start()",
     ):
-        done = run(built[0], "-c", PROGRAM + code)
+        done = run("-c", PROGRAM + code, **library_variables)
         assert (done.returncode, done.stderr) == (0, ""), code
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_children_have_threads_of_their_own(built: tuple[Path, str], run: Run) -> None:
+def test_children_have_threads_of_their_own(library_variables: dict[str, str]) -> None:
     """Also if another thread has the pool at work while the process forks, and in children of children."""
     code = """
 stop = threading.Event()
@@ -190,5 +190,5 @@ other.join()
 assert gc.equal(work(), expected)
 print("done")
 """
-    done = run(built[0], "-W", "ignore", "-c", PROGRAM + code)
+    done = run("-W", "ignore", "-c", PROGRAM + code, **library_variables)
     assert done.stdout.strip() == "done", done.stderr

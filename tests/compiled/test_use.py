@@ -28,6 +28,7 @@ WORKS = (
 )
 
 
+@pytest.mark.slow
 def test_the_command_builds(built: tuple[Path, str]) -> None:
     cache, said = built
     (library,) = cache.iterdir()
@@ -36,10 +37,10 @@ def test_the_command_builds(built: tuple[Path, str]) -> None:
 
 
 @pytest.mark.parametrize(("switch", "used"), [("auto", "True"), ("1", "True"), ("0", "False")])
-def test_the_switch(built: tuple[Path, str], run: Run, switch: str, used: str) -> None:
-    done = run(built[0], "-W", "error", "-c", USED, GRADCORE_COMPILED=switch)
+def test_the_switch(cache: Path, run: Run, switch: str, used: str) -> None:
+    done = run(cache, "-W", "error", "-c", USED, GRADCORE_COMPILED=switch)
     assert (done.stdout.strip(), done.stderr) == (used, "")
-    said = run(built[0], "-m", "gradcore.compiled", "status", GRADCORE_COMPILED=switch).stdout
+    said = run(cache, "-m", "gradcore.compiled", "status", GRADCORE_COMPILED=switch).stdout
     assert ("switched off" if switch == "0" else "are built: ") in said
 
 
@@ -249,7 +250,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, run: Run) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_children_and_threads(built: tuple[Path, str], run: Run) -> None:
+def test_children_and_threads(cache: Path, run: Run) -> None:
     code = """
 import os, threading
 import gradcore as gc
@@ -273,7 +274,7 @@ assert os.waitpid(child, 0)[1] == 0
 assert gc.equal(gradient(), expected)
 print("done")
 """
-    done = run(built[0], "-c", code)
+    done = run(cache, "-c", code)
     assert done.stdout.strip() == "done", done.stderr
 
 
@@ -338,7 +339,7 @@ def test_what_a_killed_build_left_goes_and_no_more(endless: Any, tmp_path: Path,
 
 
 @pytest.fixture(scope="session")
-def packaged(tmp_path_factory: pytest.TempPathFactory, built: tuple[Path, str]) -> Path:
+def packaged(tmp_path_factory: pytest.TempPathFactory, library_variables: dict[str, str]) -> Path:
     """A folder with the package as it is installed where there is a compiler."""
     site = tmp_path_factory.mktemp("site")
     shutil.copytree(PACKAGE, site / "gradcore", ignore=shutil.ignore_patterns("__pycache__", "reason.txt"))
