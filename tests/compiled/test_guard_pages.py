@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
