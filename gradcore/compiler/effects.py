@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 from bisect import bisect_left
+from typing import Any
 
 from gradcore.backends.base import Backend
 from gradcore.backends.numpy.backend import NumpyBackend
@@ -96,15 +97,16 @@ def _is_own(name: str) -> bool:
     if op is not None:
         module = op.declaration.__module__
         return module.startswith("gradcore.ops.") and module != collectives.__name__ and not name.endswith(("r_", "l_"))
-    known = any(hasattr(backend, name) for backend in _backends())
-    return known or name in Backend.elementwise or name in Backend.bodies or _is_ufunc(name)
+    return name in Backend.elementwise or name in Backend.bodies or _is_ufunc(name) or _method(name) is not None
 
 
-@functools.cache
-def _backends() -> tuple[type[Backend], ...]:
-    from gradcore.backends.cupy.backend import CupyBackend  # as `gradcore.compiler` is imported with gradcore
+def _method(name: str) -> Any:
+    """The backends' method of a name: NumPy's, else CuPy's, which takes time to be imported."""
+    if hasattr(NumpyBackend, name):
+        return getattr(NumpyBackend, name)
+    from gradcore.backends.cupy.backend import CupyBackend
 
-    return NumpyBackend, CupyBackend
+    return getattr(CupyBackend, name, None)
 
 
 def _is_ufunc(name: str) -> bool:
@@ -118,11 +120,9 @@ def _targets(name: str) -> tuple[int, ...]:
         return ()
     if hasattr(Lists, name) or (hasattr(Optimizers, name) and not hasattr(object, name)):
         return tuple(range(100))
-    found: set[int] = set()
-    for method in filter(None, (getattr(backend, name, None) for backend in _backends())):
-        with contextlib.suppress(TypeError, ValueError):
-            found |= {i - 1 for i, each in enumerate(inspect.signature(method).parameters) if each in _TARGETS}
-    return tuple(sorted(found))
+    with contextlib.suppress(TypeError, ValueError):
+        return tuple(i - 1 for i, each in enumerate(inspect.signature(_method(name)).parameters) if each in _TARGETS)
+    return ()
 
 
 class Effects:

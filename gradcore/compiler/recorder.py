@@ -101,6 +101,11 @@ _CONSTANTS = (
 )  # fmt: skip
 
 
+#: Arguments that are noted as they are, and what stands for numbers of the host.
+_PLAIN = frozenset([bool, int, float, str, type(None)])
+_NUMBERS: dict[Any, Any] = {RecordedInt: int, SymbolicScalar: float}
+
+
 def user_frame() -> types.FrameType:
     """The frame of the user's program that is running."""
     frame = sys._getframe(1)
@@ -255,27 +260,49 @@ class Recorder:
     def call(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], on_cpu: bool = True
     ) -> Any:
-        """Make a call, and note it."""
+        """Make a call, and note it: the profile of this thread sees the call only if a function is given to it."""
+        watch = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            return self._call(name, function, args, named, on_cpu, watch)
+        finally:
+            sys.setprofile(watch)
+
+    def _call(self, name: str, function: Any, args: Any, named: dict[str, Any], on_cpu: bool, watch: Any) -> Any:
         arrays: list[RecordedArray] = []
+        functions = False
 
         def plain(leaf: Any) -> Any:
+            nonlocal functions
             if leaf.__class__ is RecordedArray:
                 arrays.append(leaf)
                 return leaf.array
             if leaf.__class__ is Batch:
                 self.stop("an optimiser takes a step")
                 return _plain_batch(leaf)
-            kind = {RecordedInt: int, SymbolicScalar: float}.get(leaf.__class__)
+            functions |= callable(leaf) and not isinstance(leaf, _CONSTANTS)
+            kind = _NUMBERS.get(leaf.__class__)
             return leaf if kind is None else kind(leaf)
 
-        plain_args, plain_named = map_leaves(plain, args), map_leaves(plain, named)
+        plain_args = []
+        for each in args:
+            if each.__class__ is RecordedArray:
+                arrays.append(each)
+                plain_args.append(each.array)
+            else:
+                plain_args.append(each if each.__class__ in _PLAIN else map_leaves(plain, each))
+        plain_named = map_leaves(plain, named) if named else named
         if self._depth:
             self.stop("an array is hidden from the recording, in an object or a function")
         self._depth += 1
+        if functions:
+            sys.setprofile(watch)
         try:
             result = function(*plain_args, **plain_named)
         finally:
             self._depth -= 1
+            if functions:
+                sys.setprofile(None)
         if self._depth:
             return result
         if name in _OF_METADATA:
@@ -327,11 +354,11 @@ class Recorder:
                 self.stop(f"{name} returns {type(leaf).__name__}, which is no array")
             return leaf
 
-        outcome = map_leaves(recorded, result)
+        outcome = recorded(result) if result.__class__ is np.ndarray else map_leaves(recorded, result)
         if (reads or fresh) and self.stopped is None:
-            numbers = map_leaves(lambda leaf: Value(leaf.number) if leaf.__class__ is RecordedArray else None, outcome)
+            numbers = _number_of(outcome) if outcome.__class__ is RecordedArray else map_leaves(_number_of, outcome)
             self._calling = name
-            shown = map_leaves(self._argument, args), map_leaves(self._argument, named)
+            shown = tuple([self._shown(each) for each in args]), map_leaves(self._argument, named) if named else named
             self.program.scalars.update(scalars)
             call = Call(name, function, *shown, numbers)
             if (
@@ -339,6 +366,12 @@ class Recorder:
             ):  # kernels of CUDA may give what they are given, or say that there is none
                 self.program.calls.append(call)
         return outcome
+
+    def _shown(self, argument: Any) -> Any:
+        """An argument of a call as it stands in the program."""
+        if argument.__class__ is RecordedArray:
+            return Value(argument.number)
+        return argument if argument.__class__ in _PLAIN else map_leaves(self._argument, argument)
 
     def _argument(self, leaf: Any) -> Any:
         if leaf.__class__ is RecordedArray or leaf.__class__ is RecordedInt:
@@ -443,6 +476,10 @@ class Recorder:
             gc.collect()  # cycles may keep some
         self._give_plain_arrays(arrays)
         return True
+
+
+def _number_of(leaf: Any) -> Value | None:
+    return Value(leaf.number) if leaf.__class__ is RecordedArray else None
 
 
 def _plain(leaf: Any) -> Any:

@@ -20,7 +20,7 @@ def connected() -> list[Any]:
 
 def address_of(array: Any) -> int:
     """The address of the first element."""
-    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+    return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
 
 
 def owner_of(array: Any) -> Any:

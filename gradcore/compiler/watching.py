@@ -75,6 +75,8 @@ class Watch:
 
     def __init__(self, with_host_calls: bool = True) -> None:
         self._skipped = frozenset[types.CodeType]() if with_host_calls else host_codes()
+        #: The code that was seen, by its id as the hash of code takes microseconds, and what calls of it are.
+        self._seen: dict[int, tuple[types.CodeType, str]] = {}
         #: The host call that is running.
         self._host_call: types.FrameType | None = None
         self.executed: set[types.CodeType] = set()
@@ -96,28 +98,39 @@ class Watch:
                 gc.enable()
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        code = frame.f_code
-        if self._host_call is not None:
-            if event == "return" and frame is self._host_call:
+        if event == "return" or event == "c_return":
+            if frame is self._host_call and event == "return":
                 self._host_call = None
-        elif event == "call":
-            if code in self._skipped:
-                self._host_call = frame
-            elif code not in self.executed:
-                self.executed.add(code)
-                if code in left_out:
-                    self._refuse(f"{code.co_name} is not to be compiled", frame)
-                if code in _OF_STREAMS and not self._within_library(frame):
-                    self._refuse(f"{code.co_qualname} is called", frame)
-                root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-                if root in _IMPURE_FILES and not self._within_library(frame):
-                    self._refuse(f"{root}.{code.co_name} is called", frame)
-                generated = "__name__" not in frame.f_globals and self._within_library(frame)
-                if not (is_library(frame.f_globals) or generated or code.co_filename.startswith("<gradcore")):
-                    self.user_codes.add(code)
-                    self.computed_names |= not _BY_NAME.isdisjoint(code.co_names)
-        elif event == "c_call" and code in self.user_codes:
-            self._called(arg, frame)
+        elif self._host_call is None:
+            seen = self._seen.get(id(frame.f_code))
+            if event == "call":
+                kind = self._kind_of(frame) if seen is None else seen[1]
+                if kind == "skipped":
+                    self._host_call = frame
+            elif seen is not None and seen[1] == "user" and event == "c_call":
+                self._called(arg, frame)
+
+    def _kind_of(self, frame: types.FrameType) -> str:
+        """Whether code that runs for the first time is skipped, the user's or a library's."""
+        code, kind = frame.f_code, "library"
+        if code in self._skipped:
+            kind = "skipped"
+        else:
+            self.executed.add(code)
+            if code in left_out:
+                self._refuse(f"{code.co_name} is not to be compiled", frame)
+            if code in _OF_STREAMS and not self._within_library(frame):
+                self._refuse(f"{code.co_qualname} is called", frame)
+            root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+            if root in _IMPURE_FILES and not self._within_library(frame):
+                self._refuse(f"{root}.{code.co_name} is called", frame)
+            generated = "__name__" not in frame.f_globals and self._within_library(frame)
+            if not (is_library(frame.f_globals) or generated or code.co_filename.startswith("<gradcore")):
+                self.user_codes.add(code)
+                self.computed_names |= not _BY_NAME.isdisjoint(code.co_names)
+                kind = "user"
+        self._seen[id(code)] = code, kind
+        return kind
 
     def _within_library(self, frame: types.FrameType) -> bool:
         """Whether a library, not the user, has called."""
