@@ -22,7 +22,7 @@ from gradcore.autograd.input_buffer import TENSOR_GRADS, InputBuffer, PerDevice,
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, INFERENCE, PROFILE, is_stack_deep, local, run_in_new_thread
 from gradcore.autograd.node import FREED, Hooks, Node, call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.op_node import OpNode
-from gradcore.autograd.variables import OWN, Variable, accumulate_grad, add_to_grad
+from gradcore.autograd.variables import OWN, Variable, accumulate_grad, add_to_grad, wrap
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
 from gradcore.tracebacks import shorten
@@ -37,18 +37,19 @@ _NOTHING: Any = None
 
 
 def run_backward(
-    roots: Sequence[tuple[Node, int, Any]],
+    roots: Sequence[tuple[Node, int, Any, Any]],
     *,
     retain_graph: bool,
     create_graph: bool,
     captures: Captures | None = None,
     accumulate: bool = True,
 ) -> dict[int, Any]:
-    """Backpropagate from `roots` (node, output number, gradient as a tensor).
+    """Backpropagate from `roots`.
 
     Parameters
     ----------
-    roots : sequence of (Node, int, Tensor)
+    roots : sequence of (Node, int, Tensor or array, device)
+        Nodes, numbers of their outputs, the gradients of these, and where the gradients lie.
     retain_graph, create_graph : bool
     captures : dict, optional
         Nodes whose incoming gradients are wanted. Then only what leads there is computed.
@@ -66,26 +67,25 @@ def run_backward(
         again = partial(run_backward, roots, captures=captures, accumulate=accumulate, **settings)
         return run_in_new_thread(again)  # type: ignore[no-any-return]
     before, outer, pack_hooks = state.mode, state.task, state.pack_hooks
-    try:
-        state.enter(bool)
-    except RuntimeError as error:  # within a kernel, in a signal handler, say
-        state.reenter(error)
     # Raw arrays carry neither history nor tangents: only where nobody watches.
     recorded = create_graph or bool(before & DUAL)
     batches = state.batches
-    for _, _, grad in roots:
-        if grad._device.levels:  # whether or not the nodes are in these batches
-            batches = (*batches, *[level for level in grad._device.levels if level not in batches])
-    task = GraphTask(retain_graph or create_graph, captures, accumulate, before)
-    task.buffer = buffer = InputBuffer(recorded, batches, call_directly if recorded else state.enter)
+    for _, _, _, device in roots:
+        if device.levels:  # whether or not the nodes are in these batches
+            batches = (*batches, *[level for level in device.levels if level not in batches])
+    buffer = InputBuffer(recorded, batches, call_directly if recorded else state.run)
+    task = GraphTask(buffer, roots, retain_graph or create_graph, captures, accumulate, before)
     state.mode = task.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
     state.task = task
     try:
-        for node, number, grad in roots:
-            device = node._device if grad._device.levels else grad._device
+        for node, number, grad, device in roots:
+            if isinstance(grad, Variable) is not recorded:
+                grad = wrap(grad, device) if recorded else grad._array if grad._strided else grad
+            if device.levels:
+                device = node._device
             if device.guarded:  # the gradients of one node are added
                 task.use_device(device)
-            buffer.add(node, number, buffer.arithmetic(device).from_tensor(grad), device)
+            buffer.add(node, number, grad, device)
         task.run()
         if task.local_data:
             task.call_final_callbacks()
@@ -104,6 +104,10 @@ class GraphTask:
 
     Parameters
     ----------
+    buffer : InputBuffer
+        The gradients that wait.
+    roots : sequence of tuple
+        As for `run_backward`.
     retain : bool
         Whether nodes keep what they saved.
     captures : dict or None
@@ -113,8 +117,6 @@ class GraphTask:
         The mode of the caller.
     """
 
-    #: The gradients that wait.
-    buffer: InputBuffer
     #: The mode in which every node starts, whatever a hook has switched on or off.
     mode = 0
     #: The nodes that lead to captures, if there are any.
@@ -126,8 +128,16 @@ class GraphTask:
     #: The context in which the device of the nodes that run is current, where devices have to be made current.
     guard: contextlib.ExitStack | None = None
 
-    def __init__(self, retain: bool, captures: Captures | None, accumulate: bool, mode: int) -> None:
-        self.retain, self.accumulate = retain, accumulate
+    def __init__(
+        self,
+        buffer: InputBuffer,
+        roots: Sequence[tuple[Node, int, Any, Any]],
+        retain: bool,
+        captures: Captures | None,
+        accumulate: bool,
+        mode: int,
+    ) -> None:
+        self.buffer, self.roots, self.retain, self.accumulate = buffer, roots, retain, accumulate
         self.captures: Captures = captures or {}
         #: The gradients that were asked for, by their keys.
         self.captured: dict[int, Any] = {}
@@ -144,8 +154,12 @@ class GraphTask:
         Gradients that are arrays are computed in one context without NumPy's warnings, which is left for nodes that may
         call functions of the user.
         """
-        self.prepare()
         buffer, state = self.buffer, local.state
+        if self.captures:
+            buffer.special.update(self.captures)
+            self.lead_to_captures()
+        if variables.leaf_order_matters:
+            buffer.expect_leaves(self.needed)
         silent = not buffer.recorded and not self.watch
         try:
             if not silent:
@@ -158,7 +172,7 @@ class GraphTask:
                 except RuntimeError as error:
                     left = state.reenter(error, "enclose")(self.run_nodes, True)
                 finally:
-                    buffer.run = state.enter
+                    buffer.run = state.run
                 if left is None:
                     return
                 self.present = left[0], None
@@ -216,7 +230,7 @@ class GraphTask:
                 if plan is LEAF:
                     if silent and node.variable._autograd.post_accumulate_hooks:
                         return node, grad
-                    accumulate_grad(node, grad, node in owned, batched)
+                    accumulate_grad(node, grad, node in owned, batched, call_directly)
                     continue
                 metas = node.metas
                 if metas is not None and not are_real(metas, grad):
@@ -272,16 +286,6 @@ class GraphTask:
             self.present = node, following
         return None
 
-    def prepare(self) -> None:
-        """Find out what the order of nodes depends on, and who is asked for."""
-        buffer = self.buffer
-        self.roots: list[Node] = list(buffer.pending)
-        if self.captures:
-            buffer.special.update(self.captures)
-            self.lead_to_captures()
-        if variables.leaf_order_matters:
-            buffer.expect_leaves(self.needed)
-
     def settle(self, failed: list[Any]) -> None:
         """After an error, update the leaves that have received all of their gradients, as if they had run at once."""
         pending = self.buffer.pending
@@ -298,10 +302,13 @@ class GraphTask:
 
         Nodes of one device follow each other, so this is rare.
         """
-        self.use_device(device)
-        arithmetic: Any = self.buffer.known.get(id(device)) or self.buffer.arithmetic(device)
-        if arithmetic.recorded:
-            return arithmetic, arithmetic.F, {} if self.watch or variables.subclasses_used else PLANS["tensors"], None
+        if device.guarded or self.guard is not None:
+            self.use_device(device)
+        buffer = self.buffer
+        if buffer.recorded:
+            plans = {} if self.watch or variables.subclasses_used else PLANS["tensors"]
+            return TENSOR_GRADS, TENSOR_GRADS.F, plans, None
+        arithmetic: Any = buffer.known.get(id(device)) or buffer.arithmetic(device)
         backend = arithmetic.F
         if self.watch or (STREAMS.used and backend.has_streams):
             return arithmetic, backend, {}, backend.array_type
@@ -507,7 +514,7 @@ class GraphTask:
         if self.needed is not None and node not in self.needed:
             return False
         if self.reachable is None:  # an input that was asked for may be none
-            self.reachable = set(self.roots)
+            self.reachable = {root[0] for root in self.roots}
             stack = list(self.reachable)
             while stack:
                 for edge in stack.pop()._edges:

@@ -408,7 +408,7 @@ def _transposed(
         captures.setdefault(gradient_edge(cotangent)[0], []).append((0, key_))  # type: ignore[index]
     node, number = total._edge
     found = run_backward(
-        [(node, number, functional.ones_like(total))],
+        [(node, number, functional.ones_like(total), total._device)],
         retain_graph=True,
         create_graph=bool(before & GRAD) or bool(before & DUAL),
         captures=captures,

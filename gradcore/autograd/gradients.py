@@ -13,7 +13,7 @@ from gradcore.autograd.batch_dims import mapped
 from gradcore.autograd.engine import final_callbacks, run_backward
 from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.node import Node
-from gradcore.autograd.variables import Variable, wrap
+from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge
 from gradcore.errors import warn_once
 from gradcore.typing import AnyTensor
@@ -380,8 +380,11 @@ def edge_of(t: AnyTensor, missing: str) -> tuple[Node, int]:
     return edge
 
 
-def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, int, Any]]:
-    """The nodes to start from, with checked gradients; ones for outputs of one element that have none."""
+def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, int, Any, Any]]:
+    """The nodes to start from, with checked gradients; ones for outputs of one element that have none.
+
+    They are those of `run_backward`.
+    """
     if len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
     roots = []
@@ -395,25 +398,26 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
         if edge is None:
             edge = edge_of(output, f"element {i} of tensors does not require grad and does not have a grad_fn")
         if grad is None:
-            grad = _one(kind)
-        elif not isinstance(grad, Variable):
+            roots.append((*edge, *_one(kind)))
+            continue
+        if not isinstance(grad, Variable):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
         elif kind is not None:
             grad = _checked(kind, grad, i)
-        roots.append((*edge, grad))
+        roots.append((*edge, grad, grad._device))
     return roots
 
 
-def root_of(output: Any) -> tuple[Node, int, Any]:
+def root_of(output: Any) -> tuple[Node, int, Any, Any]:
     """The node to start from for one tensor of one element, with a gradient of one."""
     edge = output._edge if output._autograd is None else gradient_edge(output)
     if edge is None:
         return roots_of((output,), (None,))[0]  # which raises
-    return (*edge, _one((output._array.shape, output._dtype, output._device)))
+    return (*edge, *_one((output._array.shape, output._dtype, output._device)))
 
 
-def _one(kind: tuple[Any, ...] | None) -> Any:
-    """The gradient of an output of one element with respect to itself."""
+def _one(kind: tuple[Any, ...] | None) -> tuple[Any, Any]:
+    """The gradient of an output of one element with respect to itself, an array, and its device."""
     if kind is None or (kind[0] and prod(kind[0]) != 1):
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     shape, dtype, device = kind
@@ -426,7 +430,9 @@ def _one(kind: tuple[Any, ...] | None) -> Any:
         ones = device.backend.xp.ones(shape, dtype.numpy)
     else:
         ones = device.backend.scalar(1, dtype.numpy)
-    return wrap(ones, device, dtype)
+        if ones.__class__ is not device.backend.array_type:
+            ones = device.backend.asarray(ones)
+    return ones, device
 
 
 def _checked(kind: tuple[Any, ...], grad: Any, i: int) -> Any:

@@ -216,6 +216,10 @@ class PerDevice(dict[Any, Any]):
     """Partial sums of one gradient by the device on which its contributions arose."""
 
 
+#: The arithmetic of devices that are in no batches: they live as long as the process.
+_UNBATCHED: dict[int, RawGrads] = {}
+
+
 class InputBuffer:
     """The gradients that wait for their nodes in one backward call, and the order in which these run.
 
@@ -226,27 +230,17 @@ class InputBuffer:
     batches : tuple
         The levels of ``vmap`` that gradients may be in.
     run : callable
-        ``run(kernel, *args)`` calls a kernel, see `State.enter`.
+        ``run(kernel, *args)`` calls a kernel, see `State.run`.
     """
 
     __slots__ = (
-        "batches",
-        "complete",
-        "expected",
-        "heap",
-        "known",
-        "owned",
-        "pending",
-        "recorded",
-        "run",
-        "sparse",
-        "special",
-    )
+        "batches", "complete", "expected", "heap", "known", "owned", "pending", "recorded", "run", "sparse", "special",
+    )  # fmt: skip
 
     def __init__(self, recorded: bool, batches: tuple[Any, ...], run: Callable[..., Any]) -> None:
         self.recorded, self.batches, self.run = recorded, batches, run
         #: The arithmetic of the devices that were met, by their identity.
-        self.known: dict[int, RawGrads] = {}
+        self.known: dict[int, RawGrads] = {} if batches else _UNBATCHED
         #: A gradient for each node that waits, or a list of them for nodes with several outputs.
         self.pending: dict[Node, Any] = {}
         #: Nodes whose pending gradient is an array that the engine made and may write into.
@@ -267,7 +261,9 @@ class InputBuffer:
             return TENSOR_GRADS
         found = self.known.get(id(device))
         if found is None:
-            found = self.known[id(device)] = RawGrads(batched_device(self.batches, device) if self.batches else device)
+            found = RawGrads(batched_device(self.batches, device) if self.batches else device)
+            if self.batches or not device.levels:
+                self.known[id(device)] = found
         return found
 
     def add(self, node: Node, number: int, grad: Any, device: Any, own: bool = False) -> None:

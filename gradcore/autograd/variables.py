@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import iadd
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -302,7 +302,13 @@ _summing = process_lock()
 _LARGE = 1 << 12
 
 
-def accumulate_grad(node: AccumulateGrad, grad: Any, own: bool = False, batched: bool = False) -> Any:
+def accumulate_grad(
+    node: AccumulateGrad,
+    grad: Any,
+    own: bool = False,
+    batched: bool = False,
+    run: Callable[..., Any] | None = None,
+) -> Any:
     """Add to ``.grad`` of the leaf of an AccumulateGrad, and call its hooks.
 
     Parameters
@@ -314,6 +320,8 @@ def accumulate_grad(node: AccumulateGrad, grad: Any, own: bool = False, batched:
         Whether the engine made the array, so that the leaf may keep it.
     batched : bool
         Whether the gradient may be a batch.
+    run : callable, optional
+        Calls a kernel, where that is not to be `State.run`.
 
     Returns
     -------
@@ -336,7 +344,7 @@ def accumulate_grad(node: AccumulateGrad, grad: Any, own: bool = False, batched:
             grad = t if recorded else t._array
         with _summing:
             if not recorded:
-                grad = _add_array(leaf, meta, grad, own)
+                grad = _add_array(leaf, meta, grad, own, run or local.state.run)
             elif meta.grad is None:
                 meta.grad = functional.clone(grad)
             elif not grad._strided and not local.state.mode & GRAD:
@@ -352,7 +360,7 @@ def accumulate_grad(node: AccumulateGrad, grad: Any, own: bool = False, batched:
     return grad
 
 
-def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool) -> Any:
+def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool, run: Callable[..., Any]) -> Any:
     """In place where there is a gradient, without a copy where the engine made the array."""
     global leaf_order_matters
     old = meta.grad
@@ -361,7 +369,7 @@ def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool) -> Any
         return grad
     if old is not None:
         try:
-            old._array = local.state.enter(iadd, old._array, grad)
+            old._array = run(iadd, old._array, grad)
         except ValueError as error:  # the leaf has another shape than when it got its gradient
             raise RuntimeError(
                 f"a gradient of size {list(grad.shape)} cannot be added to .grad, which has size "
