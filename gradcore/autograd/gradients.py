@@ -402,7 +402,7 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
             continue
         if not isinstance(grad, Variable):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
-        elif kind is not None:
+        if kind is not None:
             grad = _checked(kind, grad, i)
         roots.append((*edge, grad, grad._device))
     return roots
