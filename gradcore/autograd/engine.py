@@ -388,6 +388,10 @@ class GraphTask:
         if self.needed is not None:
             needed = [edge is not None and edge[0] in self.needed for edge in node._edges]
         arithmetic = buffer.arithmetic(node._device)
+        if buffer.owned and isinstance(node, OpNode) and self.adds_part(node, grad, needed):
+            if not self.retain:
+                node.release()
+            return
         grads = self.grad_inputs(node, grad, arithmetic, needed)
         fresh = node._fresh
         if node._hooks is not None and node._hooks.post:
@@ -411,6 +415,20 @@ class GraphTask:
             else:
                 grad_input = arithmetic.as_array(grad_input)
             buffer.add(*edge, grad_input, device, own)
+
+    def adds_part(self, node: OpNode, grad: Any, needed: Sequence[bool] | None) -> bool:
+        """Whether a node is a view of a part, whose gradient could be added to the whole's sum, and has been."""
+        if (
+            node.view_key is None
+            or grad is None
+            or self.watch
+            or (needed is not None and not needed[0])
+            or (node._hooks is not None and node._hooks.post)
+            or (node.metas is not None and not are_real(node.metas, grad))
+        ):
+            return False
+        node.check()
+        return self.buffer.add_part(node, grad)
 
     def grad_inputs(self, node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> Any:
         """The gradients for the edges of a node, under anomaly detection or a profiler where these are on."""

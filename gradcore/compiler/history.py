@@ -185,7 +185,9 @@ def _dense(grad: Any, backend: Any) -> Any:
     """A gradient as an array in row-major order: it may be a number that kernels take by value."""
     if backend.array_type is np.ndarray:
         return np.asarray(grad, order="C")
-    return backend.xp.ascontiguousarray(grad if isinstance(grad, backend.array_type) else backend.from_host(grad))
+    if not isinstance(grad, backend.array_type):
+        return backend.xp.full((), grad, grad.dtype)
+    return backend.xp.asarray(grad, order="C")
 
 
 def freed(t: Any) -> Any:

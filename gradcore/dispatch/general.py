@@ -115,6 +115,9 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
             return apply(op, converted)
     if not same_device:
         device = common_device([t for t in tensors if t is not None])
+        moved = _with_indices_on(device.real, op, args)
+        if moved is not None:
+            return apply(op, moved)
         raw = _moved(op, args, raw, device)
     for p in op.indices:
         device = in_batches_of(args[p], device)
@@ -149,6 +152,22 @@ def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     if dtype is None:
         return None
     return tuple(functional.to(a, dtype) if p in together else a for p, a in enumerate(args))
+
+
+def _with_indices_on(device: Any, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The arguments with 0-dim CPU tensors of integers on `device`, in whose memory kernels read indices; None if none.
+
+    So the tensor that is saved for backward is there, too.
+    """
+    elsewhere = [
+        p
+        for p in op.tensors
+        if p not in op.sequences
+        and args[p] is not None
+        and args[p]._device.real is not device
+        and not args[p]._dtype.is_differentiable
+    ]
+    return tuple(functional.to(a, device) if p in elsewhere else a for p, a in enumerate(args)) if elsewhere else None
 
 
 def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:

@@ -100,11 +100,17 @@ def test_only_what_leads_to_the_inputs_is_computed():
     assert b.grad is None
 
 
+def hooked(x):
+    x.register_hook(lambda grad: None)
+    return x
+
+
 FANS = {
     "uses of one tensor": lambda x: sum([x[:1].sum() for _ in range(len(x))]),
     "elements in a loop": lambda x: sum([x[i] * x[i] for i in range(len(x))]),
     "a stack of elements": lambda x: gc.stack([x[i] for i in range(len(x))]).sum(),
     "elements by iteration": lambda x: gc.stack([part * part for part in x]).sum(),
+    "elements with hooks": lambda x: sum(hooked(x[i]) for i in range(len(x))),
 }
 
 
