@@ -133,7 +133,8 @@ _NO_TENSOR = re.compile(r"'\w+' object |object of type|unsupported operand|bad o
 _UNFIT_SHAPES = re.compile(r"tuple index out|(not enough|too many) values to unpack|operands could not be broadcast")
 _NAMED = re.compile(r"(\w+)\(\): ")
 _NO_LOOP = (
-    "ufunc ", "numpy boolean", "The numpy boolean", "Cannot cast", "data type", "cupy boolean", "Wrong type (",
+    "ufunc ", "numpy boolean", "The numpy boolean", "Cannot cast", "data type", "cupy boolean", "The cupy boolean",
+    "Wrong type (",
 )  # fmt: skip
 
 _TOO_LARGE = ("array is too big", "Maximum allowed dimension", "iterator is too large", "negative dimensions")

@@ -91,7 +91,9 @@ def apart(op: Op, given: list[Any], there: Any, here: Any) -> Any:
             return ~((np.abs(a - b) <= bound * np.abs(b) + 1e-30) | (a == b) | ~np.isfinite(b))
     tiny: Any = 4 * float(gc.finfo(here.dtype).smallest_normal)
     if "polynomial" in op.name:  # of high degrees, near a zero: what is left of a multiple of an angle
-        tiny = tiny + 4 * np.finfo(np.float64).eps * np.nan_to_num(given[1].double().numpy(), posinf=0, neginf=0).clip(0)
+        tiny = tiny + 4 * np.finfo(np.float64).eps * np.nan_to_num(given[1].double().numpy(), posinf=0, neginf=0).clip(
+            0
+        )
     a, b = there.double().numpy(), here.double().numpy()
     with np.errstate(all="ignore"):
         other = ~((a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= bound * np.abs(b) + tiny))
