@@ -52,6 +52,7 @@ SPECIAL = [
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(indexing, "_LARGE_VECTORS", 1)
     monkeypatch.setattr(reductions, "_LARGE", dict.fromkeys(reductions._LARGE, 1))
+    monkeypatch.setattr(reductions, "_LARGE_ROWS", 1)
     for module in (conversions, indexing, rows, sorting):
         monkeypatch.setattr(module, "_LARGE", 1)
     monkeypatch.setattr(sorting, "_LENGTH", 2)

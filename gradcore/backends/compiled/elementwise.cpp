@@ -82,6 +82,30 @@ bool run_alike(const void* call, i64 threads, A... arrays) {
     return run_alike<sizeof...(A)>(*static_cast<const Call*>(call), threads, {&array_of(arrays)...});
 }
 
+// A loop of NumPy's own: the addresses of arrays, a number of elements, the bytes from one to the next, and its data.
+using NumpyLoop = void (*)(char**, const intptr_t*, const intptr_t*, const void*);
+
+// The same by a loop of NumPy.
+template <i64 count>
+bool run_in_parts(const Call& call, i64 threads, const Array* const (&arrays)[count]) {
+    const Array& result = *arrays[count - 1];
+    intptr_t steps[count];
+    for (i64 k = 0; k < count; ++k) {
+        const Array& a = *arrays[k];
+        if ((a.dims != 0 && !a.has_shape_of(result)) || !a.is_aligned()) return false;
+        steps[k] = a.dims == 0 ? 0 : call.sizes[k];
+        if (steps[k] != 0 && !a.is_contiguous()) return false;
+    }
+    const auto loop = reinterpret_cast<NumpyLoop>(call.loop);
+    gradcore::spread(result.size(), call.grain, step_of_parts, threads, [&](i64 start, i64 stop) {
+        char* places[count];
+        for (i64 k = 0; k < count; ++k) places[k] = arrays[k]->data + start * steps[k];
+        const intptr_t n = stop - start;
+        loop(places, &n, steps, call.parameters);
+    });
+    return true;
+}
+
 // ------------------------------------------------------------------------------------------------- rows with strides
 
 struct Operand {
@@ -158,6 +182,14 @@ extern "C" bool gradcore_run_4(const void* call, i64 threads, const void* a, con
 extern "C" bool gradcore_run_5(const void* call, i64 threads, const void* a, const void* b, const void* c,
                                const void* d, const void* e) {
     return run_alike(call, threads, a, b, c, d, e);
+}
+
+// Whether a loop of NumPy has run: `call` has its data in the place of parameters.
+extern "C" bool gradcore_run_numpy_2(const void* call, i64 threads, const void* a, const void* b) {
+    return run_in_parts<2>(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b)});
+}
+extern "C" bool gradcore_run_numpy_3(const void* call, i64 threads, const void* a, const void* b, const void* c) {
+    return run_in_parts<3>(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b), &array_of(c)});
 }
 
 // What the first element of an array is at, its dims and flags, and an extent and a step of its first dim.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.compiled.ufuncs import Call, in_pool
 from gradcore.backends.numpy import malloc, threads
 from gradcore.backends.numpy.backend import NumpyBackend
 
@@ -21,7 +22,7 @@ __all__ = ["CompiledElementwise", "Forward"]
 #: The least length of rows that are copied to be contiguous: a row costs as much as some 20 elements.
 _NARROW = 16
 #: Elements times steps that are worth a thread, and its least elements; elements from which loops are for single steps.
-_WORTH_A_THREAD, _LEAST, _SINGLE = 1 << 16, 1 << 13, 1 << 16
+_WORTH_A_THREAD, _LEAST, _SINGLE = 1 << 15, 1 << 13, 1 << 15
 #: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; layouts
 #: that a loop caches.
 _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
@@ -40,15 +41,6 @@ class Launch(NamedTuple):
     shape: tuple[int, ...]
     order: tuple[int, ...] | None
     call: Any
-
-
-class _Call(ctypes.Structure):
-    """The structure that `gradcore_run_2` and its like read."""
-
-    _fields_ = (
-        ("loop", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("grain", ctypes.c_int64),
-        ("sizes", ctypes.c_void_p),
-    )  # fmt: skip
 
 
 class Loop:
@@ -75,7 +67,7 @@ class Loop:
         self.sizes = (ctypes.c_int64 * len(sizes))(*sizes)
         self.parameters = (ctypes.c_double * len(kernel.parameters))(*[p.scalar for p in kernel.parameters])
         places = ctypes.addressof(self.parameters), self.grain, ctypes.addressof(self.sizes)
-        self.call = ctypes.byref(_Call(function, *places))
+        self.call = ctypes.byref(Call(function, *places))
         self.arrays: Any = ctypes.c_void_p * len(sizes)
         self.launches: dict[Any, Launch | None] = {}
         self.run_rows = library.gradcore_run_rows
@@ -158,12 +150,15 @@ class CompiledElementwise(NumpyBackend):
         #: Formulas of a single step, and whether NumPy's function has the same result: then loops are for threads.
         self._single: dict[Any, bool] = {}
         _declare(library)
+        threads.hush_before(library.gradcore_hush_threads)
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        plain = super().kernel_of(name)
+        plain, function = super().kernel_of(name), self.small_kernel_of(name)
+        formula: Any = Forward(name)
+        if isinstance(function, np.ufunc):
+            plain = in_pool(self.library, function, lambda *operands: self.by_loop(formula, operands))
         if name not in self.elementwise:
             return plain
-        formula: Any = Forward(name)
 
         def looped(*operands: Any) -> Any:
             if self._is_for_numpy(formula, operands[0]):

@@ -24,8 +24,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
-// How long a thread looks for work before it sleeps, and how long the caller looks for the end of the others' work.
-constexpr microseconds patience{250}, patience_of_caller{50};
+// How long a thread looks for work before it sleeps: to wake takes 20 to 50 microseconds, and in a virtual machine the
+// caller some 7. It looks for longer where work came that often before. How long the caller looks for the end of the
+// others' work, beside a quarter of the time that its own took.
+constexpr microseconds patience{250}, patience_with_more{2000}, patience_of_caller{50};
 // How much longer than the caller, and half of its time, the others may take. If they take longer, they have no core to
 // themselves (threads of BLAS keep theirs busy for some time after a product), and callers work alone for a while, twice
 // as long as the last time; a little less for every time that they were not late.
@@ -46,7 +48,7 @@ inline void relax() {
 
 // Wait until `done()`, for so long at most.
 template <class F>
-bool look(microseconds time, F done) {
+bool look(Clock::duration time, F done) {
     const auto end = Clock::now() + time;
     do {
         for (int i = 0; i < 32; ++i) {
@@ -60,18 +62,21 @@ bool look(microseconds time, F done) {
 class Pool {
 public:
     void run(int64_t count, int64_t threads, void (*function)(const void*, int64_t), const void* work);
+    void hush() { hushed_ = true; }
 
 private:
     void take_numbers(int64_t own);
     void start(int64_t others);
     void place();
     void live(int64_t number);
-    void wait_for_others();
+    void wait_for_others(Clock::duration worked);
     void judge(Clock::duration worked, Clock::duration waited);
 
     std::mutex caller_;  // held by the one caller that the others work for
     std::vector<pthread_t> threads_;
     int away_from_ = -1;  // the core that they are kept away from
+    // How many of them have a core to look for work on.
+    std::atomic<int64_t> looking_{std::max<int64_t>(std::thread::hardware_concurrency(), 2) - 1};
 
     // What is to be done; written while `open_` is false and nobody is `inside_`.
     void (*function_)(const void*, int64_t) = nullptr;
@@ -87,6 +92,7 @@ private:
     std::atomic<int64_t> job_{0};       // counts what there was to do
     std::atomic<int64_t> sleeping_{0};  // how many wait for `wake_`
     std::atomic<bool> waited_for_{false};
+    std::atomic<bool> hushed_{false};  // whether nobody looks for work
     std::mutex sleep_;
     std::condition_variable wake_, done_;
 
@@ -108,6 +114,7 @@ void Pool::run(int64_t count, int64_t threads, void (*function)(const void*, int
     sections_ = std::min(threads, most_sections);
     for (int64_t s = 0; s < sections_; ++s) next_[s].number = count * s / sections_;
     open_ = true;
+    hushed_ = false;
     ++job_;
     if (sleeping_ > 0) {
         { const std::lock_guard<std::mutex> lock(sleep_); }
@@ -118,7 +125,7 @@ void Pool::run(int64_t count, int64_t threads, void (*function)(const void*, int
     at_work = false;
     open_ = false;
     const auto end = Clock::now();
-    wait_for_others();
+    wait_for_others(end - begin);
     judge(end - begin, Clock::now() - end);
 }
 
@@ -153,6 +160,7 @@ void Pool::place() {
     away_from_ = core;
     CPU_CLR(core, &allowed);
     const int cores = CPU_COUNT(&allowed), others = static_cast<int>(threads_.size());
+    looking_ = cores;
     for (int number = 0; cores > 0 && number < others; ++number) {
         cpu_set_t own;
         CPU_ZERO(&own);
@@ -164,9 +172,9 @@ void Pool::place() {
 #endif
 }
 
-void Pool::wait_for_others() {
+void Pool::wait_for_others(Clock::duration worked) {
     const auto nobody = [this] { return inside_ == 0; };
-    if (look(patience_of_caller, nobody)) return;
+    if (look(patience_of_caller + worked / 4, nobody)) return;
     std::unique_lock<std::mutex> lock(sleep_);
     waited_for_ = true;
     done_.wait(lock, nobody);
@@ -184,14 +192,18 @@ void Pool::judge(Clock::duration worked, Clock::duration waited) {
 
 void Pool::live(int64_t number) {
     at_work = true;
+    bool often = false;
     for (int64_t seen = 0;;) {
         const auto more = [&] { return job_ != seen; };
-        if (!look(patience, more)) {
+        const auto begin = Clock::now();
+        const auto time = number >= looking_ ? microseconds{0} : often ? patience_with_more : patience;
+        if (!look(time, [&] { return more() || hushed_; }) || !more()) {
             std::unique_lock<std::mutex> lock(sleep_);
             ++sleeping_;
             wake_.wait(lock, more);
             --sleeping_;
         }
+        often = Clock::now() - begin < patience_with_more;
         seen = job_;
         ++inside_;
         if (open_ && number < wanted_) take_numbers(number + 1);
@@ -227,6 +239,11 @@ void share(int64_t count, int64_t threads, void (*function)(const void*, int64_t
 
 // Whether threads are kept on different cores.
 extern "C" void gradcore_place_threads(bool place) { gradcore::place_threads = place; }
+
+// Let no thread look for work before there is some: its core is for others.
+extern "C" void gradcore_hush_threads() {
+    if (gradcore::Pool* found = gradcore::pool) found->hush();
+}
 
 // `share`, for libraries that are made later.
 extern "C" void gradcore_share(int64_t count, int64_t threads, void (*function)(const void*, int64_t), const void* work) {

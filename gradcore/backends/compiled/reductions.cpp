@@ -20,10 +20,16 @@ INLINE double float_sum(const T* x, i64 n, F value) {
         for (int k = 0; k < 8; ++k) v[k] = value(L::load(x + i + k * lanes));
         total.add(((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7])));
     }
-    for (; i + lanes <= n; i += lanes) total.add(value(L::load(x + i)));
-    double rest = 0;
-    for (; i < n; ++i) rest += value(x[i]);
-    total.add_number(rest);
+    if (i + lanes <= n) {  // up to seven more
+        typename L::Vector v = value(L::load(x + i));
+        for (i += lanes; i + lanes <= n; i += lanes) v += value(L::load(x + i));
+        total.add(v);
+    }
+    if (i < n && n >= lanes) {  // the last vector, without what was added already
+        total.add(L::from_lane(lanes - (n - i), value(L::load(x + n - lanes))));
+        i = n;
+    }
+    for (; i < n; ++i) total.add_number(value(x[i]));
     return total.sum();
 }
 template <class T>

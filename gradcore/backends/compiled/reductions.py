@@ -15,7 +15,9 @@ __all__ = ["CompiledReductions"]
 #: Elements that are reduced at a time where there is a single row; those of a block of rows of a matrix.
 _ROW, _BLOCK = 1 << 13, 1 << 17
 #: Elements from which kernels are faster than BLAS and NumPy's loops, by kind.
-_LARGE = {"sums": 1 << 21, "maxima": 1 << 20, "minima": 1 << 14, "products": 1 << 13, "squares": 1 << 14}
+_LARGE = {"sums": 1 << 14, "maxima": 1 << 15, "minima": 1 << 14, "products": 1 << 13, "squares": 1 << 14}
+#: Those of sums of rows of fewer than `_LONG` elements, which BLAS adds faster.
+_LARGE_ROWS, _LONG = 1 << 21, 512
 #: The least width of rows for whose elements, or whose columns, the lanes of the CPU have enough to do.
 _WIDTH = 32
 
@@ -34,7 +36,7 @@ class CompiledReductions(CompiledCalls):
         n = prod(shape[start:stop])
         if not x.flags.aligned or not (char in "fd" or (kind == "sums" and char in "Bbhil")):
             return None
-        if x.size < _LARGE[kind] and char in "fd":
+        if char in "fd" and x.size < (_LARGE_ROWS if kind == "sums" and outer > 1 and n < _LONG else _LARGE[kind]):
             return None
         rest = shape[:start] + shape[stop:]
         if inner > 1:

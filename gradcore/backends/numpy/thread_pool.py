@@ -160,6 +160,10 @@ class Helper:
         return interrupt if piece.error is None else piece.error
 
 
+def _nobody_looks() -> None:
+    pass
+
+
 class Pool:
     """Helpers beside the threads that have work for them; started when there is first something to do.
 
@@ -173,6 +177,8 @@ class Pool:
         self.size = size
         self.helpers: list[Helper] = []
         self.lock = threading.Lock()
+        #: Called before helpers get work: threads of others that look for some are to leave them the cores.
+        self.hush: Callable[[], object] = _nobody_looks
 
     @property
     def started(self) -> int:
@@ -238,6 +244,7 @@ class Pool:
         So it has to be something that all of them draw their parts from.
         """
         user = object()
+        self.hush()
         try:
             helpers, core = self.take(user, number), current_core()
             for helper in helpers:

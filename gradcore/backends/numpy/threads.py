@@ -93,6 +93,11 @@ def share(work: Callable[[Iterator[int]], None], count: int, most: int | None = 
     _pool.run(some, others)
 
 
+def hush_before(hush: Callable[[], object]) -> None:
+    """Have a function called before the threads get work: with it, those of others stop looking for some."""
+    _pool.hush = hush
+
+
 def available() -> int:
     """The number of threads for work that begins here: one in a thread that does a part of other work."""
     return 1 if works_in_parts() else _pool.size + 1
