@@ -62,7 +62,7 @@ def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
     return found
 
 
-def in_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any] | None = None) -> Callable[..., Any]:
+def in_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any] | None = None) -> Any:
     """A universal function of one or two operands that shares large contiguous arrays among the library's threads.
 
     Parameters
