@@ -16,6 +16,7 @@ from gradcore.backends.numpy.elementwise import NumpyElementwise
 from gradcore.backends.numpy.flash_attention import NumpyFlashAttention
 from gradcore.backends.numpy.fourier import NumpyFourier
 from gradcore.backends.numpy.lapack import Lapack
+from gradcore.backends.numpy.masks import NumpyMasks
 from gradcore.backends.numpy.matmul import NumpyProducts
 from gradcore.backends.numpy.normalization import NumpyNormalization
 from gradcore.backends.numpy.pooling import NumpyPooling
@@ -40,6 +41,7 @@ _SEVERAL_STEPS = {name: getattr(Elementwise, name) for name in ("logaddexp", "lo
 
 class NumpyBackend(
     NumpyElementwise,
+    NumpyMasks,
     NumpySoftmax,
     NumpyReductions,
     NumpySorting,

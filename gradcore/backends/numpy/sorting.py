@@ -16,6 +16,8 @@ __all__ = ["NumpySorting"]
 SMALL = 2048
 #: Up to this many of the largest elements are found one after the other.
 FEW = 16
+#: Elements of the sample of a vector, and how many more of them are taken than are expected to be enough.
+SAMPLE, _MORE = 4096, 16
 #: Elements that are looked at, again and again, in the time that is worth a thread.
 WORTH_A_THREAD = 1 << 20
 
@@ -118,15 +120,33 @@ class NumpySorting(Sorting):
         NumPy finds an element by its order many times faster than its index. None where there are NaN.
         """
         flat = rows.reshape(-1)
-        last = np.partition(flat, flat.size - k if largest else k - 1)[flat.size - k if largest else k - 1]
-        within = np.flatnonzero(flat > last if largest else flat < last)
         if flat.dtype.kind == "f" and np.isnan(flat).any():
             return None
-        ties = np.flatnonzero(flat == last)[: k - within.size]
+        places = _outer_places(flat, k, largest)
+        some = flat if places is None else flat.take(places)
+        last = np.partition(some, some.size - k if largest else k - 1)[some.size - k if largest else k - 1]
+        within = np.flatnonzero(some > last if largest else some < last)
+        ties = np.flatnonzero(some == last)[: k - within.size]
         index = np.sort(np.append(within, ties))
+        if places is not None:
+            index = places.take(index)
         order = self.argsort_along(flat.take(index), 0, largest)
         index = index.take(order)
         return flat.take(index).reshape(*rows.shape[:-1], k), index.reshape(*rows.shape[:-1], k)
+
+
+def _outer_places(flat: Any, k: int, largest: bool) -> Any:
+    """The places of a part of a vector that has its `k` maxima (or minima), in order.
+
+    They are those beyond one of a sample that has about twice as many elements beyond it. None where these are too few,
+    or the sample would be.
+    """
+    sample = np.sort(flat[:: flat.size // SAMPLE or 1])
+    number = 2 * k * sample.size // flat.size + _MORE
+    if number >= sample.size // 2:
+        return None
+    places = np.flatnonzero(flat >= sample[-number] if largest else flat <= sample[number - 1])
+    return places if places.size >= k else None
 
 
 def _first_extrema(rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:

@@ -1,0 +1,86 @@
+"""Triangles, places of what is not zero, and conversions to bool: passes that NumPy makes one element at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.portable.elementwise import Elementwise
+from gradcore.typing import Array
+
+__all__ = ["NumpyMasks"]
+
+#: Elements from which the kernels below are faster than NumPy's; the least rows and columns of a triangle, which is
+#: computed by so many rows at a time.
+_LARGE, _LEAST, _ROWS = 1 << 12, 64, 32
+
+
+def _is_large(backend: Any, x: Array) -> bool:
+    return bool(x.ndim and x.size >= _LARGE and x.dtype.kind in "biufc")
+
+
+def _is_large_triangle(backend: Any, x: Array, diagonal: int = 0) -> bool:
+    return bool(x.ndim > 1 and x.size >= _LARGE and min(x.shape[-2:]) >= _LEAST)
+
+
+def _is_mask_of_many(backend: Any, x: Array, dtype: Any) -> bool:
+    if dtype != np.bool_ or x.size < _LARGE:
+        return False
+    return x.dtype.char in "fd" or _is_half(x.dtype)
+
+
+def _is_half(dtype: Any) -> bool:
+    known = dtypes.FROM_NUMPY.get(dtype)
+    return known is not None and known.is_reduced
+
+
+class NumpyMasks(Elementwise):
+    """Kernels of masks."""
+
+    @kernel_for(_is_mask_of_many)
+    def astype(self, x: Array, dtype: Any) -> Array:
+        if not _is_half(x.dtype):
+            return np.not_equal(x, x.dtype.type(0))
+        return (x.view(np.uint16) & np.uint16(0x7FFF)).astype(np.bool_)  # all but the sign
+
+    @kernel_for(_is_large)
+    def nonzero_rows(self, x: Array) -> Array:
+        places = np.flatnonzero(x if x.dtype.kind == "b" else x != x.dtype.type(0))
+        if x.ndim == 1:
+            return places[:, None]
+        rows = np.empty((places.size, x.ndim), np.int64)
+        for dim in range(x.ndim - 1, 0, -1):
+            before = places // x.shape[dim]
+            np.subtract(places, before * x.shape[dim], rows[:, dim])
+            places = before
+        rows[:, 0] = places
+        return rows
+
+    @kernel_for(_is_large_triangle)
+    def tril(self, x: Array, diagonal: int = 0) -> Array:
+        return _triangle(x, diagonal, lower=True)
+
+    @kernel_for(_is_large_triangle)
+    def triu(self, x: Array, diagonal: int = 0) -> Array:
+        return _triangle(x, diagonal, lower=False)
+
+
+def _triangle(x: Array, diagonal: int, lower: bool) -> Array:
+    """The matrices with zeros on one side of a diagonal; between what is copied and what is zero, a few columns."""
+    out, (height, width) = np.empty(x.shape, x.dtype), x.shape[-2:]
+    split = diagonal + lower  # of row 0, the first column beyond the left side
+    for start in range(0, height, _ROWS):
+        stop = min(start + _ROWS, height)
+        first, last = (min(max(row + split, 0), width) for row in (start, stop - 1))
+        left, between, right = slice(first), slice(first, last), slice(last, width)
+        kept, cleared = (left, right) if lower else (right, left)
+        out[..., start:stop, kept] = x[..., start:stop, kept]
+        out[..., start:stop, cleared] = 0
+        is_left = np.tri(stop - start, last - first, start + split - 1 - first, np.bool_)
+        part = out[..., start:stop, between]
+        part[...] = 0
+        np.copyto(part, x[..., start:stop, between], where=is_left if lower else ~is_left)
+    return out
