@@ -308,7 +308,7 @@ class GraphTask:
         if buffer.recorded:
             plans = {} if self.watch or variables.subclasses_used else PLANS["tensors"]
             return TENSOR_GRADS, TENSOR_GRADS.F, plans, None
-        arithmetic: Any = buffer.known.get(id(device)) or buffer.arithmetic(device)
+        arithmetic: Any = buffer.arithmetic(device)
         backend = arithmetic.F
         if self.watch or (STREAMS.used and backend.has_streams):
             return arithmetic, backend, {}, backend.array_type

@@ -260,7 +260,7 @@ class InputBuffer:
         if self.recorded:
             return TENSOR_GRADS
         found = self.known.get(id(device))
-        if found is None:
+        if found is None or found.F is not found.device.backend:  # as while a program is recorded
             found = RawGrads(batched_device(self.batches, device) if self.batches else device)
             if self.batches or not device.levels:
                 self.known[id(device)] = found

@@ -474,3 +474,15 @@ def test_arrays_of_a_recording_are_arrays_to_numpy():
     assert np.sqrt(kept, out=out) is out
     inside *= kept
     np.testing.assert_array_equal(inside, np.arange(1.0, 5.0) ** 2)
+
+
+def test_backward_before_and_while_a_function_is_recorded() -> None:
+    """What the engine keeps of a device is not what another backend has put there."""
+    gc.ones(3, requires_grad=True).sum().backward()
+    compiled = CompiledFunction(lambda x: gc.func.grad(lambda t: (t * t).sum())(x), fullgraph=True)
+    x = gc.arange(3.0)
+    assert [compiled(x).tolist() for _ in range(4)] == [[0.0, 2.0, 4.0]] * 4
+    y = gc.ones(3, requires_grad=True)
+    y.sum().backward()
+    assert y.grad is not None
+    assert type(y.grad._array) is np.ndarray
