@@ -145,7 +145,9 @@ class MultiheadAttention(Module):
         """
         turned = self.batch_first and query.ndim == 3
         if turned:
-            query, key, value = (t.transpose(0, 1) for t in (query, key, value))
+            same = query is key and key is value
+            query = query.transpose(0, 1)
+            key, value = (query, query) if same else (key.transpose(0, 1), value.transpose(0, 1))
         out, weights = F.multi_head_attention_forward(
             query,
             key,

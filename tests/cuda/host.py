@@ -223,7 +223,8 @@ class HostKernel:
         if value is cupy_kernels.NULL:
             assert found.startswith("P"), f"argument {place} of {self.name} is no pointer"
             return np.array([value])
-        if value.dtype.names:  # a structure, by value
+        if value.dtype.type is np.void:  # the bytes of a structure, by value
+            value = value.base
             assert re.fullmatch(r"N8gradcore\d+(Parts|Heads)E", found), f"argument {place} of {self.name}: {found}"
             assert value.size == 1, f"argument {place} of {self.name}: CuPy takes arrays of one element by value"
             assert value.nbytes == self.sizes[place], f"argument {place} of {self.name} has {self.sizes[place]} bytes"

@@ -245,12 +245,12 @@ def test_record_stream_keeps_memory(order: Order) -> None:
     with gc.cuda.stream(side):
         y = part * 2
     del part
-    waiting = registry.find("cuda").lifetimes._waiting
+    waiting = registry.find("cuda").lifetimes.waiting
     assert len(waiting) == 1
     vector()
     side.synchronize()
     registry.find("cuda").lifetimes.release()
-    assert not registry.find("cuda").lifetimes._waiting
+    assert not registry.find("cuda").lifetimes.waiting
     with pytest.raises(NotImplementedError, match="for CUDA tensors only"):
         gc.ones(2).record_stream(side)
     del y
@@ -261,8 +261,8 @@ def test_memory_that_is_waited_for_when_there_is_no_other(cuda: Runtime, order: 
     asked: list[int] = []
 
     def malloc(size: int) -> int:
-        asked.append(len(backend.lifetimes._waiting))
-        if backend.lifetimes._waiting:
+        asked.append(len(backend.lifetimes.waiting))
+        if backend.lifetimes.waiting:
             raise OutOfMemory
         return size
 

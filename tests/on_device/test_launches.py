@@ -355,3 +355,42 @@ def test_cross_entropy_of_points(device: str, shape: tuple[int, ...], reduction:
             return with_gradients(lambda x: F.cross_entropy(x, at, factors, reduction=reduction), scores.to(where))
 
         agree(run(device), run("cpu"), str(dtype))
+
+
+# -- extrema with an index ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_first_of_several_nan_is_the_extremum(device: str, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    for shape, dim in (((7,), 0), ((5, 6), 1), ((5, 6), 0), ((3, 2000), 1), ((2000, 3), 0), ((2, 3, 300), -2)):
+        values = rng.integers(-5, 5, shape).astype(float)
+        values[rng.random(shape) < 0.1] = np.nan
+        here = gc.tensor(values).to(dtype)
+        for x in (here, here.flip(0)[..., ::2], -here.abs() * np.inf):
+            for name, keepdim in itertools.product(("argmax", "argmin", "max", "min"), (False, True)):
+                there, wanted = getattr(x.to(device), name)(dim, keepdim), getattr(x, name)(dim, keepdim)
+                pairs = ((there, wanted),) if name.startswith("arg") else zip(there, wanted, strict=True)
+                for a, b in pairs:
+                    assert a.dtype is b.dtype
+                    assert np.array_equal(a.cpu().double().numpy(), b.double().numpy(), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_launches_of_extrema(device: str, dtype: Any) -> None:
+    x = gc.rand(6, 50, device=device).to(dtype)
+    for name in ("argmax", "argmin", "max", "min"):
+        assert launches(lambda name=name: getattr(x, name)(1)) == 1
+
+
+# -- projections of attention -------------------------------------------------------------------------------------
+
+
+def test_self_attention_projects_by_one_product(device: str) -> None:
+    counts = []
+    for batch_first in (False, True):
+        layer = gc.nn.MultiheadAttention(16, 2, batch_first=batch_first, device=device)
+        x = gc.rand(5, 5, 16, device=device)
+        with gc.no_grad():
+            counts.append(launches(lambda x=x, layer=layer: layer(x, x, x, need_weights=False)))
+    assert counts[0] == counts[1]

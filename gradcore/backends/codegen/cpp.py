@@ -72,11 +72,11 @@ def to_cpp(expr: Expr, operands: list[str], dialect: Dialect) -> str:
         return dialect.where.format(*operands)
     if name == "invert":
         return f"{'!' if expr.dtype.kind == 'b' else '~'}{operands[0]}"
+    if (function := dialect.function(expr)) is not None:
+        return f"{function}({', '.join(operands)})"
     if name in _INFIX:
         return f"{operands[0]} {_INFIX[name]} {operands[1]}"
-    if name in _TEMPLATES:
-        return _TEMPLATES[name].format(*operands, T=C_TYPES[expr.dtype.name])
-    return f"{dialect.function(expr)}({', '.join(operands)})"
+    return _TEMPLATES[name].format(*operands, T=C_TYPES[expr.dtype.name])
 
 
 def statements(kernel: Kernel, dialect: Dialect) -> tuple[list[str], list[str]]:

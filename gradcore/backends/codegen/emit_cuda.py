@@ -32,7 +32,10 @@ _OF_REALS = {
     "right_shift": "shifted_right", "rint": "rint", "signbit": "sign_bit", "trunc": "trunc",
 }  # fmt: skip
 
-_OF_COMPLEX = {"exp2": "exp_base_two", "expm1": "exp_minus_one", "log1p": "log_one_plus", "log2": "log2"}
+_OF_COMPLEX = {
+    "divide": "quotient", "exp2": "exp_base_two", "expm1": "exp_minus_one", "log1p": "log_one_plus", "log2": "log2",
+    "reciprocal": "inverse",
+}  # fmt: skip
 
 #: Functions of scipy.special.
 _SPECIAL = {

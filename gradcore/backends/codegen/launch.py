@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.codegen import emit_cuda
-from gradcore.backends.codegen.expr import NotFusible
+from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.layout import Layout, layout_of
 from gradcore.backends.codegen.schedule import Input, Kernel
 from gradcore.backends.codegen.trace import Formula, compute_dtype, trace
@@ -31,6 +31,8 @@ _MOST_FORMULAS, _MOST_LAYOUTS = 10_000, 1_000
 
 #: Functions that CuPy computes otherwise than NumPy, or leaves to undefined behaviour of C++: kernels even alone.
 _NOT_LEFT_TO_CUPY = {"floor_divide", "lcm", "left_shift", "remainder", "right_shift"}
+#: Those of complex numbers: CuPy's quotients are NaN where a divisor is infinite, or the square of one overflows.
+_NOT_LEFT_TO_CUPY_IF_COMPLEX = {"divide", "reciprocal"}
 
 _Dtypes = tuple[np.dtype[Any] | None, ...]
 
@@ -139,7 +141,7 @@ class Fusion:
             return None
         computed = kernel.computed
         steps = len(computed) + sum(compute_dtype(dtype) != dtype for dtype in kernel.dtypes)
-        if kernel.outputs and steps < 2 and not any(e.function in _NOT_LEFT_TO_CUPY for e in computed):
+        if kernel.outputs and steps < 2 and not any(map(_differs, computed)):
             return None  # the array library has one kernel for that
         if kernel.outputs and not any(isinstance(value, self.array_type) for _, value in operands):
             return None  # numbers of the host only
@@ -210,6 +212,12 @@ class Fusion:
                 self.counts["compiled"] += 1
             compiled.functions[dims, width] = function
         return function
+
+
+def _differs(expr: Expr) -> bool:
+    """Whether CuPy computes something else, or what C++ leaves undefined."""
+    name = expr.function
+    return name in _NOT_LEFT_TO_CUPY or (expr.dtype.kind == "c" and name in _NOT_LEFT_TO_CUPY_IF_COMPLEX)
 
 
 def _reach(layout: Layout) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, rows_of, summed
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, int64s, rows_of, summed, type_name
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization
 from gradcore.backends.switches import cuda
@@ -113,6 +113,6 @@ class CudaAttention(CudaKernels, Normalization):
             mask_of = NULL if of.mask_of is None else of.mask_of
             steps = [s // mask.itemsize if n > 1 else 0 for s, n in zip(mask.strides, mask.shape, strict=True)]
         sizes = heads * rows, keys, rows, of.query.shape[1], block.heads.start, block.rows.start
-        kernel = self.cuda_kernel("attention", name, type=C_NAMES[of.query.dtype.name])
-        settings = (*map(np.int64, sizes), np.bool_(causal), *map(np.int64, steps))
+        kernel = self.cuda_kernel("attention", name, type=type_name(of.query.dtype))
+        settings = (*int64s(*sizes), np.bool_(causal), *int64s(*steps))
         kernel(*rows_of(heads * rows, keys), (*scores, mask, mask_of, *others, *settings))

@@ -20,7 +20,7 @@ from gradcore.backends.cupy.epilogues import CudaEpilogues
 from gradcore.backends.cupy.flash_attention import CudaFlashAttention
 from gradcore.backends.cupy.foreach import CudaLists
 from gradcore.backends.cupy.indexing import CudaIndexing
-from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE, NULL, compile_options, dense, elements
+from gradcore.backends.cupy.kernels import INCLUDE, NULL, compile_options, dense, elements, type_name
 from gradcore.backends.cupy.linalg import CudaLinearAlgebra
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import Pools, PrivatePool
@@ -362,7 +362,7 @@ class CupyBackend(
     def dropout(self, x: Any, p: float, scale: float, key: Any, counter: int) -> tuple[Any, Any]:
         """The array times `scale` with probability `p`, else times zero, element by element; and where it was kept."""
         out, kept = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, bool)
-        kernel = self.cuda_kernel("dropout", "dropout", type=C_NAMES[x.dtype.name])
+        kernel = self.cuda_kernel("dropout", "dropout", type=type_name(x.dtype))
         stream = np.uint64(x.size), *_place(key, counter), _threshold(p, np.float32)
         kernel(*elements(-(-x.size // 8)), (dense(self.xp, x), out, kept, *stream, np.float64(scale)))
         return out, kept

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements, summed
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, summed, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable import convolution
 from gradcore.backends.portable.convolution import Convolution, ConvSettings, conv_output_size
@@ -202,7 +202,7 @@ class CudaConvolution(CudaKernels, Convolution):
         return out
 
     def _kernel(self, name: str, x: Array, index: str) -> Any:
-        return self.cuda_kernel("convolution", name, type=C_NAMES[x.dtype.name], index=index)
+        return self.cuda_kernel("convolution", name, type=type_name(x.dtype), index=index)
 
     # -- other numbers -------------------------------------------------------------------------------------------
 

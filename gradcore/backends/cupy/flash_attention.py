@@ -15,7 +15,7 @@ import numpy as np
 
 from gradcore import config
 from gradcore.backends.cupy.attention import CudaAttention
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, dense, summed
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, by_value, dense, summed
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.typing import Array
 
@@ -48,7 +48,7 @@ class _Plan(NamedTuple):
     lead, lead_of_keys : tuple of int
         Batch dims of the result, and of the gradients by keys and values, which are 1 where heads share these.
     heads : ndarray
-        One element, the structure that the kernels take by value.
+        One element, the bytes of the structure that the kernels take by value.
     """
 
     lead: Ints
@@ -56,6 +56,7 @@ class _Plan(NamedTuple):
     heads: np.ndarray[Any, Any]
 
 
+@functools.cache
 def defines(name: str, width: int, tensor: bool, backward: bool) -> dict[str, str]:
     """The macros with which the kernels are compiled, for a dtype and the width of queries or values.
 
@@ -218,7 +219,7 @@ def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool
     for i, name in enumerate(_OPERANDS):
         heads[name]["batch"], heads[name]["row"] = [step[i] for _, step in dims], steps[i][-2]
     heads["scale"] = scale
-    return _Plan(lead, (*lead[:own], *(1,) * shared), heads)
+    return _Plan(lead, (*lead[:own], *(1,) * shared), by_value(heads))
 
 
 def _steps(layout: Any, lead: Ints, itemsize: int) -> Ints:

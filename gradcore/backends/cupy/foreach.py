@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, type_name
 from gradcore.backends.cupy.multi_tensor import launches
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.foreach import Arrays, Lists
@@ -78,7 +78,7 @@ class CudaLists(CudaKernels, Lists):
         return launches([a.nbytes // dtype.itemsize for a in arrays], [self.address(a) for a in arrays])
 
     def _list_kernel(self, name: str, dtype: Any) -> Any:
-        return self.cuda_kernel("lists", name, type=C_NAMES[dtype.name])
+        return self.cuda_kernel("lists", name, type=type_name(dtype))
 
     def _by_dtype(self, arrays: Arrays, complex_numbers: bool) -> tuple[dict[Any, list[Any]], list[int]]:
         """The arrays that kernels take, by dtype (that of their parts if they are complex), and the others' places."""
@@ -88,7 +88,7 @@ class CudaLists(CudaKernels, Lists):
             dtype, flags = array.dtype, array.flags
             if complex_numbers and dtype.kind == "c":
                 dtype = np.dtype(f"float{dtype.itemsize * 4}")
-            if self.uses("lists") and dtype.name in C_NAMES and (flags.c_contiguous or flags.f_contiguous):
+            if self.uses("lists") and type_name(dtype) and (flags.c_contiguous or flags.f_contiguous):
                 groups.setdefault(dtype, []).append(array)
             else:
                 left.append(place)

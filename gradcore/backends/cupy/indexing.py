@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcore import config, determinism
 from gradcore.backends import sync_debug
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, int64s, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
 from gradcore.errors import OutOfBoundsError
@@ -157,11 +157,11 @@ class CudaIndexing(CudaKernels, Indexing):
         xp, (count, width) = self.xp, rows.shape
         index = (index % len(out)).astype("int64", copy=False)
         order = xp.argsort(index, kind="stable").astype("int64", copy=False)
-        sorted_index, like = index[order], C_NAMES[rows.dtype.name]
+        sorted_index, like = index[order], type_name(rows.dtype)
         chunk = max(_CHUNK, math.isqrt(count))
         parts = -(-count // chunk)
         heads, tails = xp.empty((2, parts, width), np.float64 if rows.dtype.itemsize == 8 else np.float32)
-        sizes = tuple(map(np.int64, (count, width, chunk)))
+        sizes = int64s(count, width, chunk)
         kernel = self.cuda_kernel("segments", f"{reduce}_segments", type=like)
         arrays = (dense(xp, rows), order, sorted_index, out, heads, tails)
         kernel(*elements(rows.size), (*arrays, np.int64(rows.size), *sizes))

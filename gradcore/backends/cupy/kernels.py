@@ -17,11 +17,14 @@ __all__ = [
     "INCLUDE",
     "NULL",
     "CudaKernels",
+    "by_value",
     "compile_options",
     "dense",
     "elements",
+    "int64s",
     "rows_of",
     "summed",
+    "type_name",
 ]
 
 #: The folder of CUDA sources.
@@ -73,6 +76,7 @@ _IN_HALF = {
 #: Those of which the derivatives are computed in float32 as a whole.
 _FORWARD_IN_HALF = dict.fromkeys((
     "prod", "amax", "amin", "aminmax", "var_correction", "std_correction", "var_mean_correction", "std_mean_correction",
+    "argmax", "argmin", "max_dim", "min_dim",
 ), "reductions")  # fmt: skip
 
 
@@ -98,12 +102,13 @@ class CudaKernels:
     def takes(self, family: str, *arrays: Any) -> bool:
         """Whether own kernels take these arrays: of one real floating-point dtype, and not empty; None is left out."""
         first = arrays[0]
-        return (
-            self.uses(family)
-            and first.size > 0
-            and first.dtype.name in C_NAMES
-            and all(a is None or a.dtype == first.dtype for a in arrays)
-        )
+        kind = first.dtype
+        if not first.size or type_name(kind) is None or not self.uses(family):
+            return False
+        for a in arrays:  # noqa: SIM110  (a generator takes longer than what it is for)
+            if a is not None and a.dtype != kind:
+                return False
+        return True
 
     @functools.cached_property
     def _modules(self) -> dict[Any, Any]:
@@ -143,6 +148,26 @@ class CudaKernels:
         """The kernel of that name of a generated source."""
         module = self.xp.RawModule(code=source, options=compile_options())
         return module.get_function(name)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def type_name(dtype: np.dtype[Any]) -> str | None:
+    """What sources call a dtype; None for one that the kernels of real numbers do not take.
+
+    NumPy writes the name of a dtype anew each time, which takes as long as a launch.
+    """
+    return C_NAMES.get(dtype.name)
+
+
+@functools.lru_cache(4096)
+def int64s(*numbers: int) -> tuple[np.int64, ...]:
+    """Sizes as arguments of a kernel."""
+    return tuple(map(np.int64, numbers))
+
+
+def by_value(structure: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A structure of one element as a kernel's argument: bytes, as CuPy would ask NumPy to describe its fields."""
+    return structure.view(f"V{structure.itemsize}")
 
 
 def dense(xp: Any, array: Any) -> Any:

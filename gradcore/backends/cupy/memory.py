@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, ClassVar
 
 __all__ = ["OutOfMemoryError", "Peaks", "allocator"]
@@ -15,26 +14,24 @@ class OutOfMemoryError(RuntimeError):
 class Peaks:
     """The most bytes in use on each device since it is watched, whichever threads use them."""
 
-    _peaks: ClassVar[dict[int, int]] = {}
+    watched: ClassVar[dict[int, int]] = {}
 
     @classmethod
     def of(cls, index: int) -> int | None:
         """The peak of a device in bytes; None if it is not watched."""
-        return cls._peaks.get(index)
+        return cls.watched.get(index)
 
     @classmethod
     def watch(cls, index: int, used: int) -> None:
         """Begin anew from `used` bytes."""
-        cls._peaks[index] = used
+        cls.watched[index] = used
 
     @classmethod
     def note(cls, backend: Any) -> None:
         """Take note of what is in use on the current device, where it is watched."""
-        peaks = cls._peaks
-        if peaks:
-            index = backend.current_index()
-            if index in peaks:
-                peaks[index] = max(peaks[index], backend.pools.used_bytes())
+        index, peaks = backend.current_index(), cls.watched
+        if index in peaks:
+            peaks[index] = max(peaks[index], backend.pools.used_bytes())
 
 
 def allocator(backend: Any, malloc: Any) -> Any:
@@ -45,18 +42,24 @@ def allocator(backend: Any, malloc: Any) -> Any:
     xp, lifetimes, pools = backend.xp, backend.lifetimes, backend.pools
     failure = xp.cuda.memory.OutOfMemoryError
 
-    def noted(memory: Any) -> Any:
-        Peaks.note(backend)
-        return memory
+    watched = Peaks.watched
 
     def allocate(size: int) -> Any:
-        lifetimes.release()
-        with contextlib.suppress(failure):
-            return noted(malloc(size))
+        if lifetimes.waiting:
+            lifetimes.release()
+        try:
+            memory = malloc(size)
+        except failure:
+            memory = after_release(size)
+        if watched:
+            Peaks.note(backend)
+        return memory
+
+    def after_release(size: int) -> Any:
         lifetimes.release(wait=True)
         pools.release()
         try:
-            return noted(malloc(size))
+            return malloc(size)
         except failure:
             free, total = xp.cuda.runtime.memGetInfo()
             index, used, limit = xp.cuda.runtime.getDevice(), pools.used_bytes(), pools.limit()

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.cupy.kernels import by_value
+
 __all__ = ["CHUNK", "MOST_ARRAYS", "Launch", "launches"]
 
 #: Elements that a block goes over, and arrays of one launch.
@@ -30,7 +32,7 @@ class Launch(NamedTuple):
     Attributes
     ----------
     parts : NumPy array
-        One element, the structure that the kernel takes by value.
+        One element, the bytes of the structure that the kernel takes by value.
     blocks : int
         The size of the grid.
     """
@@ -61,4 +63,4 @@ def launches(sizes: Sequence[int], *addresses: Sequence[int]) -> Iterator[Launch
         parts["start"][0, : count + 1] = starts[first : first + count + 1]
         parts["block"][0, : count + 1] = blocks
         parts["count"], parts["first"] = count, first
-        yield Launch(parts, int(blocks[-1]))
+        yield Launch(by_value(parts), int(blocks[-1]))

@@ -14,7 +14,7 @@ from gradcore.backends.codegen.optimizer import OptimizerKernel, OptimizerKernel
 from gradcore.backends.codegen.schedule import Input
 from gradcore.backends.codegen.trace import compute_dtype
 from gradcore.backends.cupy.fusion import CudaFusion
-from gradcore.backends.cupy.kernels import C_NAMES, NULL
+from gradcore.backends.cupy.kernels import NULL, type_name
 from gradcore.backends.cupy.multi_tensor import launches
 from gradcore.backends.portable.optimizers import Batch, Formula, Optimizers
 
@@ -52,7 +52,7 @@ class CudaOptimizers(CudaFusion, Optimizers):
         """One launch for all parameters (or for 128 of them), whose addresses are an argument of the kernel."""
         arrays = [*batch.params, *batch.grads]
         dtype = arrays[0].dtype
-        fits = dtype.name in C_NAMES and all(a.dtype == dtype and a.flags.c_contiguous for a in arrays)
+        fits = type_name(dtype) and all(a.dtype == dtype and a.flags.c_contiguous for a in arrays)
         found = None
         if fits and self.supports_fusion:
             described = {n: Input(v.dtype, is_array=False) if self.is_tensor(v) else v for n, v in settings.items()}

@@ -11,16 +11,16 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradcore import config
 from gradcore.backends.cupy import gemm
 from gradcore.backends.cupy.capture import Capture, captured_cublas
-from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, CudaKernels, summed
+from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, CudaKernels, int64s, summed
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.portable.products import Products, mismatch
+from gradcore.backends.portable.products import Labels, Products, mismatch, plan_of
 from gradcore.determinism import alert_products
 
 __all__ = ["REAL_NAMES", "CudaProducts"]
@@ -245,6 +245,20 @@ class CudaProducts(CudaKernels, Products):
             return self.xp.ascontiguousarray(x)
         return self.xp.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
 
+    def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
+        """As the portable one, without steps that change nothing: each would cost as much as a launch."""
+        form = _contraction(a.shape, b.shape, of_a, of_b, out)
+        if form is None:
+            return super().contract(a, b, of_a, of_b, out)
+        matrices = []
+        for x, (order, shape, is_swapped) in ((a, form.a), (b, form.b)):
+            x = (x if order is None else x.transpose(order)).reshape(shape)
+            matrices.append(x.swapaxes(-1, -2) if is_swapped else x)
+        result = self.matmul(*matrices)
+        if result.shape != form.shape:
+            result = result.reshape(form.shape)
+        return result if form.order is None else result.transpose(form.order)
+
     # -- by a kernel of the package --------------------------------------------------------------------------
 
     def _by_own_kernel(self, matrices: tuple[Any, Any], out: Any, batch: Ints, conjugate: tuple[bool, bool]) -> None:
@@ -259,8 +273,47 @@ class CudaProducts(CudaKernels, Products):
         numbers = [m, n, k, *(s // x.itemsize for x in matrices for s in x.strides[-2:])]
         batches = [*(1,) * missing, *joint.sizes, *(0,) * missing, *joint.steps_a, *(0,) * missing, *joint.steps_b]
         grid = -(-m // _TILE) * -(-n // _TILE), min(prod(joint.sizes), 65535)
-        arguments = (*map(np.int64, numbers), *map(np.bool_, conjugate), *map(np.int64, batches))
+        arguments = (*int64s(*numbers), *map(np.bool_, conjugate), *int64s(*batches))
         self.cuda_kernel("products", "product", **named)(grid, (16, 16), (*matrices, out, *arguments))
+
+
+class _Contraction(NamedTuple):
+    """How operands become the matrices of a product, and it the result; an order of dims is None if it is theirs.
+
+    Attributes
+    ----------
+    a, b : tuple
+        The order of dims, the shape of matrices that they become, and whether these are transposed.
+    shape, order : tuple of int
+        Of the result.
+    """
+
+    a: tuple[Any, Ints, bool]
+    b: tuple[Any, Ints, bool]
+    shape: Ints
+    order: Any
+
+
+@functools.lru_cache(1024)
+def _contraction(a: Ints, b: Ints, of_a: Labels, of_b: Labels, out: Labels) -> _Contraction | None:
+    """The steps of a contraction; None for a product of elements."""
+    plan = plan_of(of_a, of_b, out)
+    if not plan.inner:
+        return None
+    size_a, size_b = dict(zip(of_a, a, strict=True)), dict(zip(of_b, b, strict=True))
+    batch, left = (tuple(size_a[label] for label in labels) for labels in (plan.batch, plan.left))
+    right, inner = tuple(size_b[label] for label in plan.right), prod(size_a[label] for label in plan.inner)
+    rows, columns = prod(left), prod(right)
+    return _Contraction(
+        (_order(plan.order_a), (*batch, *((inner, rows) if plan.swap_a else (rows, inner))), plan.swap_a),
+        (_order(plan.order_b), (*batch, *((columns, inner) if plan.swap_b else (inner, columns))), plan.swap_b),
+        (*batch, *left, *right),
+        _order(plan.order_out),
+    )
+
+
+def _order(order: Ints) -> Ints | None:
+    return None if order == tuple(range(len(order))) else tuple(order)
 
 
 def _alike(*arrays: Any) -> bool:

@@ -21,7 +21,7 @@ class Lifetimes:
         #: The streams, with their devices, in which arrays are used, by the identity of the array.
         self._streams: dict[int, list[tuple[Any, int]]] = {}
         #: Memory of arrays that are gone, the event it waits for (None while a graph is recorded), and whose that is.
-        self._waiting: list[tuple[Any, Any, tuple[Any, int]]] = []
+        self.waiting: list[tuple[Any, Any, tuple[Any, int]]] = []
 
     def used_in(self, array: Any, stream: Any, device: int) -> None:
         """Keep memory, once the array that owns it is gone, until a stream has done what is queued in it by then.
@@ -46,7 +46,7 @@ class Lifetimes:
 
     def _gone(self, key: int, memory: Any) -> None:
         with self._lock:
-            self._waiting += [(memory, self._event(*user), user) for user in self._streams.pop(key, ())]
+            self.waiting += [(memory, self._event(*user), user) for user in self._streams.pop(key, ())]
 
     def _event(self, stream: Any, device: int) -> Any:
         """A mark at the end of a stream; None while a graph is recorded there."""
@@ -65,13 +65,13 @@ class Lifetimes:
         wait : bool
             Whether the host waits for what is used still.
         """
-        if not self._waiting:
+        if not self.waiting:
             return
         with self._lock:
-            waiting, self._waiting = self._waiting, []
+            waiting, self.waiting = self.waiting, []
             for memory, event, user in waiting:
                 event = self._event(*user) if event is None else event
                 if event is not None and wait:
                     event.synchronize()
                 if event is None or not event.done:
-                    self._waiting.append((memory, event, user))
+                    self.waiting.append((memory, event, user))

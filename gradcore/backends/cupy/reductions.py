@@ -1,9 +1,11 @@
-"""Reductions of float16 and bfloat16 in one launch: read as they are, reduced in float32 and rounded once."""
+"""Reductions in one launch: of float16 and bfloat16, reduced in float32 and rounded once, and to extrema with an index."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
+
+import numpy as np
 
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.kernel_methods import kernel_for
@@ -22,6 +24,27 @@ _EXPRESSIONS = {
     "max": ("x", "a != a || a > b ? a : b", "a", "-1.f / 0.f"),
     "min": ("x", "a != a || a < b ? a : b", "a", "1.f / 0.f"),
 }
+
+#: An extremum as far as it is known, and where it is: the first NaN if there is one, else the first of equal numbers.
+_EXTREMUM = """
+struct Extremum {
+    %(type)s value;
+    long long index;
+    __device__ Extremum() : value(0), index(-1) {}
+    __device__ Extremum(%(type)s value, long long index) : value(value), index(index) {}
+    __device__ Extremum operator+(const Extremum& other) const {
+        if (index < 0 || other.index < 0) return index < 0 ? other : *this;
+        const bool is_nan = value != value;
+        if (is_nan != (other.value != other.value)) return is_nan ? *this : other;
+        if (is_nan || value == other.value) return index < other.index ? *this : other;
+        return value %(order)s other.value ? *this : other;
+    }
+};
+"""
+
+
+def _takes_floats(backend: Any, x: Array, dim: int, keepdim: bool = False) -> bool:
+    return bool(x.ndim and backend.takes("reductions", x))
 
 
 def _takes_halves(backend: Any, x: Array, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> bool:
@@ -42,8 +65,24 @@ class CudaReductions(CudaKernels, Reductions):
     sum_over, nansum_over, mean_over = _reduction("sum"), _reduction("nansum"), _reduction("mean")
     prod_over, max_over, min_over = _reduction("prod"), _reduction("max"), _reduction("min")
 
+    @kernel_for(_takes_floats)
+    def argmax_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
+        return self.extremum_kernel(">", False, x)(x, axis=dim, keepdims=keepdim)
+
+    @kernel_for(_takes_floats)
+    def argmin_along(self, x: Array, dim: int, keepdim: bool = False) -> Array:
+        return self.extremum_kernel("<", False, x)(x, axis=dim, keepdims=keepdim)
+
+    @kernel_for(_takes_floats)
+    def max_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+        return self._extremum(">", x, dim, keepdim)
+
+    @kernel_for(_takes_floats)
+    def min_along(self, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+        return self._extremum("<", x, dim, keepdim)
+
     @functools.cached_property
-    def _reduction_kernels(self) -> dict[str, Any]:
+    def _reduction_kernels(self) -> dict[Any, Any]:
         return {}
 
     def reduction_kernel(self, name: str) -> Any:
@@ -54,4 +93,25 @@ class CudaReductions(CudaKernels, Reductions):
             kernel = self._reduction_kernels[name] = self.xp.ReductionKernel(
                 "T x", "T y", element, pair, f"y = {result}", none, f"gradcore_{name}", reduce_type="float"
             )
+        return kernel
+
+    def _extremum(self, order: str, x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+        dim %= x.ndim
+        shape = (*x.shape[:dim], *((1,) if keepdim else ()), *x.shape[dim + 1 :])
+        value, index = self.xp.empty(shape, x.dtype), self.xp.empty(shape, np.int64)
+        self.extremum_kernel(order, True, x)(x, value, index, axis=dim, keepdims=keepdim)  # it returns the first alone
+        return value, index
+
+    def extremum_kernel(self, order: str, with_value: bool, like: Array) -> Any:
+        """The kernel for the index of the first element before all others, and if wanted for its value."""
+        computed = "double" if like.dtype.itemsize == 8 else "float"
+        key = order, with_value, computed
+        kernel = self._reduction_kernels.get(key)
+        if kernel is None:
+            outputs, result = ("T y, int64 i", "y = a.value, i = a.index") if with_value else ("int64 i", "i = a.index")
+            kernel = self._reduction_kernels[key] = self.xp.ReductionKernel(
+                "T x", outputs, "Extremum(x, _J)", "a + b", result, "",
+                f"gradcore_{'max' if order == '>' else 'min'}_with_index", reduce_type="Extremum",
+                preamble=_EXTREMUM % {"type": computed, "order": order},
+            )  # fmt: skip
         return kernel

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, CudaKernels, dense, elements, rows_of
+from gradcore.backends.cupy.kernels import CudaKernels, dense, elements, int64s, rows_of, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
@@ -80,7 +80,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     evaluated: Any
 
     def _rows_kernel(self, file: str, name: str, like: Any) -> Any:
-        return self.cuda_kernel(file, name, type=C_NAMES[like.dtype.name])
+        return self.cuda_kernel(file, name, type=type_name(like.dtype))
 
     # -- softmax -------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
             name, launch, sizes = f"{name}_rows", rows_of(others, n), (others, n)
         else:
             name, launch, sizes = f"{name}_columns", elements(others), (others, n, inner)
-        arguments = (*arrays, out, *map(np.int64, sizes), np.bool_(logarithm))
+        arguments = (*arrays, out, *int64s(*sizes), np.bool_(logarithm))
         self._rows_kernel("softmax", name, x)(*launch, arguments)
         return out
 
@@ -137,7 +137,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         xp, width = self.xp, x.size // rows
         out, mean, var = xp.empty(x.shape, x.dtype), xp.empty(rows, x.dtype), xp.empty(rows, x.dtype)
         arrays = (dense(xp, x), dense(xp, weight), dense(xp, bias), out, mean, var)
-        sizes = map(np.int64, (rows, width, groups, points))
+        sizes = int64s(rows, width, groups, points)
         kernel = self._rows_kernel("normalization", "normalize_rows", x)
         kernel(*rows_of(rows, width), (*arrays, *sizes, np.float64(eps)))
         return out, mean, var
@@ -166,7 +166,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         """The gradient by the rows; `arrays` as the kernel takes them."""
         x = arrays[3]
         out = self.xp.empty(x.shape, x.dtype)
-        sizes = map(np.int64, (rows, x.size // rows, groups, points))
+        sizes = int64s(rows, x.size // rows, groups, points)
         kernel = self._rows_kernel("normalization", "normalize_rows_backward", x)
         read = [dense(self.xp, a) for a in arrays]
         kernel(*rows_of(rows, x.size // rows), (*read, out, *sizes, np.float64(eps)))
@@ -184,7 +184,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         partial = xp.empty((count, blocks, width), np.float64 if dtype.itemsize == 8 else np.float32)
         kernel = self._rows_kernel("normalization", name, arrays[0])
         read = [dense(xp, a) for a in arrays]
-        sizes = map(np.int64, (rows, width, step))
+        sizes = int64s(rows, width, step)
         kernel((-(-width // 64), blocks), (64,), (*read, *partial, *sizes, *rest))
         totals = partial.sum(axis=1) if blocks > 1 else partial[:, 0]
         return list(totals.astype(dtype, copy=False))
@@ -196,7 +196,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         xp, lead = self.xp, x.shape[: x.ndim - ndims]
         rows = prod(lead)
         out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, x.dtype)
-        sizes = map(np.int64, (rows, x.size // rows))
+        sizes = int64s(rows, x.size // rows)
         kernel = self._rows_kernel("normalization", "scale_rows", x)
         kernel(*rows_of(rows, x.size // rows), (dense(xp, x), dense(xp, weight), out, scale, *sizes, np.float64(eps)))
         return out, scale
@@ -224,7 +224,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def native_batch_norm(self, x: Array, weight: Array, bias: Array, eps: float) -> Triple:
         mean, var, scale, shift = self.xp.empty((4, x.shape[1]), x.dtype)
         moments = self._parts_of_channels("channel_moments", (x,))
-        sizes = map(np.int64, (*moments.sizes, moments.chunk))
+        sizes = int64s(*moments.sizes, moments.chunk)
         arrays = (dense(self.xp, weight), dense(self.xp, bias), mean, var, scale, shift)
         kernel = self._rows_kernel("normalization", "channel_statistics", x)
         kernel(*moments.launch, (*moments.sums, *arrays, *sizes, np.float64(eps)))
@@ -243,7 +243,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         of_weight, of_bias, scale, slope, shift = results = self.xp.empty((5, x.shape[1]), x.dtype)
         read = [dense(self.xp, a) for a in (grad_mean, grad_var, weight, var)]
         kernel = self._rows_kernel("normalization", "channel_gradients", x)
-        kernel(*sums.launch, (*sums.sums, *read, *results, *map(np.int64, sums.sizes), np.float64(eps)))
+        kernel(*sums.launch, (*sums.sums, *read, *results, *int64s(*sums.sizes), np.float64(eps)))
         result = None
         if needs[0]:
             scale, slope, shift, mean = (_column(a, x) for a in (scale, slope, shift, mean))
@@ -281,7 +281,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         parts = -(-count // chunk)
         sums = xp.empty((2, channels, parts), np.float64 if x.dtype.itemsize == 8 else np.float32)
         kernel = self._rows_kernel("normalization", name, x)
-        sizes = map(np.int64, (batch, channels, points, chunk))
+        sizes = int64s(batch, channels, points, chunk)
         read = [dense(xp, a) for a in arrays]
         kernel((channels, parts), _threads(chunk), (*read, *sums, *sizes, *settings))
         return _Parts(sums, chunk, (channels, parts, count), ((-(-channels // 8),), (32, 8)))
@@ -297,7 +297,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         shape = [1 if dims is None or i in dims else n for i, n in enumerate(x.shape)]
         mean, var = self.xp.empty((2, *shape), x.dtype)
         parts = self._parts_of_channels("channel_moments", (dense(self.xp, x).reshape(layout),))
-        sizes = map(np.int64, (*parts.sizes, parts.chunk))
+        sizes = int64s(*parts.sizes, parts.chunk)
         degrees = np.float64(max(parts.sizes[2] - correction, 0.0))
         kernel = self._rows_kernel("normalization", "channel_variances", x)
         kernel(*parts.launch, (*parts.sums, mean, var, *sizes, degrees, np.bool_(root)))
@@ -315,7 +315,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         total = xp.empty((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype)
         number, found = self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.")
         read = [dense(xp, a) for a in (x, target, weight)]
-        sizes = map(np.int64, (rows, classes, points, ignore_index, number))
+        sizes = int64s(rows, classes, points, ignore_index, number)
         name, launch = "cross_entropy", rows_of(rows, classes)
         if points >= _POINTS:
             name, launch = "cross_entropy_points", elements(rows)
@@ -336,11 +336,11 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         read = [dense(xp, a) for a in (grad, target, weight, divisor, powers, total)]
         sizes = (powers.size, powers.shape[dim], prod(powers.shape[2:]), ignore_index, int(grad.size > 1))
         kernel = self._loss_kernel("cross_entropy_backward", powers, target)
-        kernel(*elements(powers.size), (*read, out, *map(np.int64, sizes)))
+        kernel(*elements(powers.size), (*read, out, *int64s(*sizes)))
         return out
 
     def _loss_kernel(self, name: str, x: Any, target: Any) -> Any:
-        types = {"type": C_NAMES[x.dtype.name], "index": _TARGETS[target.dtype.name]}
+        types = {"type": type_name(x.dtype), "index": _TARGETS[target.dtype.name]}
         return self.cuda_kernel("cross_entropy", name, **types)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore import determinism
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements, summed
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, int64s, summed, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.folding import Blocks, Folding
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
@@ -153,18 +153,18 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         """Launch a kernel of images at points, the last two of the arrays."""
         x, grid = arrays[-2:]
         sizes = (total, x.shape[1], prod(grid.shape[1:-1]), *x.shape[2:], *(1,) * (5 - x.ndim))
-        kernel = self.cuda_kernel("grids", name, type=C_NAMES[x.dtype.name], dims=str(x.ndim - 2))
+        kernel = self.cuda_kernel("grids", name, type=type_name(x.dtype), dims=str(x.ndim - 2))
         read = [dense(self.xp, a) for a in arrays]
         mode, padding, corners = settings
         numbers = np.int32(_MODES[mode]), np.int32(_PADDINGS[padding]), np.bool_(corners)
-        kernel(*elements(total), (*read, *results, *map(np.int64, sizes), *numbers))
+        kernel(*elements(total), (*read, *results, *int64s(*sizes), *numbers))
 
     def _run(
         self, name: str, x: Any, results: tuple[Any, ...], total: int, settings: tuple[Any, ...], dims: list[Any]
     ) -> None:
         """Launch a kernel with a thread for each of `total` elements."""
         if total:
-            kernel = self.cuda_kernel("windows", name, type=C_NAMES[x.dtype.name])
+            kernel = self.cuda_kernel("windows", name, type=type_name(x.dtype))
             kernel(*elements(total), (dense(self.xp, x), *results, np.int64(total), *settings, *dims))
 
 

@@ -40,6 +40,30 @@ GRADCORE_FUNCTION T magnitude(complex<T> x) {
     return hypot(x.real(), x.imag());
 }
 
+// Smith's quotient, as NumPy's: a divisor is divided by the larger of its parts, so that nothing overflows on the way, and
+// what is divided by an infinite number is zero.
+template <class T>
+GRADCORE_FUNCTION complex<T> quotient(complex<T> x, complex<T> y) {
+    const T real = fabs(y.real()), imag = fabs(y.imag());
+    if (real == 0 && imag == 0) return complex<T>(x.real() / real, x.imag() / real);
+    if (real >= imag) {
+        const T ratio = y.imag() / y.real(), scale = 1 / (y.real() + y.imag() * ratio);
+        return complex<T>((x.real() + x.imag() * ratio) * scale, (x.imag() - x.real() * ratio) * scale);
+    }
+    const T ratio = y.real() / y.imag(), scale = 1 / (y.imag() + y.real() * ratio);
+    return complex<T>((x.real() * ratio + x.imag()) * scale, (x.imag() * ratio - x.real()) * scale);
+}
+
+template <class T>
+GRADCORE_FUNCTION complex<T> inverse(complex<T> x) {
+    if (fabs(x.imag()) <= fabs(x.real())) {
+        const T ratio = x.imag() / x.real(), size = x.real() + x.imag() * ratio;
+        return complex<T>(1 / size, -ratio / size);
+    }
+    const T ratio = x.real() / x.imag(), size = x.real() * ratio + x.imag();
+    return complex<T>(ratio / size, -1 / size);
+}
+
 template <class T>
 GRADCORE_FUNCTION complex<T> power(complex<T> x, complex<T> exponent) {
     if (exponent == complex<T>(0)) return complex<T>(1);

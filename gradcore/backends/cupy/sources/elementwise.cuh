@@ -110,6 +110,11 @@ GRADCORE_FUNCTION T magnitude(T x) {
 // Integers by zero give 0, as in NumPy; the CPU has refused them before.
 
 template <class T>
+GRADCORE_FUNCTION bool is_minus_one(T x) {
+    return x < 0 && x == static_cast<T>(-1);  // the largest of the unsigned ones is none
+}
+
+template <class T>
 GRADCORE_FUNCTION T floor_quotient(T x, T y) {
     if constexpr (is_floating<T>::value) {
         if (y == 0) return x / y;
@@ -121,7 +126,7 @@ GRADCORE_FUNCTION T floor_quotient(T x, T y) {
         return quotient - whole > T(0.5) ? whole + 1 : whole;
     } else {
         if (y == 0) return 0;
-        if (y == static_cast<T>(-1)) return static_cast<T>(0 - x);  // the least integer by -1 traps on a CPU
+        if (is_minus_one(y)) return static_cast<T>(0 - x);  // the least integer by -1 traps on a CPU
         const T quotient = x / y;
         return static_cast<T>(quotient - (x % y != 0 && (x < 0) != (y < 0)));
     }
@@ -135,7 +140,7 @@ GRADCORE_FUNCTION T floor_rest(T x, T y) {
         if (rest == 0) return copysign(T(0), y);
         return (rest < 0) != (y < 0) ? rest + y : rest;
     } else {
-        if (y == 0 || y == static_cast<T>(-1)) return 0;
+        if (y == 0 || is_minus_one(y)) return 0;
         const T rest = x % y;
         return static_cast<T>(rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest);
     }
@@ -144,7 +149,7 @@ GRADCORE_FUNCTION T floor_rest(T x, T y) {
 template <class T>
 GRADCORE_FUNCTION T rest(T x, T y) {
     if constexpr (is_floating<T>::value) return fmod(x, y);
-    else return y == 0 || y == static_cast<T>(-1) ? 0 : static_cast<T>(x % y);
+    else return y == 0 || is_minus_one(y) ? 0 : static_cast<T>(x % y);
 }
 
 template <class T>
