@@ -134,7 +134,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     monkeypatch.setitem(registry._backends, "cuda", FakeCudaBackend())
     monkeypatch.setattr(streams.STREAMS, "used", False)
     monkeypatch.setattr(streams.STREAMS, "_chosen", {})
-    monkeypatch.setattr(Peaks, "_peaks", {})
+    monkeypatch.setattr(Peaks, "watched", {})
     LOG.clear()
     yield runtime
     for index in range(2):

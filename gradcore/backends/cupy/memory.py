@@ -42,8 +42,6 @@ def allocator(backend: Any, malloc: Any) -> Any:
     xp, lifetimes, pools = backend.xp, backend.lifetimes, backend.pools
     failure = xp.cuda.memory.OutOfMemoryError
 
-    watched = Peaks.watched
-
     def allocate(size: int) -> Any:
         if lifetimes.waiting:
             lifetimes.release()
@@ -51,7 +49,7 @@ def allocator(backend: Any, malloc: Any) -> Any:
             memory = malloc(size)
         except failure:
             memory = after_release(size)
-        if watched:
+        if Peaks.watched:
             Peaks.note(backend)
         return memory
 
