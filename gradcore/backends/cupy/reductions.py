@@ -1,4 +1,4 @@
-"""Reductions in one launch: of float16 and bfloat16, reduced in float32 and rounded once, and to extrema with an index."""
+"""Reductions in one launch: of float16 and bfloat16 in float32, rounded once, and to extrema with their index."""
 
 from __future__ import annotations
 
