@@ -41,6 +41,7 @@ ON_CPU = {
             "amp/test_autocast.py", "amp/test_grad_scaler.py::test_setting_the_factor",
             "nn/test_packing.py::test_packed_sequences_are_converted",
             "optim/test_optimizers.py::test_a_kernel_takes_the_place_of_the_formula",
+            "optim/test_options.py::test_a_step_is_few_calls",
         ),
         "is about autocast, scaling, copies or kernels of the CPU",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -173,10 +174,19 @@ def _with_indices_on(device: Any, op: Op, args: tuple[Any, ...]) -> tuple[Any, .
 def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:
     for p in op.tensors:
         if p in op.sequences:
-            raw[0] = [on_device(t, device) for t in args[0]]
+            raw[0] = [_array_on(device, t) for t in args[0]]
         elif args[p] is not None:
-            raw[p] = on_device(args[p], device)
+            raw[p] = _array_on(device, args[p])
     return raw
+
+
+def _array_on(device: Any, t: AnyTensor) -> Any:
+    """The array of a tensor on `device`, also of a 0-dim CPU tensor: not all kernels take numbers by value."""
+    operand, backend = on_device(t, device), device.real.backend
+    if backend.is_tensor(operand) or device.backend.is_tensor(operand):
+        return operand
+    with backend.use_index(device.index) if device.guarded else contextlib.nullcontext():
+        return backend.xp.full((), operand, operand.dtype)
 
 
 def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:

@@ -24,7 +24,7 @@ def trigonometric_transform(K, self, kind: str, type: int, dim: int):
     x = K.xp.moveaxis(self, dim, -1)
     n = x.shape[-1]
     half, turn, turned = twiddles(kind, type, n)
-    dtype = "complex64" if self.dtype.itemsize == (8 if self.dtype.kind == "c" else 4) else "complex128"
+    dtype = "complex64" if self.dtype.char in "fF" else "complex128"
 
     def real(x):
         product = x * K.constant(turn.astype(dtype))

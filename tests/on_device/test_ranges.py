@@ -99,6 +99,8 @@ def apart(op: Op, given: list[Any], there: Any, here: Any) -> Any:
         tiny = tiny + 4 * np.finfo(np.float64).eps * np.nan_to_num(given[1].double().numpy(), posinf=0, neginf=0).clip(
             0
         )
+    if op.name == "ndtri":  # at 0.5, where it is zero
+        tiny = max(tiny, 1e-16)
     a, b = there.double().numpy(), here.double().numpy()
     with np.errstate(all="ignore"):
         other = ~((a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= bound * np.abs(b) + tiny))

@@ -31,8 +31,9 @@ _MOST_FORMULAS, _MOST_LAYOUTS = 10_000, 1_000
 
 #: Functions that CuPy computes otherwise than NumPy, or leaves to undefined behaviour of C++: kernels even alone.
 _NOT_LEFT_TO_CUPY = {"floor_divide", "lcm", "left_shift", "remainder", "right_shift"}
-#: Those of complex numbers: CuPy's quotients are NaN where a divisor is infinite, or the square of one overflows.
-_NOT_LEFT_TO_CUPY_IF_COMPLEX = {"divide", "reciprocal"}
+#: Those of complex numbers: CuPy's quotients are NaN where a divisor is infinite, or the square of one overflows; its
+#: expm1 is exp less 1.
+_NOT_LEFT_TO_CUPY_IF_COMPLEX = {"divide", "expm1", "reciprocal"}
 
 _Dtypes = tuple[np.dtype[Any] | None, ...]
 

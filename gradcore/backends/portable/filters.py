@@ -9,6 +9,8 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from gradcore.backends.kernel_methods import kernel_for
 
 __all__ = ["Filters"]
@@ -51,7 +53,14 @@ def _is_exact(self: Any, x: Any, dim: int, order: int, mode: str) -> bool:
 
 
 def _of_few(self: Any, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> bool:
-    return _there(self) and x.dtype.kind == "f"
+    """Where a footprint would have to be read from a device, it has no gaps."""
+    whole = len(offsets) == prod(_window(x, sizes))
+    return _there(self) and x.dtype.kind == "f" and (whole or self.host_scalars)
+
+
+def _window(x: Any, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The size of the windows that `ranked` puts into `sizes` positions."""
+    return tuple(n - m + 1 for n, m in zip(x.shape, sizes, strict=True))
 
 
 def _of_type(self: Any, x: Any, kind: str, type: int, dim: int) -> bool:
@@ -86,10 +95,13 @@ class Filters:
 
     @kernel_for(_of_few)
     def ranked(self, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> Any:
-        window = [n - m + 1 for n, m in zip(x.shape, sizes, strict=True)]
-        footprint = self.xp.zeros(window, bool)
-        footprint[tuple(self.xp.asarray(list(along)) for along in zip(*offsets, strict=True))] = True
-        found = self.scipy("ndimage").rank_filter(x, rank, footprint=footprint, mode="nearest")
+        window = _window(x, sizes)
+        if len(offsets) == prod(window):
+            shape: dict[str, Any] = {"size": window}
+        else:
+            shape = {"footprint": np.zeros(window, bool)}
+            shape["footprint"][tuple(map(list, zip(*offsets, strict=True)))] = True
+        found = self.scipy("ndimage").rank_filter(x, rank, **shape, mode="nearest")
         return found[tuple(slice(n // 2, n // 2 + m) for n, m in zip(window, sizes, strict=True))]
 
     @kernel_for(_is_exact)
