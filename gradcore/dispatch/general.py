@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -116,10 +115,8 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
             return apply(op, converted)
     if not same_device:
         device = common_device([t for t in tensors if t is not None])
-        moved = _with_indices_on(device.real, op, args)
-        if moved is not None:
-            return apply(op, moved)
-        raw = _moved(op, args, raw, device)
+        if any(t is not None and t._device.real is not device.real for t in tensors):
+            return apply(op, _together(op, args, device.real))
     for p in op.indices:
         device = in_batches_of(args[p], device)
         raw[p] = tuple(index_array(t, device) for t in args[p])
@@ -155,38 +152,16 @@ def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return tuple(functional.to(a, dtype) if p in together else a for p, a in enumerate(args))
 
 
-def _with_indices_on(device: Any, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The arguments with 0-dim CPU tensors of integers on `device`, in whose memory kernels read indices; None if none.
+def _together(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
+    """The arguments with 0-dim CPU tensors on `device`: kernels read memory, and backward what was saved."""
 
-    So the tensor that is saved for backward is there, too.
-    """
-    elsewhere = [
-        p
-        for p in op.tensors
-        if p not in op.sequences
-        and args[p] is not None
-        and args[p]._device.real is not device
-        and not args[p]._dtype.is_differentiable
-    ]
-    return tuple(functional.to(a, device) if p in elsewhere else a for p, a in enumerate(args)) if elsewhere else None
+    def moved(t: Any) -> Any:
+        return t if t is None or t._device.real is device else functional.to(t, device)
 
-
-def _moved(op: Op, args: tuple[Any, ...], raw: list[Any], device: Any) -> list[Any]:
+    found = list(args)
     for p in op.tensors:
-        if p in op.sequences:
-            raw[0] = [_array_on(device, t) for t in args[0]]
-        elif args[p] is not None:
-            raw[p] = _array_on(device, args[p])
-    return raw
-
-
-def _array_on(device: Any, t: AnyTensor) -> Any:
-    """The array of a tensor on `device`, also of a 0-dim CPU tensor: not all kernels take numbers by value."""
-    operand, backend = on_device(t, device), device.real.backend
-    if backend.is_tensor(operand) or device.backend.is_tensor(operand):
-        return operand
-    with backend.use_index(device.index) if device.guarded else contextlib.nullcontext():
-        return backend.xp.full((), operand, operand.dtype)
+        found[p] = [moved(t) for t in args[p]] if p in op.sequences else moved(args[p])
+    return tuple(found)
 
 
 def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
