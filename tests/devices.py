@@ -162,7 +162,7 @@ def tensors_on(device: str) -> Iterator[None]:
     suffixes, printed = printing._all_suffixes, f"{device}:0"
 
     def numpy(self: Any, *args: Any, **named: Any) -> Any:
-        return plain(self.cpu() if self.device.type == "cuda" else self, *args, **named)
+        return plain(self.cpu() if self.device.type == device else self, *args, **named)
 
     gc.set_default_device(device)
     gc.Tensor.numpy = numpy  # type: ignore[method-assign]
@@ -170,7 +170,8 @@ def tensors_on(device: str) -> Iterator[None]:
     printing._all_suffixes = lambda d, *more: suffixes(None if d == printed else d, *more)
     try:
         yield
-        gc.cuda.synchronize()
+        if device == "cuda":
+            gc.cuda.synchronize()
     finally:
         gc.set_default_device(before)
         gc.Tensor.numpy, gc.from_numpy = plain, from_numpy  # type: ignore[method-assign]

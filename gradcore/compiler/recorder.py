@@ -160,10 +160,10 @@ class Recorder:
         self._memories: dict[int, int] = {}
         self._owners: dict[int, Any] = {}
         self._number = 0
-        #: Backends beside the CPU's, the classes of all arrays, and the CUDA device that is current, if there is one.
+        #: Backends beside the CPU's, the classes of all arrays, and each backend's current device.
         self._cpu, self._others = CPU.backend, connected()
         self.array_types: Any = (np.ndarray, *(each.array_type for each in self._others))
-        self.index = self.program.index = self._others[0].current_index() if self._others else None
+        self._indices: dict[Any, int] = {each: each.current_index() for each in self._others}
 
     # -- what is recorded -----------------------------------------------------------------------------------------
 
@@ -248,9 +248,11 @@ class Recorder:
         known = ArrayType(array.shape, array.dtype, array.strides, memory, address_of(array))
         self.program.types[out.number] = known
         if not isinstance(array, np.ndarray):
-            self.program.backend = self.backend_of(array)
-            if array.device.id != self.index:
-                self.program.index = None
+            backend, program = self.backend_of(array), self.program
+            if program.backend is None:
+                program.backend, program.index = backend, self._indices[backend]
+            if backend is not program.backend or array.device.id != program.index:
+                program.index = None
         return out
 
     def _count(self) -> int:
@@ -317,9 +319,10 @@ class Recorder:
             self.stop("a mask selects elements, so that sizes depend on values")
         if not on_cpu and result is None and not arrays:
             self.stop(f"{last} of the device is called")
-        if self.index is not None and (index := self._others[0].current_index()) != self.index:
-            self.program.index = None
-            function = functools.partial(_on_index, self._others[0], index, function)
+        for backend, known in self._indices.items():
+            if (index := backend.current_index()) != known:
+                self.program.index = None
+                function = functools.partial(_on_index, backend, index, function)
         return self._note(name, function, args, named, result, bool(arrays), on_cpu)
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:

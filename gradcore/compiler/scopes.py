@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["IMPURE_MODULES", "is_generated", "is_library", "namespace_of"]
+from gradcore.backends import registry
+
+__all__ = ["IMPURE_MODULES", "backend_packages", "is_generated", "is_library", "namespace_of"]
 
 #: Modules whose functions give other values in each call, or do more than give a value.
 IMPURE_MODULES = frozenset((
@@ -30,6 +32,12 @@ def is_library(namespace: dict[str, Any]) -> bool:
     if root == "gradcore" or root.startswith("namedtuple_") or (root in sys.stdlib_module_names and root != "__main__"):
         return True
     return str(namespace.get("__file__", "")).startswith(_LIBRARY_FOLDERS)
+
+
+def backend_packages() -> tuple[str, ...]:
+    """The packages, or the modules that are in none, of backends that are not gradcore's."""
+    modules = [type(backend).__module__ for backend in registry.in_use()]
+    return tuple(name.rpartition(".")[0] or name for name in modules if not name.startswith("gradcore."))
 
 
 def is_generated(code: types.CodeType) -> bool:

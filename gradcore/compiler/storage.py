@@ -13,9 +13,9 @@ __all__ = ["address_of", "connected", "owner_of", "share_memory"]
 
 
 def connected() -> list[Any]:
-    """The backends in use that compute with CuPy, but for classes made of them: those are their makers' code."""
+    """The backends in use that compute with CuPy, or on arrays with its interface, as subclasses may."""
     cupy = sys.modules.get("gradcore.backends.cupy.backend")
-    return [] if cupy is None else [each for each in registry.in_use() if type(each) is cupy.CupyBackend]
+    return [] if cupy is None else [each for each in registry.in_use() if isinstance(each, cupy.CupyBackend)]
 
 
 def address_of(array: Any) -> int:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradcore.compiler.host_calls import host_codes
-from gradcore.compiler.scopes import IMPURE_MODULES, is_library
+from gradcore.compiler.scopes import IMPURE_MODULES, backend_packages, is_library
 from gradcore.cuda import graphs, streams
 from gradcore.layouts import rows_with_sparse_gradient
 
@@ -77,8 +77,9 @@ class Watch:
         self._skipped = frozenset[types.CodeType]() if with_host_calls else host_codes()
         #: The code that was seen, by its id as the hash of code takes microseconds, and what calls of it are.
         self._seen: dict[int, tuple[types.CodeType, str]] = {}
-        #: The host call that is running.
-        self._host_call: types.FrameType | None = None
+        self._backends = backend_packages()
+        #: The host call, or the function of a backend of others' making, that is running: it is not looked into.
+        self._opaque: types.FrameType | None = None
         self.executed: set[types.CodeType] = set()
         self.user_codes: set[types.CodeType] = set()
         self.computed_names = False
@@ -99,21 +100,21 @@ class Watch:
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event == "return" or event == "c_return":
-            if frame is self._host_call and event == "return":
-                self._host_call = None
-        elif self._host_call is None:
+            if frame is self._opaque and event == "return":
+                self._opaque = None
+        elif self._opaque is None:
             seen = self._seen.get(id(frame.f_code))
             if event == "call":
                 kind = self._kind_of(frame) if seen is None else seen[1]
                 if kind == "skipped":
-                    self._host_call = frame
+                    self._opaque = frame
             elif seen is not None and seen[1] == "user" and event == "c_call":
                 self._called(arg, frame)
 
     def _kind_of(self, frame: types.FrameType) -> str:
         """Whether code that runs for the first time is skipped, the user's or a library's."""
         code, kind = frame.f_code, "library"
-        if code in self._skipped:
+        if code in self._skipped or str(frame.f_globals.get("__name__")).startswith(self._backends):
             kind = "skipped"
         else:
             self.executed.add(code)

@@ -21,9 +21,9 @@ for _case in ALL:
 CHOSEN = [cases[zlib.crc32(name.encode()) % len(cases)] for name, cases in _OF_OP.items()]
 
 
-def arguments(case: Drawn, arrays: list[Any]) -> Any:
+def arguments(case: Drawn, arrays: list[Any], device: Any = None) -> Any:
     chosen = set(case.differentiable())
-    tensors = [gc.tensor(a).requires_grad_(i in chosen) for i, a in enumerate(arrays)]
+    tensors = [gc.tensor(a, device=device).requires_grad_(i in chosen) for i, a in enumerate(arrays)]
     queue = list(tensors)
     args = _filled(case.args, queue)
     return tensors, args, {name: _filled(value, queue) for name, value in case.settings.items()}
@@ -34,9 +34,9 @@ def others(case: Drawn) -> list[Any]:
     return [a if type(a) is not np.ndarray or a.ndim > 1 else np.roll(a, 1) for a in case.arrays()]
 
 
-def outcome(call: Any, case: Drawn, arrays: list[Any]) -> Any:
+def outcome(call: Any, case: Drawn, arrays: list[Any], device: Any = None) -> Any:
     """Values, gradients, and the generator's state; or the error."""
-    tensors, args, settings = arguments(case, arrays)
+    tensors, args, settings = arguments(case, arrays, device)
     gc.manual_seed(3)
     try:
         results = call(args, settings)
@@ -46,7 +46,7 @@ def outcome(call: Any, case: Drawn, arrays: list[Any]) -> Any:
             gc.autograd.backward(tracked, cotangents(tracked))
     except Exception as error:
         return type(error), str(error)
-    found = [None if t is None else t.detach().numpy() for t in (*outs, *(t.grad for t in tensors))]
+    found = [None if t is None else t.detach().cpu().numpy() for t in (*outs, *(t.grad for t in tensors))]
     return found, gc.get_rng_state().numpy(), [t.requires_grad for t in outs]
 
 
@@ -62,14 +62,14 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def compare(case: Drawn) -> CompiledFunction:
+def compare(case: Drawn, device: Any = None) -> CompiledFunction:
     call = case.op.call
     function = lambda args, settings: call(*args, **settings)  # noqa: E731
     compiled = CompiledFunction(function)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for arrays in (case.arrays(), case.arrays(), others(case), case.arrays()):
-            expected, found = outcome(function, case, arrays), outcome(compiled, case, arrays)
+            expected, found = (outcome(run, case, arrays, device) for run in (function, compiled))
             assert same(found, expected), f"{case.label}: {found} instead of {expected}"
     return compiled
 

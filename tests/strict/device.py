@@ -569,10 +569,8 @@ class StrictNamespace:
             return StrictNamespace("lib.stride_tricks.", np.lib.stride_tricks)
         if key == "asnumpy":
             return _Function(key, None, None)
-        if key == "RawModule":  # kernels are compiled for the host
-            from tests.cuda.host import HostModule
-
-            return HostModule
+        if key == "RawModule":
+            return StrictModule
         if key == "cuda":
             return types.SimpleNamespace(
                 runtime=types.SimpleNamespace(getDevice=current),
@@ -591,6 +589,19 @@ class StrictNamespace:
             raise AttributeError(f"cupy has no function {key!r}")
         setattr(self, name, found)
         return found
+
+
+class StrictModule:
+    """CUDA source, compiled for the host: what runs is a part of this backend, in the eyes of `gradcore.compile` too."""
+
+    def __init__(self, **settings: Any) -> None:
+        from tests.cuda.host import HostModule
+
+        self._module = HostModule(**settings)
+
+    def get_function(self, name: str) -> Callable[..., None]:
+        kernel = self._module.get_function(name)
+        return lambda *args, **named: kernel(*args, **named)
 
 
 class StrictBackend(CupyBackend):
