@@ -31,6 +31,7 @@ _TEMPLATES = {
     "deg2rad": f"{{0}} * {{T}}({math.pi / 180!r})", "rad2deg": f"{{0}} * {{T}}({180 / math.pi!r})",
     "logical_and": "truth({0}) && truth({1})", "logical_or": "truth({0}) || truth({1})",
     "logical_xor": "truth({0}) != truth({1})", "logical_not": "!truth({0})", "cast": "cast<{T}>({0})",
+    "round_to_float16": "load(store<float16>({0}))", "round_to_bfloat16": "load(store<bfloat16>({0}))",
 }  # fmt: skip
 
 _SYNTAX = frozenset({*_INFIX, *_TEMPLATES, "where", "invert"})

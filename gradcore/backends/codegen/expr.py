@@ -45,8 +45,8 @@ class Expr:
     graph : ExprGraph
         The graph it belongs to.
     function : str
-        The name of a NumPy or SciPy function, ``"where"``, ``"cast"`` or ``"complex"``; of a leaf ``"input"``,
-        ``"constant"`` or ``"parameter"``.
+        The name of a NumPy or SciPy function, ``"where"``, ``"cast"``, ``"complex"`` or ``"round_to_float16"``; of a
+        leaf ``"input"``, ``"constant"`` or ``"parameter"``.
     operands : tuple of Expr
         The function's arguments; empty for leaves.
     dtype : numpy.dtype
@@ -179,6 +179,11 @@ class ExprGraph:
             if expr.dtype == dtype:
                 return expr
         return self.node("cast", (expr,), dtype)
+
+    def rounded(self, expr: Expr, dtype: np.dtype[Any]) -> Expr:
+        """A float32 as it is after it was stored as a 16-bit float."""
+        name = f"round_to_{dtype.name}"
+        return expr if expr.function == name else self.node(name, (expr,), FLOAT)
 
     def call(self, name: str, *operands: Any) -> Expr:
         """The NumPy function of that name, in the dtypes that NumPy computes it in."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore import dtypes
 from gradcore.backends.codegen.emit_cuda import CudaTracer
 from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.scalars import ScalarParameter
@@ -23,10 +24,12 @@ from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves,
 
 __all__ = ["FusedLaunch", "grouped"]
 
-#: Rounding to other dtypes between calls is what they would do: 16-bit floats, which kernels widen, are left out.
-_DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool)
+_HALVES = tuple(known.numpy for known in (dtypes.float16, dtypes.bfloat16))
+_DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool), *_HALVES
 #: Methods of the backend that run a formula as one kernel, and those that are formulas of elements.
 _FUSED = frozenset(["evaluated", "evaluate_step", "fused_forward", "fused_gradients", "rounded_once"])
+#: Those of them that are given the dtype of what they store.
+_STORED = frozenset(["fused_forward", "fused_gradients", "rounded_once"])
 _FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
 _OPERATORS = frozenset(
     [
@@ -129,15 +132,18 @@ class FusedLaunch:
                 pairs = zip(call.results, found, strict=True) if several else [(call.results, found)]
                 for result, expr in pairs:
                     if type(result) is Value:
-                        if not isinstance(expr, Expr) or expr.dtype != program.types[result.number].dtype:
+                        dtype = program.types[result.number].dtype
+                        if not isinstance(expr, Expr) or expr.dtype != compute_dtype(dtype):
                             raise NotFusible("it has other dtypes")
-                        values[Value, result.number] = expr
+                        rounds = dtype in _HALVES and expr.function != "input"
+                        values[Value, result.number] = F.graph.rounded(expr, dtype) if rounds else expr
             found = [values[Value, n] for n in outputs]
             if any(expr.function == "input" for expr in found):
                 raise NotFusible("a result is an operand as it is")
             return found
 
-        self.kernel = trace("group", formula, operands, CudaTracer(backend.bodies))
+        stored = [program.types[n].dtype for n in outputs]
+        self.kernel = trace("group", formula, operands, CudaTracer(backend.bodies), stored)
         self._launch = backend.fusion.launcher(self.kernel)
 
     @property
@@ -157,6 +163,15 @@ class FusedLaunch:
         return results
 
 
+def _rounds_once(call: Call, operands: list[Any]) -> bool:
+    """Whether a call on 16-bit floats computes in float32, and rounds the result alone."""
+    kind, _, name = call.name.partition(".")
+    if name == "astype":
+        return operands[0].dtype != "f8"
+    alone = kind == "operator" or (kind in ("kernels", "backend") and name in RENAMED)
+    return name in _STORED or (alone and len(operands) == len(call.args) and not call.named)
+
+
 def _last_name(call: Call) -> str:
     return call.name.rpartition(".")[2]
 
@@ -165,6 +180,8 @@ def _called(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
     """The expressions of a call's results."""
     kind, _, name = call.name.partition(".")
     args, named = map_leaves(plain, call.args), map_leaves(plain, call.named)
+    if name == "astype":
+        return F.graph.cast(args[0], compute_dtype(np.dtype(args[1])))
     if name in _FUSED:
         return getattr(formulas, name)(*args, **named)
     if name == "evaluate_tiled":
@@ -236,7 +253,7 @@ class _Grouping:
     def _shape(self, call: Call) -> tuple[int, ...] | None:
         """The shape of an elementwise call's results; None for other calls."""
         kind, _, name = call.name.partition(".")
-        known = name in _FUSED or name in _FORMULAS
+        known = name in _FUSED or name in _FORMULAS or name == "astype"
         known = known or (
             kind in ("kernels", "backend") and (name in self.program.backend.elementwise or name in RENAMED)
         )
@@ -264,7 +281,9 @@ class _Grouping:
         if None in operands:
             return "it is given a number that is drawn"
         if any(t.dtype not in _DTYPES for t in (*results, *operands)):
-            return "it computes no float32, float64 or bool"
+            return "it computes other numbers than floats and bools"
+        if any(t.dtype in _HALVES for t in (*results, *operands)) and not _rounds_once(call, operands):
+            return "16-bit floats may be rounded in between"
         try:
             fits = np.broadcast_shapes(shape, *(t.shape for t in operands)) == shape
         except ValueError:
@@ -273,18 +292,19 @@ class _Grouping:
 
     def _add(self, calls: list[Call]) -> None:
         """Add a group to the program: as one kernel, if it is one."""
-        made = [n for call in calls for n in values_in(call.results)]
+        made, keys = dict[int, None](), dict[tuple[Any, int], None]()
         inside: dict[int, int] = {}
         for call in calls:
             for n in arguments_of(call):
                 inside[n] = inside.get(n, 0) + 1
-        keys = dict.fromkeys(key for call in calls for key in leaves_of(call))
-        inputs = [_leaf(key) for key in keys if key[0] is Literal or key[1] not in made]
+            keys |= dict.fromkeys(key for key in leaves_of(call) if key[0] is Literal or key[1] not in made)
+            made |= dict.fromkeys(n for n in values_in(call.results) if (Value, n) not in keys)  # some give an argument
+        inputs = [_leaf(key) for key in keys]
         outputs = [n for n in made if self.uses.get(n, 0) > inside.get(n, 0)]
         try:
             if len(calls) < 2 or not outputs:
                 raise NotFusible("it is alone")
-            inputs = self._in_order(inputs, self.program.types[made[0]])
+            inputs = self._in_order(inputs, self.program.types[outputs[0]])
             function = FusedLaunch(calls, inputs, outputs, self.program)
         except Exception as error:  # NotFusible, or what a formula raises for expressions in the place of arrays
             self.refused += [f"{call!r}: {error}" for call in calls]
