@@ -135,6 +135,8 @@ class Backend(
     converts_operands: Any = False
     #: Kernels that read numbers of their arguments, and so wait for the device: shapes of results depend on them.
     synchronizing: ClassVar[set[str]] = set()
+    #: Packages, or modules, of which all code is the backend's: `gradcore.compile` takes it for constant.
+    packages: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, xp: Any, array_type: builtins.type) -> None:
         self.xp = xp

@@ -35,9 +35,8 @@ def is_library(namespace: dict[str, Any]) -> bool:
 
 
 def backend_packages() -> tuple[str, ...]:
-    """The packages, or the modules that are in none, of backends that are not gradcore's."""
-    modules = [type(backend).__module__ for backend in registry.in_use()]
-    return tuple(name.rpartition(".")[0] or name for name in modules if not name.startswith("gradcore."))
+    """The packages that the backends in use declare to be theirs."""
+    return tuple(name for backend in registry.in_use() for name in backend.packages)
 
 
 def is_generated(code: types.CodeType) -> bool:

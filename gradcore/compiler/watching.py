@@ -78,7 +78,7 @@ class Watch:
         #: The code that was seen, by its id as the hash of code takes microseconds, and what calls of it are.
         self._seen: dict[int, tuple[types.CodeType, str]] = {}
         self._backends = backend_packages()
-        #: The host call, or the function of a backend of others' making, that is running: it is not looked into.
+        #: The host call, or the function of a backend's packages, that is running: it is not looked into.
         self._opaque: types.FrameType | None = None
         self.executed: set[types.CodeType] = set()
         self.user_codes: set[types.CodeType] = set()

@@ -569,8 +569,10 @@ class StrictNamespace:
             return StrictNamespace("lib.stride_tricks.", np.lib.stride_tricks)
         if key == "asnumpy":
             return _Function(key, None, None)
-        if key == "RawModule":
-            return StrictModule
+        if key == "RawModule":  # kernels are compiled for the host
+            from tests.cuda.host import HostModule
+
+            return HostModule
         if key == "cuda":
             return types.SimpleNamespace(
                 runtime=types.SimpleNamespace(getDevice=current),
@@ -591,19 +593,6 @@ class StrictNamespace:
         return found
 
 
-class StrictModule:
-    """CUDA source, compiled for the host: what runs is a part of this backend, in the eyes of `gradcore.compile` too."""
-
-    def __init__(self, **settings: Any) -> None:
-        from tests.cuda.host import HostModule
-
-        self._module = HostModule(**settings)
-
-    def get_function(self, name: str) -> Callable[..., None]:
-        kernel = self._module.get_function(name)
-        return lambda *args, **named: kernel(*args, **named)
-
-
 class StrictBackend(CupyBackend):
     """The CUDA backend on strict arrays: two devices, ``strict:0`` and ``strict:1``.
 
@@ -612,6 +601,7 @@ class StrictBackend(CupyBackend):
     """
 
     type = "strict"
+    packages = ("tests.strict", "tests.cuda.host")
     supports_fusion = False  # type: ignore[assignment]
     scipy_name = None  # cupyx needs CuPy
     has_streams = False
