@@ -64,6 +64,41 @@ def test_groups_are_generated_kernels_with_the_same_bits() -> None:
     assert forward.groups == 2  # before the sum, and after it
 
 
+def rounded_often(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+    for _ in range(2):
+        x = (x * y + x).tanh() * 0.3 - y
+    z = (x.sigmoid() * 1.7 + 2.3 * y) / (y * y + 1)
+    w = F.gelu(z) + F.silu(x) * (y > 0) + gc.where(x > y, x, y * 0.7) ** 2 - z.exp().clamp(0.1, 3)
+    return (w - x.sum(0)).abs() * gc.maximum(x, z) + x.float().to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
+def test_groups_of_16_bit_floats_round_as_single_calls_do(dtype: gc.dtype) -> None:
+    compiled = CompiledFunction(rounded_often, fullgraph=True)
+    for seed in range(5):
+        gc.manual_seed(seed)
+        x, y = ((randn(40, 7) * 2).to(dtype).requires_grad_() for _ in range(2))
+        upstream = randn(40, 7).to(dtype)
+        found, wanted = compiled(x, y), rounded_often(x, y)
+        assert equal(found, wanted)
+        assert equal(gc.autograd.grad(found, (x, y), upstream), gc.autograd.grad(wanted, (x, y), upstream))
+    forward, backward = compiled._entries[0].functions
+    assert forward.calls == 3  # before the sum, the sum, after it
+    assert backward.groups
+    assert forward.groups == 2
+
+
+def test_16_bit_floats_that_overflow_between_calls() -> None:
+    def function(x: gc.Tensor) -> gc.Tensor:
+        return (x * 300) * 300 / 65504 + (x * 1e-7) * 1e7
+
+    compiled = CompiledFunction(function, fullgraph=True)
+    for _ in range(4):
+        x = gc.tensor([0.0, 1.0, 3.0, -2.5, 250.0], dtype=gc.float16, device="cuda")
+        assert equal(compiled(x), function(x))
+    assert compiled._entries[0].functions[0].groups == 1
+
+
 def test_a_captured_program_makes_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = graphed(chain, 4, randn(5, 4), randn(4))
     (run,) = compiled._entries[0].functions
