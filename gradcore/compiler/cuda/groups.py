@@ -167,7 +167,7 @@ def _rounds_once(call: Call, operands: list[Any]) -> bool:
     """Whether a call on 16-bit floats computes in float32, and rounds the result alone."""
     kind, _, name = call.name.partition(".")
     if name == "astype":
-        return operands[0].dtype != "f8"
+        return bool(operands[0].dtype != "f8")
     alone = kind == "operator" or (kind in ("kernels", "backend") and name in RENAMED)
     return name in _STORED or (alone and len(operands) == len(call.args) and not call.named)
 
