@@ -42,7 +42,8 @@ SHARES = {"kernels": 0.25, "products": 0.1, "streams": 0.05, "graphs": 0.15, "de
 
 #: Which kernels of the package an operation uses, by the file that they are in: what can be left out.
 FAMILIES = {
-    "attention": "attention", "convolution": "convolution", "cross_entropy": "cross_entropy", "grids": "grids",
+    "attention": "attention", "biases": "biases", "convolution": "convolution", "cross_entropy": "cross_entropy",
+    "grids": "grids",
     "lists": "lists", "normalization": "normalization", "reductions": "reductions", "segments": "segments",
     "softmax": "softmax", "sparse": "sparse", "windows": "windows", "generated": "elementwise",
 }  # fmt: skip

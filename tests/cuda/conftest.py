@@ -37,6 +37,7 @@ COMPARED = [
     Comparison("test_layer_norm", ("layer_parameters",), (("affine", True),)),
     Comparison("test_rms_norm", ("scale_rows", "scale_rows_backward")),
     Comparison("test_rms_norm", ("scale_parameters",), (("affine", True),)),
+    Comparison("test_biases", ("repeat_row", "sum_columns")),
     Comparison("test_batch_norm", ("channel_moments", "channel_products")),
     Comparison("test_cross_entropy", ("cross_entropy", "cross_entropy_backward")),
     Comparison("test_pooling", ("max_pool", "avg_pool", "avg_pool_backward")),

@@ -29,7 +29,7 @@ from tests.cuda.host import KERNEL, cupy_include, includes
 from tests.cuda.test_fused_kernels import CASES, UNKNOWN, HostBackend
 
 ARCHITECTURES = (75, 80, 90)
-OF_ONE_TYPE = ("attention", "dropout", "softmax", "normalization", "segments", "windows", "lists")
+OF_ONE_TYPE = ("attention", "biases", "dropout", "softmax", "normalization", "segments", "windows", "lists")
 #: Products of sparse matrices: the types of results by those of numbers; parts of halves are float32.
 RESULTS = {
     "float16": ("float16", "float"), "bfloat16": ("bfloat16", "float"), "float": ("float", "float16", "bfloat16"),

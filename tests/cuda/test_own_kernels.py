@@ -129,6 +129,15 @@ def test_rms_norm(backend: Any, dtype: str, affine: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_biases(backend: Any, dtype: str) -> None:
+    for shape in ((1, 1), (3, 5), (33, 70), (2, 40, 33), (1024, 2), (1025, 2)):
+        x, bias = drawn(dtype, *shape), drawn(dtype, 4, seed=1)
+        compare(backend, "sum_rows", (x,))
+        compare(backend, "sum_rows", (x.swapaxes(0, -1),))
+        compare(backend, "linear", (x, drawn(dtype, 4, shape[-1], seed=2), bias))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("affine", [True, False])
 def test_group_norm(backend: Any, dtype: str, affine: bool) -> None:
     for shape, groups in (((2, 6, 5), 3), ((3, 4), 2), ((2, 4, 9, 10), 1), ((1, 2, 3), 2)):

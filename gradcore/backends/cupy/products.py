@@ -18,7 +18,16 @@ import numpy as np
 from gradcore import config
 from gradcore.backends.cupy import gemm
 from gradcore.backends.cupy.capture import Capture, captured_cublas
-from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, CudaKernels, int64s, summed
+from gradcore.backends.cupy.kernels import (
+    C_NAMES,
+    COMPLEX_NAMES,
+    CudaKernels,
+    dense,
+    elements,
+    int64s,
+    summed,
+    type_name,
+)
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.products import Labels, Products, mismatch, plan_of
 from gradcore.determinism import alert_products
@@ -29,6 +38,9 @@ __all__ = ["REAL_NAMES", "CudaProducts"]
 REAL_NAMES = {**C_NAMES, **{f"{kind}nt{bits}": f"{kind[0]}{bits}" for kind in ("i", "ui") for bits in (8, 16, 32, 64)}}
 #: cuBLAS's own choice of an algorithm.
 _ANY_ALGORITHM = -1
+
+#: Rows of which a block adds up all, 32 of each thread.
+_FEW_ROWS = 1024
 
 #: Rows and columns of the result that a block of the package's kernel computes.
 _TILE = 64
@@ -125,7 +137,11 @@ class CudaProducts(CudaKernels, Products):
         if weight.shape[1] != x.shape[-1] or bias.shape[0] not in (1, weight.shape[0]):
             return super().linear(x, weight, bias)  # which says what is wrong
         out = self.xp.empty((*x.shape[:-1], weight.shape[0]), x.dtype)
-        out[...] = bias
+        if bias.shape[0] == weight.shape[0] and self.takes("biases", bias) and out.size:
+            kernel = self.cuda_kernel("biases", "repeat_row", type=type_name(bias.dtype))
+            kernel(*elements(out.size), (dense(self.xp, bias), out, *int64s(out.size, bias.size)))
+        else:
+            out[...] = bias
         return self._multiplied(x, weight.T, out, (1, 1))
 
     def addmm(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> Any:
@@ -153,8 +169,14 @@ class CudaProducts(CudaKernels, Products):
 
     @kernel_for(lambda self, x: x.dtype.char in gemm.SUPPORTED and x.size > 0)
     def sum_rows(self, x: Any) -> Any:
-        """A product with ones: sums are in float32 at least, and nothing is rounded to TensorFloat32."""
+        """By a kernel, or of many rows a product with ones: sums are in float32 at least, none of TensorFloat32."""
         rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
+        if rows.shape[0] <= _FEW_ROWS and self.takes("biases", rows):
+            count, width = rows.shape
+            out = self.xp.empty(width, rows.dtype)
+            kernel = self.cuda_kernel("biases", "sum_columns", type=type_name(rows.dtype))
+            kernel((-(-width // 32),), (32, 32), (dense(self.xp, rows), out, *int64s(count, width)))
+            return out
         return self._multiplied(self.xp.ones(rows.shape[0], x.dtype), rows, exact=True)
 
     def _multiplied(

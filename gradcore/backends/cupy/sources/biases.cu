@@ -1,0 +1,27 @@
+// What the bias of a layer needs: its repetition as rows of a result, and the sums down the columns that are its gradient.
+//
+// GRADCORE_TYPE is the numbers' type; arrays are dense.
+
+#include "block.cuh"
+
+using namespace gradcore;
+using T = GRADCORE_TYPE;
+using A = Computed<T>::type;
+
+extern "C" __global__ void repeat_row(const T* row, T* out, const i64 size, const i64 width) {
+    const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
+    for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) out[i] = row[i % width];
+}
+
+// A block has 32 columns and 32 threads for each, which add up in an order that is always the same.
+extern "C" __global__ void sum_columns(const T* x, T* out, const i64 rows, const i64 width) {
+    __shared__ A partial[32][33];
+    const i64 first = static_cast<i64>(blockIdx.x) * 32, column = first + threadIdx.x;
+    A sum = 0;
+    if (column < width)
+        for (i64 row = threadIdx.y; row < rows; row += 32) sum += load(x[row * width + column]);
+    partial[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    sum = warp_reduce(partial[threadIdx.x][threadIdx.y], Sum());
+    if (threadIdx.x == 0 && first + threadIdx.y < width) out[first + threadIdx.y] = store<T>(sum);
+}
