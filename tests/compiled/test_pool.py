@@ -76,7 +76,15 @@ def step(backend: Any) -> Any:
 
 def sums(backend: Any) -> Any:
     x = matrix(0)
-    return np.concatenate([backend.sum_over(x, (1,)), backend.sum_over(x)[None], backend.max_over(x)[None]])
+    found = [
+        backend.sum_over(x, (1,)),
+        backend.sum_over(x),
+        backend.max_over(x),
+        backend.logsumexp_over(x, (1,), False),
+    ]
+    for dims in (None, (0,), (1,)):
+        found += backend.var_mean_over(x, dims, 1.0)
+    return np.concatenate([each.reshape(-1) for each in found])
 
 
 def functions(backend: Any) -> Any:
@@ -164,12 +172,16 @@ def test_functions_of_numpy_give_their_bits(compiled: Any) -> None:
             assert np.array_equal(out, function(*given))
 
 
+def drain(numbers: Iterator[int]) -> None:
+    list(numbers)
+
+
 def test_threads_that_look_for_work_stop_for_others(compiled: Any) -> None:
     """Whoever wakes threads of his own tells the library's; these work again later."""
     gc.set_num_threads(3)
     expected = softmax(compiled)
     for _ in range(50):
-        threads.share(lambda numbers: [].extend(numbers), 8)
+        threads.share(drain, 8)
         assert same_bits(softmax(compiled), expected)
 
 

@@ -49,4 +49,4 @@ class CompiledCalls(NumpyBackend):
 
 
 #: Elements of a single pass that are worth a thread.
-WORTH_A_THREAD = 1 << 14
+WORTH_A_THREAD = 1 << 15

@@ -22,7 +22,7 @@ __all__ = ["CompiledElementwise", "Forward"]
 #: The least length of rows that are copied to be contiguous: a row costs as much as some 20 elements.
 _NARROW = 16
 #: Elements times steps that are worth a thread, and its least elements; elements from which loops are for single steps.
-_WORTH_A_THREAD, _LEAST, _SINGLE = 1 << 15, 1 << 13, 1 << 15
+_WORTH_A_THREAD, _LEAST, _SINGLE = 1 << 16, 1 << 13, 1 << 16
 #: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; layouts
 #: that a loop caches.
 _MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000

@@ -66,6 +66,7 @@ public:
 
 private:
     void take_numbers(int64_t own);
+    bool nothing_left() const;
     void start(int64_t others);
     void place();
     void live(int64_t number);
@@ -130,11 +131,27 @@ void Pool::run(int64_t count, int64_t threads, void (*function)(const void*, int
 }
 
 // Each thread begins with a section of its own, which is the same in the next call: what it wrote there is in its cache.
+// Others take numbers from a section whose owner has not come, or is far behind: to write to lines that another thread
+// has had costs ten times as much.
 void Pool::take_numbers(int64_t own) {
+    const auto begin = Clock::now();
+    bool waited = false;
     for (int64_t k = 0; k < sections_; ++k) {
         const int64_t section = (own + k) % sections_, end = count_ * (section + 1) / sections_;
+        const int64_t next = next_[section].number;
+        if (k > 0 && !waited && next > count_ * section / sections_ && next < end) {
+            waited = true;
+            if (look((Clock::now() - begin) / 4, [this] { return nothing_left(); })) return;
+        }
         for (int64_t i; (i = next_[section].number++) < end;) function_(work_, i);
     }
+}
+
+bool Pool::nothing_left() const {
+    for (int64_t s = 0; s < sections_; ++s) {
+        if (next_[s].number < count_ * (s + 1) / sections_) return false;
+    }
+    return true;
 }
 
 void Pool::start(int64_t others) {

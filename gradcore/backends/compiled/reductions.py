@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from gradcore.backends.compiled.calls import CompiledCalls, Work
+from gradcore.backends.compiled.calls import WORTH_A_THREAD, CompiledCalls, Work
+from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward
+from gradcore.backends.compiled.ufuncs import in_pool
+from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.row_blocks import exponentials
 from gradcore.typing import Array
 
 __all__ = ["CompiledReductions"]
@@ -22,12 +28,32 @@ _LARGE_ROWS, _LONG = 1 << 21, 512
 _WIDTH = 32
 
 
-class CompiledReductions(CompiledCalls):
+class CompiledReductions(CompiledCalls, CompiledElementwise):
     """Reductions of contiguous arrays over dims that follow each other; NumPy's methods have looked at the rest."""
 
     def reduce_run(self, kind: str, x: Array, start: int, stop: int) -> Any:
         out = self._by_kernel(kind, x, start, stop)
         return super().reduce_run(kind, x, start, stop) if out is None else out
+
+    def squared_distances_over(self, x: Array, mean: Array, dims: Any) -> Any:
+        if x.size < _LARGE["sums"] or x.dtype.char not in "fd":
+            return super().squared_distances_over(x, mean, dims)
+        return self.squares_over(self._less(x, mean), dims, True)
+
+    def exp_less(self, x: Array, top: Array) -> Any:
+        less = self._less(x, top)
+        return exponentials(less, less, self._pooled)
+
+    def _less(self, x: Array, y: Array) -> Any:
+        """``x - y``, by a loop where threads share it, as they do what is made of it."""
+        shared = x.size >= 2 * WORTH_A_THREAD and x.dtype == y.dtype and threads.available() > 1
+        found = self.by_loop(_SUB, (x, y)) if shared else None
+        return np.asarray(x - y) if found is None else found
+
+    @cached_property
+    def _pooled(self) -> SimpleNamespace:
+        """Functions of NumPy in the library's threads."""
+        return SimpleNamespace(**{f.__name__: in_pool(self.library, f) for f in (np.exp, np.exp2, np.multiply)})
 
     def _by_kernel(self, kind: str, x: Array, start: int, stop: int) -> Any:
         char, shape = x.dtype.char, x.shape
@@ -69,6 +95,7 @@ class CompiledReductions(CompiledCalls):
 _SAME = {"?": "B", "q": "l" if np.dtype("l").itemsize == 8 else "q"}
 _ROWS = {"sums": "row_sums", "squares": "row_squares", "products": "row_products", "maxima": "row_maxima",
          "minima": "row_minima"}  # fmt: skip
+_SUB: Any = Forward("sub")
 #: Reductions of the parts of a single row.
 _WHOLE: dict[str, Any] = {
     "sums": np.add.reduce, "squares": np.add.reduce, "products": np.multiply.reduce, "maxima": np.maximum.reduce,

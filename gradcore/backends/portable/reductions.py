@@ -76,17 +76,21 @@ class Reductions:
         """
         xp = self.xp
         mean = self.mean_over(x, dims, True)
-        away = xp.asarray(x - mean)
-        if away.dtype.kind == "c":
-            square = away.real * away.real
-            square += away.imag * away.imag
-        else:
-            square = xp.multiply(away, away, out=away)
-        total = self.sum_over(square, dims, True)
+        total = self.squared_distances_over(x, mean, dims)
         if self.host_scalars and x.dtype == "float32" and not xp.isfinite(total).all():
             return self.var_mean_over(x.astype("float64"), dims, correction, root)[0], mean
         var = total / max(_count(x.shape, dims) - correction, 0.0)
         return xp.sqrt(var) if root else var, mean
+
+    def squared_distances_over(self, x: Any, mean: Any, dims: Dims) -> Any:
+        """Sum of ``abs(x - mean) ** 2`` over dims, which stay with size 1."""
+        away = self.xp.asarray(x - mean)
+        if away.dtype.kind == "c":
+            square = away.real * away.real
+            square += away.imag * away.imag
+        else:
+            square = self.xp.multiply(away, away, out=away)
+        return self.sum_over(square, dims, True)
 
     # -- products -------------------------------------------------------------------------------------------------
 
