@@ -31,27 +31,11 @@ _FUSED = frozenset(["evaluated", "evaluate_step", "fused_forward", "fused_gradie
 #: Those of them that are given the dtype of what they store.
 _STORED = frozenset(["fused_forward", "fused_gradients", "rounded_once"])
 _FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
-_OPERATORS = frozenset(
-    [
-        "abs",
-        "add",
-        "and",
-        "eq",
-        "ge",
-        "gt",
-        "invert",
-        "le",
-        "lt",
-        "mul",
-        "ne",
-        "neg",
-        "or",
-        "pow",
-        "sub",
-        "truediv",
-        "xor",
-    ]
-)
+#: Operators that CuPy and generated kernels compute alike.
+_OPERATORS = frozenset((
+    "abs", "add", "and", "eq", "ge", "gt", "invert", "le", "lt", "mul", "ne", "neg", "or", "pow", "sub", "truediv",
+    "xor",
+))  # fmt: skip
 #: Functions that CuPy computes otherwise than generated kernels do, where they are alone.
 _LEFT_TO_CUPY = frozenset([*SPECIAL, "exp2"])
 #: Arrays that a kernel is given at most, and calls of a group.
