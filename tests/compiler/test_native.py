@@ -201,7 +201,7 @@ def test_bools_that_are_constants_select() -> None:
 
 @pytest.mark.slow
 def test_errors_of_the_writer_are_only_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts.NativeProgram, "linked", lambda *args: 1 / 0)
+    monkeypatch.setattr(parts.NativeProgram, "plan", lambda *args: 1 / 0)
     compiled = check(lambda x: (x * 17).sum() + 1, gc.randn(4))
     assert "ZeroDivisionError" in states(compiled)[0]
 
@@ -415,6 +415,57 @@ def test_a_later_process_begins_with_the_library(libraries: Path, monkeypatch: p
     monkeypatch.setattr(building, "_compile", lambda *args: pytest.fail("it is compiled again"))
     second = check(function, gc.randn(9))
     assert states(second) == states(first)
+
+
+def test_a_later_process_lowers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan of a program with parts, calls of Python between them, literals and errors is found by its name."""
+
+    def function(table: gc.Tensor, index: gc.Tensor, q: gc.Tensor) -> Any:
+        rows = F.embedding(index, table) * 2 + 1
+        sorted_ = (rows * rows).sort(1).values
+        return F.scaled_dot_product_attention(q, q, q, is_causal=True), (sorted_ @ rows.T).tanh() - 1
+
+    given = gc.randn(5, 3, requires_grad=True), gc.tensor([0, 2]), gc.randn(1, 2, 6, 4)
+    first = check(function, *given)
+    monkeypatch.setattr(parts.NativeProgram, "__init__", lambda *args: pytest.fail("it is lowered again"))
+    second = check(function, *given)
+    assert states(second) == states(first)
+    assert "functions" in states(second)[0]
+    for bad in (gc.tensor([0, 7]), gc.tensor([-9, 1])):
+        with pytest.raises(IndexError) as expected:
+            function(given[0], bad, given[2])
+        with pytest.raises(IndexError) as found:
+            second(given[0], bad, given[2])
+        assert str(found.value) == str(expected.value)
+
+
+def test_names_of_plans() -> None:
+    """They are equal for equal programs, and others for other settings, numbers, shapes, dtypes and sources."""
+
+    def name(function: Any, x: gc.Tensor) -> str | None:
+        compiled = CompiledFunction(function, fullgraph=True, cpp="0")
+        for _ in range(3):
+            compiled(x)
+        return parts.name_of_plan(compiled._entries[0].programs[0])
+
+    x = gc.arange(6.0).reshape(2, 3)
+    names = [name(lambda x, k=k: (x * k).softmax(1).sum(0), x) for k in (2.0, 3.0, -0.0, 0.0)]
+    names += [name(lambda x, d=d: (x * 2).softmax(d).sum(0), x) for d in (0, 1)]
+    names += [name(lambda x: (x * 2).softmax(1).sum(0), y) for y in (x.double(), x[:, :2], x.T)]
+    names.append(name(lambda x: (x * gc.tensor([1.0, 2.0, 3.0])).softmax(1).sum(0), x))
+    names.append(name(lambda x: (x * gc.tensor([1.0, 2.0, 4.0])).softmax(1).sum(0), x))
+    assert None not in names
+    assert names[5] == names[0]
+    del names[5]
+    assert len(set(names)) == len(names)
+
+
+def test_a_plan_that_cannot_be_read_is_none(libraries: Path) -> None:
+    function = lambda x: (x * 11 + 2).tanh().sum()  # noqa: E731
+    first = check(function, gc.randn(9))
+    for path in (libraries / "programs").glob("plan-*"):
+        path.write_bytes(b"no plan")
+    assert states(check(function, gc.randn(9))) == states(first)
 
 
 def test_switched_off() -> None:

@@ -25,7 +25,7 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.backends.registry import CPU
 
-__all__ = ["has_blas", "has_libraries", "has_vector_functions", "library_of", "loaded"]
+__all__ = ["has_blas", "has_libraries", "has_vector_functions", "library_of", "loaded", "made_with"]
 
 #: Compilation takes less time with them than with those of the library, whose loops it does not gain.
 _OPTIONS = ("-O2", "-ftree-vectorize", "-fwrapv", "-fvisibility=hidden", "-shared")
@@ -75,6 +75,13 @@ def _name(source: str) -> str:
     path, version = _compiler()
     parts = [source, _HEADER.read_text(), made_of(), path, version, repr((_OPTIONS, NATIVE)), sys.prefix]
     return f"program-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.so"
+
+
+def made_with() -> str:
+    """What libraries are made with, beside their source: without a call of the compiler, which takes a while."""
+    path = find_compiler()
+    known, vectors = os.stat(path), os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else ""
+    return repr((path, known.st_size, known.st_mtime_ns, vectors, made_of(), _OPTIONS, NATIVE, sys.prefix))
 
 
 def has_libraries() -> bool:
@@ -144,7 +151,8 @@ def _forget_old(folder: Path) -> None:
     """Delete the libraries that were used longest ago, if there are many."""
     with suppress(OSError):
         found = sorted(folder.glob("program-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in found[_MOST_LIBRARIES:]:
+        plans = sorted(folder.glob("plan-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in (*found[_MOST_LIBRARIES:], *plans[_MOST_LIBRARIES:]):
             path.unlink(missing_ok=True)
 
 
@@ -162,8 +170,8 @@ def _tools() -> _Tools:
     return _Tools(tuple.__basicsize__, address("gradcore_share"), sgemm, dgemm, long, *convolution)
 
 
-def loaded(path: Path, in_threads: list[bool]) -> list[Callable[..., Any]]:
-    """The functions of a library's parts, which take a tuple of arrays.
+def loaded(path: Path, first: int, in_threads: list[bool]) -> list[Callable[..., Any]]:
+    """The functions of a library's parts from the first one on, which take a tuple of arrays.
 
     Raises
     ------
@@ -178,7 +186,7 @@ def loaded(path: Path, in_threads: list[bool]) -> list[Callable[..., Any]]:
     begin.argtypes, begin.restype = [ctypes.c_int64, ctypes.c_void_p], None
     begin(object.__basicsize__, ctypes.addressof(_tools()))
     _check(library)
-    return [_function(library, i, each) for i, each in enumerate(in_threads)]
+    return [_function(library, i, each) for i, each in enumerate(in_threads, first)]
 
 
 def _check(library: ctypes.CDLL) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from gradcore.backends.codegen.expr import NotFusible
-from gradcore.compiler import emit_python
 from gradcore.compiler.native import building, groups, source
 from gradcore.compiler.native.lowering import Lowering
 from gradcore.compiler.native.part_source import PartSource
+from gradcore.compiler.native.plans import PartPlan, Plan, name_of
 from gradcore.compiler.native.rolling import Invocation
-from gradcore.compiler.native.steps import Kernel, Loop, Reduction, Step, Unsupported, View, contiguous_strides
-from gradcore.compiler.program import Call, Literal, Program, Value
+from gradcore.compiler.native.steps import Kernel, Loop, Reduction, Step, Unsupported, View
+from gradcore.compiler.program import Call, Program
 
-__all__ = ["NativeProgram", "Part", "source_of"]
+__all__ = ["NativeProgram", "Part", "name_of_plan", "source_of"]
 
 #: Calls that are worth a native part.
 _LEAST = 2
@@ -202,79 +200,18 @@ class NativeProgram:
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
-    def linked(self, functions: list[Callable[..., Any]]) -> Program:
-        """The program with calls of native functions in the places of the parts."""
-        old, out = self.program, Program()
-        out.inputs, out.outputs, out.literals = list(old.inputs), list(old.outputs), old.literals
-        out.scalars, out.types = old.scalars, dict(old.types)
-        there = set(old.inputs)
-        by_result: dict[int, Call] = {}
-        for call in old.calls:
-            for n in call.made:
-                by_result.setdefault(n, call)
-        free = 1 + max([*old.types, *by_result], default=0)
-
-        def make(number: int) -> None:
-            """Let Python have a value: by its call, which makes a view, or as a new array."""
-            if number in there:
-                return
-            view = self.lowering.views.get(number)
-            if view is not None and view.memory == number and isinstance(self.made_by.get(number), Part):
-                there.add(number)
-                out.calls.append(_allocation(number, view))
-                return
-            call = by_result[number]
-            for n in call.read:
-                make(n)
-            out.calls.append(call)
-            there.update(call.made)
-
+    def plan(self) -> Plan:
+        """How Python calls the parts."""
+        position = {id(call): i for i, call in enumerate(self.program.calls)}
+        pieces: list[Any] = []
         for piece in self.pieces:
-            if not isinstance(piece, Part):
-                for n in piece.read:
-                    make(n)
-                out.calls.append(piece)
-                there.update(piece.made)
-                continue
-            for n in piece.arguments:
-                if n >= 0:
-                    make(n)
-            given: list[Any] = [Value(n) if n >= 0 else Literal(-1 - n) for n in piece.arguments]
-            if piece.scratch:
-                out.calls.append(Call("xp.empty", np.empty, (piece.scratch, np.uint8), {}, Value(free)))
-                out.types[free] = old.types[next(iter(old.types))]._replace(
-                    shape=(piece.scratch,), dtype=np.dtype(np.uint8), strides=(1,), memory=free
-                )
-                given.append(Value(free))
-                free += 1
-            run = functions[self.parts.index(piece)]
-            out.calls.append(Call("native.run", run, (tuple(given),), {}, None))
-        for n in out.outputs:
-            make(n)
-        return out
-
-    def slow(self, part: Part) -> Callable[..., None]:
-        """The calls of a part, made by Python: so errors are those that the calls raise."""
-        old, own = self.program, Program()
-        own.calls, own.literals, own.scalars, own.types = part.calls, old.literals, old.scalars, old.types
-        first_made: set[int] = set()
-        needed: list[int] = []
-        for call in part.calls:
-            needed += [n for n in call.read if n not in first_made]
-            first_made |= set(call.made)
-        own.inputs = sorted(set(needed))
-        own.outputs = sorted(n for n in part.arguments if n >= 0 and n in first_made and n not in own.inputs)
-        views = [self.lowering.views[n] for n in own.inputs]
-        run = emit_python.function_of(own)
-        place = {memory: i for i, memory in enumerate(part.arguments)}
-        targets = [place[n] for n in own.outputs]
-
-        def again(given: tuple[Any, ...]) -> None:
-            found = run(*[_view_of(given[place[v.memory]], v) for v in views])
-            for target, array in zip(targets, found, strict=True):
-                given[target][...] = array
-
-        return again
+            if isinstance(piece, Part):
+                calls = tuple([position[id(call)] for call in piece.calls])
+                pieces.append(PartPlan(calls, piece.computing, tuple(piece.arguments), piece.scratch, piece.in_threads))
+            else:
+                pieces.append(position[id(piece)])
+        begun = {n for n, piece in self.made_by.items() if isinstance(piece, Part)}
+        return Plan(self.program, pieces, self.lowering.views, begun, self.refused, self.rolled)
 
 
 def source_of(programs: list[NativeProgram]) -> str:
@@ -287,30 +224,6 @@ def source_of(programs: list[NativeProgram]) -> str:
     return "\n".join([*head, *parts, ""])
 
 
-def _view_of(owner: Any, view: View) -> Any:
-    if view.offset == 0 and view.shape == owner.shape and view.strides == owner.strides:
-        return owner
-    return np.asarray(_Interface(owner, view))
-
-
-class _Interface:
-    """Elements at an address, kept alive by the array that owns them."""
-
-    def __init__(self, owner: Any, view: View) -> None:
-        self.owner = owner
-        self.__array_interface__ = {
-            "data": (owner.ctypes.data + view.offset, False), "shape": view.shape, "strides": view.strides,
-            "typestr": view.dtype.str, "version": 3,
-        }  # fmt: skip
-
-
-def _allocation(number: int, view: View) -> Call:
-    """The call that makes the memory of a value."""
-    if view.strides == contiguous_strides(view.shape, view.dtype.itemsize) or view.is_contiguous:
-        return Call("xp.empty", np.empty, (view.shape, view.dtype), {}, Value(number))
-    return Call("native.empty_strided", _empty_strided, (view.shape, view.strides, view.dtype), {}, Value(number))
-
-
-def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
-    size = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + dtype.itemsize if np.prod(shape) else 0
-    return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
+def name_of_plan(program: Program) -> str | None:
+    """The name of a program's plan; None where there cannot be one."""
+    return name_of(program, _LEAST)

@@ -12,8 +12,8 @@ from typing import Any
 from gradcore import config
 from gradcore.backends.compiled.building import BuildError
 from gradcore.compiler import emit_python
-from gradcore.compiler.native import building
-from gradcore.compiler.native.parts import NativeProgram, source_of
+from gradcore.compiler.native import building, plans
+from gradcore.compiler.native.parts import NativeProgram, name_of_plan, source_of
 from gradcore.compiler.program import Call, Program
 
 __all__ = ["described", "runnable", "swap"]
@@ -32,6 +32,10 @@ def runnable(program: Program, cpp: str | None = None) -> Any:
         ``"background"``, ``"wait"`` for the compiler, or ``"0"``; by default what ``GRADCORE_COMPILE_CPP`` says.
     """
     cpp = config.COMPILE_CPP if cpp is None else cpp
+    if cpp in ("background", "wait") and building.has_libraries():
+        run = _kept(program)
+        if run is not None:
+            return run
     if cpp == "background":
         return _in_background(program)
     run = emit_python.function_of(program)
@@ -100,6 +104,21 @@ def _in_background(program: Program) -> Any:
     return run
 
 
+def _kept(program: Program) -> Any:
+    """The function that calls a library which an earlier process has built; None if there is none."""
+    whole = program.native or program
+    found = plans.kept(whole, name_of_plan(whole))
+    if found is None:
+        return None
+    plan, path = found
+    try:
+        run = plan.function(path)
+    except (OSError, AttributeError):  # another file under its name
+        return None
+    run.native, run.state = plan, plan.state
+    return run
+
+
 def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
     """Build programs as one library, or load what is built, and let their functions call it."""
     found: list[tuple[Any, NativeProgram]] = []
@@ -114,13 +133,14 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
         path = building.library_of(source_of([native for _, native in found]), build) if found else None
         if path is None:
             return
-        functions = iter(building.loaded(path, [p.in_threads for _, native in found for p in native.parts]))
+        first = 0
         for run, native in found:
-            own = [next(functions) for _ in native.parts]
-            for function, part in zip(own, native.parts, strict=True):
-                vars(function)["again"] = native.slow(part)
-            state = f"{sum(part.computing for part in native.parts)} calls in {len(native.parts)} functions"
-            _replace(run, emit_python.function_of(native.linked(own)), native, state)
+            plan = native.plan()
+            _replace(run, plan.function(path, first), plan, plan.state)
+            first += len(plan.parts)
+        if len(pairs) == 1:
+            given = pairs[0][1].native or pairs[0][1]
+            plans.keep(plan, given, name_of_plan(given), path)
     except (BuildError, OSError) as error:
         _give_up(pairs, str(error))
     except Exception as error:  # nobody who calls the function should see it
