@@ -22,6 +22,7 @@ import numpy as np
 import gradcore
 from gradcore import dtypes
 from gradcore.backends.compiled import cache_folder
+from gradcore.backends.compiled.building import BuildError
 from gradcore.backends.compiled.library import distrust
 from gradcore.backends.registry import CPU
 from gradcore.compiler import emit_python
@@ -255,7 +256,7 @@ def kept(program: Program, name: str | None) -> tuple[Plan, Path] | None:
     known = {dtype: np.dtype(dtype) for dtype in {view[4] for view in views.values()}}
     whole = program.copy(program.calls)
     whole.literals += [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in literals]
-    found = {n: View(*view[:4], known[view[4]]) for n, view in views.items()}
+    found = {n: View(view[0], view[1], view[2], view[3], known[view[4]]) for n, view in views.items()}
     plan = Plan(
         whole, [piece if type(piece) is int else PartPlan(*piece) for piece in pieces], found, begun, refused, rolled
     )
@@ -272,7 +273,7 @@ def name_of(program: Program, *settings: Any) -> str | None:
         told = [_environment(), repr(settings), repr((program.inputs, program.outputs, sorted(program.scalars)))]
         told += [f"{call.name}{_told(call.args)}{_told(call.named)}{_told(call.results)}" for call in program.calls]
         told += [_literal(array) for array in program.literals]
-    except (_Unnamed, OSError, building.BuildError, RecursionError):
+    except (_Unnamed, OSError, BuildError, RecursionError):
         return None
     first: dict[int, int] = {}
     for n, (shape, dtype, strides, memory, address) in program.types.items():
