@@ -9,6 +9,7 @@ import pytest
 
 from gradcore import get_num_threads, set_num_threads
 from gradcore.backends.numpy import fourier
+from gradcore.backends.numpy.threads import spread
 from gradcore.backends.registry import CPU
 
 
@@ -48,13 +49,26 @@ def test_equal_to_one_thread(shape: tuple[int, ...], dims: tuple[int, ...], dtyp
         assert np.array_equal(found, expected)
 
 
-def test_a_batch_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = []
+def test_large_transforms_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Except in a thread that does a part of something already, and where there is one."""
+    counts: list[int | None] = []
 
-    def transformed(self, name, x, dims, norm, s=None):
-        parts.append(x.shape)
+    def transformed(self, name, x, dims, norm, workers, s=None):
+        counts.append(workers)
         return np.fft.rfftn(x, axes=dims)
 
     monkeypatch.setattr(fourier.NumpyFourier, "_transformed", transformed)
-    assert CPU.backend.fft_r2c(np.ones((5, 6, 4)), (2,), "backward", True).shape == (5, 6, 3)
-    assert sorted(parts) == [(1, 6, 4), (2, 6, 4), (2, 6, 4)]
+
+    def transform(*_: object) -> None:
+        assert CPU.backend.fft_r2c(np.ones((5, 6, 4)), (2,), "backward", True).shape == (5, 6, 3)
+
+    transform()
+    set_num_threads(1)
+    transform()
+    assert counts == [3, None]
+    set_num_threads(2)
+    spread(transform, 2)
+    assert counts[2:].count(None) == 2
+    monkeypatch.setattr(fourier, "_MANY", 121)
+    transform()
+    assert counts[4:] == [None]

@@ -20,7 +20,7 @@ from gradcore.backends.numpy.openblas import NUMPY
 __all__ = ["CompiledProducts"]
 
 #: Multiplications that are worth a thread.
-_WORTH_A_THREAD = 1 << 21
+_WORTH_A_THREAD = 1 << 18
 #: The functions of CBLAS by dtype.
 _FUNCTIONS = {"f": "sgemm", "d": "dgemm"}
 
@@ -49,7 +49,7 @@ class CompiledProducts(NumpyBackend):
     def product_in_threads(self, a: Any, b: Any) -> Any:
         """The product of arrays with as many dims; None if it is small, or not for the library."""
         products = a.size * b.shape[-1]
-        if products < MANY or a.dtype.char not in _FUNCTIONS or a.dtype != b.dtype or threads.available() < 2:
+        if products <= MANY or a.dtype.char not in _FUNCTIONS or a.dtype != b.dtype or threads.available() < 2:
             return None
         multiply, inner = self._multiply.get(a.dtype.char), a.shape[-1]
         if multiply is None or inner < 2 or inner != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:

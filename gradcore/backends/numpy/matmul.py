@@ -66,7 +66,7 @@ class NumpyProducts(Products):
     def matmul(self, a: Any, b: Any) -> Any:
         if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in "fd":
             rows, inner = a.shape
-            if self.product_in_threads is not None and rows * b.size >= MANY:
+            if self.product_in_threads is not None and rows * b.size > MANY:
                 out = self.product_in_threads(a, b)
                 if out is not None:
                     return out

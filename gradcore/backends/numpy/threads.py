@@ -98,6 +98,11 @@ def hush_before(hush: Callable[[], object]) -> None:
     _pool.hush = hush
 
 
+def hush() -> None:
+    """Have threads that look for work leave the cores to others, which are about to get some."""
+    _pool.hush()
+
+
 def available() -> int:
     """The number of threads for work that begins here: one in a thread that does a part of other work."""
     return 1 if works_in_parts() else _pool.size + 1
