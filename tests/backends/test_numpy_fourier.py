@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_large_transforms_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Except in a thread that does a part of something already, and where there is one."""
     counts: list[int | None] = []
 
-    def transformed(self, name, x, dims, norm, workers, s=None):
+    def transformed(self: Any, name: str, x: Any, dims: Any, norm: str, workers: int | None, s: Any = None) -> Any:
         counts.append(workers)
         return np.fft.rfftn(x, axes=dims)
 
