@@ -85,6 +85,7 @@ class CompiledFunction:
         self._entries: list[Entry] = []
         self._executed: set[types.CodeType] = set()
         self._users: set[types.CodeType] = set()
+        self._facts: set[types.CodeType] = set()
         self._computed_names = False
         self._left: str | None = None
 
@@ -164,7 +165,9 @@ class CompiledFunction:
         names = names_in(watch.executed)
         known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
         known = known and (guards is None or not (guards.skipped & names or guards.reads_grads < ("grad" in names)))
+        known = known and watch.facts <= self._facts
         self._executed |= watch.executed
+        self._facts |= watch.facts
         self._users |= watch.user_codes
         self._computed_names |= watch.computed_names
         if watch.refused is not None:
@@ -201,7 +204,7 @@ class CompiledFunction:
         return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
     def _record(self, args: Any, named: Any) -> Any:
-        guards = Guards(self._executed, self._computed_names)
+        guards = Guards(self._executed, self._computed_names, self._facts)
         try:
             guards.modes()
             guards.visit(self._function, guards.bind(self._function), "the function")
@@ -223,11 +226,7 @@ class CompiledFunction:
                     result = function(*args, **named)
                     recorded.record_backward(result)
         except BaseException as error:
-            can_repeat = recorded.can_be_repeated(error)
             recorded.end(None)
-            if can_repeat and type(check(args, named)) is not int:
-                self._leave(f"an argument with a history is written in place: {error}")
-                return self._function(*args, **named)
             shorten(error)
             raise
         recorded.end(result)

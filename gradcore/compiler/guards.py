@@ -31,6 +31,7 @@ from gradcore.backends.registry import CPU
 from gradcore.compiler.host_calls import HOST_CLASSES, watched_class
 from gradcore.compiler.scopes import IMPURE_MODULES, is_generated, is_library, namespace_of
 from gradcore.compiler.storage import connected
+from gradcore.compiler.watching import FACTS
 from gradcore.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.device import device, get_default_device
 from gradcore.nn.module import Module
@@ -118,9 +119,14 @@ class Guards:
         The code that runs. What other code refers to is not read, nor are attributes of names that do not occur in it.
     every : bool
         Whether attributes may be read by names that are computed.
+    facts : collection of code objects
+        That of `gradcore.compiler.watching.FACTS` which the function calls.
     """
 
-    def __init__(self, executed: Iterable[types.CodeType], every: bool = False) -> None:
+    def __init__(
+        self, executed: Iterable[types.CodeType], every: bool = False, facts: Iterable[types.CodeType] = ()
+    ) -> None:
+        self.facts = [FACTS[code] for code in facts]
         self.executed, self.every = frozenset(executed), every
         self.names = names_in(self.executed)
         #: Whether `.grad` of leaves is read or set.
@@ -412,6 +418,7 @@ class Guards:
         self._seen[id(t)] = (o, text, t)
         self.tensors.append(TensorGuard(text, t, given))
         self._memory(o, t, text, len(self.tensors) - 1, given)
+        self._facts(t, o, text)
         meta = t._autograd
         has_history = t._edge is not None or (
             meta is not None and meta.base is not None and gradient_edge(t) is not None
@@ -428,7 +435,12 @@ class Guards:
             self.require(f"{o}._edge is not None", f"{text} has a history")
             m = self._variable(f"{o}._autograd")
             plain = f"{m} is None or not ({m}.tangents or {m}.inference or {m}.base is not None)"
-            return self.require(plain, f"{text} is no view")
+            self.require(plain, f"{text} is no view")
+            if self.reads_grads:
+                if meta is not None and meta.grad is not None:
+                    raise Unguardable(f"{text} has a history, and retains its gradient")
+                self.require(f"{m} is None or {m}.grad is None", f"{text}.grad is None")
+            return None
         if meta.observed or meta.retains_grad:
             raise Unguardable(f"{text} has, or has had, hooks, or has a dtype for its gradient")
         m = self._variable(f"{o}._autograd")
@@ -452,6 +464,16 @@ class Guards:
         self._memory(g, grad, f"{text}.grad", len(self.tensors) - 1, True)
         self.tensors[-1] = self.tensors[-1]._replace(lines=slice(start, len(self.lines)))
         return None
+
+    def _facts(self, t: Any, o: str, text: str) -> None:
+        """Guard what the function reads of a tensor beside its elements and its type."""
+        meta = t._autograd
+        if None in self.facts and (t._edge is not None or (meta is not None and (meta.base is not None or meta.hooks))):
+            raise Unguardable(f"{text} is a view, or has a history or hooks, which the function looks at")
+        for each in self.facts:
+            if each is not None:
+                fact = each.format(o)
+                self.require(f"{fact} == {eval(fact, {o: t})!r}", each.format(text))
 
     def _memory(self, o: str, t: Any, text: str, number: int, given: bool) -> None:
         a, array = f"a{number}", t._array

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.random.generator import repeated
 from gradcore.tensor import Tensor
 
-__all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "connect", "connect_one", "freed", "is_planned"]
+__all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "connect", "connect_one", "freed", "is_planned",
+           "without_history"]  # fmt: skip
 
 
 class Backward(NamedTuple):
@@ -181,6 +183,23 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
     return outs
 
 
+@contextmanager
+def without_history(tensors: Sequence[Any]) -> Iterator[None]:
+    """Context in which backward ends at the nodes of tensors, whose hooks are not called.
+
+    Gradients of leaves that these have been computed from are then those of a function alone.
+    """
+    nodes = {t._edge[0] for t in tensors if t._edge is not None}
+    before = [(node, node._edges, node._hooks) for node in nodes]
+    for node in nodes:
+        node._edges, node._hooks = (), None
+    try:
+        yield
+    finally:
+        for node, edges, hooks in before:
+            node._edges, node._hooks = edges, hooks
+
+
 def _dense(grad: Any, backend: Any) -> Any:
     """A gradient as an array in row-major order: it may be a number that kernels take by value."""
     if backend.array_type is np.ndarray:
@@ -213,11 +232,13 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     recorded = bool(local.state.mode & GRAD)
     with enable_grad(), contextlib.nullcontext() if place is None else repeated(place):
         outs = half.chosen(half.function(*args, **named))
+    outs = [out for out in outs if not any(out is t for t in tensors)]
     pairs = [(out, g) for out, g in zip(outs, grads, strict=True) if g is not None]
     if not pairs:
         return [None] * len(inputs)
     outs, given = [out for out, _ in pairs], [g for _, g in pairs]
-    found = gradients_of(outs, inputs, given, create_graph=recorded, allow_unused=True)
+    with without_history(inputs):
+        found = gradients_of(outs, inputs, given, create_graph=recorded, allow_unused=True)
     return [arithmetic.from_tensor(g) for g in found]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import FREED
-from gradcore.autograd.variables import AutogradMeta, Variable, bump, new, version_counter
+from gradcore.autograd.variables import Variable, bump, new, version_counter
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler import cuda, native
 from gradcore.compiler.arrays import RecordedArray, current
 from gradcore.compiler.effects import Effects
 from gradcore.compiler.guards import Guards
-from gradcore.compiler.history import Backward, connect, connect_one, freed, is_planned
+from gradcore.compiler.history import Backward, connect, connect_one, freed, is_planned, without_history
 from gradcore.compiler.host_calls import HOST_CLASSES, runs_user_code
 from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, is_followed, plain_numbers, recorded_number
 from gradcore.compiler.optimizer_steps import PlannedStep, planned
@@ -110,8 +110,8 @@ class RecordedRun:
         self.named: dict[int, list[Any]] = {
             id(t): [t, f"t{i}", version_counter(t).version] for i, t in enumerate(self.tensors)
         }
-        #: Tensors with a history, the edge, and what else they had.
-        self.histories: list[Any] = []
+        #: Arguments with a history: how they were before, see `_state_of_history`.
+        self.histories: dict[int, tuple[Any, ...]] = {}
         #: The results that have a history, the numbers of the tensors with gradients, and in the program the numbers of
         #: the results' gradients and of these tensors' gradients; the calls before backward.
         self.outs: list[Any] = []
@@ -133,36 +133,54 @@ class RecordedRun:
         self.caller: FrameType | None = None
 
     def begin(self, caller: FrameType) -> None:
-        """Give the tensors arrays that are recorded; those with a history are leaves meanwhile."""
+        """Give the tensors arrays that are recorded."""
         self.recorder.on_host_call, self.recorder.on_item, self.caller = self.host_call, self.item, caller
+        self.recorder.on_backward = self.backward_runs
         for i, (t, array) in enumerate(zip(self.tensors, self.arrays, strict=True)):
             t._array = self.recorder.given(array)
             self.arguments.setdefault(t._array.number, i)
             if t._edge is not None:
-                self.histories.append((t, t._edge, t._autograd))
-                t._edge, t._autograd = None, AutogradMeta()
-                t._autograd.requires_grad = True
+                self.histories[i] = _state_of_history(t)
         self.grads = [_grad_of(t) for t in self.tensors]
 
-    def can_be_repeated(self, error: BaseException) -> bool:
-        """Whether an error is the recording's own, as arguments with a history are leaves meanwhile; as if not begun.
+    def backward_runs(self, task: Any) -> None:
+        """Stop where a backward call may lead into the history of an argument: in the next call, it is another one."""
+        histories = {edge[0]: i for i, (edge, *_) in self.histories.items()}
+        if not histories or self.caller is None:
+            return
+        outside = {*histories, *(gradient_edge(self.tensors[i])[0] for i in self._inputs())}
+        for node in _reached(task.roots, histories):
+            i = histories[node]
+            if (
+                node._hooks is not None
+                or not task.captures
+                or task.executes(node)
+                or {*task.captures} & outside - {node}
+            ):
+                self.recorder.stop("gradients are computed through the history of an argument")
+            else:
+                self.guards.require(f"t{i}._edge[0]._hooks is None", f"{self.guards.tensors[i].name} has no hooks")
 
-        It is if nothing was changed before. The random numbers that were drawn are taken back then.
-        """
-        written = type(error) is RuntimeError and "leaf Variable that requires grad is being used in" in str(error)
-        if not (written and self.histories and self._is_pure()):
-            return False
-        _undone(self.place, 0)
-        return True
+    def _inputs(self) -> list[int]:
+        """The tensors that gradients go to: leaves, and arguments with a history."""
+        return [i for i, t in enumerate(self.tensors) if i in self.histories or _accumulates(t)]
 
     def record_backward(self, result: Any) -> None:
         """Record, after the function, the gradients of its results that have a history."""
         self.caller = None
-        outs = [t for t in _unique(_tensors_in(result, self.refuse)) if t._edge is not None]
-        self.inputs = [i for i, t in enumerate(self.tensors) if t._autograd is not None and t._autograd.requires_grad]
+        given = {id(t) for t in self.tensors}
+        outs = [t for t in _with_history(result, self.refuse) if id(t) not in given]
+        self.inputs = self._inputs()
         self.mark = len(self.recorder.program.calls)
+        for i, before in self.histories.items():
+            if _state_of_history(self.tensors[i]) != before:
+                self.refuse("an argument with a history is written in place, detached, or given a hook")
         if not outs or self.recorder.stopped is not None:
             return
+        with without_history([self.tensors[i] for i in self.histories]):
+            self._record_backward(outs)
+
+    def _record_backward(self, outs: list[Any]) -> None:
         if not self._record_gradients(outs):
             self.freed = [t for t in outs if not self._record_gradients([t])]
             del self.recorder.program.calls[self.mark :]
@@ -382,7 +400,7 @@ class RecordedRun:
         for i, (before, grad) in enumerate(zip(self.grads, after, strict=True)):
             if grad is before:
                 continue
-            if not self.requires_grad[i] or any(self.tensors[i] is t for t, _, _ in self.histories):
+            if not self.requires_grad[i] or i in self.histories:
                 self.refuse("the gradient of a tensor is set that has a history, or does not require grad")
             self.effects.append(f"{self.guards.tensors[i].name}.grad is {'None' if grad is None else 'set'}")
             part.lines.append(f"t{i}._autograd.grad = {self._gradient(grad, part)}")
@@ -449,25 +467,20 @@ class RecordedRun:
             backward, calls[self.mark :] = calls[self.mark :], []
             self._changes()
             calls += backward
-        for t, _, _ in self.histories:
-            if t._edge is not None:
-                self.refuse("an argument with a history is written in place")
         for t, array in zip(self.tensors, self.arrays, strict=True):
             if isinstance(t._array, RecordedArray):
                 t._array = t._array.array
             if t._array is not array:
                 self.refuse("the memory of a tensor is replaced")
-        edges: dict[Any, Any] = {_accumulator(t): edge for t, edge, _ in self.histories if t._edge is None}
-        for t, edge, meta in self.histories:
-            t._edge, t._autograd = edge, meta
         grads = [grad for grad in map(_grad_of, self.tensors) if grad is not None]
         for t in (*_tensors_in(result, self.refuse), *grads, *(known[0] for known in self.named.values())):
             base = t._autograd and t._autograd.base
             for each in (t, base):
                 if each is not None and each._strided and isinstance(each._array, RecordedArray):
                     each._array = each._array.array
-        outs = [] if result is None else [t._edge[0] for t in _tensors_in(result, _ignore) if t._edge is not None]
-        give_plain_arrays(outs, edges)
+        outs = [*_tensors_in(result, _ignore), *(self.tensors[i] for i in self.histories)]
+        ends = [edge[0] for edge, *_ in self.histories.values()]
+        give_plain_arrays([t._edge[0] for t in outs if t._edge is not None], ends)
         self.result = result
         for t, needed in zip(self.tensors, self.requires_grad, strict=True):
             if t.requires_grad is not needed:
@@ -491,7 +504,11 @@ class RecordedRun:
     def _check_outputs(self) -> None:
         named = [known[0] for known in self.named.values()]
         seen: list[Any] = list(self.tensors)
+        if any(vars(t) for t in self.tensors):
+            self.refuse("an attribute of a tensor is set")
         for t in _tensors_in(self.result, self.refuse):
+            if vars(t):
+                self.refuse("an attribute of a tensor is set")
             if any(t is other for other in (*seen, *named)):
                 continue
             if t.requires_grad and not any(t is out for out in (*self.outs, *self.freed)):
@@ -726,18 +743,35 @@ def _grad_of(t: Any) -> Any:
     return None if t._autograd is None else t._autograd.grad
 
 
-def _accumulator(t: Any) -> Any:
-    edge: Any = gradient_edge(t)
-    return edge[0]
+def _accumulates(t: Any) -> bool:
+    return t._autograd is not None and t._autograd.requires_grad
+
+
+def _state_of_history(t: Any) -> tuple[Any, ...]:
+    """The edge of a tensor, whether its gradient is retained, and the hooks of its node."""
+    hooks = t._edge and t._edge[0]._hooks
+    tables = hooks and [[*hooks.pre], [*hooks.post], [*hooks.retain], [[*each] for each in hooks.tensor.values()]]
+    return t._edge, t._autograd is not None and t._autograd.retains_grad, tables
+
+
+def _reached(roots: list[Any], ends: Collection[Any]) -> list[Any]:
+    """Those of some nodes that a graph, as far as these, leads to."""
+    waiting, seen = [*roots], {*roots}
+    while waiting:
+        node = waiting.pop()
+        found = {edge[0] for edge in node._edges if edge is not None and node not in ends} - seen
+        seen |= found
+        waiting += found
+    return [node for node in ends if node in seen]
 
 
 def _ignore(why: str) -> None:
     """Nothing: what is refused has been seen before."""
 
 
-def _with_history(result: Any) -> list[Any]:
+def _with_history(result: Any, refuse: Callable[[str], None] = _ignore) -> list[Any]:
     """The tensors in a result that have a history, each once."""
-    return [t for t in _unique(_tensors_in(result, _ignore)) if t._edge is not None]
+    return [t for t in _unique(_tensors_in(result, refuse)) if t._edge is not None]
 
 
 def _unique(tensors: list[Any]) -> list[Any]:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import dtypes
+from gradcore.autograd.engine import GraphTask
 from gradcore.autograd.node import Node
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import AutogradMeta, Variable
@@ -148,6 +149,8 @@ class Recorder:
         self.within_library = 0
         #: Makes host calls: ``(host, name, args, named) -> result``; and why nothing may come after one.
         self.on_host_call: Any = None
+        #: Sees each backward call before it runs: ``(task) -> None``.
+        self.on_backward: Any = None
         #: Reads the only element of an array: ``(array) -> number``.
         self.on_item: Any = None
         self.foreign: str | None = None
@@ -301,6 +304,10 @@ class Recorder:
             sys.setprofile(watch)
         try:
             result = function(*plain_args, **plain_named)
+        except Exception:
+            if self.stopped is None:  # other values raise none
+                self.stopped = f"an error of {name} is caught ({user_line()})"
+            raise
         finally:
             self._depth -= 1
             if functions:
@@ -428,12 +435,14 @@ class Recorder:
             self._begin()
             for name in _STATE_METHODS:
                 setattr(PhiloxState, name, _watched(name))
+            GraphTask.prepare = _prepared  # type: ignore[method-assign]
             try:
                 with watched(hosts):
                     yield
             finally:
                 for name, method in _STATE_METHODS.items():
                     setattr(PhiloxState, name, method)
+                GraphTask.prepare = _prepare  # type: ignore[method-assign]
                 self._end()
 
     @contextmanager
@@ -496,16 +505,9 @@ def _plain_batch(batch: Batch) -> Batch:
     return batch
 
 
-def give_plain_arrays(nodes: list[Any], edges: dict[Any, Any]) -> None:
-    """Let the tensors that nodes, and those behind them, have saved hold plain arrays.
-
-    Parameters
-    ----------
-    nodes : list of Node
-    edges : dict
-        For accumulators that were made for the time of a recording, the edges that take their places.
-    """
-    seen: set[int] = set()
+def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
+    """Let the tensors that nodes, and those between them and `ends`, have saved hold plain arrays."""
+    seen: set[int] = set(map(id, ends))
     waiting: list[Any] = list(nodes)
     while waiting:
         each = waiting.pop()
@@ -519,12 +521,6 @@ def give_plain_arrays(nodes: list[Any], edges: dict[Any, Any]) -> None:
             each._array = each._array.array
         elif isinstance(each, BatchedArray) and isinstance(each.array, RecordedArray):
             each.array = each.array.array
-        if isinstance(each, Node):
-            each._edges = tuple(e if e is None else edges.get(e[0], e) for e in each._edges)
-        elif isinstance(each, Variable) and each._edge is not None:
-            each._edge = edges.get(each._edge[0], each._edge)
-        elif isinstance(each, SavedTensor) and each.edge is not None:
-            each.edge = edges.get(each.edge[0], each.edge)
         waiting += [part for part in gc.get_referents(each) if isinstance(part, _SEARCHED)]
 
 
@@ -542,6 +538,16 @@ _SEARCHED = (
     types.CellType,
     functools.partial,
 )
+
+_prepare = GraphTask.prepare
+
+
+def _prepared(task: GraphTask) -> None:
+    """`GraphTask.prepare`, seen by the recorder."""
+    _prepare(task)
+    if current.recorder is not None:
+        current.recorder.on_backward(task)
+
 
 _draw = PhiloxState.draw
 #: Methods of generators' states that programs do not have, beside `draw`.

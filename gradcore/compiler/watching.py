@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gradcore.autograd.graph import get_gradient_edge
+from gradcore.autograd.node import Node
 from gradcore.compiler.host_calls import host_codes
 from gradcore.compiler.scopes import IMPURE_MODULES, backend_packages, is_library
 from gradcore.cuda import graphs, streams
 from gradcore.layouts import rows_with_sparse_gradient
+from gradcore.tensor import Tensor
 
-__all__ = ["Watch", "left_out"]
+__all__ = ["FACTS", "Watch", "left_out"]
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -25,6 +28,17 @@ _OF_STREAMS = frozenset(
     for function in (streams.set_stream, *vars(cls).values())
     if isinstance(function, types.FunctionType)
 )
+
+#: What tensors say of themselves beside what guards check in any case: the code that says it, and the expression that
+#: guards compare; None for what leads to other tensors or nodes, of which not all can be checked.
+FACTS: dict[Any, str | None] = {
+    **{Tensor.__dict__[name].fget.__code__: f"{{}}.{name}" for name in ("_version", "output_nr", "retains_grad")},
+    Tensor.storage_offset.__code__: "{}.storage_offset()",
+    Tensor._is_view.__code__: "{}._is_view()",
+    **{Tensor.__dict__[name].fget.__code__: None for name in ("_backward_hooks", "_base", "_grad_fn", "grad_fn")},
+    Node.__dict__["next_functions"].fget.__code__: None,
+    get_gradient_edge.__code__: None,
+}
 
 #: Functions written in C that users may call: what they give depends on their arguments alone.
 _MODULES = frozenset(
@@ -67,6 +81,8 @@ class Watch:
     ----------
     executed, user_codes : set of code
         All code that ran, and that of it which is no library's.
+    facts : set of code
+        That of `FACTS` which code of the user's has called.
     computed_names : bool
         Whether attributes were read by names that the code does not contain.
     refused : str or None
@@ -82,6 +98,8 @@ class Watch:
         self._opaque: types.FrameType | None = None
         self.executed: set[types.CodeType] = set()
         self.user_codes: set[types.CodeType] = set()
+        #: The code of `FACTS` that the user's code has called.
+        self.facts: set[types.CodeType] = set()
         self.computed_names = False
         self.refused: str | None = None
 
@@ -108,11 +126,13 @@ class Watch:
                 kind = self._kind_of(frame) if seen is None else seen[1]
                 if kind == "skipped":
                     self._opaque = frame
+                elif kind == "fact" and not self._within_library(frame):
+                    self.facts.add(frame.f_code)
             elif seen is not None and seen[1] == "user" and event == "c_call":
                 self._called(arg, frame)
 
     def _kind_of(self, frame: types.FrameType) -> str:
-        """Whether code that runs for the first time is skipped, the user's or a library's."""
+        """Whether code that runs for the first time is skipped, the user's, a library's, or one of `FACTS`."""
         code, kind = frame.f_code, "library"
         if code in self._skipped or str(frame.f_globals.get("__name__")).startswith(self._backends):
             kind = "skipped"
@@ -130,6 +150,8 @@ class Watch:
                 self.user_codes.add(code)
                 self.computed_names |= not _BY_NAME.isdisjoint(code.co_names)
                 kind = "user"
+            elif code in FACTS:
+                kind = "fact"
         self._seen[id(code)] = code, kind
         return kind
 

@@ -152,6 +152,13 @@ def stepping_in_vmap(x: gc.Tensor) -> gc.Tensor:
     return gc.vmap(each)(x)
 
 
+def caught(x: gc.Tensor) -> gc.Tensor:
+    try:
+        return x[gc.tensor([9])]
+    except IndexError:
+        return x + 1
+
+
 CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "mask": (lambda x: x[x > 0] + 1, "a mask selects elements, so that sizes depend on values"),
     "pickle": (lambda x: pickle.loads(pickle.dumps(x)) + 1, "dumps is called"),
@@ -189,6 +196,8 @@ CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "vmap": (stepping_in_vmap, "step is called within a transformation, or in a backward"),
     "argument": (called_with(lambda: OWN.step(dict)), "is given a"),
     "raising": (lambda x: Raising.apply(W * x), "the gradients of a result cannot be computed: "),
+    "attribute": (lambda x: (setattr(x, "mark", 1), x + 1)[1], "an attribute of a tensor is set"),
+    "caught": (caught, "is caught"),
     "break": (called_with(lambda: gc.compiler.graph_break("own words")), "own words"),
 }
 
@@ -215,7 +224,7 @@ def test_checks(name: str) -> None:
 
 @pytest.mark.parametrize("change", [lambda y: y.mul_(2), lambda y: y[:2].mul_(2)], ids=["all", "a view"])
 def test_arguments_with_a_history_that_are_written(change: Callable[[Any], Any]) -> None:
-    """While a function is recorded they are leaves, to which eager execution would not write."""
+    """Their history is another one then, in which the function's calls are."""
 
     def function(y: gc.Tensor) -> gc.Tensor:
         noise = gc.rand(3)
@@ -240,6 +249,7 @@ def test_arguments_with_a_history_that_are_written(change: Callable[[Any], Any])
 
 #: Checks that no function of the table comes to, by words in them, and why.
 OTHERS = {
+    "gradients are computed through the history": "test_observations has it",
     "graph_break() is called": "what graph_break says without words",
     "a tensor is pickled": "the watch sees pickle first",
     "a tensor becomes a NumPy array": "Tensor.__array__ asks for the array's memory first",
