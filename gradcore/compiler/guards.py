@@ -53,6 +53,8 @@ _UNIQUE = (
     types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
+#: Of `FACTS`, what all tensors without a history have in common, or is guarded of them.
+_OF_HISTORY = ("{}.output_nr", "{}.retains_grad")
 #: Tables of modules, which are most often empty.
 _TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
            "_backward_pre_hooks")  # fmt: skip
@@ -471,7 +473,7 @@ class Guards:
         if None in self.facts and (t._edge is not None or (meta is not None and (meta.base is not None or meta.hooks))):
             raise Unguardable(f"{text} is a view, or has a history or hooks, which the function looks at")
         for each in self.facts:
-            if each is not None:
+            if each is not None and (t._edge is not None or each not in _OF_HISTORY):
                 fact = each.format(o)
                 self.require(f"{fact} == {eval(fact, {o: t})!r}", each.format(text))
 

@@ -1,9 +1,10 @@
 """Numbers that a program computes: elements of tensors that a function reads, and what follows from them.
 
 ``loss.item()`` is another number in each call. Where it is only returned, compared, or computed with together with
-numbers, the program does that too: the function is given a `RecordedNumber`, a float or an integer that notes these. A
-comparison decides how the program goes on: there is one program for each outcome. That a number is used in no other
-way is read from the function's source, as functions that are written in C see nothing but the float.
+numbers and tensors, the program does that too: the function is given a `RecordedNumber`, a float or an integer that
+notes these. A comparison decides how the program goes on: there is one program for each outcome. A float
+that becomes an operand of a tensor is given to the next part of the program. That a number is used in no other way is
+read from the function's source, as functions that are written in C see nothing but the float.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradcore.autograd.variables import Variable
+from gradcore.nn.parameter import Parameter
+from gradcore.tensor import Tensor
+
 __all__ = ["RecordedFloat", "RecordedInteger", "is_followed", "plain_numbers", "recorded_number"]
 
 #: How operators are written.
@@ -23,8 +28,11 @@ _OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
+#: The operators of tensors that programs have for numbers which they compute.
+_OF_TENSORS = frozenset("+-*/")
 _CONTAINERS = (ast.Tuple, ast.List, ast.Dict)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _NESTED = (*_SCOPES, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -39,6 +47,8 @@ class RecordedFloat(float):
         The recording that it belongs to.
     """
 
+    #: NumPy's scalars leave operators to this class.
+    __array_ufunc__ = None
     expression: str
     run: Any
 
@@ -81,6 +91,8 @@ def plain_numbers(value: Any) -> Any:
 def _make_operators() -> None:
     def method_of(function: Callable[..., Any], symbol: str, reflected: bool) -> Callable[..., Any]:
         def method(self: Any, other: Any) -> Any:
+            if isinstance(other, Variable) and symbol in _OF_TENSORS and type(self) is RecordedFloat:
+                return NotImplemented  # the tensor's own operator takes the number
             pair = (other, self) if reflected else (self, other)
             value = function(*map(plain_numbers, pair))
             return self.run.computed(value, symbol, *pair)
@@ -120,7 +132,7 @@ def is_followed(frame: types.FrameType, is_last: bool) -> bool:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _position(node) == positions:
             item = isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args
-            return bool(item and not node.keywords and _Uses(tree, is_last).allows(node))
+            return bool(item and not node.keywords and _Uses(tree, is_last, frame.f_locals).allows(node))
     return False
 
 
@@ -167,6 +179,13 @@ def _is_number(node: Any) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
+def _binds(node: Any, name: str) -> bool:
+    """Whether a node may give a name another value: by itself, or by code of its own."""
+    if isinstance(node, ast.Name):
+        return node.id == name and not isinstance(node.ctx, ast.Load)
+    return isinstance(node, (*_NESTED, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar))
+
+
 class _Uses:
     """The uses of values in a function.
 
@@ -176,10 +195,12 @@ class _Uses:
         The function.
     is_last : bool
         See `is_followed`.
+    values : dict
+        Of its names, where a number is read.
     """
 
-    def __init__(self, tree: Any, is_last: bool) -> None:
-        self.tree, self.is_last = tree, is_last
+    def __init__(self, tree: Any, is_last: bool, values: dict[str, Any]) -> None:
+        self.tree, self.is_last, self.values = tree, is_last, values
         self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self.seen: set[str] = set()
 
@@ -199,10 +220,27 @@ class _Uses:
             return isinstance(parent.op, ast.Not) or (isinstance(parent.op, ast.USub) and self.allows(parent))
         if isinstance(parent, ast.BinOp):
             known = isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod))
+            other = parent.right if node is parent.left else parent.left
+            if isinstance(parent.op, _ARITHMETIC) and self._is_tensor(other):
+                return True
             return known and (node is parent.left or _is_number(parent.left)) and self.allows(parent)
         if isinstance(parent, ast.Assign):
             return all(isinstance(t, ast.Name) and self._name(t.id) for t in parent.targets)
         return isinstance(parent, ast.Expr)
+
+    def _is_tensor(self, node: Any) -> bool:
+        """Whether a node is certainly a tensor: a parameter that keeps its value, or arithmetic with one."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
+            other = node.right
+            is_followed = isinstance(other, ast.Name) and other.id in self.seen
+            return self._is_tensor(node.left) and (is_followed or _is_number(other) or self._is_tensor(other))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return self._is_tensor(node.operand)
+        if not isinstance(node, ast.Name) or type(self.values.get(node.id)) not in (Tensor, Parameter):
+            return False
+        given = self.tree.args
+        is_given = any(node.id == each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+        return is_given and not any(_binds(each, node.id) for each in ast.walk(self.tree) if each is not self.tree)
 
     def _is_returned(self, node: Any) -> bool:
         """Whether a container that is written out is part of what is returned."""

@@ -125,6 +125,8 @@ class RecordedRun:
         self.scope: dict[str, Any] = {}
         self.parts: list[Part] = []
         self.effects: list[str] = []
+        #: The values of the program that are numbers, by their expressions.
+        self.numbers: dict[str, int] = {}
         #: The steps of optimisers that are parts of the program.
         self.steps: list[PlannedStep] = []
         #: Where the default generator was.
@@ -135,7 +137,7 @@ class RecordedRun:
     def begin(self, caller: FrameType) -> None:
         """Give the tensors arrays that are recorded."""
         self.recorder.on_host_call, self.recorder.on_item, self.caller = self.host_call, self.item, caller
-        self.recorder.on_backward = self.backward_runs
+        self.recorder.on_backward, self.recorder.on_number = self.backward_runs, self.given_number
         for i, (t, array) in enumerate(zip(self.tensors, self.arrays, strict=True)):
             t._array = self.recorder.given(array)
             self.arguments.setdefault(t._array.number, i)
@@ -284,6 +286,14 @@ class RecordedRun:
             return recorded_number(value, expression, self)
         self._decide(expression, value)
         return value
+
+    def given_number(self, value: RecordedFloat) -> int:
+        """The number of the value that a computed float is for the calls on arrays after it."""
+        number = self.numbers.get(value.expression)
+        if number is None:
+            number = self.numbers[value.expression] = self.recorder.new_value()
+            self.parts[-1].lines.append(f"v{number} = {value.expression}")
+        return number
 
     # -- what the function does with tensors ------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from gradcore import dtypes
 from gradcore.autograd.engine import GraphTask
 from gradcore.autograd.node import Node
 from gradcore.autograd.saved import SavedTensor
-from gradcore.autograd.variables import AutogradMeta, Variable
+from gradcore.autograd.variables import AutogradMeta, Variable, wrap
 from gradcore.backends.base import Backend, Kernels
 from gradcore.backends.codegen.scalars import SymbolicScalar
 from gradcore.backends.portable.optimizers import Batch
@@ -34,6 +34,7 @@ from gradcore.backends.vmap.array import BatchedArray
 from gradcore.compiler.arrays import RecordedArray, RecordedInt, current
 from gradcore.compiler.effects import is_pure
 from gradcore.compiler.host_calls import watched
+from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, plain_numbers
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, map_leaves
 from gradcore.compiler.storage import address_of, connected, owner_of, share_memory
 from gradcore.device import device
@@ -41,6 +42,7 @@ from gradcore.dispatch import operands
 from gradcore.locks import process_lock
 from gradcore.ops.table import Formula
 from gradcore.random.generator import default_generator
+from gradcore.tensor import Tensor
 from gradcore.tracebacks import is_own
 
 __all__ = [
@@ -104,7 +106,7 @@ _CONSTANTS = (
 
 #: Arguments that are noted as they are, and what stands for numbers of the host.
 _PLAIN = frozenset([bool, int, float, str, type(None)])
-_NUMBERS: dict[Any, Any] = {RecordedInt: int, SymbolicScalar: float}
+_NUMBERS: dict[Any, Any] = {RecordedInt: int, SymbolicScalar: float, RecordedFloat: float, RecordedInteger: int}
 
 
 def user_frame() -> types.FrameType:
@@ -153,6 +155,8 @@ class Recorder:
         self.on_backward: Any = None
         #: Reads the only element of an array: ``(array) -> number``.
         self.on_item: Any = None
+        #: Gives a number that was computed to the next part of the program: ``(number) -> number of its value``.
+        self.on_number: Any = None
         self.foreign: str | None = None
         self._depth = 0
         self._calling = ""
@@ -242,7 +246,7 @@ class Recorder:
             self.within_library -= 1
 
     def _new(self, array: Any) -> RecordedArray:
-        out = self._known[id(array)] = RecordedArray(array, self._count())
+        out = self._known[id(array)] = RecordedArray(array, self.new_value())
         self._kept[out.number] = array
         self._numbers[id(array)] = out.number
         owner = owner_of(array)
@@ -258,7 +262,19 @@ class Recorder:
                 program.index = None
         return out
 
-    def _count(self) -> int:
+    def as_tensor(self, value: Any, like: Any) -> Any:
+        """A number that the program computes as the tensor without dims that it is where `like` is computed with it."""
+        dtype = like._dtype if like._dtype.is_floating_point or like._dtype.is_complex else dtypes.get_default_dtype()
+        if value.__class__ is RecordedInteger or like._device is not CPU or dtype.is_reduced:
+            self.stop(
+                "an integer is computed with together with a tensor, or a number with one of 16 bits or of a device"
+            )
+        if self.stopped is not None:
+            return plain_numbers(value)
+        return wrap(self.call("backend.scalar", self._cpu.scalar, (value, dtype.numpy), {}), CPU, dtype)
+
+    def new_value(self) -> int:
+        """The number of a value that is none yet."""
         self._number += 1
         return self._number - 1
 
@@ -386,6 +402,8 @@ class Recorder:
     def _argument(self, leaf: Any) -> Any:
         if leaf.__class__ is RecordedArray or leaf.__class__ is RecordedInt:
             return Value(leaf.number)
+        if leaf.__class__ is RecordedFloat:
+            return Value(self.on_number(leaf))
         if isinstance(leaf, self.array_types):
             if not self._is_constant(leaf):
                 self.stop(f"a tensor is used that is found in a way that cannot be checked, by {self._calling}")
@@ -418,7 +436,7 @@ class Recorder:
         if state is not default_generator._state:
             self.stop("random numbers are drawn from another generator than the default one")
         self.draws_default = True
-        found = RecordedInt(key, self._count()), RecordedInt(counter, self._count())
+        found = RecordedInt(key, self.new_value()), RecordedInt(counter, self.new_value())
         numbers = tuple(Value(each.number) for each in found)
         draw = _draw_default if backend in (None, self._cpu) else functools.partial(_draw_on, backend)
         self.program.calls.append(Call("random.draw", draw, (words,), {}, numbers))
@@ -436,6 +454,8 @@ class Recorder:
             for name in _STATE_METHODS:
                 setattr(PhiloxState, name, _watched(name))
             GraphTask.prepare = _prepared  # type: ignore[method-assign]
+            for name, operator in _OPERATORS.items():
+                setattr(Tensor, name, _taking_numbers(operator))
             try:
                 with watched(hosts):
                     yield
@@ -443,6 +463,8 @@ class Recorder:
                 for name, method in _STATE_METHODS.items():
                     setattr(PhiloxState, name, method)
                 GraphTask.prepare = _prepare  # type: ignore[method-assign]
+                for name, operator in _OPERATORS.items():
+                    setattr(Tensor, name, operator)
                 self._end()
 
     @contextmanager
@@ -538,6 +560,22 @@ _SEARCHED = (
     types.CellType,
     functools.partial,
 )
+
+#: The operators of tensors that take numbers which programs compute.
+_OPERATORS = {
+    name: getattr(Tensor, name) for each in ("add", "sub", "mul", "truediv") for name in (f"__{each}__", f"__r{each}__")
+}
+
+
+def _taking_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
+    def taking_numbers(self: Any, other: Any) -> Any:
+        if other.__class__ in (RecordedFloat, RecordedInteger):
+            recorder = current.recorder
+            other = plain_numbers(other) if recorder is None else recorder.as_tensor(other, self)
+        return operator(self, other)
+
+    return taking_numbers
+
 
 _prepare = GraphTask.prepare
 

@@ -34,7 +34,6 @@ _OF_STREAMS = frozenset(
 FACTS: dict[Any, str | None] = {
     **{Tensor.__dict__[name].fget.__code__: f"{{}}.{name}" for name in ("_version", "output_nr", "retains_grad")},
     Tensor.storage_offset.__code__: "{}.storage_offset()",
-    Tensor._is_view.__code__: "{}._is_view()",
     **{Tensor.__dict__[name].fget.__code__: None for name in ("_backward_hooks", "_base", "_grad_fn", "grad_fn")},
     Node.__dict__["next_functions"].fget.__code__: None,
     get_gradient_edge.__code__: None,

@@ -110,6 +110,25 @@ def retained() -> tuple[gc.Tensor, ...]:
     return (x.detach_(),)
 
 
+def retaining() -> tuple[gc.Tensor, ...]:
+    (x,) = computed()
+    x.retain_grad()
+    return (x,)
+
+
+def with_its_gradient() -> tuple[gc.Tensor, ...]:
+    (x,) = retaining()
+    x.sum().backward(retain_graph=True)
+    return (x,)
+
+
+def view_of_what_was_written() -> tuple[gc.Tensor, ...]:
+    base = gc.ones(6)
+    view = base[:3]
+    base.mul_(gc.ones(6, requires_grad=True))
+    return (view,)
+
+
 def readonly() -> tuple[gc.Tensor, ...]:
     x = gc.ones(3)
     x._array.flags.writeable = False
@@ -153,6 +172,12 @@ ARGUMENTS: list[Callable[[], Case]] = [
     lambda: Case(lambda x: (x * 2, x._is_view()), was_leaf, after=lambda: (gc.ones(6)[:3],)),
     lambda: Case(lambda x: (x * 2, x.is_inference()), was_leaf, after=inference),
     lambda: Case(lambda x: (x * 2, x.retains_grad), was_leaf, after=retained),
+    lambda: Case(lambda x: (x * 2, x._is_view()), lambda: (gc.ones(6)[:3],), after=was_leaf),
+    lambda: Case(double, lambda: (gc.ones(6)[:3],), after=view_of_what_was_written),
+    lambda: Case(lambda x: (x * 2, x.retains_grad), computed, after=retaining),
+    lambda: Case(lambda x: (x * 2, x.grad), computed, after=with_its_gradient),
+    lambda: Case(lambda x: x * (1 + x._version), after=lambda: (gc.ones(3).add_(0),)),
+    lambda: Case(lambda x: x * (1 + x.storage_offset()), lambda: (gc.ones(7)[:3],), after=lambda: (gc.ones(7)[4:],)),
     lambda: Case(double, frozen, after=leaf),
     lambda: Case(lambda x: type(x).__name__ + str(x.shape), after=frozen),
     lambda: Case(both, pair, after=twice),

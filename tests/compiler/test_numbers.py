@@ -215,14 +215,33 @@ def formatted(x: gc.Tensor) -> Any:
     return x * 2, "%.3f" % x.sum().item()  # noqa: UP031
 
 
-def multiplied(x: gc.Tensor) -> Any:
+def reassigned(x: gc.Tensor) -> Any:
     total = x.sum().item()
-    return total * x
+    x = np.float64(2.0)
+    return gc.ones(3) * float(x * total)
 
 
-def from_the_right(x: gc.Tensor) -> Any:
+class Reading:
+    def __mul__(self, other: Any) -> Any:
+        return float(np.float64(other))
+
+
+READING = Reading()
+
+
+def of_an_object(x: gc.Tensor) -> Any:
+    return x * (READING * x.sum().item())
+
+
+def in_a_closure(x: gc.Tensor) -> Any:
+    def change() -> None:
+        nonlocal x
+        x = READING
+
     total = x.sum().item()
-    return x - total
+    y = x * 2
+    change()
+    return y * (x * total)
 
 
 def inside(x: gc.Tensor) -> Any:
@@ -271,8 +290,9 @@ def of_a_list(x: gc.Tensor) -> Any:
     [
         given_on,
         formatted,
-        multiplied,
-        from_the_right,
+        reassigned,
+        of_an_object,
+        in_a_closure,
         inside,
         closed_over,
         of_numpy,
@@ -291,6 +311,44 @@ def test_floats_that_go_elsewhere_are_never_constants(function: Callable[..., An
         for x in arguments(12):
             assert repr(compiled(x)) == repr(function(x))
     assert not compiled._entries
+
+
+def operand(x: gc.Tensor, w: gc.Tensor) -> Any:
+    n = w.norm().item()
+    return x / n, n * x, x + n * 2, x - n, n - x, (x - 1) / (n + 1e-6), (x - n) / n * x, -x * (n / 2)
+
+
+def operand_and_result(x: gc.Tensor, w: gc.Tensor) -> Any:
+    n = w.sum().item()
+    return (n * w).sum() + x, x - w.mean().item(), n
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("cpp", ["0", "wait"])
+@pytest.mark.parametrize("function", [operand, operand_and_result])
+def test_floats_that_are_operands_of_tensors(function: Callable[..., Any], cpp: str) -> None:
+    """The parts before and after are programs; the results are those of eager execution, for all kinds of values."""
+    values = (1.5, 2.3, 0.0, float("nan"), float("inf"), -0.0, 7.0, 1e38)
+    for dtype, needed in ((gc.float32, True), (gc.float64, False), (gc.float64, True), (gc.int64, False)):
+        compiled = CompiledFunction(function, cpp=cpp)
+
+        def outcome(function: Callable[..., Any], value: float, dtype: Any = dtype, needed: bool = needed) -> Any:
+            x = (gc.arange(3.0) + 1.3).to(dtype).requires_grad_(needed)
+            outs = function(x, gc.full((3,), value))
+            tensors = [t for t in outs if isinstance(t, gc.Tensor) and t.requires_grad]
+            found = gc.autograd.grad(tensors, x, [gc.ones_like(t) * 2 for t in tensors]) if needed else ()
+            return [*outs, *found]
+
+        for value in values:
+            for a, b in zip(outcome(compiled, value), outcome(function, value), strict=True):
+                if isinstance(a, gc.Tensor):
+                    assert a.dtype is b.dtype
+                    close = gc.allclose(a, b, rtol=1e-5, equal_nan=True)
+                    assert close if cpp == "wait" else repr(a.tolist()) == repr(b.tolist())
+                else:
+                    assert repr(a) == repr(b)
+        assert len(compiled._entries) == 1, compiled._left
+        assert len(compiled._entries[0].names) >= 2
 
 
 def test_source_that_has_changed_is_not_read(tmp_path: Path) -> None:

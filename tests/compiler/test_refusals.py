@@ -46,9 +46,9 @@ CLAMPING = Clamping([W], lr=0.0)
 RETURNING, REPLACING = Returning([W], {}), Replacing([W], lr=0.0)
 
 
-def number_and_tensor(x: gc.Tensor) -> Any:
+def number_and_complex(x: gc.Tensor) -> Any:
     total = x.sum().item()
-    return total * x
+    return x + 1, total * 1j
 
 
 def in_place(x: gc.Tensor) -> gc.Tensor:
@@ -165,7 +165,9 @@ CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "array": (lambda x: gc.tensor(np.asarray(x)) + 1, "data of its array is used"),
     "ufunc": (lambda x: gc.tensor(np.hypot(x._array, x._array)), "NumPy's hypot is called on its array"),
     "function": (lambda x: gc.tensor(np.median(x._array)), "NumPy's median is called on its array"),
-    "computed": (number_and_tensor, "elements of a tensor are computed with, together with what is no number"),
+    "computed": (number_and_complex, "elements of a tensor are computed with, together with what is no number"),
+    "half": (lambda x: x.sum().item() * x.half(), "or a number with one of 16 bits"),
+    "integer": (lambda x: x * x.argmax().item(), "an integer is computed with together with a tensor"),
     "divided": (lambda x: (x + 1, 1 / x.sum().item()), "numbers are divided by an element of a tensor"),
     "after effects": (in_place, "elements of a tensor are read, after something was written in place or called"),
     "item": (lambda x: x + float(x.sum()), "elements of a tensor are read"),
