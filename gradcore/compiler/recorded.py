@@ -151,16 +151,17 @@ class RecordedRun:
         if not histories or self.caller is None:
             return
         outside = {*histories, *(gradient_edge(self.tensors[i])[0] for i in self._inputs())}
-        for node in _reached(task.roots, histories):
-            i = histories[node]
+        wanted = {*task.captures}
+        for node in _reached([root[0] for root in task.roots], histories):
             if (
-                node._hooks is not None
-                or not task.captures
-                or task.executes(node)
-                or {*task.captures} & outside - {node}
+                not wanted
+                or task.accumulate
+                or wanted & outside - {node}
+                or (node in wanted and node._hooks is not None)
             ):
                 self.recorder.stop("gradients are computed through the history of an argument")
-            else:
+            elif node in wanted:
+                i = histories[node]
                 self.guards.require(f"t{i}._edge[0]._hooks is None", f"{self.guards.tensors[i].name} has no hooks")
 
     def _inputs(self) -> list[int]:

@@ -453,7 +453,7 @@ class Recorder:
             self._begin()
             for name in _STATE_METHODS:
                 setattr(PhiloxState, name, _watched(name))
-            GraphTask.prepare = _prepared  # type: ignore[method-assign]
+            GraphTask.run = _seen_run  # type: ignore[method-assign]
             for name, operator in _OPERATORS.items():
                 setattr(Tensor, name, _taking_numbers(operator))
             try:
@@ -462,7 +462,7 @@ class Recorder:
             finally:
                 for name, method in _STATE_METHODS.items():
                     setattr(PhiloxState, name, method)
-                GraphTask.prepare = _prepare  # type: ignore[method-assign]
+                GraphTask.run = _run  # type: ignore[method-assign]
                 for name, operator in _OPERATORS.items():
                     setattr(Tensor, name, operator)
                 self._end()
@@ -577,14 +577,14 @@ def _taking_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
     return taking_numbers
 
 
-_prepare = GraphTask.prepare
+_run = GraphTask.run
 
 
-def _prepared(task: GraphTask) -> None:
-    """`GraphTask.prepare`, seen by the recorder."""
-    _prepare(task)
+def _seen_run(task: GraphTask) -> None:
+    """`GraphTask.run`, seen by the recorder."""
     if current.recorder is not None:
         current.recorder.on_backward(task)
+    _run(task)
 
 
 _draw = PhiloxState.draw
