@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc as collector
+import runpy
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +107,42 @@ def test_losses_are_those_of_eager_execution(cls: type[nn.Module]) -> None:
     assert train(cls, "step") == losses
     for a, b in zip(train(cls, "module"), losses, strict=True):  # gradients of results are made contiguous
         assert a == pytest.approx(b, rel=1e-4)
+
+
+def test_digits_example() -> None:
+    """A step of ``docs/examples/digits.py`` in its own words, on its data: whole, and with the last, smaller batch."""
+    for name in ("matplotlib", "tqdm"):
+        pytest.importorskip(name)
+    pixels, digits = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
+    example = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "examples" / "digits.py"))
+
+    def losses(compiles: bool) -> list[float]:
+        gc.manual_seed(3)
+        parameters = example["initial_parameters"]("cpu")
+        velocities = [gc.zeros_like(p) for p in parameters]
+        order = gc.randperm(len(digits))
+        images, labels = gc.tensor(pixels / 16, dtype=gc.float32)[order], gc.tensor(digits)[order]
+
+        def step(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+            x = x + example["NOISE"] * gc.randn(len(x), example["LAYERS"][0])
+            loss = F.cross_entropy(example["scores"](parameters, x), y, reduction="sum")
+            (loss / len(x)).backward()
+            with gc.no_grad():
+                for p, velocity in zip(parameters, velocities, strict=True):
+                    velocity.mul_(example["MOMENTUM"]).add_(p.grad)
+                    p -= example["LEARNING_RATE"] * velocity
+                    p.grad = None
+            return loss.detach().clone()
+
+        run: Any = CompiledFunction(step, cpp="0") if compiles else step
+        batches = [slice(i, i + example["BATCH"]) for i in range(0, len(digits), example["BATCH"])]
+        found = [run(images[rows], labels[rows]).item() for rows in batches]
+        assert not compiles or (run._left is None and run._entries)
+        return found
+
+    eager = losses(False)
+    assert losses(True) == eager
+    assert eager[-2] < eager[0] / 2
 
 
 def test_ten_thousand_steps_do_not_grow() -> None:
