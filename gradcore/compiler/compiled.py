@@ -20,7 +20,7 @@ from gradcore.compiler.numbers import plain_numbers
 from gradcore.compiler.recorded import Entry, RecordedRun
 from gradcore.compiler.recorder import Recorder, Unrecordable, recording_lock
 from gradcore.compiler.storage import connected
-from gradcore.compiler.watching import Watch
+from gradcore.compiler.watching import Watch, handled
 from gradcore.nn.module import Module
 from gradcore.tracebacks import shorten
 
@@ -218,6 +218,7 @@ class CompiledFunction:
             Watch(),
             looked_up(self._function),
         )
+        recorder.handled = handled(self._users)
         recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         try:
             with recorder.on(guards.hosts):

@@ -21,7 +21,7 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler import cuda, native
 from gradcore.compiler.arrays import RecordedArray, current
-from gradcore.compiler.effects import Effects
+from gradcore.compiler.effects import Effects, is_total
 from gradcore.compiler.guards import Guards
 from gradcore.compiler.history import Backward, connect, connect_one, freed, is_planned, without_history
 from gradcore.compiler.host_calls import HOST_CLASSES, runs_user_code
@@ -150,7 +150,8 @@ class RecordedRun:
         histories = {edge[0]: i for i, (edge, *_) in self.histories.items()}
         if not histories or self.caller is None:
             return
-        outside = {*histories, *(gradient_edge(self.tensors[i])[0] for i in self._inputs())}
+        edges: list[Any] = [gradient_edge(self.tensors[i]) for i in self._inputs()]
+        outside = {*histories, *(edge[0] for edge in edges)}
         wanted = {*task.captures}
         for node in _reached([root[0] for root in task.roots], histories):
             if (
@@ -560,6 +561,7 @@ class RecordedRun:
         result = self._rebuilt(self.result, last)
         programs = self._programs()
         self._leave_out_gradients(programs, [result, *(line for part in self.parts for line in part.lines)])
+        self._check_errors(programs)
         source = self._source(programs, result)
         self.scope |= {
             **self.guards.scope, "bump": bump, "wrap": _wrapped, "failed": function, "generator": default_generator,
@@ -579,6 +581,15 @@ class RecordedRun:
             runs.append(step.run)
         decides = any(not part.is_final for part in self.parts)
         return Entry(self.guards, self.scope["run"], shown, names, self.effects, runs, decides)
+
+    def _check_errors(self, programs: list[Program]) -> None:
+        """Refuse calls whose errors may be caught after something was changed: the function cannot be called again."""
+        changed = False
+        for part, program in zip(self.parts, programs, strict=True):
+            risky = [call for call in program.calls if any(call is each for each in self.recorder.caught)]
+            if (changed or part.writes) and not all(is_total(call, program) for call in risky):
+                self.refuse("an error may have to be caught after something was changed")
+            changed = changed or part.writes or part.is_final
 
     def _runnable(self, program: Program) -> Any:
         """The function that one of the writers makes of a program."""

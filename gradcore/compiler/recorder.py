@@ -155,6 +155,9 @@ class Recorder:
         self.on_backward: Any = None
         #: Reads the only element of an array: ``(array) -> number``.
         self.on_item: Any = None
+        #: Where code of the user's may catch errors, see `gradcore.compiler.watching.handled`; the calls made there.
+        self.handled: dict[types.CodeType, list[tuple[int, int]]] = {}
+        self.caught: list[Call] = []
         #: Gives a number that was computed to the next part of the program: ``(number) -> number of its value``.
         self.on_number: Any = None
         self.foreign: str | None = None
@@ -391,7 +394,19 @@ class Recorder:
                 on_cpu or fresh or not is_pure(call)
             ):  # kernels of CUDA may give what they are given, or say that there is none
                 self.program.calls.append(call)
+                if self.handled and self._is_handled():
+                    self.caught.append(call)
         return outcome
+
+    def _is_handled(self) -> bool:
+        """Whether the user's code may catch an error of the call that is made now."""
+        frame: Any = sys._getframe()
+        while frame is not None:
+            ranges = self.handled.get(frame.f_code, ())
+            if any(start <= frame.f_lasti < stop for start, stop in ranges):
+                return True
+            frame = frame.f_back
+        return False
 
     def _shown(self, argument: Any) -> Any:
         """An argument of a call as it stands in the program."""
@@ -453,7 +468,7 @@ class Recorder:
             self._begin()
             for name in _STATE_METHODS:
                 setattr(PhiloxState, name, _watched(name))
-            GraphTask.run = _seen_run  # type: ignore[method-assign]
+            GraphTask.run = _seen_run  # type: ignore[assignment,method-assign]
             for name, operator in _OPERATORS.items():
                 setattr(Tensor, name, _taking_numbers(operator))
             try:

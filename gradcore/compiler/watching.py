@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import gc
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +18,7 @@ from gradcore.cuda import graphs, streams
 from gradcore.layouts import rows_with_sparse_gradient
 from gradcore.tensor import Tensor
 
-__all__ = ["FACTS", "Watch", "left_out"]
+__all__ = ["FACTS", "Watch", "handled", "left_out"]
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -66,6 +67,20 @@ _EFFECTS = frozenset(
 _BY_NAME = frozenset(["__dict__", "__getattribute__", "attrgetter", "getattr", "hasattr", "methodcaller", "vars"])
 _METHODS_OF = (list, dict, tuple, str, bytes, set, frozenset, int, float, complex, range, type, types.GeneratorType)
 _IMPURE_FILES = IMPURE_MODULES | {"warnings"}
+
+
+def handled(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tuple[int, int]]]:
+    """By code, the offsets between which the errors of instructions may be caught."""
+    suppressing = any(code.co_name == "__exit__" for code in codes)
+    found: dict[types.CodeType, list[tuple[int, int]]] = {}
+    for code in codes:
+        names = {each.offset: each.opname for each in dis.get_instructions(code)}
+        after = dict(zip(names, [*names.values()][1:], strict=False))
+        for entry in dis.Bytecode(code).exception_entries:
+            catches = names[entry.target] == "PUSH_EXC_INFO"
+            if catches and (suppressing or after[entry.target] != "WITH_EXCEPT_START"):
+                found.setdefault(code, []).append((entry.start, entry.end))
+    return found
 
 
 class Watch:

@@ -159,6 +159,14 @@ def caught(x: gc.Tensor) -> gc.Tensor:
         return x + 1
 
 
+def catching_late(x: gc.Tensor) -> gc.Tensor:
+    x.add_(1)
+    try:
+        return x[gc.tensor([1])] * 2
+    except IndexError:
+        return x + 1
+
+
 CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "mask": (lambda x: x[x > 0] + 1, "a mask selects elements, so that sizes depend on values"),
     "pickle": (lambda x: pickle.loads(pickle.dumps(x)) + 1, "dumps is called"),
@@ -200,6 +208,7 @@ CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "raising": (lambda x: Raising.apply(W * x), "the gradients of a result cannot be computed: "),
     "attribute": (lambda x: (setattr(x, "mark", 1), x + 1)[1], "an attribute of a tensor is set"),
     "caught": (caught, "is caught"),
+    "caught late": (catching_late, "an error may have to be caught after something was changed"),
     "break": (called_with(lambda: gc.compiler.graph_break("own words")), "own words"),
 }
 
