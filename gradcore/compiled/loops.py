@@ -23,7 +23,7 @@ from gradcore.ops.table import OPS, Op
 from gradcore.optim.elementwise import ElementwiseOptimizer
 from gradcore.optim.flat_state import HOST
 
-__all__ = ["sources"]
+__all__ = ["calls", "optimizers", "sources"]
 
 _DTYPES = np.dtype("f4"), np.dtype("f8")
 _BOOL = np.dtype(bool)
@@ -48,16 +48,20 @@ def sources() -> dict[str, str]:
 # -- operations ------------------------------------------------------------------------------------------------------
 
 
-def _operations() -> Iterator[Kernel]:
+def calls() -> Iterator[tuple[Any, list[Any]]]:
+    """The formulas of operations, and the dtypes of the arrays and the settings that they are called with."""
     for op in OPS.values():
-        if op.kind != "elementwise":
-            continue
-        for settings in _settings_of(op):
-            for dtype in _DTYPES:
-                for formula, operands in _formulas(op, dtype, settings):
-                    kernel = _traced(formula, operands)
-                    if kernel is not None:
-                        yield kernel
+        if op.kind == "elementwise":
+            for settings in _settings_of(op):
+                for dtype in _DTYPES:
+                    yield from _formulas(op, dtype, settings)
+
+
+def _operations() -> Iterator[Kernel]:
+    for formula, operands in calls():
+        kernel = _traced(formula, operands)
+        if kernel is not None:
+            yield kernel
 
 
 def _traced(formula: Any, operands: list[Any]) -> Kernel | None:
@@ -96,14 +100,17 @@ def _formulas(op: Op, dtype: Any, settings: dict[str, Any]) -> Iterator[tuple[An
 # -- optimisers ------------------------------------------------------------------------------------------------------
 
 
-def _steps() -> Iterator[Kernel]:
+def optimizers() -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The classes of optimisers, and options that they take."""
     for cls in vars(optim).values():
-        if not (isinstance(cls, type) and issubclass(cls, ElementwiseOptimizer)):
-            continue
-        known = inspect.signature(cls).parameters
-        for options in _OPTIONS:
-            if all(name in known for name in options):
-                yield from _steps_of(cls, options)
+        if isinstance(cls, type) and issubclass(cls, ElementwiseOptimizer):
+            known = inspect.signature(cls).parameters
+            yield from ((cls, options) for options in _OPTIONS if all(name in known for name in options))
+
+
+def _steps() -> Iterator[Kernel]:
+    for cls, options in optimizers():
+        yield from _steps_of(cls, options)
 
 
 def _steps_of(cls: Any, options: dict[str, Any]) -> Iterator[Kernel]:

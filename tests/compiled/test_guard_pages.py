@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import signal
 import sys
 
 import pytest
 
-from tests.compiled.apart import COMPARED, run
+from tests.compiled.apart import COMPARED, LOOPS, run
 
 #: Reads four bytes at some distance from the beginning of an array.
 READ = """
@@ -41,5 +42,15 @@ def test_an_access_beyond_an_array_is_noticed(guard: str, offset: int, ends: int
 @pytest.mark.parametrize("guard", ["end", "start"])
 def test_kernels_stay_within_their_arrays(guard: str) -> None:
     done = run(*COMPARED, GUARD=guard, EVERY="37")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert " passed" in done.stdout
+
+
+@pytest.mark.slow
+def test_every_loop_stays_within_its_arrays() -> None:
+    """Each of the functions is seen to run."""
+    if platform.machine() != "x86_64" or shutil.which("nm") is None:
+        pytest.skip("breakpoints are those of x86-64, and nm reads what the library exports")
+    done = run(*LOOPS, GUARD="end", ENTERED="loop_")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert " passed" in done.stdout
