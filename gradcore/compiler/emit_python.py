@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.compiler.effects import Effects
 from gradcore.compiler.fusion import fused
 from gradcore.compiler.memory import NO_PLAN, Buffers, memory_plan, ufunc_of
-from gradcore.compiler.program import Literal, Program, Value, values_in
+from gradcore.compiler.passes import takes_scalars
+from gradcore.compiler.program import Call, Literal, Program, Value, values_in
 from gradcore.tracebacks import generated_file
 
 __all__ = ["function_of", "source_of"]
@@ -40,7 +42,8 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
     names: dict[int, str] = {}
     last = {n: i for i, call in enumerate(program.calls) for n in call.read}
     kept = {*program.outputs}
-    lines = []
+    lines = [f"v{n} = v{n}[()]" for n in _scalar_inputs(program)]
+    numbers: dict[int, Any] = {}
 
     def constant(value: Any) -> str:
         name = names.get(id(value))
@@ -69,9 +72,19 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
             return f"{constant(kind)}({', '.join(map(written, value))})"
         return constant(value)
 
+    def number(value: Any) -> str:
+        """An argument of a computation with scalars of NumPy, which takes a fraction of that with arrays."""
+        array = program.literals[value.number] if type(value) is Literal else None
+        if array is None or array.dtype.char not in "fd":
+            return written(value)
+        return constant(numbers.setdefault(id(array), array[()]))
+
     for i, call in enumerate(program.calls):
         results = list(call.made)
-        text = _called_into(call, plan, written, constant) or _called(call, written, constant)
+        if _computes_scalars(call, program):
+            text = _called(call, number, constant)
+        else:
+            text = _called_into(call, plan, written, constant) or _called(call, written, constant)
         lines.append(text if not results else f"{_target(call.results)} = {text}")
         lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
         over = {n for n in call.read if last[n] == i}
@@ -89,6 +102,31 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
     inside = [*(f"    {line}" for line in inside), "finally:", f"    {give}(buffers)"]
     whole = [head, f"buffers = {take}()", "try:", *inside]
     return "\n    ".join(whole), scope
+
+
+def _computes_scalars(call: Call, program: Program) -> bool:
+    """Whether a call computes one number, in the same way of NumPy's scalars as of arrays."""
+    if type(call.results) is not Value or not takes_scalars(call):
+        return False
+    known = program.types.get(call.results.number)
+    operands = [program.type_of(each) for each in call.args]
+    return known is not None and known.shape == () and all(each is None or each.shape == () for each in operands)
+
+
+def _scalar_inputs(program: Program) -> list[int]:
+    """The inputs without dims that are only computed with, and that the program does not write to."""
+    types = program.types
+    if program.backend is not None or not any(n in types and types[n].shape == () for n in program.inputs):
+        return []
+    found = {n for n in program.inputs if n in types and types[n].shape == () and types[n].dtype.char in "fd"}
+    found -= {*program.outputs}
+    uses: dict[int, int] = {}
+    for call in program.calls:
+        if not _computes_scalars(call, program):
+            found.difference_update(call.read)
+        for n in call.read:
+            uses[n] = uses.get(n, 0) + 1
+    return [] if not found or Effects(program).writes_to_given else sorted(n for n in found if uses.get(n, 0) > 1)
 
 
 def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 from gradcore.compiler.effects import Effects, is_pure, is_total, written
 from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, substituted
 
-__all__ = ["PASSES", "optimized", "stages"]
+__all__ = ["PASSES", "optimized", "stages", "takes_scalars"]
 
 #: Arrays of at most so many bytes are computed once and for all.
 _FOLDED = 1 << 14
@@ -346,7 +346,7 @@ def with_scalars(program: Program) -> Program:
     effects, found = Effects(program), program.copy(program.calls)
     minding = {*program.outputs}
     for call in program.calls:
-        if not _takes_scalars(call):
+        if not takes_scalars(call):
             minding.update(call.read)
     found.scalars -= {
         n for n in program.scalars - minding if program.types[n].dtype.kind == "f" and effects.is_private(n)
@@ -354,7 +354,7 @@ def with_scalars(program: Program) -> Program:
     return found
 
 
-def _takes_scalars(call: Call) -> bool:
+def takes_scalars(call: Call) -> bool:
     """Whether a call gives the same bits for NumPy's scalars as for arrays without dims."""
     kind, _, name = call.name.partition(".")
     if kind == "operator":

@@ -486,3 +486,34 @@ def test_backward_before_and_while_a_function_is_recorded() -> None:
     y.sum().backward()
     assert y.grad is not None
     assert type(y.grad._array) is np.ndarray
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64, gc.float16])
+def test_numbers_are_computed_with_as_arrays_are(dtype: Any) -> None:
+    """Chains of numbers without dims: inputs and constants become scalars of NumPy, bit for bit."""
+
+    def function(x: gc.Tensor, w: gc.Tensor) -> Any:
+        first = x
+        for k in range(6):
+            x = x * w + (0.1 + k) - first / 3
+        return x, x / 0, (x * 0) / 0, -x * w, first < w
+
+    compiled = CompiledFunction(function, fullgraph=True, cpp="0")
+    for k in range(5):
+        x, w = gc.tensor(0.3 * k - 1, dtype=dtype), gc.tensor(1.7 - k, dtype=dtype)
+        for found, expected in zip(compiled(x, w), function(x, w), strict=True):
+            assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+            assert found.numpy().tobytes() == expected.numpy().tobytes()
+
+
+def test_a_number_that_is_written_to_is_read_anew() -> None:
+    def function(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+        z = y * 2 + y
+        x.mul_(3)
+        return z * y * y
+
+    compiled = CompiledFunction(function, fullgraph=True, cpp="0")
+    for k in range(5):
+        x = gc.tensor(1.0 + k)
+        assert compiled(x, x).item() == 9 * (1.0 + k) ** 3 * 3
+        assert x.item() == 3 * (1.0 + k)
