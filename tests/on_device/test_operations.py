@@ -16,14 +16,15 @@ UNLIKE = {name for name in {case.op.name for case in ALL} if "lowrank" in name} 
 NAMES = sorted({case.op.name for case in ALL} - UNLIKE)
 #: Functions of matrices that must not be singular, which those of whole numbers are.
 OF_INVERTIBLE = {"matrix_log", "matrix_sqrt", "sylvester_solved"}
-#: Operations that are not defined in dtypes: what was sorted is not where negative numbers wrap around, and layers of
-#: whole numbers cannot be made.
+#: Operations that are not defined in dtypes: what was sorted is not where negative numbers wrap around, equal
+#: eigenvalues have no eigenvectors of their own, and layers of whole numbers cannot be made.
 UNDEFINED = {
     ("bucketize", "searchsorted"): {gc.uint8, gc.bool},
+    ("linalg_eigh",): {gc.bool},
     ("gru_sequence", "lstm_sequence", "rnn_sequence"): {gc.int64, gc.int32, gc.int16, gc.uint8, gc.bool},
 }
-#: Operations that reshape an operand without dims, which then has to be on the device, as in PyTorch.
-RESHAPED = {"multi_margin_loss"}
+#: Operations that give an operand without dims some, which then has to be on the device, as in PyTorch.
+RESHAPED = {"kron", "multi_margin_loss"}
 
 #: In this order, and then in the opposite one: a kernel that was made for one kind of operands is not for the next.
 DTYPES = (

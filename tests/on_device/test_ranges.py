@@ -36,7 +36,7 @@ DTYPES = [*BOUNDS, gc.int64, gc.int32, gc.int8, gc.uint8, gc.bool]
 #: Where zeros may have either sign: where two are equal, and where SciPy's functions, or NumPy's of halves, lose it.
 EITHER_ZERO = {
     "celu", "clamp_max_number", "clamp_max_tensor", "clamp_min_number", "clamp_min_tensor", "elu", "erfinv", "fmax",
-    "fmin", "i1", "i1e", "maximum", "minimum", "modified_bessel_i1", "ndtri", "relu", "selu",
+    "fmin", "hinge", "i1", "i1e", "maximum", "minimum", "modified_bessel_i1", "ndtri", "relu", "selu",
 }  # fmt: skip
 
 #: Up to which size arguments are compared: beyond it SciPy's numbers are worse than CUDA's.
