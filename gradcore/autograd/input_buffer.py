@@ -30,6 +30,9 @@ __all__ = [
     "widened",
 ]
 
+#: Elements from which the CPU's kernel, which may have threads, adds gradients.
+_LARGE = 1 << 16
+
 
 # -- arrays or tensors ------------------------------------------------------------------------------------------------
 
@@ -304,7 +307,7 @@ class InputBuffer:
             and may_own
             and (not self.batches or _holds(total, grad))
         ):
-            return self.run(iadd, total, grad)
+            return self.run(*_in_threads(total, grad, device, True) or (iadd, total, grad))
         if total.__class__ in _NUMBERS and total.__class__ is grad.__class__ and device is node._device:
             return self.run(add, total, grad)
         if device is not node._device or type(total) is PerDevice:
@@ -319,7 +322,7 @@ class InputBuffer:
             _check_same_shape(total, grad, node)
         if may_own:
             self.owned.add(node)
-        found = self.run(add, total, grad)
+        found = self.run(*_in_threads(total, grad, device, False) or (add, total, grad))
         return found if found.__class__ is total.__class__ else self.arithmetic(node._device).as_array(found)
 
     def plus_tensors(self, total: Any, grad: Any, node: Node) -> Any:
@@ -398,6 +401,16 @@ _FIRST = 1 << 62
 
 #: The classes of gradients without dims that are computed as numbers: their shapes and dtypes take long to look up.
 _NUMBERS = frozenset(each.numpy.type for each in (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128))
+
+
+def _in_threads(total: Any, grad: Any, device: Any, in_place: bool) -> tuple[Any, ...] | None:
+    """The kernel and its arguments that add large arrays on the CPU; None for others."""
+    if device.type != "cpu" or total.__class__ is not device.backend.array_type or total.size < _LARGE:
+        return None
+    kernel = device.kernels["add"]
+    if not hasattr(kernel, "nout"):  # as while a program is recorded
+        return None
+    return (partial(kernel, out=total) if in_place else kernel, total, grad)
 
 
 def _plus_apart(total: Any, grad: Any, device: Any, node: Node) -> Any:
