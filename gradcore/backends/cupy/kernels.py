@@ -131,7 +131,7 @@ class CudaKernels:
         """Compiled kernels of users, by source and options."""
         return {}
 
-    def cuda_kernel(self, file: str, name: str, **defines: str) -> Callable[..., Any]:
+    def cuda_kernel(self, file: str, name: str, **defines: str | None) -> Callable[..., Any]:
         """The kernel `name` of a source file, compiled with these macros."""
         key = file, name, *defines.items()
         kernel = self._modules.get(key)
