@@ -30,7 +30,7 @@ _BLOCK = (THREADS,)
 _MOST_FORMULAS, _MOST_LAYOUTS = 10_000, 1_000
 
 #: Functions that CuPy computes otherwise than NumPy, or leaves to undefined behaviour of C++: kernels even alone.
-_NOT_LEFT_TO_CUPY = {"floor_divide", "lcm", "left_shift", "remainder", "right_shift"}
+_NOT_LEFT_TO_CUPY = {"floor_divide", "lcm", "left_shift", "remainder", "right_shift", "xlog1py"}
 #: Those of complex numbers: CuPy's quotients are NaN where a divisor is infinite, or the square of one overflows; its
 #: expm1 is exp less 1.
 _NOT_LEFT_TO_CUPY_IF_COMPLEX = {"divide", "expm1", "reciprocal"}

@@ -114,6 +114,11 @@ class CudaElementwise(CudaFusion, Elementwise):
 
     # -- special functions -------------------------------------------------------------------------------------------
 
+    def xlog1py(self, x: Any, y: Any) -> Any:
+        """NaN where `y` is: CuPy's is 0 there where `x` is."""
+        found = self.special_function("xlog1py")(x, y)
+        return self.xp.where(self.xp.isnan(y), found.dtype.type(math.nan), found)
+
     igamma, igammac = _of_numbers("gammainc"), _of_numbers("gammaincc")
     i0e, i1e = _scaled_bessel("i0e", 0, True, 1 / (2 * math.pi)), _scaled_bessel("i1e", 1, True, 1 / (2 * math.pi))
     scaled_modified_bessel_k0 = _scaled_bessel("k0e", 0, False, math.pi / 2)
