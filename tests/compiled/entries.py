@@ -72,7 +72,9 @@ def _opened(path: Path) -> ctypes.CDLL:
     return loaded
 
 
-library.opened = _opened
+def pytest_configure() -> None:
+    """Watch the library from when it is opened on."""
+    library.opened = _opened
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
