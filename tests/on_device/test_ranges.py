@@ -89,7 +89,7 @@ def apart(op: Op, given: list[Any], there: Any, here: Any) -> Any:
         return (there != here).numpy()
     bound = BOUNDS[here.dtype]
     if here.dtype.is_complex and op.name in EVERY_COMPLEX:
-        return np.logical_or(apart(op, there.real, here.real), apart(op, there.imag, here.imag))
+        return np.logical_or(apart(op, given, there.real, here.real), apart(op, given, there.imag, here.imag))
     if here.dtype.is_complex:
         a, b = there.to(gc.complex128).numpy(), here.to(gc.complex128).numpy()
         with np.errstate(all="ignore"):
