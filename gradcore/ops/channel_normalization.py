@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from gradcore import dtypes
 from gradcore.backends.vmap.messages import BATCH_NORM
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.normalization import Needs, along_input, check_parameters, plus, with_zeros
@@ -307,8 +306,6 @@ def _batch_norm(
             return out if out.dtype is input.dtype else F.to(out, input.dtype)
         return F.batch_norm_given(input, running_mean, running_var, weight, bias, eps)
     dtype = input.dtype
-    if dtype.is_reduced and running_mean is not None:  # statistics are kept with more digits than half precision has
-        input, weight, bias = (t if t is None else F.to(t, dtypes.float32) for t in (input, weight, bias))
     out, mean, var = F.native_batch_norm(input, weight, bias, eps)
     count = prod(input.shape) // max(channels, 1)
     unbiased = count / (count - 1) if running_var is not None else 1.0

@@ -64,7 +64,8 @@ def arguments(op: Op, dtype: Any) -> list[Any]:
     limit = UP_TO.get(op.name, np.inf)
     with np.errstate(all="ignore"):
         if dtype.is_complex:
-            parts = FLOATS if op.name in EVERY_COMPLEX else [x for x in FLOATS[::2] if abs(x) < 1e3]
+            every = [x for x in FLOATS if not 0 < abs(x) < 1e-6]  # ratios are normal numbers
+            parts = every if op.name in EVERY_COMPLEX else [x for x in FLOATS[::2] if abs(x) < 1e3]
             x = gc.tensor([complex(a, b) for a in parts for b in parts], dtype=gc.complex128, device="cpu").to(dtype)
             x = x[:: 23 if op.name in EVERY_COMPLEX else 7] if len(op.tensors) == 2 else x
         elif dtype.is_floating_point:
@@ -89,7 +90,8 @@ def apart(op: Op, given: list[Any], there: Any, here: Any) -> Any:
         return (there != here).numpy()
     bound = BOUNDS[here.dtype]
     if here.dtype.is_complex and op.name in EVERY_COMPLEX:
-        return np.logical_or(apart(op, given, there.real, here.real), apart(op, given, there.imag, here.imag))
+        parts = ((there.real + 0.0, here.real + 0.0), (there.imag + 0.0, here.imag + 0.0))
+        return np.logical_or(*(apart(op, given, *part) for part in parts))
     if here.dtype.is_complex:
         a, b = there.to(gc.complex128).numpy(), here.to(gc.complex128).numpy()
         with np.errstate(all="ignore"):

@@ -39,13 +39,15 @@ class CudaFusion(CudaKernels):
         """The cache of traced formulas and compiled kernels."""
         return Fusion(self.xp, self.array_type, self.bodies, self.compile_kernel, self.address)
 
-    def evaluated(self, name: str, formula: Callable[..., Any], **operands: Any) -> Any:
-        """An elementwise formula, ``(F, *operands) -> result``, as one kernel if formulas are fused."""
+    def evaluated(self, name: str, formula: Callable[..., Any], stored: Any = None, /, **operands: Any) -> Any:
+        """An elementwise formula, ``(F, *operands) -> result``, as one kernel if formulas are fused, in a dtype."""
         if self.supports_fusion:
-            found = self.fusion.run(name, formula, lambda F, *values: (formula(F, *values),), list(operands.items()))
+            named = list(operands.items())
+            found = self.fusion.run(name, formula, lambda F, *xs: (formula(F, *xs),), named, None, (stored,))
             if found is not None:
                 return found[0]
-        return formula(self, *operands.values())
+        result = formula(self, *operands.values())
+        return result if stored is None else result.astype(stored, copy=False)
 
     def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
         """The results of an elementwise formula, as one kernel if formulas are fused."""

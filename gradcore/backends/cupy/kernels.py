@@ -77,7 +77,7 @@ _IN_HALF = {
 _FORWARD_IN_HALF = dict.fromkeys((
     "prod", "amax", "amin", "aminmax", "var_correction", "std_correction", "var_mean_correction", "std_mean_correction",
     "argmax", "argmin", "max_dim", "min_dim",
-), "reductions")  # fmt: skip
+), "reductions") | {"native_batch_norm": "normalization"}  # fmt: skip
 
 
 class CudaKernels:
@@ -91,7 +91,8 @@ class CudaKernels:
         """Whether an operation, or its vjp, computes these float16 or bfloat16 arrays in float32 inside its kernels."""
         family = _IN_HALF.get(name) or (None if backward else _FORWARD_IN_HALF.get(name))
         given = [a for a in arrays if a is not None]
-        if family == "normalization" and given[0].dtype == np.float16:  # statistics of which need not be numbers of it
+        if family == "normalization" and name != "native_batch_norm" and given[0].dtype == np.float16:
+            # statistics of which need not be numbers of it
             return False
         return family is not None and self.takes(family, *given)
 

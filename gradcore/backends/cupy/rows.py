@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import CudaKernels, dense, elements, int64s, rows_of, type_name
+from gradcore.backends.cupy.kernels import CudaKernels, dense, elements, int64s, rows_of, summed, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
@@ -222,7 +222,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     @kernel_for(_takes_norm)
     def native_batch_norm(self, x: Array, weight: Array, bias: Array, eps: float) -> Triple:
-        mean, var, scale, shift = self.xp.empty((4, x.shape[1]), x.dtype)
+        mean, var, scale, shift = self.xp.empty((4, x.shape[1]), summed(x))
         moments = self._parts_of_channels("channel_moments", (x,))
         sizes = int64s(*moments.sizes, moments.chunk)
         arrays = (dense(self.xp, weight), dense(self.xp, bias), mean, var, scale, shift)
@@ -254,7 +254,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     @kernel_for(lambda self, *arguments: self.takes("normalization", *arguments[:-1]))
     def batch_norm_given(self, x: Array, mean: Array, var: Array, weight: Array, bias: Array, eps: float) -> Array:
-        scale, shift = self.xp.empty((2, x.shape[1]), x.dtype)
+        scale, shift = self.xp.empty((2, x.shape[1]), summed(x))
         read = [dense(self.xp, a) for a in (mean, var, weight, bias)]
         kernel = self._rows_kernel("normalization", "channel_scales", x)
         kernel(*elements(x.shape[1]), (*read, scale, shift, np.int64(x.shape[1]), np.float64(eps)))
@@ -263,7 +263,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def _scaled(self, x: Any, scale: Any, shift: Any) -> Any:
         """Channels times `scale` plus `shift`."""
         scale, shift = _column(scale, x), _column(shift, x)
-        return self.evaluated("normalize", _scaled_and_shifted, x=x, scale=scale, shift=shift)
+        return self.evaluated("normalize", _scaled_and_shifted, x.dtype, x=x, scale=scale, shift=shift)
 
     def _channel_sums(self, grad: Any, x: Any, mean: Any, var: Any, groups: int, eps: float) -> tuple[Any, Any]:
         """The sum of a channel's gradients, and that of their products with the channel less its group's mean."""

@@ -187,12 +187,12 @@ struct Walk {
 };
 
 // What a channel is multiplied with, and what is added then.
-GRADCORE_FUNCTION void scale_channel(const T* weight, const T* bias, T* scales, T* shifts, i64 channel, A mean, A variance,
+GRADCORE_FUNCTION void scale_channel(const T* weight, const T* bias, A* scales, A* shifts, i64 channel, A mean, A variance,
                                      double eps) {
     A scale = inverse_root(variance + static_cast<A>(eps));
     if (weight) scale *= load(weight[channel]);
-    scales[channel] = store<T>(scale);
-    shifts[channel] = store<T>(bias ? load(bias[channel]) - mean * scale : -mean * scale);
+    scales[channel] = scale;
+    shifts[channel] = bias ? load(bias[channel]) - mean * scale : -mean * scale;
 }
 
 // The mean of each part, and the sum of the squares of the distances from it.
@@ -232,15 +232,15 @@ struct Moments {
 };
 
 extern "C" __global__ void channel_statistics(const A* part_means, const A* part_squares, const T* weight, const T* bias,
-                                              T* means, T* variances, T* scales, T* shifts, const i64 channels,
+                                              A* means, A* variances, A* scales, A* shifts, const i64 channels,
                                               const i64 parts, const i64 count, const i64 chunk, const double eps) {
     const i64 channel = row_index();
     if (channel >= channels) return;
     const Moments moments(part_means + channel * parts, part_squares + channel * parts, parts, count, chunk);
     if (threadIdx.x) return;
     const A variance = moments.square / static_cast<A>(count);
-    means[channel] = store<T>(moments.mean);
-    variances[channel] = store<T>(variance);
+    means[channel] = moments.mean;
+    variances[channel] = variance;
     scale_channel(weight, bias, scales, shifts, channel, moments.mean, variance, eps);
 }
 
@@ -257,20 +257,20 @@ extern "C" __global__ void channel_variances(const A* part_means, const A* part_
     variances[channel] = store<T>(root ? sqrt(variance) : variance);
 }
 
-extern "C" __global__ void channel_scales(const T* means, const T* variances, const T* weight, const T* bias, T* scales,
-                                          T* shifts, const i64 channels, const double eps) {
+extern "C" __global__ void channel_scales(const T* means, const T* variances, const T* weight, const T* bias, A* scales,
+                                          A* shifts, const i64 channels, const double eps) {
     for (i64 i = first_index(); i < channels; i += index_step())
         scale_channel(weight, bias, scales, shifts, i, load(means[i]), load(variances[i]), eps);
 }
 
 // Running statistics times `keep`, plus new ones times `share`, that of variances times a factor for the sample's size.
-extern "C" __global__ void move_statistics(T* running_means, T* running_variances, const T* means, const T* variances,
+extern "C" __global__ void move_statistics(T* running_means, T* running_variances, const A* means, const A* variances,
                                            const i64 channels, const double keep, const double share,
                                            const double share_of_variances) {
     for (i64 i = first_index(); i < channels; i += index_step()) {
         const A mean = load(running_means[i]) * static_cast<A>(keep), variance = load(running_variances[i]) * static_cast<A>(keep);
-        running_means[i] = store<T>(mean + load(means[i]) * static_cast<A>(share));
-        running_variances[i] = store<T>(variance + load(variances[i]) * static_cast<A>(share_of_variances));
+        running_means[i] = store<T>(mean + means[i] * static_cast<A>(share));
+        running_variances[i] = store<T>(variance + variances[i] * static_cast<A>(share_of_variances));
     }
 }
 
