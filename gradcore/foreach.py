@@ -111,7 +111,9 @@ def move_statistics_(
         return False
     arrays = []
     for t in running:
-        if t is None or t.__class__ is not Tensor or t._device is not mean._device or t._dtype is not mean._dtype:
+        if t is None or t.__class__ is not Tensor or t._device is not mean._device or t._dtype is not running[0]._dtype:
+            return False
+        if mean._dtype is not (dtypes.float32 if t._dtype.is_reduced else t._dtype):
             return False
         if t.requires_grad or t._is_view() or t.is_inference() or not t.is_contiguous():
             return False

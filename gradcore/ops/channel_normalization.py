@@ -267,10 +267,10 @@ def _update(F: Any, running: Any, value: Any, momentum: float, factor: float = 1
     if running is not None:
         if not F.has_batches_of(running, value):
             raise RuntimeError(BATCH_NORM)
-        value = value.detach()
-        running.mul_(1 - momentum).add_(
-            value if value.dtype is running.dtype else value.to(running.dtype), alpha=momentum * factor
-        )
+        value, share = value.detach(), momentum * factor
+        if value.dtype is not running.dtype:  # which may not hold the whole value
+            value, share = (value * share).to(running.dtype), 1
+        running.mul_(1 - momentum).add_(value, alpha=share)
 
 
 def _batch_norm(

@@ -225,6 +225,28 @@ def test_launches_of_channels(device: str) -> None:
     assert launches(lambda: gc.autograd.grad(out, (x, weight, bias), ones, retain_graph=True)) == 3
 
 
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16], ids=str)
+def test_channels_of_halves(device: str, dtype: Any) -> None:
+    """Statistics have the digits of float32; values too large for float16 to square are normalized all the same."""
+    rng = np.random.default_rng(0)
+    for factor, dim in ((1.0, 4), (500.0, 3)):
+        x = (drawn(rng, gc.float32, 6, 3, 5, 4) * factor + factor).to(dtype)[:, :, :, :dim]
+        weight, bias = (drawn(rng, dtype, 3) for _ in range(2))
+        found = []
+        for where in (device, "cpu"):
+            kept = gc.zeros(3, dtype=dtype, device=where), gc.ones(3, dtype=dtype, device=where)
+
+            def norm(x: Any, weight: Any, bias: Any, kept: Any = kept) -> Any:
+                return F.batch_norm(x, *kept, weight, bias, True)
+
+            found.append([*with_gradients(norm, *(t.to(where) for t in (x, weight, bias))), *kept])
+        agree(*found, str(dtype))
+    x, weight, bias = (t.to(device) for t in (x, weight, bias))
+    assert launches(lambda: F.batch_norm(x, None, None, weight, bias, True)) == 3
+    kept = gc.zeros(3, dtype=dtype, device=device), gc.ones(3, dtype=dtype, device=device)
+    assert launches(lambda: F.batch_norm(x, *kept, weight, bias, True)) == 4
+
+
 # -- reductions ---------------------------------------------------------------------------------------------------
 
 REDUCTIONS = ("sum", "mean", "nansum", "prod", "amax", "amin")
