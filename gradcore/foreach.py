@@ -111,13 +111,15 @@ def move_statistics_(
         return False
     arrays = []
     for t in running:
-        if t is None or t.__class__ is not Tensor or t._device is not mean._device or t._dtype is not running[0]._dtype:
+        if t is None or t.__class__ is not Tensor or t._device is not mean._device:
             return False
         if mean._dtype is not (dtypes.float32 if t._dtype.is_reduced else t._dtype):
             return False
         if t.requires_grad or t._is_view() or t.is_inference() or not t.is_contiguous():
             return False
         arrays.append(t._array)
+    if arrays[0].dtype != arrays[1].dtype:
+        return False
     with mean._device.backend.use_index(mean._device.index):
         mean._device.backend.move_statistics(arrays, [t._array for t in new], keep, shares)
     for _ in range(2):  # as the multiplication and the addition count which the kernel replaces
