@@ -76,9 +76,10 @@ def handled(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tupl
     for code in codes:
         names = {each.offset: each.opname for each in dis.get_instructions(code)}
         after = dict(zip(names, [*names.values()][1:], strict=False))
-        for entry in dis.Bytecode(code).exception_entries:
-            catches = names[entry.target] == "PUSH_EXC_INFO"
-            if catches and (suppressing or after[entry.target] != "WITH_EXCEPT_START"):
+        bytecode: Any = dis.Bytecode(code)
+        for entry in bytecode.exception_entries:
+            catches = names.get(entry.target) == "PUSH_EXC_INFO"
+            if catches and (suppressing or after.get(entry.target) != "WITH_EXCEPT_START"):
                 found.setdefault(code, []).append((entry.start, entry.end))
     return found
 
