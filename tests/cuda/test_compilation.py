@@ -143,9 +143,12 @@ def test_kernels_for_tensor_cores(name: str, defines: tuple[str, ...], architect
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", [75, 90])
-@pytest.mark.parametrize(("name", "defines"), _own())
+@pytest.mark.parametrize(
+    ("name", "defines", "architecture"),
+    [pytest.param(*each.values, (75, 90)[i % 2], id=f"{each.id}-{(75, 90)[i % 2]}") for i, each in enumerate(_own())],
+)
 def test_own_kernels_for_other_devices(name: str, defines: tuple[str, ...], architecture: int, tmp_path: Path) -> None:
+    """Each for one of them, in turn: `tests.cuda.resources` compiles all for all."""
     source = (INCLUDE / f"{name}.cu").read_text()
     assert entries(ptx_of(source, architecture, tmp_path, defines))
 
