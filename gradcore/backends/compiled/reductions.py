@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import prod
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from gradcore.backends.compiled.calls import WORTH_A_THREAD, CompiledCalls, Work
 from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward
-from gradcore.backends.compiled.ufuncs import in_pool
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.row_blocks import exponentials
 from gradcore.typing import Array
 
 __all__ = ["CompiledReductions"]
@@ -40,20 +36,11 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
             return super().squared_distances_over(x, mean, dims)
         return self.squares_over(self._less(x, mean), dims, True)
 
-    def exp_less(self, x: Array, top: Array) -> Any:
-        less = self._less(x, top)
-        return exponentials(less, less, self._pooled)
-
     def _less(self, x: Array, y: Array) -> Any:
         """``x - y``, by a loop where threads share it, as they do what is made of it."""
         shared = x.size >= 2 * WORTH_A_THREAD and x.dtype == y.dtype and threads.available() > 1
         found = self.by_loop(_SUB, (x, y)) if shared else None
         return np.asarray(x - y) if found is None else found
-
-    @cached_property
-    def _pooled(self) -> SimpleNamespace:
-        """Functions of NumPy in the library's threads."""
-        return SimpleNamespace(**{f.__name__: in_pool(self.library, f) for f in (np.exp, np.exp2, np.multiply)})
 
     def _by_kernel(self, kind: str, x: Array, start: int, stop: int) -> Any:
         char, shape = x.dtype.char, x.shape

@@ -106,11 +106,11 @@ def row_maxima(x: Any) -> Any:
     return x.reshape(-1).take(places)
 
 
-def exponentials(x: Any, out: Any, functions: Any = np) -> Any:
-    """``exp(x)`` in `out`, which may be `x`; `functions` has NumPy's.
+def exponentials(x: Any, out: Any) -> Any:
+    """``exp(x)`` in `out`, which may be `x`.
 
     Of float32 numbers by `exp2` where that is faster: within ``2 + abs(x)`` units of 2**-24, relatively (`exp`: 3.3).
     """
     if _FAST_EXP2 and x.dtype == np.float32 and x.size >= _SMALL:
-        return functions.exp2(functions.multiply(x, _LOG2_E, out), out)
-    return functions.exp(x, out)
+        return np.exp2(np.multiply(x, _LOG2_E, out), out)
+    return np.exp(x, out)
