@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.ops.matrix_checks import check_floating
 from gradcore.ops.promotion import common_dtype
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import general
@@ -39,6 +40,7 @@ def banded_solved(K, ab, b, l: int, u: int):
 
     `A` has `l` diagonals below the main one and `u` above it, and is zero elsewhere.
     """
+    check_floating("solve_banded", ab)
     return K.solve_banded(ab, b, l, u)
 
 

@@ -19,8 +19,8 @@ from tests.strict.device import COUNTS
 #: Why operations wait that are not said to read their arguments, and which of them do.
 MUST = {
     "a factorisation that failed raises, as in PyTorch": [
-        "cholesky", "inverse", "linalg_cholesky", "linalg_cond", "linalg_eig", "linalg_eigh", "linalg_eigvals",
-        "linalg_eigvalsh", "linalg_inv", "linalg_lstsq", "linalg_matrix_norm", "linalg_matrix_power",
+        "banded_solved", "cholesky", "inverse", "linalg_cholesky", "linalg_cond", "linalg_eig", "linalg_eigh",
+        "linalg_eigvals", "linalg_eigvalsh", "linalg_inv", "linalg_lstsq", "linalg_matrix_norm", "linalg_matrix_power",
         "linalg_matrix_rank", "linalg_norm", "linalg_pinv", "linalg_solve", "linalg_svd", "linalg_svdvals",
         "linalg_tensorinv", "linalg_tensorsolve", "matrix_power", "norm", "nuclear_norm", "pca_lowrank", "pinverse",
         "polar_factors", "svd", "svd_lowrank",

@@ -125,7 +125,9 @@ class LinearAlgebra:
         for k in range(-min(l, n - 1), min(u, n - 1) + 1):
             columns = self.xp.arange(max(k, 0), n + min(k, 0))
             a[..., columns - k, columns] = ab[..., u - k, max(k, 0) : n + min(k, 0)]
-        return self.xp.linalg.solve(a, b)
+        x, _, _, info = self.solve_and_factor(a, b)
+        self.check_info(info, "scipy.linalg.solve_banded")
+        return x
 
     # -- equations and functions of matrices --------------------------------------------------------------------
 
