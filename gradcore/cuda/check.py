@@ -197,7 +197,7 @@ def products(quick: bool) -> Iterator[Item]:
         def run(device: str, m: int = m, k: int = k, n: int = n, dtype: Any = dtype, ways: Any = ways) -> Any:
             rng = np.random.default_rng(0)
             a, b = (
-                gc.tensor(rng.standard_normal((3, *(shape[::-1] if turned else shape))) * 3, device=device).to(dtype)
+                gc.tensor(rng.standard_normal((3, *(shape[::-1] if turned else shape))) * 3).to(dtype).to(device)
                 for shape, turned in zip(((m, k), (k, n)), ways, strict=True)
             )
             a, b = (x.mT if turned else x for x, turned in zip((a, b), ways, strict=True))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.cupy.multi_tensor import CHUNK, MOST_ARRAYS, launches
+from gradcore.backends.cupy.multi_tensor import _PARTS, CHUNK, MOST_ARRAYS, launches
 from tests.cuda.conftest import Fused
 from tests.strict.device import COUNTS
 
@@ -100,13 +100,14 @@ def test_parameters_that_are_not_contiguous(fused: Fused) -> None:
 def test_lists_of_any_length_in_launches() -> None:
     (launch,) = launches([CHUNK + 2, 0, 3], [1000, 1500, 2000], [50_000, 60_000, 70_000])
     assert launch.blocks == 3
-    (parts,) = launch.parts
+    (parts,) = launch.parts.view(_PARTS)
     assert parts["addresses"][:, :3].tolist() == [[1000, 1500, 2000], [50_000, 60_000, 70_000]]
     assert parts["start"][:4].tolist() == [0, CHUNK + 2, CHUNK + 2, CHUNK + 5]
     assert parts["block"][:4].tolist() == [0, 2, 2, 3]
     first, second = launches([1] * (MOST_ARRAYS + 1), range(MOST_ARRAYS + 1))
     assert (first.blocks, second.blocks) == (MOST_ARRAYS, 1)
-    assert second.parts["first"] == second.parts["start"][0, 0] == MOST_ARRAYS
+    (parts,) = second.parts.view(_PARTS)
+    assert parts["first"] == parts["start"][0] == MOST_ARRAYS
     assert list(launches([], [])) == list(launches([0], [8])) == []
 
 

@@ -347,18 +347,19 @@ def test_a_factor_of_zero_hides_what_is_not_finite(strict: str) -> None:
 
 @pytest.mark.parametrize(("precision", "compute"), [("highest", 68), ("high", 77), ("medium", 77)])
 def test_precision_of_float32(strict: str, precision: Any, compute: int) -> None:
-    """TensorFloat32 rounds operands of products; sums of gradients stay as they are, and so does float64."""
+    """TensorFloat32 rounds operands of products; sums of many rows of gradients do not, nor does float64."""
     x = gc.full((2, 64), 1 + 2**-12, device=strict)
+    rows = gc.full((2048, 8), 1 + 2**-12, device=strict)
     gc.set_float32_matmul_precision(precision)
     try:
         CALLS.clear()
         product = (x @ x.mT)[0, 0].item()
         assert CALLS["compute", compute] == 1
-        total = x.device.backend.sum_rows(x._array)
+        total = x.device.backend.sum_rows(rows._array)
         x.double() @ x.double().mT
     finally:
         gc.set_float32_matmul_precision("highest")
     assert product == (64.0 if compute == 77 else pytest.approx(64 * (1 + 2**-12) ** 2))
     assert CALLS["compute", 68] == (2 if compute == 68 else 1)
     assert CALLS["compute", 70] == 1
-    assert float(total[0]) == 2 * (1 + 2**-12)
+    assert float(total[0]) == 2048 * (1 + 2**-12)
