@@ -28,7 +28,7 @@ OTHER_LISTS = {
         "backends/vmap/functions.py": "_elementwise _reduction",
         "compiler/effects.py": "_TOTAL _WRITERS",
         "compiler/native/source.py": "_Writer",
-        "compiler/recorder.py": "_SIZED_BY_VALUES",
+        "compiler/recorder.py": "_OPERATORS _SIZED_BY_VALUES",
         "kernels/evaluation.py": "_FUNCTIONS _with_number _of_numbers",
         "numpy/__init__.py": "_names",
         "numpy/protocols.py": "_CUPY_NAMES",
@@ -58,7 +58,7 @@ OTHER_LISTS = {
         "compiler/native/groups.py": "_LIBRARY",
         "compiler/native/lowering.py": "_COPIES _ELEMENTWISE _REDUCTIONS _RESHAPES _VIEWS",
         "compiler/numbers.py": "_OPERATORS",
-        "compiler/passes.py": "_COPIES _SIMPLER _takes_scalars",
+        "compiler/passes.py": "_COPIES _SIMPLER takes_scalars",
     },
     "kernels of one library, where they are written": {
         "backends/compiled/rows.py": "_WIDTHS",
