@@ -159,10 +159,11 @@ def tensors_on(device: str) -> Iterator[None]:
     from gradcore import printing
 
     before, plain, from_numpy = gc.get_default_device(), gc.Tensor.numpy, gc.from_numpy
-    suffixes, printed = printing._all_suffixes, f"{device}:0"
+    kind = device.partition(":")[0]
+    suffixes, printed = printing._all_suffixes, f"{kind}:0"
 
     def numpy(self: Any, *args: Any, **named: Any) -> Any:
-        return plain(self.cpu() if self.device.type == device else self, *args, **named)
+        return plain(self.cpu() if self.device.type == kind else self, *args, **named)
 
     gc.set_default_device(device)
     gc.Tensor.numpy = numpy  # type: ignore[method-assign]
@@ -170,7 +171,7 @@ def tensors_on(device: str) -> Iterator[None]:
     printing._all_suffixes = lambda d, *more: suffixes(None if d == printed else d, *more)
     try:
         yield
-        if device == "cuda":
+        if kind == "cuda":
             gc.cuda.synchronize()
     finally:
         gc.set_default_device(before)
