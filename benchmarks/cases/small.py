@@ -62,6 +62,8 @@ class Chain(Case):
     def reason_to_skip(self, library, device):
         if library == "torch.compile":
             return UNROLLED
+        if self.size > 10_000 and library.startswith("gradcore-compile"):
+            return "a recording of so many calls takes gigabytes"
         if self.size > 100_000 and (device != "cpu" or library == "autograd"):
             return "takes minutes"
         return None
