@@ -1,9 +1,10 @@
-"""Ctrl-C at random times: what `KeyboardInterrupt` leaves behind in a program that is in the middle of something."""
+"""Ctrl-C at random times, or at every time: what it leaves behind in a program that is in the middle of something."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import sys
 import threading
 import time
@@ -11,7 +12,9 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-__all__ = ["interrupt", "interrupt_often"]
+__all__ = ["interrupt", "interrupt_everywhere", "interrupt_often"]
+
+PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "gradcore", "")
 
 
 def interrupt(thread: threading.Thread) -> None:
@@ -69,3 +72,47 @@ def interrupt_often(program: Callable[[], object], times: int, longest: float, s
                     interrupt(thread)
         assert not thread.is_alive(), "the interrupt did not end it"
         assert not ended or isinstance(ended[0], KeyboardInterrupt), ended  # (none: it came before the program)
+
+
+def interrupt_everywhere(program: Callable[[], object], check: Callable[[str], None], longest: int = 1000) -> int:
+    """Run a program again and again, interrupt it once in each run, one step later each time, and call `check`.
+
+    Interrupts come where the interpreter looks for them: as one of gradcore's functions begins, and when it has called
+    a function of C. Left out is the beginning of ``__exit__``, against which Python has no remedy. After `longest`
+    runs, random numbers of steps are left out.
+
+    Parameters
+    ----------
+    check : callable
+        Called after each interrupt with the file, line and event where it came.
+    """
+    random, steps, runs = Random(0), 0, 0
+    while True:
+        steps += 1 if runs < longest else random.randint(1, 20)
+        left, where = steps, ""
+
+        def profile(frame: Any, event: str, argument: object) -> None:
+            nonlocal left, where
+            code = frame.f_code
+            if event not in ("call", "c_return") or not code.co_filename.startswith(PACKAGE):
+                return
+            left -= 1
+            if left == 0 and event == "call" and code.co_name in ("__exit__", "__del__", "<genexpr>"):
+                left = 1  # (Python drops what is raised as one of the latter two is closed)
+            elif left == 0:
+                where = f"{code.co_filename}:{frame.f_lineno}, {event} {getattr(argument, '__name__', code.co_name)}"
+                raise KeyboardInterrupt
+
+        before = sys.getprofile()
+        sys.setprofile(profile)
+        try:
+            with _dropped():
+                program()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(before)
+        if not where:
+            return runs
+        runs += 1
+        check(where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc as gc_of_python
 import os
 import signal
 import subprocess
@@ -13,10 +14,11 @@ from collections.abc import Callable
 import pytest
 
 import gradcore as gc
+from gradcore.autograd.modes import State, local
 from gradcore.backends.numpy import openblas, threads
 from gradcore.backends.numpy.thread_pool import Helper, Pool, works_in_parts
 from gradcore.utils import data
-from tests.interrupts import interrupt, interrupt_often
+from tests.interrupts import interrupt, interrupt_everywhere, interrupt_often
 
 
 @pytest.fixture(autouse=True)
@@ -85,24 +87,98 @@ def test_callers_of_one_pool() -> None:
     check_threads(pool)
 
 
+def threads_of_libraries() -> list[int]:
+    """The numbers of threads of NumPy's and SciPy's OpenBLAS."""
+    return [each.library.read() for each in (openblas.NUMPY, openblas.SCIPY) if each.library is not None]
+
+
+def modes() -> list[object]:
+    """The modes of this thread, and whatever else a context can change."""
+    state = {name: getattr(local.state, name) for name in State.__slots__ if name not in ("enter", "enclose")}
+    return [state, gc.get_default_dtype(), threads.works_in_parts(), threads_of_libraries()]
+
+
+OPERATIONS = {
+    "elementwise": lambda: gc.nn.functional.gelu(gc.ones(700_000)),
+    "decomposition": lambda: gc.linalg.qr(gc.ones(2, 80, 80)),
+    "product": lambda: gc.ones(8, 200, 200) @ gc.ones(8, 200, 200),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_in_threads(name: str) -> None:
+    OPERATIONS[name]()
+    before = threads_of_libraries()
+    interrupt_often(OPERATIONS[name], 60, 0.03)
+    check_threads(threads._pool)
+    gc_of_python.collect()  # an interrupt as a context begins to end: it ends with the traceback
+    assert threads_of_libraries() == before
+
+
+def step() -> None:
+    weight = gc.ones(3, 3, requires_grad=True)
+    optimizer = gc.optim.Adam([weight])
+    (weight @ weight).tanh().sum().backward()
+    optimizer.step()
+
+
+def contexts() -> None:
+    x = gc.ones(2, requires_grad=True)
+    with gc.no_grad():
+        x * 2
+    with gc.inference_mode(), gc.enable_grad():
+        x * 2
+    with gc.device("cpu"), gc.nn.attention.sdpa_kernel(gc.nn.attention.SDPBackend.MATH), gc.random.fork_rng():
+        x * 2
+    with gc.autograd.detect_anomaly(), gc.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        (x * x).sum().backward()
+    with gc.autograd.forward_ad.dual_level():
+        gc.autograd.forward_ad.make_dual(x.detach(), x.detach()).sin()
+
+
+def autocast() -> None:
+    with gc.autocast("cpu"), gc.autocast("cpu", enabled=False), gc.autocast("cpu"):
+        (gc.ones(2, 2, requires_grad=True) @ gc.ones(2, 2)).sum().backward()
+
+
+def checkpointed() -> None:
+    x = gc.ones(2, requires_grad=True)
+    gc.utils.checkpoint.checkpoint(gc.sin, x, use_reentrant=False).sum().backward()
+
+
+def transforms() -> None:
+    x = gc.ones(2, 3)
+    gc.func.vmap(gc.func.grad(lambda v: gc.func.jvp(gc.sin, (v,), (v,))[1].sum()))(x)
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
 @pytest.mark.parametrize(
     "program",
-    [
-        lambda: gc.nn.functional.gelu(gc.ones(700_000)),
-        lambda: gc.linalg.qr(gc.ones(2, 80, 80)),
-        lambda: gc.ones(8, 200, 200) @ gc.ones(8, 200, 200),
-    ],
-    ids=["elementwise", "decomposition", "product"],
+    [*OPERATIONS.values(), step, contexts, autocast, checkpointed, transforms],
+    ids=[*OPERATIONS, "step", "contexts", "autocast", "checkpoint", "transforms"],
 )
-def test_operations_in_threads(program: Callable[[], object]) -> None:
-    def counts() -> list[int]:
-        return [each.library.read() for each in (openblas.NUMPY, openblas.SCIPY) if each.library is not None]
-
+def test_an_interrupt_at_any_step_leaves_everything_as_it_was(program: Callable[[], object]) -> None:
     program()
-    before = counts()
-    interrupt_often(program, 60, 0.03)
+    before = modes()
+
+    def check(where: str) -> None:
+        assert modes() == before, where
+        assert threads._pool.free == threads._pool.helpers, where
+
+    assert interrupt_everywhere(program, check, 300) > 20
     check_threads(threads._pool)
-    assert counts() == before
+
+
+def test_an_interrupt_leaves_a_module_its_own_parameters() -> None:
+    module = gc.nn.Sequential(gc.nn.Linear(2, 2), gc.nn.BatchNorm1d(2))
+    own = {name: id(t) for name, t in module.state_dict(keep_vars=True).items()}
+    values = {name: gc.zeros_like(t) for name, t in module.named_parameters()}
+    x = gc.ones(2, 2)
+
+    def check(where: str) -> None:
+        assert {name: id(t) for name, t in module.state_dict(keep_vars=True).items()} == own, where
+
+    assert interrupt_everywhere(lambda: gc.func.functional_call(module, values, (x,)), check, 300) > 20
 
 
 def test_an_interrupt_that_comes_right_after_the_helper_is_done() -> None:

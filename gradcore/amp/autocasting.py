@@ -11,6 +11,7 @@ from gradcore import dtypes
 from gradcore.amp.casting import LOWER_PRECISION, casting
 from gradcore.backends import registry
 from gradcore.dtypes import DTypeLike
+from gradcore.interrupts import surely
 from gradcore.tensor import Tensor
 from gradcore.tracebacks import shortened
 
@@ -205,21 +206,30 @@ class autocast:
     def __enter__(self) -> Self:
         settings = casting()
         before = settings.enabled[self.device], settings.dtypes[self.device], settings.cache_enabled
-        settings.before.append(before)
+        settings.before = (*settings.before, before)
         try:
             settings.dtypes[self.device], settings.cache_enabled = self.fast_dtype, self._cache_enabled
             settings.switch(self.device, self._enabled)
         except BaseException:  # an interrupt
-            self.__exit__()
+            surely(self._restore)
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
+        try:
+            self._restore()
+        except BaseException:
+            surely(self._restore)
+            raise
+
+    def _restore(self) -> None:
+        """Set what was set before the context that was entered last; it ends with the last step, by an assignment."""
         settings = casting()
-        enabled, settings.dtypes[self.device], settings.cache_enabled = settings.before.pop()
-        if not settings.before:
+        enabled, settings.dtypes[self.device], settings.cache_enabled = settings.before[-1]
+        if len(settings.before) == 1:
             settings.cache.clear()
         settings.switch(self.device, enabled)
+        settings.before = settings.before[:-1]
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(func):

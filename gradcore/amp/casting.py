@@ -47,7 +47,7 @@ class Casting:
         #: are recorded; with the parameter and the version that was converted.
         self.cache: dict[Any, tuple[Any, int, Any]] = {}
         #: What was set before each of the open contexts; the cache is emptied when the last one ends.
-        self.before: list[tuple[bool, dtypes.dtype, bool]] = []
+        self.before: tuple[tuple[bool, dtypes.dtype, bool], ...] = ()
 
     def switch(self, device_type: str, on: bool) -> None:
         """Switch autocasting on or off for a type of device, and the thread's mode with it."""

@@ -378,16 +378,11 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 def _switch(on: bool, check_nan: bool) -> tuple[int, bool]:
-    """Switch anomaly detection; returns what `_restore` needs."""
+    """Switch anomaly detection; returns the bit of the mode and the setting that were there before."""
     state = local.state
     before = state.mode & ANOMALY, state.check_nan
     state.mode, state.check_nan = state.mode | ANOMALY if on else state.mode & ~ANOMALY, check_nan
     return before
-
-
-def _restore(before: tuple[int, bool]) -> None:
-    state = local.state
-    state.mode, state.check_nan = state.mode & ~ANOMALY | before[0], before[1]
 
 
 class set_detect_anomaly:
@@ -414,7 +409,8 @@ class set_detect_anomaly:
     def __enter__(self) -> None: ...
 
     def __exit__(self, *exc: object) -> None:
-        _restore(self._before)
+        state = local.state
+        state.mode, state.check_nan = state.mode & ~ANOMALY | self._before[0], self._before[1]  # without a call, too
 
 
 class detect_anomaly:
@@ -459,4 +455,5 @@ class detect_anomaly:
         state.mode, state.check_nan = state.mode | ANOMALY, self.check_nan  # without a call: see `grad_mode`
 
     def __exit__(self, *exc: object) -> None:
-        _restore(self._before)
+        state = local.state
+        state.mode, state.check_nan = state.mode & ~ANOMALY | self._before[0], self._before[1]  # without a call, too

@@ -22,6 +22,7 @@ from gradcore.autograd.variables import AutogradMeta, Variable, alias, repeats
 from gradcore.autograd.views import chain_of, gradient_edge, mark_as_view, replay, requires_grad
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
+from gradcore.interrupts import surely
 from gradcore.ops.table import Formula, Op
 from gradcore.typing import AnyTensor
 
@@ -65,7 +66,11 @@ class ForwardLevel:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        try:
+            self.close()
+        except BaseException:
+            surely(self.close)
+            raise
 
     def close(self) -> None:
         """Take this level's tangents from all tensors."""

@@ -8,6 +8,7 @@ from gradcore.autograd.forward import ForwardLevel, attach, check_tangent, laid_
 from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge, identity_view
+from gradcore.interrupts import surely
 from gradcore.typing import AnyTensor
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -200,4 +201,8 @@ class dual_level:
         return number
 
     def __exit__(self, *exc: object) -> None:
-        self._level.close()
+        try:
+            self._level.close()
+        except BaseException:
+            surely(self._level.close)
+            raise

@@ -200,7 +200,9 @@ class set_grad_enabled(_Mode):
         set_recording(self.mode)
 
     def __exit__(self, *exc: object) -> None:
-        set_recording(self._before)
+        state = local.state
+        mode, flag = state.mode, GRAD_REQUESTED if state.mode & INFERENCE else GRAD
+        state.mode = mode | flag if self._before else mode & ~flag
 
     def __repr__(self) -> str:
         return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"

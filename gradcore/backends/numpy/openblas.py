@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gradcore.backends.numpy.thread_pool import surely
+from gradcore.interrupts import surely
 
 __all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
 
@@ -123,12 +123,15 @@ class OneThread:
                 library.write(1)
 
     def leave(self, user: int) -> None:
-        """Use several threads again, if nobody else is inside."""
+        """Use several threads again, if nobody else is inside.
+
+        The user goes last: as long as it is there, all of this can be repeated, whatever has interrupted it.
+        """
         with self.lock:
-            self.users.discard(user)
-            if not self.users and self.before is not None and self.library is not None:
+            if self.users <= {user} and self.before is not None and self.library is not None:
                 self.library.write(self.before)
                 self.before = None
+            self.users.discard(user)
 
 
 class _Alone:

@@ -14,13 +14,13 @@ import _thread
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
 from gradcore.backends.numpy.affinity import current_core, keep_away
+from gradcore.interrupts import surely
 
-__all__ = ["Helper", "Pool", "surely", "works_in_parts"]
+__all__ = ["Helper", "Pool", "works_in_parts"]
 
 Work = Callable[[], None]
 
@@ -37,23 +37,6 @@ _here = _Here()
 def works_in_parts() -> bool:
     """Whether the current thread does a part of something that is shared already."""
     return _here.part
-
-
-def surely(step: Callable[[], Any]) -> Any:
-    """Call `step` until it has run to its end, whatever interrupts it; then raise the last interrupt.
-
-    For the end of a ``try`` statement: `step` does there again what may not be left undone, and can be repeated.
-    """
-    interrupt: BaseException | None = None
-    while True:
-        try:
-            result = step()
-            break
-        except BaseException as raised:
-            interrupt = raised
-    if interrupt is not None:
-        raise interrupt
-    return result
 
 
 class _Piece:

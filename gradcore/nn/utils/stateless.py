@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from gradcore.interrupts import surely
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
 
@@ -51,15 +52,23 @@ def replace_tensors(module: Module, values: dict[str, Tensor], tie_weights: bool
     if strict:
         _check_names(module, wanted)
     own: dict[str, Any] = {}
+
+    def restore() -> None:
+        for name, value in own.items():
+            _replace(module, name, value)
+
     try:
         for name, value in wanted.items():
-            own[name] = _swap(module, name, value)
+            own[name] = _checked(name, _tensor_of(module, name))
+            _replace(module, name, value)
         yield
     finally:
-        for name, value in own.items():
-            after = _swap(module, name, value)
-            if name in values:
-                values[name] = after
+        try:
+            values.update({name: _checked(name, _tensor_of(module, name)) for name in own if name in values})
+            restore()
+        except BaseException:
+            surely(restore)
+            raise
 
 
 def _with_tied(module: Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -99,22 +108,35 @@ def _check_names(module: Module, values: dict[str, Tensor]) -> None:
         raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t{text}")
 
 
-def _swap(module: Module, dotted: str, value: Any) -> Any:
-    """Put a value in the place of a parameter, buffer or other tensor, and return what was there."""
-    where, _, name = dotted.rpartition(".")
-    owner = module.get_submodule(where)
+def _owner(module: Module, dotted: str) -> tuple[Any, str, dict[str, Any] | None]:
+    """The submodule that has a tensor, its name there, and the table of parameters or buffers that it stands in."""
+    path, _, name = dotted.rpartition(".")
+    owner = module.get_submodule(path)
+    tables = (owner._parameters, owner._buffers)
+    return owner, name, next((table for table in tables if name in table), None)
+
+
+def _tensor_of(module: Module, dotted: str) -> Any:
+    """A parameter, buffer or other attribute; `NOTHING` if there is none."""
+    owner, name, table = _owner(module, dotted)
+    return getattr(owner, name, NOTHING) if table is None else table[name]
+
+
+def _replace(module: Module, dotted: str, value: Any) -> None:
+    """Put a value, or `NOTHING`, in the place of a parameter, buffer or other tensor."""
     if value is not NOTHING and value is not None and not isinstance(value, Tensor):
         raise TypeError(f"{value} is not an instance of torch.Tensor")
-    for table in (owner._parameters, owner._buffers):
-        if name in table:
-            before: Any = table[name]
-            table[name] = value
-            return before
-    before = getattr(owner, name, NOTHING)
-    if before is not NOTHING and before is not None and not isinstance(before, Tensor):
-        raise TypeError(f"attribute `{name}`: {before} is not an instance of torch.Tensor")
-    if value is NOTHING:
-        delattr(owner, name)
-    else:
+    owner, name, table = _owner(module, dotted)
+    if table is not None:
+        table[name] = value
+    elif value is not NOTHING:
         setattr(owner, name, value)
+    elif hasattr(owner, name):
+        delattr(owner, name)
+
+
+def _checked(dotted: str, before: Any) -> Any:
+    """An attribute that a tensor may replace."""
+    if before is not NOTHING and before is not None and not isinstance(before, Tensor):
+        raise TypeError(f"attribute `{dotted.rpartition('.')[2]}`: {before} is not an instance of torch.Tensor")
     return before

@@ -1,0 +1,28 @@
+"""Steps that an interrupt, such as Ctrl-C, may not leave undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["surely"]
+
+#: More interrupts do not come within one step: it fails by itself.
+MOST_INTERRUPTS = 100
+
+
+def surely(step: Callable[[], Any]) -> Any:
+    """Call `step` until it has run to its end, whatever interrupts it; then raise the last interrupt.
+
+    For the end of a ``try`` statement: `step` does there again what may not be left undone, and can be repeated.
+    """
+    interrupt: BaseException | None = None
+    for _ in range(MOST_INTERRUPTS):
+        try:
+            result = step()
+            break
+        except BaseException as raised:
+            interrupt = raised
+    if interrupt is not None:
+        raise interrupt
+    return result
