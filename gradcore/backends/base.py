@@ -133,6 +133,8 @@ class Backend(
     supports_fusion: Any = False
     #: Whether `fused_forward` converts operands of other dtypes in its kernels.
     converts_operands: Any = False
+    #: By kernels, others that take float16 and bfloat16 as they are, and give float32.
+    half_kernels: ClassVar[dict[str, str]] = {}
     #: Kernels that read numbers of their arguments, and so wait for the device: shapes of results depend on them.
     synchronizing: ClassVar[set[str]] = set()
     #: Packages, or modules, of which all code is the backend's: `gradcore.compile` takes it for constant.

@@ -16,7 +16,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -685,6 +685,9 @@ def _recorded(name: str, value: Any, on_cpu: bool) -> Any:
 
 class RecordingBackend:
     """A backend whose functions are noted."""
+
+    #: Conversions are noted: they become a part of the loops around them.
+    half_kernels: ClassVar[dict[str, str]] = {}
 
     def __init__(self, backend: Any) -> None:
         self._backend, self.type, self._on_cpu = backend, backend.type, backend.array_type is np.ndarray

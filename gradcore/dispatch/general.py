@@ -166,7 +166,7 @@ def _together(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
 
 def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
     """Compute float16 and bfloat16 in float32 and round once."""
-    low = None
+    low, direct = None, device.backend.half_kernels.get(op.kernel)
     for p in op.tensors:
         group = raw[p] if p in op.sequences else [raw[p]]
         for i, a in enumerate(group):
@@ -174,9 +174,10 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
             dtype = dtypes.FROM_NUMPY.get(kind)
             if dtype is not None and dtype.is_reduced:
                 low = a.dtype if low is None or low == a.dtype else dtypes.float32.numpy
-                group[i] = state.run(device.kernels["astype"], a, dtypes.float32.numpy)
+                if direct is None:
+                    group[i] = state.run(device.kernels["astype"], a, dtypes.float32.numpy)
         raw[p] = group if p in op.sequences else group[0]
-    results = state.run(device.kernels[op.kernel], *raw)
+    results = state.run(device.kernels[direct or op.kernel], *raw)
     position = op.position.get("dtype")
     if position is not None and raw[position] is not None:
         return results

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gradcore as gc
 from gradcore.backends.base import Backend
 from gradcore.backends.compiled import calls, conversions, indexing, reductions, rows, sorting
 from gradcore.errors import OutOfBoundsError
@@ -140,6 +141,49 @@ def test_reductions(compiled: Any, ran: Ran, shape: tuple[int, ...], dtype: str,
             agree(compiled.reduce_run("products", near, start, stop), near.prod(dims), tolerance * 100)
     if shape[-1] >= reductions._WIDTH:
         assert {"row_sums", "row_squares", "row_products", "row_maxima", "row_minima"} <= {name for name, _ in ran}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("special", [False, True])
+def test_reductions_of_halves(compiled: Any, ran: Ran, dtype: str, special: bool) -> None:
+    for shape in (*SHAPES, (20_011,), (9, 40, 5, 7), (1000, 517)):
+        x = numbers(shape, dtype)
+        if special:
+            x.reshape(-1)[:: -(-x.size // len(SPECIAL))] = SPECIAL[: -(-x.size // -(-x.size // len(SPECIAL)))]
+        dims: list[Any] = [None, 0, -1, tuple(range(x.ndim)), (0, x.ndim - 1)[: x.ndim]]
+        for given in (x, x.T, x[1:]):
+            exact = given.astype(np.float64)
+            for dim in dims:
+                axis = tuple(dict.fromkeys(d % x.ndim for d in dim)) if isinstance(dim, tuple) else dim
+                for keepdim in (False, True):
+                    settings = axis, keepdim
+                    agree(compiled.sum_of_halves(given, *settings), exact.sum(axis, None, None, keepdim).astype("f4"))
+                    mean = exact.mean(axis, None, None, keepdim).astype("f4")
+                    agree(compiled.mean_of_halves(given, *settings), mean, 1e-6)
+                    over = () if axis is None else axis, keepdim
+                    agree(compiled.amax_of_halves(given, *over), exact.max(axis, None, keepdim).astype("f4"))
+                    agree(compiled.amin_of_halves(given, *over), exact.min(axis, None, keepdim).astype("f4"))
+            agree(compiled.max_all_of_halves(given), exact.max().astype("f4"))
+            agree(compiled.min_all_of_halves(given), exact.min().astype("f4"))
+    assert {"row_sums", "column_sums", "row_maxima", "row_minima"} <= {name for name, _ in ran}
+
+
+def test_sums_of_halves_are_rounded_once(compiled: Any, ran: Ran) -> None:
+    x = gc.full((300, 400), 0.1, dtype=gc.float16, device="compiled", requires_grad=True)
+    total = x.sum()
+    assert total.dtype is gc.float16
+    assert total.item() == np.float16(300 * 400 * float(np.float16(0.1)))
+    total.backward()
+    assert x.grad is not None
+    assert x.grad.dtype is gc.float16
+    assert bool((x.grad == 1).all())
+    assert x.detach().mean((0, 1)).item() == np.float16(0.1)
+    assert x.detach().max().item() == np.float16(0.1)
+    assert x.detach().sum(1, dtype=gc.float64).dtype is gc.float64
+    assert x.detach().sum(0, dtype=gc.bfloat16).dtype is gc.bfloat16
+    with pytest.raises(IndexError):
+        x.sum(2)
+    assert {name for name, _ in ran} >= {"row_sums", "row_maxima"}
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64"])

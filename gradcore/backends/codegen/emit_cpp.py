@@ -36,6 +36,9 @@ _EXACT = {
     "isinf": "is_infinite", "isnan": "is_nan", "rint": "rint", "sqrt": "sqrt", "trunc": "trunc",
 }  # fmt: skip
 
+#: GCC does not vectorise loops that read bools as such.
+_READ_AS = {"bool": "u8"}
+
 CPU = Dialect(_APPROXIMATE | _EXTREMA | _EXACT, None, "chosen({0}, {1}, {2})")
 
 
@@ -107,7 +110,7 @@ def emit(kernel: Kernel) -> str:
 
 def _lines(kernel: Kernel, name: str) -> list[str]:
     body, outputs = statements(kernel, CPU)
-    types = [C_TYPES[i.dtype.name] for i in kernel.inputs]
+    types = [_READ_AS.get(i.dtype.name, C_TYPES[i.dtype.name]) for i in kernel.inputs]
     lines = [f'extern "C" void {name}(i64 n, void* const* arrays, const double* parameters) {{']
     lines += [
         f"    const {kind}* {i.name}_array = static_cast<const {kind}*>(arrays[{n}]);"
@@ -121,7 +124,8 @@ def _lines(kernel: Kernel, name: str) -> list[str]:
         lines.append(f"    const {kind} p{n} = static_cast<{kind}>(parameters[{n}]);")
     lines += ["#pragma omp simd", "    for (i64 i = 0; i < n; ++i) {"]
     lines += [
-        f"        const {kind} {i.name} = {i.name}_array[i];" for i, kind in zip(kernel.inputs, types, strict=True)
+        f"        const {C_TYPES[i.dtype.name]} {i.name} = {i.name}_array[i]{' != 0' if i.dtype == bool else ''};"
+        for i in kernel.inputs
     ]
     lines += [f"        {line}" for line in body]
     lines += [f"        r{n}_array[i] = {value};" for n, value in enumerate(outputs)]

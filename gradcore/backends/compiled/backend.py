@@ -5,12 +5,12 @@ from __future__ import annotations
 from gradcore.backends.compiled.conversions import CompiledConversions
 from gradcore.backends.compiled.convolution import CompiledConvolution
 from gradcore.backends.compiled.ctc import CompiledCtc
+from gradcore.backends.compiled.half_reductions import CompiledHalfReductions
 from gradcore.backends.compiled.halves import CompiledHalves
 from gradcore.backends.compiled.indexing import CompiledIndexing
 from gradcore.backends.compiled.matrices import CompiledMatrices
 from gradcore.backends.compiled.products import CompiledProducts
 from gradcore.backends.compiled.recurrent import CompiledRecurrent
-from gradcore.backends.compiled.reductions import CompiledReductions
 from gradcore.backends.compiled.rows import CompiledRows
 from gradcore.backends.compiled.sorting import CompiledSorting
 from gradcore.backends.compiled.steps import CompiledSteps
@@ -27,7 +27,7 @@ class CompiledBackend(
     CompiledMatrices,
     CompiledProducts,
     CompiledRecurrent,
-    CompiledReductions,
+    CompiledHalfReductions,
     CompiledRows,
     CompiledSorting,
     CompiledSteps,

@@ -168,20 +168,24 @@ class CompiledElementwise(NumpyBackend):
 
         # A kernel whose last operand may be left out, as the digits of `round`, has no fixed number of them.
         optional = getattr(getattr(type(self), name, None), "__defaults__", None)
-        return self._by_size(plain, looped, 0 if optional else len(self.elementwise[name]))
+        least = _SINGLE if isinstance(function, np.ufunc) else self.LARGE
+        return self._by_size(plain, looped, 0 if optional else len(self.elementwise[name]), least)
 
-    def _by_size(self, plain: Callable[..., Any], looped: Callable[..., Any], operands: int) -> Callable[..., Any]:
+    @staticmethod
+    def _by_size(
+        plain: Callable[..., Any], looped: Callable[..., Any], operands: int, least: int
+    ) -> Callable[..., Any]:
         """A kernel by the size of its first operand; calls with a fixed number of operands take half the time."""
         array = np.ndarray
 
         def unary(x: Any) -> Any:
-            return looped(x) if x.__class__ is array and x.size >= self.LARGE else plain(x)
+            return looped(x) if x.__class__ is array and x.size >= least else plain(x)
 
         def binary(x: Any, y: Any) -> Any:
-            return looped(x, y) if x.__class__ is array and x.size >= self.LARGE else plain(x, y)
+            return looped(x, y) if x.__class__ is array and x.size >= least else plain(x, y)
 
         def kernel(x: Any, *rest: Any) -> Any:
-            return looped(x, *rest) if x.__class__ is array and x.size >= self.LARGE else plain(x, *rest)
+            return looped(x, *rest) if x.__class__ is array and x.size >= least else plain(x, *rest)
 
         by_number: dict[int, Callable[..., Any]] = {1: unary, 2: binary}
         return by_number.get(operands, kernel)

@@ -1,17 +1,67 @@
 // Sums, products and extrema of contiguous rows, and the sums of squares over the rows of contiguous matrices.
 //
-// Sums are in double precision, of eight elements in their own, those of integers in 64 bits.
+// Sums are in double precision, of eight elements in their own (or in float32), those of integers in 64 bits.
 
 #include "calls.h"
+#include "halves.h"
 #include "sums.h"
 
 namespace gradcore {
+
+// How elements are read: those of two bytes as float32.
+template <class T>
+struct Reader : Lanes<T> {
+    using Number = T;
+    INLINE static T number(T x) { return x; }
+};
+
+#ifdef __AVX512F__
+constexpr __mmask16 every = 0xFFFF;  // as GCC warns of what intrinsics without a mask leave undefined
+#endif
+
+template <>
+struct Reader<Half> : Lanes<float> {
+    using Number = float;
+    INLINE static float number(Half x) { return to_float(x); }
+    INLINE static Vector load(const Half* place) {
+        Vector v;
+#ifdef __AVX512F__
+        const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place));
+        const __m512 numbers = _mm512_maskz_cvtph_ps(every, bits);
+        __builtin_memcpy(&v, &numbers, sizeof v);
+#else
+        float numbers[count];
+        convert_all(count, place, numbers);
+        __builtin_memcpy(&v, numbers, sizeof v);
+#endif
+        return v;
+    }
+};
+
+template <>
+struct Reader<Brain> : Lanes<float> {
+    using Number = float;
+    INLINE static float number(Brain x) { return to_float(x); }
+    INLINE static Vector load(const Brain* place) {
+        Vector v;
+#ifdef __AVX512F__
+        const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place));
+        const __m512i words = _mm512_maskz_slli_epi32(every, _mm512_maskz_cvtepu16_epi32(every, bits), 16);
+        __builtin_memcpy(&v, &words, sizeof v);
+#else
+        float numbers[count];
+        convert_all(count, place, numbers);
+        __builtin_memcpy(&v, numbers, sizeof v);
+#endif
+        return v;
+    }
+};
 
 // ---------------------------------------------------------------------------------------------------------------- rows
 
 template <class T, class F>
 INLINE double float_sum(const T* x, i64 n, F value) {
-    using L = Lanes<T>;
+    using L = Reader<T>;
     constexpr i64 lanes = L::count;
     Total total;
     i64 i = 0;
@@ -29,7 +79,7 @@ INLINE double float_sum(const T* x, i64 n, F value) {
         total.add(L::from_lane(lanes - (n - i), value(L::load(x + n - lanes))));
         i = n;
     }
-    for (; i < n; ++i) total.add_number(value(x[i]));
+    for (; i < n; ++i) total.add_number(value(L::number(x[i])));
     return total.sum();
 }
 template <class T>
@@ -80,65 +130,85 @@ void row_squares(const Work& work, i64 start, i64 stop, const T* x, double* out)
 
 // The product of a row, in four registers.
 template <class T>
-void row_products(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+INLINE T row_product(const T* x, i64 n) {
     using L = Lanes<T>;
     constexpr i64 lanes = L::count;
+    typename L::Vector products[4];
+    for (auto& v : products) v = T(1) + typename L::Vector{};
+    i64 i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+        for (int k = 0; k < 4; ++k) products[k] *= L::load(x + i + k * lanes);
+    }
+    for (int k = 0; i + lanes <= n; i += lanes, ++k) products[k] *= L::load(x + i);
+    if (i < n && n >= lanes) {  // the last vector, without what was multiplied already
+        typename L::Vector last = L::load(x + n - lanes);
+        for (i64 k = 0; k < lanes; ++k) last[k] = k < lanes - (n - i) ? T(1) : last[k];
+        products[3] *= last;
+        i = n;
+    }
+    T parts[lanes];
+    products[0] = (products[0] * products[1]) * (products[2] * products[3]);
+    __builtin_memcpy(parts, &products[0], sizeof parts);
+    for (i64 step = lanes / 2; step; step /= 2) {
+        for (i64 k = 0; k < step; ++k) parts[k] *= parts[k + step];
+    }
+    T product = parts[0];
+    for (; i < n; ++i) product *= x[i];
+    return product;
+}
+
+template <class T>
+void row_products(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
-        const T* a = x + row * width;
-        const i64 rest = work.inner - row * width, n = rest < width ? rest : width;
-        typename L::Vector products[4];
-        for (auto& v : products) v = T(1) + typename L::Vector{};
-        i64 i = 0;
-        for (; i + 4 * lanes <= n; i += 4 * lanes) {
-            for (int k = 0; k < 4; ++k) products[k] *= L::load(a + i + k * lanes);
-        }
-        products[0] = (products[0] * products[1]) * (products[2] * products[3]);
-        T product = 1;
-        for (i64 k = 0; k < lanes; ++k) product *= products[0][k];
-        for (; i < n; ++i) product *= a[i];
-        out[row] = product;
+        const i64 rest = work.inner - row * width;
+        out[row] = row_product(x + row * width, rest < width ? rest : width);
     }
 }
 
 // The largest or least element; NaN if there is one.
 template <class T, bool least>
-INLINE T extremum(const T* x, i64 n) {
-    using L = Lanes<T>;
+INLINE typename Reader<T>::Number extremum(const T* x, i64 n) {
+    using L = Reader<T>;
+    using Number = typename L::Number;
     constexpr i64 lanes = L::count;
-    T best = x[0];
+    const auto further = [](auto v, auto best) { return (least ? v < best : v > best) ? v : best; };
+    const auto unordered = [](auto v, auto found) { return v != v ? v : found; };
+    Number best = L::number(x[0]);
     bool spoilt = best != best;
     i64 i = 0;
     if (n >= lanes) {
-        typename L::Vector tops[4];
+        typename L::Vector tops[4], nan = {};
         for (auto& v : tops) v = L::load(x);
-        auto unordered = tops[0] != tops[0];
+        nan = L::in_registers(unordered, tops[0], nan);
         for (; i + 4 * lanes <= n; i += 4 * lanes) {
             for (int k = 0; k < 4; ++k) {
                 const auto v = L::load(x + i + k * lanes);
-                tops[k] = (least ? v < tops[k] : v > tops[k]) ? v : tops[k];
-                unordered |= v != v;
+                tops[k] = L::in_registers(further, v, tops[k]);
+                nan = L::in_registers(unordered, v, nan);
             }
         }
         for (; i + lanes <= n; i += lanes) {
             const auto v = L::load(x + i);
-            tops[0] = (least ? v < tops[0] : v > tops[0]) ? v : tops[0];
-            unordered |= v != v;
+            tops[0] = L::in_registers(further, v, tops[0]);
+            nan = L::in_registers(unordered, v, nan);
         }
-        for (const auto& top : tops) {
-            for (i64 k = 0; k < lanes; ++k) best = (least ? top[k] < best : top[k] > best) ? top[k] : best;
-        }
-        for (i64 k = 0; k < lanes; ++k) spoilt |= unordered[k] != 0;
+        tops[0] = L::in_registers(further, tops[1], tops[0]);
+        tops[2] = L::in_registers(further, tops[3], tops[2]);
+        tops[0] = L::in_registers(further, tops[2], tops[0]);
+        for (i64 k = 0; k < lanes; ++k) best = further(Number(tops[0][k]), best);
+        for (i64 k = 0; k < lanes; ++k) spoilt |= nan[k] != nan[k];
     }
     for (; i < n; ++i) {
-        best = (least ? x[i] < best : x[i] > best) ? x[i] : best;
-        spoilt |= x[i] != x[i];
+        const Number v = L::number(x[i]);
+        best = further(v, best);
+        spoilt |= v != v;
     }
-    return spoilt ? not_a_number<T>() : best;
+    return spoilt ? not_a_number<Number>() : best;
 }
 
-template <class T, bool least>
-void row_extrema(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+template <class T, bool least, class S>
+void row_extrema(const Work& work, i64 start, i64 stop, const T* x, S* out) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const i64 rest = work.inner - row * width;
@@ -146,12 +216,12 @@ void row_extrema(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     }
 }
 
-template <class T>
-void row_maxima(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+template <class T, class S = T>
+void row_maxima(const Work& work, i64 start, i64 stop, const T* x, S* out) {
     row_extrema<T, false>(work, start, stop, x, out);
 }
-template <class T>
-void row_minima(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+template <class T, class S = T>
+void row_minima(const Work& work, i64 start, i64 stop, const T* x, S* out) {
     row_extrema<T, true>(work, start, stop, x, out);
 }
 
@@ -159,6 +229,51 @@ void row_minima(const Work& work, i64 start, i64 stop, const T* x, T* out) {
 
 // Columns whose sums stay in the first level of cache.
 constexpr i64 columns = 512;
+
+// sums[i] += v[i]
+INLINE void add_to(double* sums, Lanes<float>::Vector v) {
+    using L = Lanes<double>;
+    typedef float Half __attribute__((vector_size(32)));
+    for (int k = 0; k < 2; ++k) {
+        Half half;
+        __builtin_memcpy(&half, reinterpret_cast<const char*>(&v) + 32 * k, 32);
+        const L::Vector found = L::load(sums + 8 * k) + __builtin_convertvector(half, L::Vector);
+        __builtin_memcpy(sums + 8 * k, &found, sizeof found);
+    }
+}
+
+// A part is as for `column_squares`; the sums of eight elements are in float32.
+template <class T>
+void column_sums(const Work& work, i64 start, i64 stop, const T* x, double* out) {
+    using L = Reader<T>;
+    constexpr i64 lanes = L::count;
+    const i64 width = work.width, blocks = work.cycle;
+    for (i64 part = start; part < stop; ++part) {
+        const i64 matrix = part / blocks, first = part % blocks * work.inner;
+        const i64 last = first + work.inner < work.height ? first + work.inner : work.height;
+        for (i64 c = 0; c < width; c += columns) {
+            const i64 n = c + columns < width ? columns : width - c, whole = n / lanes * lanes;
+            const T* a = x + (matrix * work.height + first) * width + c;
+            alignas(64) double sums[columns] = {};
+            i64 row = first;
+            for (; row + 8 <= last; row += 8, a += 8 * width) {
+                for (i64 i = 0; i < whole; i += lanes) {
+                    typename L::Vector v[8];
+                    for (int k = 0; k < 8; ++k) v[k] = L::load(a + k * width + i);
+                    add_to(sums + i, ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7])));
+                }
+                for (int k = 0; k < 8; ++k) {
+                    for (i64 i = whole; i < n; ++i) sums[i] += L::number(a[k * width + i]);
+                }
+            }
+            for (; row < last; ++row, a += width) {
+                for (i64 i = 0; i < whole; i += lanes) add_to(sums + i, L::load(a + i));
+                for (i64 i = whole; i < n; ++i) sums[i] += L::number(a[i]);
+            }
+            __builtin_memcpy(out + part * width + c, sums, n * sizeof(double));
+        }
+    }
+}
 
 // A part is a block of `inner` rows of one of the matrices, which have `height` rows; its sums are a row of `out`.
 template <class T>
@@ -195,6 +310,14 @@ FLOAT_KERNEL(row_products)
 FLOAT_KERNEL(row_maxima)
 FLOAT_KERNEL(row_minima)
 FLOAT_KERNEL(column_squares)
+KERNEL(column_sums, e, gradcore::Half)
+KERNEL(column_sums, E, gradcore::Brain)
+KERNEL(row_maxima, e, gradcore::Half, float)
+KERNEL(row_maxima, E, gradcore::Brain, float)
+KERNEL(row_minima, e, gradcore::Half, float)
+KERNEL(row_minima, E, gradcore::Brain, float)
+KERNEL(row_sums, e, gradcore::Half, double)
+KERNEL(row_sums, E, gradcore::Brain, double)
 KERNEL(row_sums, f, float, double)
 KERNEL(row_sums, d, double, double)
 KERNEL(row_sums, B, gradcore::u8, gradcore::i64)

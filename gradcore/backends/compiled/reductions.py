@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.compiled.calls import WORTH_A_THREAD, CompiledCalls, Work
+from gradcore.backends.compiled.conversions import character
 from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward
 from gradcore.backends.numpy import threads
 from gradcore.typing import Array
@@ -17,7 +18,8 @@ __all__ = ["CompiledReductions"]
 #: Elements that are reduced at a time where there is a single row; those of a block of rows of a matrix.
 _ROW, _BLOCK = 1 << 13, 1 << 17
 #: Elements from which kernels are faster than BLAS and NumPy's loops, by kind.
-_LARGE = {"sums": 1 << 14, "maxima": 1 << 15, "minima": 1 << 14, "products": 1 << 13, "squares": 1 << 14}
+_LARGE = {"sums": 1 << 14, "maxima": 1 << 15, "minima": 1 << 14, "products": 1 << 13, "squares": 1 << 14,
+          "halves": 1 << 12}  # fmt: skip
 #: Those of sums of rows of fewer than `_LONG` elements, which BLAS adds faster.
 _LARGE_ROWS, _LONG = 1 << 21, 512
 #: The least width of rows for whose elements, or whose columns, the lanes of the CPU have enough to do.
@@ -28,7 +30,7 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
     """Reductions of contiguous arrays over dims that follow each other; NumPy's methods have looked at the rest."""
 
     def reduce_run(self, kind: str, x: Array, start: int, stop: int) -> Any:
-        out = self._by_kernel(kind, x, start, stop)
+        out = self.reduced_by_kernel(kind, x, start, stop)
         return super().reduce_run(kind, x, start, stop) if out is None else out
 
     def squared_distances_over(self, x: Array, mean: Array, dims: Any) -> Any:
@@ -42,46 +44,54 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         found = self.by_loop(_SUB, (x, y)) if shared else None
         return np.asarray(x - y) if found is None else found
 
-    def _by_kernel(self, kind: str, x: Array, start: int, stop: int) -> Any:
+    def reduced_by_kernel(self, kind: str, x: Array, start: int, stop: int) -> Any:
+        """`reduce_run` by a kernel, in float32 of halves; None if there is none, or if it would be no faster."""
         char, shape = x.dtype.char, x.shape
         char = _SAME.get(char, char)
+        halves = x.itemsize == 2 and character(x.dtype)
         outer, inner = prod(shape[:start]), prod(shape[stop:])
         n = prod(shape[start:stop])
-        if not x.flags.aligned or not (char in "fd" or (kind == "sums" and char in "Bbhil")):
+        if not x.flags.aligned or not (halves or char in "fd" or (kind == "sums" and char in "Bbhil")):
             return None
+        if halves:
+            char = halves
+            if kind not in _OF_HALVES or x.size < _LARGE["halves"]:
+                return None
         if char in "fd" and x.size < (_LARGE_ROWS if kind == "sums" and outer > 1 and n < _LONG else _LARGE[kind]):
             return None
         rest = shape[:start] + shape[stop:]
         if inner > 1:
-            if kind != "squares" or inner < _WIDTH:
+            if inner < _WIDTH or kind != ("sums" if halves else "squares"):
                 return None
-            return self._column_squares(x, outer, n, inner).reshape(rest)
+            return self._reduce_columns(f"column_{kind}", char, x, outer, n, inner).reshape(rest)
         if n < _WIDTH:
             return None
         if outer > 1:
-            return self._reduce_rows(kind, char, x, outer, n).astype(_result(kind, x.dtype), copy=False).reshape(rest)
+            return self._reduce_rows(kind, char, x, outer, n).astype(_result(x.dtype), copy=False).reshape(rest)
         parts = self._reduce_rows(kind, char, x, -(-n // _ROW), _ROW)
-        return np.asarray(_WHOLE[kind](parts)).astype(_result(kind, x.dtype), copy=False).reshape(rest)
+        return np.asarray(_WHOLE[kind](parts)).astype(_result(x.dtype), copy=False).reshape(rest)
 
     def _reduce_rows(self, kind: str, char: str, x: Array, height: int, width: int) -> Any:
-        dtype = np.float64 if kind in ("sums", "squares") and char in "fd" else _result(kind, x.dtype)
+        dtype = np.float64 if kind in ("sums", "squares") and char in "fdeE" else _result(x.dtype)
         out = np.empty(height, dtype)
         self.run_kernel(_ROWS[kind], char, Work(height, height, width, x.size), x.size, x, out)
         return out
 
-    def _column_squares(self, x: Array, outer: int, n: int, inner: int) -> Any:
+    def _reduce_columns(self, kernel: str, char: str, x: Array, outer: int, n: int, inner: int) -> Any:
         rows = max(_BLOCK // inner, 4)
         blocks = -(-n // rows)
         out = np.empty((outer, blocks, inner))
         work = Work(outer * blocks, n, inner, rows, blocks)
-        self.run_kernel("column_squares", x.dtype.char, work, x.size, x, out)
-        return np.add.reduce(out, 1).astype(x.dtype, copy=False)
+        self.run_kernel(kernel, char, work, x.size, x, out)
+        return np.add.reduce(out, 1).astype(_result(x.dtype), copy=False)
 
 
 #: Bools are bytes; some platforms have two names for integers of one size.
 _SAME = {"?": "B", "q": "l" if np.dtype("l").itemsize == 8 else "q"}
 _ROWS = {"sums": "row_sums", "squares": "row_squares", "products": "row_products", "maxima": "row_maxima",
          "minima": "row_minima"}  # fmt: skip
+#: Kinds for which there are kernels of halves.
+_OF_HALVES = "sums", "maxima", "minima"
 _SUB: Any = Forward("sub")
 #: Reductions of the parts of a single row.
 _WHOLE: dict[str, Any] = {
@@ -90,6 +100,8 @@ _WHOLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _result(kind: str, dtype: Any) -> Any:
-    """The dtype of a reduction: sums of integers are int64."""
-    return np.dtype("int64") if dtype.kind in "biu" else dtype
+def _result(dtype: Any) -> Any:
+    """The dtype of a reduction: sums of integers are int64, what is made of halves is float32."""
+    if dtype.kind in "biu":
+        return np.dtype("int64")
+    return np.dtype("float32") if dtype.itemsize == 2 else dtype

@@ -6,6 +6,14 @@
 
 namespace gradcore {
 
+#if defined(__AVX512F__)
+constexpr int register_size = 64;
+#elif defined(__AVX__)
+constexpr int register_size = 32;
+#else
+constexpr int register_size = 16;
+#endif
+
 // A vector of 64 bytes: one register of the CPU, or some.
 template <class T>
 struct Lanes {
@@ -16,6 +24,20 @@ struct Lanes {
         Vector v;
         __builtin_memcpy(&v, place, sizeof v);
         return v;
+    }
+    // f(a, b) of parts that are registers: of longer vectors, GCC compares one element after the other.
+    template <class F>
+    INLINE static Vector in_registers(F f, Vector a, Vector b) {
+        if constexpr (register_size == sizeof(Vector)) return f(a, b);
+        typedef T Register __attribute__((vector_size(register_size)));
+        constexpr int number = sizeof(Vector) / register_size;
+        Register v[number], w[number];
+        __builtin_memcpy(v, &a, sizeof a);
+        __builtin_memcpy(w, &b, sizeof b);
+#pragma GCC unroll 4
+        for (int k = 0; k < number; ++k) v[k] = f(v[k], w[k]);
+        __builtin_memcpy(&a, v, sizeof a);
+        return a;
     }
     // `v` with zeros in its first lanes.
     INLINE static Vector from_lane(i64 first, Vector v) {

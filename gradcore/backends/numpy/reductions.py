@@ -24,10 +24,12 @@ from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
 from gradcore.typing import Array
 
-__all__ = ["NumpyReductions"]
+__all__ = ["NumpyReductions", "adjacent"]
 
 #: Elements below which the call of BLAS costs more than it saves, but for the sum over the rows of a matrix.
 SMALL = 8192
+#: Those of a sum over all dims: NumPy adds pairwise, in all lanes.
+_SMALL_SUM = 1 << 14
 
 _add: Any = np.add.reduce
 _multiply: Any = np.multiply.reduce
@@ -181,6 +183,15 @@ def _has_long_rows(backend: Any, factor: Array, term: Array, dim: int, reverse: 
     return bool(term.size > 0 and term.size >= 128 * term.shape[dim] and factor.shape == term.shape)
 
 
+def adjacent(x: Any, dims: Dims) -> tuple[int, int] | None:
+    """The first of some dims of a contiguous array that follow each other, and the one after the last; else None."""
+    if dims == () or not x.ndim or not x.flags.c_contiguous:
+        return None
+    chosen = sorted(range(x.ndim) if dims is None else [d % x.ndim for d in dims])
+    start, stop = chosen[0], chosen[-1] + 1
+    return (start, stop) if stop - start == len(chosen) else None
+
+
 class NumpyReductions(Reductions, Cumulative):
     """Reductions of NumPy arrays."""
 
@@ -189,7 +200,7 @@ class NumpyReductions(Reductions, Cumulative):
 
     def sum(self, x: Any, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """The sum of all elements of a small array at once, without what dims and dtypes ask for."""
-        if dim is None and dtype is None and not keepdim and x.dtype.char in "fd" and x.size < SMALL:
+        if dim is None and dtype is None and not keepdim and x.dtype.char in "fd" and x.size < _SMALL_SUM:
             return _add(x, None, None, np.empty((), x.dtype))
         return self.bodies["sum"](self, x, dim, keepdim, dtype)
 
@@ -257,12 +268,10 @@ class NumpyReductions(Reductions, Cumulative):
 
     def reduced(self, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
         """Products, extrema or sums of squares over all dims, or over dims that follow each other."""
-        if x.size < SMALL or x.dtype.kind != "f" or dims == () or not x.flags.c_contiguous:
+        run = adjacent(x, dims) if x.size >= SMALL and x.dtype.kind == "f" else None
+        if run is None:
             return None
-        chosen = sorted(range(x.ndim) if dims is None else [d % x.ndim for d in dims])
-        start, stop = chosen[0], chosen[-1] + 1
-        if stop - start != len(chosen):
-            return None
+        start, stop = run
         found = self.reduce_run(kind, x, start, stop)
         return found.reshape(x.shape[:start] + (1,) * (stop - start) + x.shape[stop:]) if keepdim else found
 

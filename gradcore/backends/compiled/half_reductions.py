@@ -1,0 +1,78 @@
+"""Sums, means and extrema of float16 and bfloat16: read as they are, computed in float32 or more, rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gradcore.backends.compiled.reductions import CompiledReductions
+from gradcore.backends.numpy.reductions import adjacent
+from gradcore.typing import Array
+
+__all__ = ["CompiledHalfReductions"]
+
+
+class CompiledHalfReductions(CompiledReductions):
+    """Kernels of operations for halves, which give float32."""
+
+    half_kernels: ClassVar[dict[str, str]] = {
+        name: f"{name}_of_halves" for name in ("sum", "mean", "amax", "amin", "max_all", "min_all")
+    }
+
+    def sum_of_halves(self, x: Array, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        return self._body("sum", x, dim, keepdim, dtype)
+
+    def mean_of_halves(self, x: Array, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        return self._body("mean", x, dim, keepdim, dtype)
+
+    def amax_of_halves(self, x: Array, dim: Any = (), keepdim: bool = False) -> Any:
+        return self._body("amax", x, dim, keepdim)
+
+    def amin_of_halves(self, x: Array, dim: Any = (), keepdim: bool = False) -> Any:
+        return self._body("amin", x, dim, keepdim)
+
+    def max_all_of_halves(self, x: Array) -> Any:
+        return self._body("max_all", x)
+
+    def min_all_of_halves(self, x: Array) -> Any:
+        return self._body("min_all", x)
+
+    def _body(self, name: str, x: Array, *settings: Any) -> Any:
+        """What the body of an operation computes, of halves if nothing has to be converted before."""
+        converts = len(settings) == 3 and settings[2] is not None
+        given = self.astype(x, np.float32) if converts else x
+        return self.bodies[name](self if converts else _OfHalves(self), given, *settings)
+
+
+class _OfHalves:
+    """A backend whose reductions take halves."""
+
+    def __init__(self, backend: CompiledHalfReductions) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def sum_over(self, x: Array, dims: Any = None, keepdim: bool = False) -> Any:
+        return self._reduced("sums", self._backend.sum_over, x, dims, keepdim)
+
+    def mean_over(self, x: Array, dims: Any = None, keepdim: bool = False) -> Any:
+        total = self.sum_over(x, dims, keepdim)
+        return np.asarray(total / prod(x.shape if dims is None else [x.shape[d] for d in dims]))
+
+    def max_over(self, x: Array, dims: Any = None, keepdim: bool = False) -> Any:
+        return self._reduced("maxima", self._backend.max_over, x, dims, keepdim)
+
+    def min_over(self, x: Array, dims: Any = None, keepdim: bool = False) -> Any:
+        return self._reduced("minima", self._backend.min_over, x, dims, keepdim)
+
+    def _reduced(self, kind: str, converted: Callable[..., Any], x: Array, dims: Any, keepdim: bool) -> Any:
+        """A reduction by a kernel, or after conversion."""
+        run = adjacent(x, dims)
+        found = None if run is None else self._backend.reduced_by_kernel(kind, x, *run)
+        if found is None or run is None:
+            return converted(self._backend.astype(x, np.float32), dims, keepdim)
+        return found.reshape(x.shape[: run[0]] + (1,) * (run[1] - run[0]) + x.shape[run[1] :]) if keepdim else found
