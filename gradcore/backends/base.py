@@ -133,8 +133,6 @@ class Backend(
     supports_fusion: Any = False
     #: Whether `fused_forward` converts operands of other dtypes in its kernels.
     converts_operands: Any = False
-    #: By kernels, others that take float16 and bfloat16 as they are, and give float32.
-    half_kernels: ClassVar[dict[str, str]] = {}
     #: Kernels that read numbers of their arguments, and so wait for the device: shapes of results depend on them.
     synchronizing: ClassVar[set[str]] = set()
     #: Packages, or modules, of which all code is the backend's: `gradcore.compile` takes it for constant.
@@ -148,6 +146,10 @@ class Backend(
     def computes_half_in_float(self, name: str, arrays: list[Any], backward: bool = False) -> bool:
         """Whether an operation, or its vjp, takes these float16 or bfloat16 arrays and computes them in float32."""
         return False
+
+    def half_kernel(self, name: str) -> str | None:
+        """The name of the kernel that takes float16 and bfloat16 in the place of float32, and gives that, if any."""
+        return None
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
         """The kernel of an operation, for the dispatch table."""

@@ -16,7 +16,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -686,9 +686,6 @@ def _recorded(name: str, value: Any, on_cpu: bool) -> Any:
 class RecordingBackend:
     """A backend whose functions are noted."""
 
-    #: Conversions are noted: they become a part of the loops around them.
-    half_kernels: ClassVar[dict[str, str]] = {}
-
     def __init__(self, backend: Any) -> None:
         self._backend, self.type, self._on_cpu = backend, backend.type, backend.array_type is np.ndarray
         self.xp = _Namespace("xp", backend.xp, self._on_cpu)
@@ -700,6 +697,9 @@ class RecordingBackend:
 
     def __getattr__(self, name: str) -> Any:
         return _recorded(f"backend.{name}", getattr(self._backend, name), self._on_cpu)
+
+    def half_kernel(self, name: str) -> None:
+        """None: conversions are noted, as they become a part of the loops around them."""
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, RecordedArray) or bool(self._backend.is_tensor(value))

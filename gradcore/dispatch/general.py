@@ -166,7 +166,7 @@ def _together(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
 
 def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
     """Compute float16 and bfloat16 in float32 and round once."""
-    low, direct = None, device.backend.half_kernels.get(op.kernel)
+    low, direct = None, device.backend.half_kernel(op.kernel)
     for p in op.tensors:
         group = raw[p] if p in op.sequences else [raw[p]]
         for i, a in enumerate(group):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,9 @@ __all__ = ["CompiledHalfReductions"]
 class CompiledHalfReductions(CompiledReductions):
     """Kernels of operations for halves, which give float32."""
 
-    half_kernels: ClassVar[dict[str, str]] = {
-        name: f"{name}_of_halves" for name in ("sum", "mean", "amax", "amin", "max_all", "min_all")
-    }
+    def half_kernel(self, name: str) -> str | None:
+        own = f"{name}_of_halves"
+        return own if hasattr(CompiledHalfReductions, own) else None
 
     def sum_of_halves(self, x: Array, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
         return self._body("sum", x, dim, keepdim, dtype)
