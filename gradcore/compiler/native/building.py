@@ -29,7 +29,8 @@ __all__ = ["has_blas", "has_libraries", "has_vector_functions", "library_of", "l
 
 #: Compilation takes less time with them than with those of the library, whose loops it does not gain.
 _OPTIONS = ("-O2", "-ftree-vectorize", "-fwrapv", "-fvisibility=hidden", "-shared")
-_HEADER = Path(__file__).with_name("program.h")
+_FOLDER, _PHILOX = Path(__file__).parent, HERE.parent / "cupy" / "sources"
+_HEADERS = _FOLDER / "program.h", _FOLDER / "draws.h", _PHILOX / "philox.cuh"
 #: Libraries that are kept; those used longest ago go first.
 _MOST_LIBRARIES = 500
 
@@ -73,7 +74,15 @@ def has_vector_functions() -> bool:
 def _name(source: str) -> str:
     """The name of a source's library: by what it is made of, for what CPU, and by what compiler."""
     path, version = _compiler()
-    parts = [source, _HEADER.read_text(), made_of(), path, version, repr((_OPTIONS, NATIVE)), sys.prefix]
+    parts = [
+        source,
+        *(header.read_text() for header in _HEADERS),
+        made_of(),
+        path,
+        version,
+        repr((_OPTIONS, NATIVE)),
+        sys.prefix,
+    ]
     return f"program-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.so"
 
 
@@ -131,7 +140,8 @@ def _compile(source: str, folder: Path, path: Path) -> None:
         *NATIVE,
         *_OPTIONS,
         f"-I{HERE}",
-        f"-I{_HEADER.parent}",
+        f"-I{_FOLDER}",
+        f"-I{_PHILOX}",
         str(text),
         "-o",
         str(made),

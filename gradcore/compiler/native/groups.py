@@ -11,10 +11,11 @@ from gradcore.backends.codegen import emit_cpp
 from gradcore.backends.codegen.cpp import Dialect
 from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.schedule import Input, Kernel, schedule
+from gradcore.backends.codegen.trace import compute_dtype
 from gradcore.backends.registry import CPU
 from gradcore.compiler.native.steps import Loop, Reduction, Step, View, clashes, overlap
 
-__all__ = ["DIALECT", "Group", "TracedGroup", "grouped", "trace_group", "tracer"]
+__all__ = ["DIALECT", "Group", "TracedGroup", "grouped", "stored", "trace_group", "tracer"]
 
 #: Functions of the C library: where they are for one element at a time, NumPy's are as fast above so many elements.
 _LIBRARY = {
@@ -51,6 +52,15 @@ class _Tracer(emit_cpp.CppTracer):
 def tracer() -> _Tracer:
     """A namespace for formulas, with a graph of its own."""
     return _Tracer(CPU.backend.bodies)
+
+
+def stored(F: Any, expr: Expr, dtype: np.dtype[Any]) -> Expr:
+    """The expression as it is after it was stored in a dtype."""
+    if compute_dtype(dtype) == dtype:
+        return F.graph.cast(expr, dtype)  # type: ignore[no-any-return]
+    if expr.dtype not in (np.dtype(bool), np.dtype(np.float32)):
+        raise NotFusible("it would be rounded twice")
+    return F.graph.rounded(F.graph.cast(expr, np.dtype(np.float32)), dtype)  # type: ignore[no-any-return]
 
 
 class Group:
@@ -145,9 +155,9 @@ def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGro
     def read(view: View) -> Expr:
         found = known.get(view)
         if found is None and view.memory in constants:
-            found = F.graph.constant(constants[view.memory].item(), view.dtype)
+            found = F.graph.constant(constants[view.memory].item(), compute_dtype(view.dtype))
         if found is None:
-            found = known[view] = F.graph.input(len(inputs), view.dtype)
+            found = known[view] = F.graph.input(len(inputs), compute_dtype(view.dtype))
             inputs.append(view)
         return found
 
@@ -157,7 +167,7 @@ def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGro
             reductions.append((step, exprs[0]))
             continue
         for view, expr in zip(step.writes, step.formula(F, *exprs), strict=True):
-            known[view] = stores[view] = F.graph.cast(expr, view.dtype)
+            known[view] = stores[view] = stored(F, expr, view.dtype)
     read_from = {v.memory for v in inputs}
     stores = {v: e for v, e in stores.items() if kept(v.memory) or v.memory in read_from}
     outputs = [(e, v.dtype) for v, e in stores.items()] + [(e, e.dtype) for _, e in reductions]

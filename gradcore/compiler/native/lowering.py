@@ -10,11 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from gradcore import dtypes
 from gradcore.backends.codegen.expr import Expr, NotFusible
+from gradcore.backends.codegen.trace import compute_dtype
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.backends.registry import CPU
 from gradcore.compiler.effects import Effects, written
+from gradcore.compiler.native.channels import Channels
+from gradcore.compiler.native.draws import Draws
 from gradcore.compiler.native.images import Images
+from gradcore.compiler.native.places import Places
 from gradcore.compiler.native.products import Products
 from gradcore.compiler.native.rows import Rows
 from gradcore.compiler.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
@@ -24,11 +29,17 @@ __all__ = ["DTYPES", "Lowering"]
 
 #: Dtypes of what native parts compute with.
 DTYPES = frozenset(map(np.dtype, ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")))
+_HALVES = frozenset([dtypes.float16.numpy, dtypes.bfloat16.numpy])
+#: What moves elements only: also those of 16-bit floats, which are computed with in float32.
+_MOVING = frozenset([
+    "cat", "copy_into", "embedding_rows", "empty", "empty_like", "gather", "getitem_backward", "index", "index_select",
+    "index_write", "masked_fill_number", "place", "repeat", "scatter_src", "setitem", "stack",
+])  # fmt: skip
 #: Functions whose results are arguments, or views of them, where they share their memory; else copies of them.
 _VIEWS = {
-    "T", "astype", "broadcast_to", "clone", "conj", "contiguous", "copy", "diagonal", "expand", "expanded",
-    "getitem", "hermitian", "mT", "narrow", "permute", "real", "reshape", "select", "slice_of", "split", "squeeze",
-    "swapaxes", "to", "transpose", "unbind", "unsafe_view", "unsqueeze", "view", "view_shape",
+    "T", "alias", "astype", "broadcast_to", "chunk", "clone", "conj", "contiguous", "copy", "detach", "diagonal",
+    "expand", "expanded", "getitem", "hermitian", "mT", "narrow", "permute", "real", "reshape", "select", "slice_of",
+    "split", "squeeze", "swapaxes", "t", "to", "transpose", "unbind", "unsafe_view", "unsqueeze", "view", "view_shape",
 }  # fmt: skip
 #: Those of them that copy elements in the order of the result's dims, and those that copy them one after the other.
 _COPIES = frozenset(["astype", "clone", "conj", "contiguous", "copy", "to"])
@@ -38,7 +49,7 @@ _RESHAPES = frozenset(["reshape", "view", "unsafe_view", "view_shape"])
 _ELEMENTWISE = {
     "add", "sub", "mul", "truediv", "neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne", "and", "or",
     "xor", "iadd", "isub", "imul", "itruediv", "where", "relu", "clamp", "sigmoid", "pow", "div",
-    "evaluate_tiled", "masked_fill_number", "half_weighted", "rsqrt", "logical_and", "gelu_slope",
+    "evaluate_tiled", "half_weighted", "rsqrt", "logical_and", "gelu_slope",
     "activation_backward",
 }  # fmt: skip
 _OPERATORS = {"and": operator.and_, "or": operator.or_}
@@ -50,7 +61,7 @@ _REDUCTIONS = {
 }  # fmt: skip
 
 
-class Lowering(Images, Products, Rows):
+class Lowering(Channels, Draws, Images, Places, Products, Rows):
     """The steps of a program's calls.
 
     Parameters
@@ -138,7 +149,8 @@ class Lowering(Images, Products, Rows):
         if name not in _WRITERS and (written(call) != [] or "out" in call.named):
             raise Unsupported("it writes in place")
         numbers = list(call.made)
-        if any(self.program.types[n].dtype not in DTYPES for n in (*numbers, *values_in(call.args))):
+        kinds = {self.program.types[n].dtype for n in (*numbers, *values_in(call.args))}
+        if not kinds <= DTYPES | _HALVES:
             raise Unsupported("the dtype")
         known = set(self.views)
         results = [self.views[n] if n in known else self._result(call, n) for n in numbers]
@@ -146,6 +158,8 @@ class Lowering(Images, Products, Rows):
         if name in _VIEWS and not own:
             return []
         handler = getattr(self, f"_lower_{name}", None)
+        if kinds & _HALVES and (handler is not None or name in _REDUCTIONS) and name not in _MOVING:
+            raise Unsupported("the dtype")
         if handler is not None:
             found: list[Step] = handler(call, results)
             return found
@@ -167,7 +181,7 @@ class Lowering(Images, Products, Rows):
     def _literal(self, number: int) -> View:
         """The view of an array that is part of the program: its memory has a negative number."""
         array = self.program.literals[number]
-        if array.dtype not in DTYPES:
+        if array.dtype not in DTYPES | _HALVES:
             raise Unsupported("the dtype")
         return View(-1 - number, 0, array.shape, array.strides, array.dtype)
 
@@ -204,7 +218,9 @@ class Lowering(Images, Products, Rows):
             else:
                 places.append((False, argument))
         out = results[0]
-        keys, positional = list(call.named), len(call.args)
+        if any(v.dtype in _HALVES for v in (out, *reads)) and not _rounds_once(call, name, places):
+            raise Unsupported("the dtype")
+        keys, positional, kept = list(call.named), len(call.args), compute_dtype(out.dtype)
         shape = np.broadcast_shapes(*[r.shape for r in reads]) if reads else ()
         scalars = all(place[0] for place in places if isinstance(place[1], np.generic))
         if shape != out.shape and not (name[0] == "i" and name[1:] in _ELEMENTWISE) and (reads or not scalars):
@@ -220,10 +236,10 @@ class Lowering(Images, Products, Rows):
             found = [exprs[v] if is_array else _operand(F, v) for is_array, v in places]
             expr = function(F, *found[:positional], **dict(zip(keys, found[positional:], strict=True)))
             if not isinstance(expr, Expr):
-                expr = F.graph.constant(expr, out.dtype)
+                expr = F.graph.constant(expr, kept)
             if name[0] == "i" and name[1:] in _ELEMENTWISE:
-                expr = F.graph.cast(expr, out.dtype)
-            if expr.dtype != out.dtype:
+                expr = F.graph.cast(expr, kept)
+            if expr.dtype != kept:
                 raise NotFusible(f"{name} gives {expr.dtype} in the place of {out.dtype}")
             return [expr]
 
@@ -231,10 +247,11 @@ class Lowering(Images, Products, Rows):
 
     def _checked(self, loop: Loop) -> Loop:
         """A loop whose formula can be traced."""
-        from gradcore.compiler.native.groups import tracer
+        from gradcore.compiler.native.groups import stored, tracer
 
         F = tracer()
-        F.check(loop.formula(F, *[F.graph.input(i, r.dtype) for i, r in enumerate(loop.reads)]))
+        exprs = loop.formula(F, *[F.graph.input(i, compute_dtype(r.dtype)) for i, r in enumerate(loop.reads)])
+        F.check([stored(F, expr, w.dtype) for expr, w in zip(exprs, loop.writes, strict=True)])
         if any(r.size and w.memory == r.memory and r != w for r in loop.reads for w in loop.writes):
             raise Unsupported("it reads another part of what it writes")
         if not all(w.is_injective for w in loop.writes):
@@ -242,7 +259,7 @@ class Lowering(Images, Products, Rows):
         return loop
 
     def _filled(self, out: View, value: Any) -> list[Step]:
-        return [Loop([out], [], lambda F: [F.graph.constant(value, out.dtype)])]
+        return [Loop([out], [], lambda F: [F.graph.constant(value, compute_dtype(out.dtype))])]
 
     def _fill(self, call: Call, out: View, value: Any) -> list[Step]:
         if type(value) in (Value, Literal):
@@ -256,7 +273,10 @@ class Lowering(Images, Products, Rows):
 
     def _moved(self, out: View, x: View) -> Loop:
         """A copy, in the dtype of what is written."""
-        return self._checked(Loop([out], [x], lambda F, e: [F.graph.cast(e, out.dtype)]))
+        kept = compute_dtype(out.dtype)  # what is stored is rounded
+        if kept != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != kept:
+            raise Unsupported("it would be rounded twice")
+        return self._checked(Loop([out], [x], lambda F, e: [F.graph.cast(e, kept)]))
 
     def _added(self, out: View, x: View) -> Loop:
         return self._checked(Loop([out], [out, x], lambda F, y, b: [y + b]))
@@ -279,6 +299,17 @@ class Lowering(Images, Products, Rows):
         if x.shape != out.shape:
             raise Unsupported("the copy's shape")
         return [self._moved(out, x)]
+
+    def _lower_repeat(self, call: Call, results: list[View]) -> list[Step]:
+        (out,), x = results, self._view(call.args[0])
+        sizes, size = (1,) * (len(out.shape) - len(x.shape)) + x.shape, out.dtype.itemsize
+        shape = tuple(n for whole, part in zip(out.shape, sizes, strict=True) for n in (whole // max(part, 1), part))
+        if not out.size or not out.is_contiguous:
+            raise Unsupported("the copy's order")
+        dims = tuple(n for part in sizes for n in (1, part))
+        steps = tuple(s for each in (*(0,) * (len(sizes) - len(x.shape)), *x.strides) for s in (0, each))
+        strides = contiguous_strides(shape, size)
+        return [self._moved(out._replace(shape=shape, strides=strides), x._replace(shape=dims, strides=steps))]
 
     def _lower_empty(self, call: Call, results: list[View]) -> list[Step]:
         return []
@@ -307,6 +338,15 @@ class Lowering(Images, Products, Rows):
 
     def _lower_copy_into(self, call: Call, results: list[View]) -> list[Step]:
         return self._write(self._view(call.args[0]), call.args[1])
+
+    def _lower_masked_fill_number(self, call: Call, results: list[View]) -> list[Step]:
+        (x, mask, value), (out,) = call.args, results
+        a, m = self._view(x), self._view(mask)
+        if type(value) not in (bool, int, float) or a.dtype != out.dtype or m.dtype != np.bool_:
+            raise Unsupported("the number")
+        number, kept = np.asarray(value).astype(out.dtype).item(), compute_dtype(out.dtype)
+        formula = lambda F, e, given: [F.graph.where(given, F.graph.constant(number, kept), e)]  # noqa: E731
+        return [self._checked(Loop([out], [a, m], formula))]
 
     def _lower_getitem_backward(self, call: Call, results: list[View]) -> list[Step]:
         grad, _, index = call.args
@@ -411,7 +451,13 @@ class Lowering(Images, Products, Rows):
 
 def _operand(F: Any, value: Any) -> Any:
     """A setting, or a number in the place of an array."""
-    return F.graph.constant(value.item(), value.dtype) if isinstance(value, np.generic) else value
+    return F.graph.constant(value.item(), compute_dtype(value.dtype)) if isinstance(value, np.generic) else value
+
+
+def _rounds_once(call: Call, name: str, places: list[tuple[bool, Any]]) -> bool:
+    """Whether a call on 16-bit floats is computed in float32, and its result alone is rounded."""
+    alone = call.name.startswith("operator.") or name in RENAMED or name == "where"
+    return alone and not call.named and all(is_array or isinstance(value, np.generic) for is_array, value in places)
 
 
 def _shape_of(lowering: Lowering, argument: Any) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradcore.backends.codegen.expr import NotFusible
 from gradcore.compiler.native import building, groups, source
+from gradcore.compiler.native.draws import RESERVING
 from gradcore.compiler.native.lowering import Lowering
 from gradcore.compiler.native.part_source import PartSource
 from gradcore.compiler.native.plans import PartPlan, Plan, name_of
@@ -89,6 +90,10 @@ class NativeProgram:
     def _cut(self) -> None:
         part = Part()
         for call in self.program.calls:
+            if call.name == RESERVING and not any(s.fallible for s in part.steps):
+                self.lowering.follow(call)
+                self.pieces.append(call)  # before the part, which goes on
+                continue
             steps = self._native(call)
             if steps is not None and any(s.fallible for s in steps) and self._writes_outside(part):
                 self._close(part)
@@ -220,7 +225,8 @@ def source_of(programs: list[NativeProgram]) -> str:
     texts = [part.text for program in programs for part in program.parts]
     shown = 'extern "C" __attribute__((visibility("default"))) i64'
     parts = [f"{shown} part{i}{text}" for i, text in enumerate(texts)]
-    head = ['#include "program.h"', "namespace gradcore {", *loops.values(), "}", "using namespace gradcore;"]
+    draws = ['#include "draws.h"'] if any("philox::" in text or "draw<" in text for text in texts) else []
+    head = ['#include "program.h"', *draws, "namespace gradcore {", *loops.values(), "}", "using namespace gradcore;"]
     return "\n".join([*head, *parts, ""])
 
 

@@ -35,7 +35,10 @@ from gradcore.ops.table import Formula
 __all__ = ["PartPlan", "Plan", "keep", "kept", "name_of"]
 
 #: Folders of the package whose files decide what a program's C++ is.
-_SOURCES = ("compiler", "backends/codegen", "backends/compiled", "backends/portable", "backends/numpy", "ops")
+_SOURCES = (
+    "compiler", "backends/codegen", "backends/compiled", "backends/cupy/sources", "backends/portable", "backends/numpy",
+    "backends/random", "ops",
+)  # fmt: skip
 #: Elements of literals that are a part of a program's name.
 _TOLD = 1 << 12
 
@@ -226,8 +229,8 @@ def keep(plan: Plan, given: Program, name: str | None, library: Path) -> None:
     if name is None:
         return
     own = plan.program.literals[len(given.literals) :]
-    views = {n: (*view[:4], view.dtype.str) for n, view in plan.views.items()}
-    literals = [(array.shape, array.dtype.str, array.tobytes()) for array in own]
+    views = {n: (*view[:4], view.dtype.name) for n, view in plan.views.items()}
+    literals = [(array.shape, array.dtype.name, array.tobytes()) for array in own]
     pieces = [tuple(piece) if isinstance(piece, PartPlan) else piece for piece in plan.pieces]
     with suppress(OSError, ValueError):
         data = marshal.dumps((library.name, pieces, views, plan.begun, literals, plan.refused, plan.rolled))
@@ -253,9 +256,10 @@ def kept(program: Program, name: str | None) -> tuple[Plan, Path] | None:
         os.utime(path)
     except (OSError, ValueError, EOFError, TypeError):
         return None
-    known = {dtype: np.dtype(dtype) for dtype in {view[4] for view in views.values()}}
+    names = {view[4] for view in views.values()} | {dtype for _, dtype, _ in literals}
+    known = {name: dtypes.as_dtype(name).numpy for name in names}
     whole = program.copy(program.calls)
-    whole.literals += [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in literals]
+    whole.literals += [np.frombuffer(data, known[dtype]).reshape(shape) for shape, dtype, data in literals]
     found = {n: View(view[0], view[1], view[2], view[3], known[view[4]]) for n, view in views.items()}
     plan = Plan(
         whole, [piece if type(piece) is int else PartPlan(*piece) for piece in pieces], found, begun, refused, rolled

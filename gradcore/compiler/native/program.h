@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "halves.h"
 #include "rows.h"
 
 namespace gradcore {
@@ -32,6 +33,23 @@ inline bool fits(const Array& a, const i64 (&shape)[dims], const i64 (&strides)[
 
 inline const Array& item(const void* tuple, i64 i) {
     return array_of(reinterpret_cast<void* const*>(static_cast<const char*>(tuple) + tools.items)[i]);
+}
+
+// ------------------------------------------------------------------------------------------------- 16-bit floats
+
+using float16 = Half;
+using bfloat16 = Brain;
+
+template <class T>
+INLINE float load(T x) {
+    return to_float(x);
+}
+
+template <class T>
+INLINE T store(float x) {
+    T out;
+    convert(x, out);
+    return out;
 }
 
 // ------------------------------------------------------------------------------------------------- more functions
@@ -100,18 +118,6 @@ struct Wide<double> {
 };
 template <class T>
 using wide = typename Wide<T>::type;
-
-// The first place of the largest number, or of the first NaN.
-template <class T, class F>
-inline i64 place_of(const T* x, i64 n, i64 step, F before) {
-    i64 place = 0;
-    for (i64 i = 1; i < n; ++i) {
-        const T found = x[place * step], next = x[i * step];
-        if (found != found) break;
-        if (next != next || before(next, found)) place = i;
-    }
-    return place;
-}
 
 // --------------------------------------------------------------------------------------------------- products
 
@@ -376,16 +382,160 @@ __attribute__((noinline)) bool spread_places(T* out, const T* x, const i64* inde
     return true;
 }
 
-// Slices of `width` bytes at an index along the first dim: whether all are there.
-__attribute__((noinline)) inline bool take_rows(char* out, const char* x, const i64* index, i64 count, i64 height,
-                                                i64 width) {
-    for (i64 r = 0; r < count; ++r) {
-        if (index[r] < -height || index[r] >= height) return false;
+// Elements at indices: their shape, the steps of values, of an array and of indices along its dims, and of each index
+// the size and the step of the dim that it is along.
+template <int dims, int count>
+struct Indexed {
+    i64 shape[dims], values[dims], array[dims], indices[count][dims], sizes[count], steps[count];
+    bool negative;
+
+    i64 rows() const {
+        i64 n = 1;
+        for (int d = 0; d < dims - 1; ++d) n *= shape[d];
+        return n;
     }
-    for (i64 r = 0; r < count; ++r) {
-        __builtin_memcpy(out + r * width, x + (index[r] < 0 ? index[r] + height : index[r]) * width, width);
+    bool has(i64 index, int c) const { return index < sizes[c] && index >= (negative ? -sizes[c] : 0); }
+    i64 place(i64 index, int c) const { return (index < 0 ? index + sizes[c] : index) * steps[c]; }
+
+    // Calls a function of places of values, of an array and of indices for each row from `start` to before `stop`.
+    template <class F>
+    INLINE void each_row(i64 start, i64 stop, F take) const {
+        i64 at[dims];
+        i64 rest = start;
+        for (int d = dims - 2; d >= 0; --d) at[d] = rest % shape[d], rest /= shape[d];
+        for (i64 row = start; row < stop; ++row) {
+            i64 value = 0, element = 0, from[count] = {};
+            for (int d = 0; d < dims - 1; ++d) {
+                value += at[d] * values[d], element += at[d] * array[d];
+                for (int c = 0; c < count; ++c) from[c] += at[d] * indices[c][d];
+            }
+            take(value, element, from);
+            for (int d = dims - 2; d >= 0 && ++at[d] == shape[d]; --d) at[d] = 0;
+        }
     }
+
+    // Whether all indices are within their bounds.
+    template <class I>
+    bool holds(const I* const (&index)[count]) const {
+        bool fine = true;
+        each_row(0, rows(), [&](i64, i64, const i64(&from)[count]) {
+            for (int c = 0; c < count; ++c) {
+                const i64 step = indices[c][dims - 1], n = step ? shape[dims - 1] : 1;
+                for (i64 i = 0; i < n; ++i) fine &= has(index[c][from[c] + i * step], c);
+            }
+        });
+        return fine;
+    }
+
+    // Calls a function of places of values and of the array for each element of rows.
+    template <class I, class F>
+    INLINE void each(i64 start, i64 stop, const I* const (&index)[count], F take) const {
+        const i64 n = shape[dims - 1], v = values[dims - 1], a = array[dims - 1];
+        bool same = true;
+        for (int c = 0; c < count; ++c) same &= indices[c][dims - 1] == 0;
+        each_row(start, stop, [&](i64 value, i64 element, const i64(&from)[count]) {
+            if (same) {
+                for (int c = 0; c < count; ++c) element += place(index[c][from[c]], c);
+                if (v == 1 && a == 1) {
+                    for (i64 i = 0; i < n; ++i) take(value + i, element + i);
+                } else {
+                    for (i64 i = 0; i < n; ++i) take(value + i * v, element + i * a);
+                }
+                return;
+            }
+            for (i64 i = 0; i < n; ++i) {
+                i64 to = element + i * a;
+                for (int c = 0; c < count; ++c) to += place(index[c][from[c] + i * indices[c][dims - 1]], c);
+                take(value + i * v, to);
+            }
+        });
+    }
+};
+
+// Elements at indices become values: whether all are there.
+template <class T, class I, int dims, int count>
+__attribute__((noinline)) bool take_places(T* values, const T* x, const Indexed<dims, count>& at,
+                                           const I* const (&index)[count], i64 threads) {
+    if (!at.holds(index)) return false;
+    spread(at.rows(), (1 << 14) / at.shape[dims - 1] + 1, 1, threads, [&](i64 start, i64 stop) {
+        at.each(start, stop, index, [=](i64 value, i64 element) { values[value] = x[element]; });
+    });
     return true;
+}
+
+// Values are written to where the indices point, the last one to a place that several have.
+template <class T, class I, int dims, int count>
+__attribute__((noinline)) bool put_places(T* x, const T* values, const Indexed<dims, count>& at,
+                                          const I* const (&index)[count], i64) {
+    if (!at.holds(index)) return false;
+    at.each(0, at.rows(), index, [=](i64 value, i64 element) { x[element] = values[value]; });
+    return true;
+}
+
+template <class T, class I, int dims, int count>
+__attribute__((noinline)) bool add_places(T* x, const T* values, const Indexed<dims, count>& at,
+                                          const I* const (&index)[count], i64) {
+    if (!at.holds(index)) return false;
+    at.each(0, at.rows(), index, [=](i64 value, i64 element) { x[element] += values[value]; });
+    return true;
+}
+
+// Whether a number comes before another one as the largest or smallest: NaN does, and the first of equal ones stays.
+template <bool least, class T>
+INLINE bool leads(T x, T best) {
+    return (least ? x < best : x > best) | ((x != x) & (best == best));
+}
+
+// The place of the extremum of a row.
+template <class T, bool least>
+inline i64 extremum_of(const T* x, i64 n) {
+    constexpr i64 block = 256;
+    T best = x[0];
+    i64 place = 0;
+    for (i64 start = 0; start < n && best == best; start += block) {
+        const i64 stop = start + block < n ? start + block : n;
+        bool found = false;
+#pragma omp simd reduction(| : found)
+        for (i64 i = start; i < stop; ++i) found |= leads<least>(x[i], best);
+        for (i64 i = start; found && i < stop; ++i) {
+            if (leads<least>(x[i], best)) best = x[i], place = i;
+        }
+    }
+    return place;
+}
+
+// The places of the extrema along a dim, and these, where there is an array for them.
+template <class T, bool least>
+__attribute__((noinline)) void extrema(i64* index, T* values, const T* x, i64 outer, i64 n, i64 inner, i64 threads) {
+    if (inner == 1) {
+        spread(outer, (1 << 14) / n + 1, 1, threads, [&](i64 start, i64 stop) {
+            for (i64 row = start; row < stop; ++row) index[row] = extremum_of<T, least>(x + row * n, n);
+        });
+    }
+    for (i64 o = 0; o < outer && inner != 1; ++o) {
+        const T* rows = x + o * n * inner;
+        i64* places = index + o * inner;
+        constexpr i64 block = 256;
+        for (i64 start = 0; start < inner; start += block) {
+            const i64 size = start + block < inner ? block : inner - start;
+            T best[block];
+            i64 place[block] = {};
+            for (i64 i = 0; i < size; ++i) best[i] = rows[start + i];
+            for (i64 k = 1; k < n; ++k) {
+                const T* row = rows + k * inner + start;
+#pragma omp simd
+                for (i64 i = 0; i < size; ++i) {
+                    const bool taken = leads<least>(row[i], best[i]);
+                    best[i] = taken ? row[i] : best[i];
+                    place[i] = taken ? k : place[i];
+                }
+            }
+            for (i64 i = 0; i < size; ++i) places[start + i] = place[i];
+        }
+    }
+    for (i64 o = 0; values && o < outer; ++o) {
+        for (i64 i = 0; i < inner; ++i) values[o * inner + i] = x[(o * n + index[o * inner + i]) * inner + i];
+    }
 }
 
 // Rows of zeros, with rows added at an index, but for one row: whether all are there.

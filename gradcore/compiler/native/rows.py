@@ -101,14 +101,6 @@ class Rows:
         text = f"cross_entropy_back({places}, {rows}, {n}, {_word(reduction == 'mean')}, threads)"
         return [Kernel(text, results, given, fallible=True, lasting=p.size >= _SMALL_ROWS)]
 
-    def _lower_index_select(self, call: Call, results: list[View]) -> list[Step]:
-        x, dim, index = call.args
-        return self._take(self._view(x), self._view(index), dim, results[0])
-
-    def _lower_embedding_rows(self, call: Call, results: list[View]) -> list[Step]:
-        weight, index = call.args[:2]
-        return self._take(self._view(weight), self._view(index), 0, results[0])
-
     def _lower_embedding_sum(self, call: Call, results: list[View]) -> list[Step]:
         rows, index, height, *padding = call.args
         out, x, i = results[0], self._view(rows), self._view(index)
@@ -118,14 +110,6 @@ class Rows:
         numbers = f"{i.size}, {height}, {x.size // i.size}, {padding[0] if padding else -1}"
         text = f"add_rows<{C_TYPES[x.dtype.name]}>({{0}}, {{1}}, {{2}}, {numbers})"
         return [Kernel(text, [out], [x, i], fallible=True)]
-
-    def _take(self, x: View, index: View, dim: int, out: View) -> list[Step]:
-        good = dim == 0 and index.dtype == np.int64 and x.dtype == out.dtype and out.size and x.shape
-        if not good or not (x.is_contiguous and index.is_contiguous and out.is_contiguous):
-            raise Unsupported("rows")
-        width = math.prod(x.shape[1:]) * x.dtype.itemsize
-        text = f"take_rows((char*){{0}}, (const char*){{1}}, {{2}}, {index.size}, {x.shape[0]}, {width})"
-        return [Kernel(text, [out], [x, index], fallible=True)]
 
 
 def _is_last(x: View, dim: Any) -> bool:

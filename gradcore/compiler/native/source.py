@@ -16,6 +16,11 @@ __all__ = ["loop_call", "loop_source"]
 _WORTH_A_THREAD, _CHUNK = 1 << 17, 1 << 15
 #: Sums that a loop keeps at a time, where rows are summed.
 _MOST_SUMS = 4096
+#: The bytes of types that do not have eight; those that are computed with in float.
+_SIZES = {
+    "bool": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "float16": 2, "bfloat16": 2, "i32": 4, "u32": 4, "float": 4,
+}  # fmt: skip
+_HALVES = ("float16", "bfloat16")
 
 
 class _Dim(NamedTuple):
@@ -75,7 +80,7 @@ class _Writer:
     def place(self, array: int, dims: list[tuple[int, str]]) -> str:
         """The expression of an array's element at indices of dims."""
         kind, terms = self.types[array], []
-        size = {"bool": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "float": 4}.get(kind, 8)
+        size = _SIZES.get(kind, 8)
         for d, name in dims:
             step = self.dims[d].steps[array]
             if step:
@@ -86,11 +91,17 @@ class _Writer:
         """The statements for one element, without its sums."""
         loads = len(self.traced.loads)
         for i, (given, kind) in enumerate(zip(self.traced.kernel.inputs, self.types, strict=False)):
-            self.emit(depth, f"const {kind} {given.name} = {self.place(i, indices)};")
+            element = self.place(i, indices)
+            half = kind in _HALVES
+            self.emit(
+                depth, f"const {'float' if half else kind} {given.name} = {f'load({element})' if half else element};"
+            )
         for line in self.body:
             self.emit(depth, line)
         for k in range(len(self.traced.stores)):
-            self.emit(depth, f"{self.place(loads + k, indices)} = {self.results[k]};")
+            kind, value = self.types[loads + k], self.results[k]
+            value = f"store<{kind}>({value})" if kind in _HALVES else value
+            self.emit(depth, f"{self.place(loads + k, indices)} = {value};")
 
     # -- shapes of loops
 

@@ -13,6 +13,7 @@ from gradcore import config
 from gradcore.backends.compiled.building import BuildError
 from gradcore.compiler import emit_python
 from gradcore.compiler.native import building, plans
+from gradcore.compiler.native.draws import with_positions
 from gradcore.compiler.native.parts import NativeProgram, name_of_plan, source_of
 from gradcore.compiler.program import Call, Program
 
@@ -106,7 +107,7 @@ def _in_background(program: Program) -> Any:
 
 def _kept(program: Program) -> Any:
     """The function that calls a library which an earlier process has built; None if there is none."""
-    whole = program.native or program
+    whole = _given(program)
     found = plans.kept(whole, name_of_plan(whole))
     if found is None:
         return None
@@ -119,13 +120,18 @@ def _kept(program: Program) -> Any:
     return run
 
 
+def _given(program: Program) -> Program:
+    """What native parts are made of."""
+    return with_positions(program.native or program)
+
+
 def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
     """Build programs as one library, or load what is built, and let their functions call it."""
     found: list[tuple[Any, NativeProgram]] = []
     try:
         for run, program in pairs:
             if getattr(run, "native", None) is None:
-                native = NativeProgram(program.native or program, building.has_blas())
+                native = NativeProgram(_given(program), building.has_blas())
                 if native.parts and not (program.native and native.refused):
                     found.append((run, native))
                 else:
@@ -139,7 +145,7 @@ def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
             _replace(run, plan.function(path, first), plan, plan.state)
             first += len(plan.parts)
         if len(pairs) == 1:
-            given = pairs[0][1].native or pairs[0][1]
+            given = _given(pairs[0][1])
             plans.keep(plan, given, name_of_plan(given), path)
     except (BuildError, OSError) as error:
         _give_up(pairs, str(error))

@@ -1,0 +1,218 @@
+"""Channels, indices, extrema and random numbers as C++, against eager execution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore import nn
+from gradcore.compiler import native
+from gradcore.compiler.compiled import CompiledFunction
+from tests.compiler.test_native import arrays_of, check, libraries, pytestmark, writer
+
+__all__ = ["libraries", "pytestmark", "writer"]
+
+F = nn.functional
+
+
+def by_python(compiled: CompiledFunction) -> list[str]:
+    return [line for entry in compiled._entries for run in entry.functions for line in native.described(run)[1:]]
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+def test_normalization_of_channels(dtype: Any) -> None:
+    def results(x: gc.Tensor, w: gc.Tensor, b: gc.Tensor) -> Any:
+        rows = x[:, :, 0, 0]
+        return [
+            F.batch_norm(x, None, None, w, b, True), F.batch_norm(x, None, None, None, b, True),
+            F.batch_norm(x, b, w * w, w, None, False), F.batch_norm(x, b, w * w, None, None, False, eps=0.1),
+            F.batch_norm(rows, None, None, w, None, True), F.instance_norm(x, weight=w, bias=b),
+            F.group_norm(x, 2, w, b), F.group_norm(x, 3), F.group_norm(rows, 2, w),
+            F.batch_norm(x.transpose(2, 3), None, None, training=True),
+        ]  # fmt: skip
+
+    def step(x: gc.Tensor, w: gc.Tensor, b: gc.Tensor, t: gc.Tensor) -> Any:
+        found = results(x, w, b)
+        weights = [t[..., : each.shape[-1]] if each.dim() == 4 else t[:, :, 0, 0] for each in found]
+        total = sum((each * weight).sum() for each, weight in zip(found, weights, strict=True))
+        alone = gc.autograd.grad(F.group_norm(x.detach(), 2, w, b)[0].sum(), w)
+        return *found, *gc.autograd.grad(total, (x, w, b)), *alone
+
+    given = [gc.randn(5, 6, 3, 3, dtype=dtype), *(gc.rand(6, dtype=dtype) + 0.5 for _ in range(2))]
+    compiled = check(step, *(t.requires_grad_() for t in given), gc.randn(5, 6, 3, 3, dtype=dtype))
+    assert by_python(compiled) == []
+
+
+def test_batch_norm_in_training_moves_its_statistics() -> None:
+    models = [nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))]
+    models.append(nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)))
+    models[1].load_state_dict(models[0].state_dict())
+
+    def step(model: Any, x: gc.Tensor) -> Any:
+        loss = model(x).square().sum()
+        return loss.detach(), *gc.autograd.grad(loss, list(model.parameters()))
+
+    compiled = CompiledFunction(lambda x: step(models[0], x), fullgraph=True)
+    for _ in range(5):
+        x = gc.randn(3, 2, 6, 6)
+        for found, expected in zip(arrays_of(compiled(x)), arrays_of(step(models[1], x)), strict=True):
+            assert np.allclose(found, expected, rtol=1e-4, atol=1e-4)
+    for found, expected in zip(models[0].buffers(), models[1].buffers(), strict=True):
+        assert np.allclose(found.numpy(), expected.numpy(), rtol=1e-5)
+
+
+def test_tensors_of_indices() -> None:
+    def function(x: gc.Tensor, t: gc.Tensor, rows: gc.Tensor, columns: gc.Tensor, each: gc.Tensor) -> Any:
+        found = [
+            x[rows], x[:, columns], x[rows, columns], x[rows[:, None], columns], x.t()[columns], t[:, rows],
+            t[rows, :, columns % 3], t[..., columns % 3], x.gather(1, each), x.t().gather(0, each.t()),
+            x.gather(0, each % 4), x.index_select(0, rows % 4), x.index_select(1, columns),
+            t.index_select(-1, rows % 3),
+            F.embedding(each, x.t()), x[rows].sum(), gc.take_along_dim(x, each, 1), x[1:].gather(1, each[1:, :2]),
+        ]  # fmt: skip
+        total = sum((each * each).sum() for each in found)
+        return *found, *gc.autograd.grad(total, (x, t)), x.max(1)[0], x.scatter(1, each, x.t().t() * 2)
+
+    def written(x: gc.Tensor, rows: gc.Tensor, columns: gc.Tensor, few: gc.Tensor) -> Any:
+        return (
+            x.index_put((rows, columns), x[0, :5]), x.index_put((few,), x[:1] * 2, accumulate=True),
+            x.index_put((rows, columns), x[0, :5], accumulate=True),
+        )  # fmt: skip
+
+    x, t = gc.randn(4, 6), gc.randn(4, 5, 3)
+    rows, columns, each = gc.tensor([3, -1, 0, 3, 2]), gc.tensor([0, 5, 2, 2, 1]), gc.randint(0, 6, (4, 3))
+    compiled = check(function, x.requires_grad_(), t.requires_grad_(), rows, columns, each)
+    assert not [line for line in by_python(compiled) if "index" in line or "gather" in line or "embedding" in line]
+    assert by_python(check(written, x.detach(), rows, columns, rows % 4)) == []
+    check(lambda x, i: (x[i], x.gather(0, i)), gc.arange(7), gc.tensor([6, 0, 3], dtype=gc.int32))
+
+
+@pytest.mark.parametrize("index", [4, -5, -1])
+def test_indices_out_of_bounds_are_errors_of_eager_execution(index: int) -> None:
+    functions = [
+        lambda x, i: x[i] * 2, lambda x, i: x.index_select(0, i) * 2, lambda x, i: F.embedding(i, x) * 2,
+        lambda x, i: x.gather(0, i[:, None]) * 2, lambda x, i: x.index_put((i,), x[:2]) * 2,
+    ]  # fmt: skip
+    x, good, bad = gc.randn(4, 3), gc.tensor([1, 3]), gc.tensor([0, index])
+    for function in functions:
+        compiled = check(function, x, good)
+        outcomes = []
+        for call in (function, compiled):
+            try:
+                outcomes.append(arrays_of(call(x, bad))[0].tolist())
+            except Exception as error:
+                outcomes.append((type(error), str(error)))
+        assert outcomes[0] == outcomes[1]
+
+
+def test_places_of_extrema() -> None:
+    def function(x: gc.Tensor, n: gc.Tensor) -> Any:
+        of = [x, x.t(), n]
+        found = [e for t in of for e in (t.argmax(), t.argmin(), t.argmax(1), t.argmin(0, keepdim=True))]
+        return *found, *(e for t in of for d in (0, 1) for pair in (t.max(d), t.min(d, keepdim=True)) for e in pair)
+
+    x = gc.randn(5, 700).round()
+    x[2, 300], x[2, 301], x[4, 699], x[0, 0] = float("nan"), float("nan"), float("inf"), float("-inf")
+    assert by_python(check(function, x, gc.randint(-9, 9, (4, 5)))) == []
+    x[:, 0] = float("nan")
+    check(function, x.double(), gc.randint(0, 2, (300, 3), dtype=gc.int8))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+def test_random_numbers_are_the_same_bits(dtype: Any, threads: int) -> None:
+    def function(x: gc.Tensor) -> Any:
+        with_parameters = [gc.empty(9, dtype=dtype).uniform_(-2, 0.3), gc.empty(70_001, dtype=dtype).normal_(3, 0.1)]
+        drawn = [gc.rand(5, 3, dtype=dtype), gc.randn(4003, dtype=dtype), F.dropout(x, 0.3), F.dropout(x[0], 0.5)]
+        others = [gc.empty(13, dtype=dtype).exponential_(rate) for rate in (1.0, 0.7)]
+        return *with_parameters, *drawn, *others, gc.empty(31, dtype=dtype).bernoulli_(0.2)
+
+    before = gc.get_num_threads()
+    gc.set_num_threads(threads)
+    try:
+        compiled = CompiledFunction(function, fullgraph=True)
+        x = gc.ones(7, 33, dtype=dtype)
+        for seed in range(4):
+            gc.manual_seed(seed)
+            found, after = arrays_of(compiled(x)), gc.rand(3)
+            gc.manual_seed(seed)
+            expected, then = arrays_of(function(x)), gc.rand(3)
+            assert [a.tobytes() for a in found] == [a.tobytes() for a in expected]
+            assert gc.equal(after, then)
+        assert by_python(compiled) == []
+    finally:
+        gc.set_num_threads(before)
+
+
+def test_masked_numbers() -> None:
+    def function(x: gc.Tensor, n: gc.Tensor) -> Any:
+        filled = x.masked_fill(x > 0, -1.5), x.masked_fill(n[:, None] > 1, float("-inf")), n.masked_fill(n > 2, 7)
+        return *filled, *gc.autograd.grad(filled[0].sum(), x), x.half().masked_fill(x > 0, 0.1)
+
+    assert by_python(check(function, gc.randn(4, 5).requires_grad_(), gc.arange(4))) == []
+
+
+def test_an_error_before_a_draw_leaves_the_generator() -> None:
+    def function(x: gc.Tensor, i: gc.Tensor) -> gc.Tensor:
+        first = gc.rand(4)
+        return (x[i] * first).sum() * gc.rand(4)
+
+    compiled = check(function, gc.randn(4), gc.tensor([1, 0, 2, 3]))
+    drawn = []
+    for call in (function, compiled):
+        gc.manual_seed(3)
+        with pytest.raises(IndexError):
+            call(gc.randn(4), gc.tensor([1, 0, 2, 4]))
+        drawn.append(gc.rand(3).tolist())
+    assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
+def test_floats_of_two_bytes(dtype: Any) -> None:
+    def function(x: gc.Tensor, y: gc.Tensor, wide: gc.Tensor) -> Any:
+        mask = x > y
+        moved = (
+            x.t().contiguous(),
+            gc.cat([x, y], 1),
+            x[1:] + y[:-1],
+            x.detach()[mask.sum(1).clamp(max=3)],
+            x.detach().gather(0, mask.long()),
+        )
+        found = x * y + x, (x - y) / (y * y + 2), (x * 3).tanh(), x.where(mask, y), -x, mask.to(dtype), x @ y.t()
+        loss = F.softmax(x * y, 1).sum() + (x @ y.t()).exp().mean()
+        return *moved, *found, x.float(), x.detach().double(), wide.to(dtype), x.sum(), gc.autograd.grad(loss, x)[0]
+
+    x, y = (gc.randn(4, 6).to(dtype) for _ in range(2))
+    compiled = check(function, x.requires_grad_(), y, gc.randn(4, 6))
+    assert by_python(compiled) == []
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
+def test_conversions_of_all_floats_of_two_bytes(dtype: Any) -> None:
+    every = gc.from_numpy(np.arange(1 << 16, dtype=np.uint16).view(np.int16)).view(dtype)
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 200_000, dtype=np.uint32)
+    numbers = gc.from_numpy(np.concatenate([bits, np.arange(1 << 16, dtype=np.uint32) << 16]).view(np.float32))
+    numbers = numbers[~numbers.isnan()]
+    compiled = check(lambda x, y: (x.float() * 1, y.to(dtype).float(), y.to(dtype)), every, numbers)
+    for found, expected in zip(compiled(every, numbers), (every.float(), numbers.to(dtype).float()), strict=False):
+        assert gc.equal(found.isnan(), expected.isnan())
+        assert gc.equal(found.nan_to_num(0), expected.nan_to_num(0))
+
+
+def test_autocast_and_its_gradients() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def step(x: gc.Tensor) -> Any:
+        with gc.autocast("cpu", dtype=gc.bfloat16):
+            loss = model(x).float().square().mean()
+        return loss.detach(), *gc.autograd.grad(loss, list(model.parameters()))
+
+    compiled = CompiledFunction(step, fullgraph=True)
+    x = gc.randn(5, 6)
+    for _ in range(4):
+        for found, expected in zip(arrays_of(compiled(x)), arrays_of(step(x)), strict=True):
+            assert np.allclose(found, expected, rtol=0.02, atol=0.02)
+    assert by_python(compiled) == []
