@@ -50,6 +50,9 @@ def compare(options: argparse.Namespace) -> Report:
     from benchmarks.workers import open_workers
 
     names = options.libraries.split(",") if options.libraries else list(QUICK if options.quick else LIBRARIES)
+    unknown = sorted({*names, options.baseline} - {*LIBRARIES, ""})
+    if unknown:
+        raise SystemExit(f"no such library: {', '.join(unknown)}; there are {', '.join(LIBRARIES)}")
     ready, missing = open_workers(names, options.device, options.threads)
     baseline = options.baseline or next(
         (name for name in ("torch", "numpy", "cupy") if name in ready), next(iter(ready), "")
@@ -62,6 +65,8 @@ def compare(options: argparse.Namespace) -> Report:
     order = random.Random(options.seed)
 
     wanted = [job for job in jobs(options, ready, plan) if re.search(options.only, f"{job[0].group}: {job[0].case}")]
+    if not wanted:
+        raise SystemExit(f"no case matches {options.only!r}; names are such as 'tiny: TanhSum-100'")
     measured: dict[int, list[measure.Result]] = {}
     for count, number in enumerate(order.sample(range(len(wanted)), len(wanted)), start=1):
         blank, makers, skipped = wanted[number]

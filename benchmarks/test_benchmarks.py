@@ -7,6 +7,7 @@ import functools
 
 import pytest
 
+from benchmarks import compare
 from benchmarks.cases import every_case
 from benchmarks.libraries import LIBRARIES, QUICK, Library, UnavailableError
 from benchmarks.measure import check
@@ -53,3 +54,8 @@ def test_case(benchmark, case, library, device):
         ready.wait(program.run())
 
     benchmark(work)
+
+
+def test_an_unknown_library_is_named_with_those_that_there_are():
+    with pytest.raises(SystemExit, match=r"no such library: jax.jit; there are .*\bjax\b"):
+        compare.compare(compare.parse(["--libraries", "torch,jax.jit"]))
