@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "elements.h"
@@ -88,6 +89,20 @@ struct Part {
 
     // From the first position to behind the last one.
     i64 positions() const { return ((spatial[0] - 1) * extent[1] + spatial[1] - 1) * extent[2] + spatial[2]; }
+    // The first positions of the registers in which the output is computed: of each row, or one behind the other, if
+    // there are fewer then.
+    std::vector<i64> registers_of(i64 lanes) const {
+        const i64 number = (positions() + lanes - 1) / lanes, of_row = (spatial[2] + lanes - 1) / lanes;
+        std::vector<i64> found;
+        if (of_row * spatial[0] * spatial[1] <= number) {
+            for_rows([&](i64 start) {
+                for (i64 i = 0; i < of_row; ++i) found.push_back(start + i * lanes);
+            });
+        } else {
+            for (i64 i = 0; i < number; ++i) found.push_back(i * lanes);
+        }
+        return found;
+    }
     i64 offset(const Tap& tap) const {
         return tap.phase * phase + (tap.shift[0] * extent[1] + tap.shift[1]) * extent[2] + tap.shift[2];
     }
@@ -161,24 +176,36 @@ std::unique_ptr<T[]> memory(i64 elements) {
 
 // ------------------------------------------------------------------------------------------------------- the output
 
+// A tile of the output: where its registers of positions begin in the padded image and are written to, and the step
+// from output to output there.
+template <class T>
+struct Tile {
+    const T* x[tile_positions];
+    T* out[tile_positions];
+    i64 step;
+};
+
 // O outputs at V registers of positions: the sums over channels and taps of weights, which lie in this order.
 template <class T, int O, int V>
-void output_tile(const T* x, i64 channels, i64 channel, const i64* offsets, i64 taps, const T* weights, T* out) {
+void output_tile(const Tile<T>& tile, i64 channels, i64 channel, const i64* offsets, i64 taps, const T* weights) {
     typename Lanes<T>::Type sums[O][V] = {};
-    for (i64 c = 0; c < channels; ++c, x += channel) {
+    const T* x[V];
+    for (int v = 0; v < V; ++v) x[v] = tile.x[v];
+    for (i64 c = 0; c < channels; ++c) {
         for (i64 t = 0; t < taps; ++t, weights += O) {
             typename Lanes<T>::Type read[V];
-            for (int v = 0; v < V; ++v) read[v] = load(x + offsets[t] + v * Lanes<T>::count);
+            for (int v = 0; v < V; ++v) read[v] = load(x[v] + offsets[t]);
             for (int o = 0; o < O; ++o)
                 for (int v = 0; v < V; ++v) sums[o][v] += read[v] * weights[o];
         }
+        for (int v = 0; v < V; ++v) x[v] += channel;
     }
-    for (int o = 0; o < O; ++o)
-        for (int v = 0; v < V; ++v) store(out + (o * V + v) * Lanes<T>::count, sums[o][v]);
+    for (int v = 0; v < V; ++v)
+        for (int o = 0; o < O; ++o) store(tile.out[v] + o * tile.step, sums[o][v]);
 }
 
 template <class T>
-using OutputTile = void (*)(const T*, i64, i64, const i64*, i64, const T*, T*);
+using OutputTile = void (*)(const Tile<T>&, i64, i64, const i64*, i64, const T*);
 
 template <class T, int V>
 OutputTile<T> output_tile_of(i64 outputs) {
@@ -226,44 +253,51 @@ struct Steps {
     i64 image, output, spatial[3];
 };
 
-// The rows of the output that a tile has positions of.
+// The rows of the output that a register has positions of.
 template <class T>
-void write_tile(const Part& part, i64 from, i64 count, i64 outputs, const T* tile, T* out, const Steps& steps) {
-    const i64 width = part.extent[2], stop = from + count;
+void write_register(const Part& part, i64 from, i64 outputs, const T* source, T* out, const Steps& steps) {
+    const i64 width = part.extent[2], stop = from + Lanes<T>::count;
     for (i64 row = from / width; row * width < stop && row < part.spatial[0] * part.extent[1]; ++row) {
         const i64 i = row / part.extent[1], j = row % part.extent[1];
         const i64 begin = from > row * width ? from - row * width : 0;
         i64 end = stop - row * width;
         end = end < part.spatial[2] ? end : part.spatial[2];
         if (j >= part.spatial[1] || begin >= end) continue;
-        T* to = out + i * steps.spatial[0] + j * steps.spatial[1] + begin * steps.spatial[2];
-        const T* source = tile + row * width + begin - from;
-        for (i64 o = 0; o < outputs; ++o, to += steps.output, source += count) {
-            if (steps.spatial[2] == 1) {
-                std::memcpy(to, source, (end - begin) * sizeof(T));
-            } else {
-                for (i64 k = 0; k < end - begin; ++k) to[k * steps.spatial[2]] = source[k];
-            }
-        }
+        T* to = out + i * steps.spatial[0] + j * steps.spatial[1];
+        for (i64 o = 0; o < outputs; ++o, to += steps.output)
+            for (i64 k = begin; k < end; ++k) to[k * steps.spatial[2]] = source[o * Lanes<T>::count + row * width + k - from];
     }
 }
 
 // The part of an image's output, for one group.
 template <class T>
 void correlate_part(const Part& part, const T* x, const T* weights, T* out, const Steps& steps, T* room) {
+    constexpr i64 lanes = Lanes<T>::count;
     const Geometry& g = part.g;
-    const i64 depth = g.channels * g.taps, lanes = Lanes<T>::count, all = part.positions();
-    const std::vector<i64> offsets = part.offsets();
-    T tile[tile_outputs * tile_positions * (register_bytes / sizeof(T))];
+    const i64 depth = g.channels * g.taps, width = part.extent[2];
+    const std::vector<i64> offsets = part.offsets(), registers = part.registers_of(lanes);
+    T buffer[tile_positions][tile_outputs * lanes];
     part.pad(x, g.channels, room);
-    for (i64 p = 0, wide; p < all; p += wide * lanes) {
-        wide = (all - p + lanes - 1) / lanes;
-        wide = wide < tile_positions ? wide : wide == tile_positions + 1 ? 2 : tile_positions;
+    for (i64 p = 0, wide, left; (left = registers.size() - p) > 0; p += wide) {
+        wide = left < tile_positions ? left : left == tile_positions + 1 ? 2 : tile_positions;
+        Tile<T> tile;
+        bool direct = steps.spatial[2] == 1;
+        for (i64 v = 0; v < wide; ++v) {
+            const i64 from = registers[p + v];
+            tile.x[v] = room + from;
+            direct &= from % width + lanes <= part.spatial[2] && from / width % part.extent[1] < part.spatial[1];
+        }
         for (i64 o = 0, some; o < g.outputs; o += some) {
             some = outputs_at_a_time(g.outputs - o);
-            const T* of_these = weights + o * depth;
-            output_tile_of<T>(some, wide)(room + p, g.channels, part.channel, offsets.data(), g.taps, of_these, tile);
-            write_tile(part, p, wide * lanes, some, tile, out + o * steps.output, steps);
+            T* to = out + o * steps.output;
+            tile.step = direct ? steps.output : lanes;
+            for (i64 v = 0; v < wide; ++v) {
+                const i64 from = registers[p + v], row = from / width;
+                const i64 at = row / part.extent[1] * steps.spatial[0] + row % part.extent[1] * steps.spatial[1] + from % width;
+                tile.out[v] = direct ? to + at : buffer[v];
+            }
+            output_tile_of<T>(some, wide)(tile, g.channels, part.channel, offsets.data(), g.taps, weights + o * depth);
+            for (i64 v = 0; v < wide && !direct; ++v) write_register(part, registers[p + v], some, buffer[v], to, steps);
         }
     }
 }
@@ -339,15 +373,51 @@ INLINE void for_outputs(i64 outputs, const F& work) {
     }
 }
 
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define TRANSPOSES_REGISTERS
+#endif
+#endif
+
+#if defined(TRANSPOSES_REGISTERS)
+// Exchanges, of two registers, blocks of D lanes: the odd ones of the first for the even ones of the second.
+template <class V, int D, int... lane>
+INLINE void exchange(V& a, V& b, std::integer_sequence<int, lane...>) {
+    constexpr int lanes = sizeof...(lane);
+    const V first = __builtin_shufflevector(a, b, (lane & D ? lane - D + lanes : lane)...);
+    b = __builtin_shufflevector(a, b, (lane & D ? lane + lanes : lane + D)...);
+    a = first;
+}
+
+template <class T, int D>
+INLINE void transpose_registers(typename Lanes<T>::Type* row) {
+    constexpr int lanes = Lanes<T>::count;
+    if constexpr (D < lanes) {
+        for (int i = 0; i < lanes; ++i)
+            if (!(i & D)) exchange<typename Lanes<T>::Type, D>(row[i], row[i + D], std::make_integer_sequence<int, lanes>());
+        transpose_registers<T, D * 2>(row);
+    }
+}
+#endif
+
 // The rows of a matrix as columns, of which there are `width`, the last ones zero.
 template <class T>
 void transpose(const T* from, i64 rows, i64 columns, T* to, i64 width) {
-    constexpr i64 block = 16;
-    for (i64 j = 0; j < columns; j += block) {
-        const i64 end = columns - j < block ? columns : j + block;
-        for (i64 q = j; q < end; ++q)
-            for (i64 k = 0; k < width; ++k) to[q * width + k] = k < rows ? from[k * columns + q] : 0;
+    i64 done = 0;
+#if defined(TRANSPOSES_REGISTERS)
+    constexpr int lanes = Lanes<T>::count;
+    for (; done + lanes <= columns; done += lanes) {
+        for (i64 first = 0; first < width; first += lanes) {
+            typename Lanes<T>::Type block[lanes] = {};
+            for (int k = 0; k < lanes; ++k)
+                if (first + k < rows) block[k] = load(from + (first + k) * columns + done);
+            transpose_registers<T, 1>(block);
+            for (int k = 0; k < lanes; ++k) store(to + (done + k) * width + first, block[k]);
+        }
     }
+#endif
+    for (i64 q = done; q < columns; ++q)
+        for (i64 k = 0; k < width; ++k) to[q * width + k] = k < rows ? from[k * columns + q] : 0;
 }
 
 // How the work is divided: channels of a group that are taken at a time, and images whose sums are added up in the end.

@@ -128,5 +128,7 @@ def _geometry(
     last = 0
     for n, r in zip(spatial, reach, strict=True):
         last = last * (n + r) + n - 1
-    used = {char: prod(spatial) / (-(-(last + 1) // lanes) * lanes) for char, lanes in _LANES.items()}
+    rows, width = prod(spatial[:-1]), spatial[-1]
+    registers = {lanes: min(-(-(last + 1) // lanes), rows * -(-width // lanes)) for lanes in _LANES.values()}
+    used = {char: prod(spatial) / (registers[lanes] * lanes) for char, lanes in _LANES.items()}
     return Geometry((ctypes.c_int64 * len(numbers))(*numbers), used)
