@@ -7,22 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["COMPARED", "LOOPS", "ROOT", "run"]
+__all__ = ["COMPARED", "ROOT", "WATCHED", "WHOLE", "run"]
 
 ROOT = Path(__file__).parents[2]
 _PYTEST = "-m", "pytest", "-p", "tests.compiled.guard_pages", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", "-x"
-#: The arguments of Python for one of some tests, as the variable ``EVERY`` says, that compare the library with NumPy:
-#: its kernels, its loops, and products in its threads.
-COMPARED = (
-    *_PYTEST,
-    *(
-        str(path.relative_to(ROOT))
-        for path in sorted(Path(__file__).parent.glob("test_*.py"))
-        if path.stem not in ("test_use", "test_guard_pages", "test_sanitizers")
-    ),
-)
-#: Those of the tests that run every loop of the library, which is checked.
-LOOPS = *_PYTEST, "-p", "tests.compiled.entries", "tests/compiled/test_every_loop.py"
+#: The tests that compare the library with NumPy: its kernels, its loops, and products in its threads.
+_COMPARING = {
+    path.stem: str(path.relative_to(ROOT))
+    for path in sorted(Path(__file__).parent.glob("test_*.py"))
+    if path.stem not in ("test_use", "test_guard_pages", "test_sanitizers")
+}
+#: The arguments of Python for one of some of them, as the variable ``EVERY`` says.
+COMPARED = *_PYTEST, *_COMPARING.values()
+#: Those for tests of which each function of the library has to be run by one.
+WATCHED = *_PYTEST, "-p", "tests.compiled.entries"
+#: The tests that do so: the others run functions that these run too.
+WHOLE = [path for name, path in _COMPARING.items() if name not in ("test_every_op", "test_programs")]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

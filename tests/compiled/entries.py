@@ -1,7 +1,6 @@
 """A plugin of pytest, ``-p tests.compiled.entries``: the run fails if a function of the compiled library never ran.
 
-The functions are those that the library exports: loops, kernels of each dtype, and the templates that they are made of;
-with ``ENTERED=loop_`` only those whose names begin so.
+The functions are those that the library exports: loops, kernels of each dtype, and the templates that they are made of.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from gradcore.backends.compiled import library
 #: The names of the functions that are watched, in their order there, and what watches them.
 _names: list[str] = []
 _watching: list[ctypes.CDLL] = []
-#: What the names of functions begin with that have to run.
-_WANTED = os.environ.get("ENTERED", "")
 #: No kernels: C++'s own functions, what gives threads their parts, and what runs when the library is opened.
 _OTHERS = re.compile(r"_ZN?K?St|_ZZ?N8gradcore6spread|gradcore_(share|describe|place_threads)$")
 
@@ -40,8 +37,6 @@ def _functions(loaded: ctypes.CDLL, path: Path) -> dict[int, str]:
     origin = (ctypes.cast(known, ctypes.c_void_p).value or 0) - symbols["gradcore_describe"][1]
     found: dict[int, str] = {}
     for name, (kind, place) in symbols.items():
-        if not name.startswith(_WANTED):
-            continue
         if kind in "TW" and not _OTHERS.match(name):
             found[origin + place] = name
         elif kind == "D" and not name.startswith("_Z"):  # no variable
@@ -78,8 +73,10 @@ def pytest_configure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Name the functions that were not entered."""
-    for name in _not_entered():
+    """Say how many functions were watched, and name those that were not entered."""
+    left = _not_entered()
+    terminalreporter.write_line(f"{len(_names)} functions were watched, {len(_names) - len(left)} ran")
+    for name in left:
         terminalreporter.write_line(f"never ran: {name}")
 
 

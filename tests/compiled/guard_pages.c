@@ -19,33 +19,57 @@ struct Handler {
 
 static int at_the_start;
 
-// A page for the size and, unless arrays end at one, as the protected one; the array's pages; a protected page.
-static void* allocate(void* context, size_t size) {
-    const size_t page = sysconf(_SC_PAGESIZE), asked = size ? size : 1, inner = (asked + page - 1) / page * page;
-    char* base = mmap(NULL, inner + 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) return NULL;
-    memcpy(base, &asked, sizeof asked);
-    mprotect(base + page, page, PROT_NONE);
-    mprotect(base + 2 * page + inner, page, PROT_NONE);
-    char* first = base + 2 * page;
-    if (inner <= 8 * page) memset(first, 0xCB, inner);  // what nobody has written is no number that tests expect
-    return at_the_start ? first : first + inner - asked;
-}
-
-static char* base_of(void* place) {
-    const size_t page = sysconf(_SC_PAGESIZE);
-    return (char*)((uintptr_t)place / page * page - 2 * page);
-}
-
-static size_t size_of(void* place) {
+// What is kept of an array beside its pages: its size, and while it is free the next one of as many pages.
+struct Block {
     size_t size;
-    memcpy(&size, base_of(place), sizeof size);
-    return size;
+    struct Block* next;
+};
+
+// Blocks of a few pages are kept when they are free: to map and protect pages takes longer than the tests themselves.
+enum { KEPT = 8 };
+static struct Block* kept[KEPT + 1];
+
+static size_t pages_of(size_t size) {
+    const size_t page = sysconf(_SC_PAGESIZE);
+    return (size + page - 1) / page;
+}
+
+// A page of its own; a protected page; the array's pages; a protected page.
+static struct Block* mapped(size_t pages) {
+    const size_t page = sysconf(_SC_PAGESIZE);
+    char* base = mmap(NULL, (pages + 3) * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) return NULL;
+    mprotect(base + page, page, PROT_NONE);
+    mprotect(base + (2 + pages) * page, page, PROT_NONE);
+    return (struct Block*)base;
+}
+
+static void* allocate(void* context, size_t size) {
+    const size_t page = sysconf(_SC_PAGESIZE), asked = size ? size : 1, pages = pages_of(asked);
+    struct Block* block = pages <= KEPT ? kept[pages] : NULL;
+    if (block) kept[pages] = block->next;
+    else if (!(block = mapped(pages))) return NULL;
+    block->size = asked;
+    char* first = (char*)block + 2 * page;
+    if (pages <= KEPT) memset(first, 0xCB, pages * page);  // what nobody has written is no number that tests expect
+    return at_the_start ? first : first + pages * page - asked;
+}
+
+static struct Block* block_of(void* place) {
+    const size_t page = sysconf(_SC_PAGESIZE);
+    return (struct Block*)((uintptr_t)place / page * page - 2 * page);
 }
 
 static void release(void* context, void* place, size_t size) {
-    const size_t page = sysconf(_SC_PAGESIZE);
-    if (place) munmap(base_of(place), (size_of(place) + page - 1) / page * page + 3 * page);
+    if (!place) return;
+    struct Block* block = block_of(place);
+    const size_t pages = pages_of(block->size);
+    if (pages > KEPT) {
+        munmap(block, (pages + 3) * sysconf(_SC_PAGESIZE));
+        return;
+    }
+    block->next = kept[pages];
+    kept[pages] = block;
 }
 
 static void* allocate_zeros(void* context, size_t count, size_t size) {
@@ -57,7 +81,7 @@ static void* allocate_zeros(void* context, size_t count, size_t size) {
 static void* reallocate(void* context, void* place, size_t size) {
     void* moved = allocate(context, size);
     if (moved && place) {
-        const size_t before = size_of(place);
+        const size_t before = block_of(place)->size;
         memcpy(moved, place, before < size ? before : size);
         release(context, place, before);
     }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import signal
 import sys
 
 import pytest
 
-from tests.compiled.apart import COMPARED, LOOPS, run
+from tests.compiled.apart import COMPARED, WATCHED, WHOLE, run
 
 #: Reads four bytes at some distance from the beginning of an array.
 READ = """
@@ -46,11 +47,28 @@ def test_kernels_stay_within_their_arrays(guard: str) -> None:
     assert " passed" in done.stdout
 
 
-@pytest.mark.slow
-def test_every_loop_stays_within_its_arrays() -> None:
-    """Each of the functions is seen to run."""
+@pytest.fixture
+def _needs_breakpoints() -> None:
     if platform.machine() != "x86_64" or shutil.which("nm") is None:
         pytest.skip("breakpoints are those of x86-64, and nm reads what the library exports")
-    done = run(*LOOPS, GUARD="end", ENTERED="loop_")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_needs_breakpoints")
+def test_functions_that_never_ran_are_named() -> None:
+    done = run(*WATCHED, "tests/compiled/test_ctc.py")
+    assert done.returncode == 1, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "never ran: gradcore_lstm_f" in done.stdout
+    assert "never ran: gradcore_ctc_f" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_needs_breakpoints")
+def test_every_function_stays_within_its_arrays() -> None:
+    """Each function of the library is seen to run: kernels of all dtypes, loops, and what they are made of."""
+    done = run(*WATCHED, *WHOLE, GUARD="end")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert " passed" in done.stdout
+    said = re.search(r"(\d+) functions were watched, (\d+) ran", done.stdout)
+    assert said is not None
+    assert said[1] == said[2]
+    assert int(said[1]) > 400

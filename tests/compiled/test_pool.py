@@ -226,7 +226,7 @@ stop = threading.Event()
 def busy():
     while not stop.is_set():
         work()
-other = threading.Thread(target=busy)
+other = threading.Thread(target=busy, daemon=True)
 other.start()
 for _ in range(10):
     child = os.fork()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,8 +59,16 @@ def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
-def agree(found: Any, a: Any, b: Any) -> None:
-    expected = np.matmul(a.astype("longdouble"), b.astype("longdouble"))
+@functools.cache
+def operands(lead: tuple[int, ...], rows: int, inner: int, columns: int, dtype: str) -> tuple[Any, Any, Any]:
+    """Arrays, and their product, which takes longer than all that is compared with it."""
+    a, b = draw((*lead, rows, inner), dtype), draw((*lead, inner, columns), dtype, 1)
+    return a, b, np.matmul(a.astype("longdouble"), b.astype("longdouble"))
+
+
+def agree(found: Any, a: Any, b: Any, expected: Any = None) -> None:
+    if expected is None:
+        expected = np.matmul(a.astype("longdouble"), b.astype("longdouble"))
     assert (found.dtype, found.shape) == (a.dtype, expected.shape)
     assert abs(found - expected).max(initial=0) <= TOLERANCE[a.dtype.name] * a.shape[-1] ** 0.5
 
@@ -70,9 +79,9 @@ def agree(found: Any, a: Any, b: Any) -> None:
 @pytest.mark.parametrize("first", LAYOUTS)
 def test_layouts(compiled: Any, calls: list[bool], first: str, second: str, lead: tuple[int, ...], dtype: str) -> None:
     for rows, inner, columns in SHAPES:
-        a = LAYOUTS[first](draw((*lead, rows, inner), dtype))
-        b = LAYOUTS[second](draw((*lead, inner, columns), dtype, 1))
-        agree(compiled.matmul(a, b), a, b)
+        a, b, expected = operands(lead, rows, inner, columns, dtype)
+        a, b = LAYOUTS[first](a), LAYOUTS[second](b)
+        agree(compiled.matmul(a, b), a, b, expected)
     assert calls
     if {first, second} <= {"rows", "columns", "part of rows"}:
         assert all(calls)

@@ -15,7 +15,7 @@ from tests.compiled.apart import COMPARED, run
 RUNTIMES = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=0",
-    "TSAN_OPTIONS": "halt_on_error=1 exitcode=66 ignore_noninstrumented_modules=1",
+    "TSAN_OPTIONS": "halt_on_error=1 exitcode=66 ignore_noninstrumented_modules=1 die_after_fork=0",
     "PYTHONMALLOC": "malloc",
 }
 #: A kernel that reads beyond its array, and threads that write to one place.
