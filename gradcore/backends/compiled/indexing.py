@@ -123,11 +123,17 @@ class CompiledIndexing(CompiledCalls):
             self.check_bounds(index, out.shape[dim], dim, -out.shape[dim])
         return out
 
+    def index_write(self, x: Array, values: Array, indices: Indices, accumulate: bool = False) -> Array:
+        dim = _added_dim(indices, values) if accumulate and values.dtype == x.dtype else None
+        if dim is None or values.shape != (*x.shape[:dim], *indices[dim].shape, *x.shape[dim + 1 :]):
+            return super().index_write(x, values, indices, accumulate)
+        return self._add_slices(np.array(x, order="C"), dim, indices[dim], values)  # which knows the bounds
+
     def _accumulated(self, shape: Sequence[int], indices: Indices, values: Array) -> Array:
-        given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-        dim, index = given[0]
-        if len(given) > 1 or values.size < _LARGE or values.dtype.char not in _ADDED or index.dtype.kind != "i":
+        dim = _added_dim(indices, values)
+        if dim is None:
             return super()._accumulated(shape, indices, values)
+        index = indices[dim]
         full = (*shape[:dim], *index.shape, *shape[dim + 1 :])
         if values.shape != full:
             values = np.broadcast_to(values, full)
@@ -171,6 +177,14 @@ class CompiledIndexing(CompiledCalls):
         wrong = np.zeros(1, np.int64)
         self.run_kernel(name, kind, work, size, *arrays, wrong)
         return bool(wrong[0])
+
+
+def _added_dim(indices: Indices, values: Array) -> int | None:
+    """The only dim that is indexed, by integers, if there are values of a dtype that the kernels add."""
+    given = [dim for dim, index in enumerate(indices) if index is not None]
+    if len(given) != 1 or not values.size or values.dtype.char not in _ADDED or indices[given[0]].dtype.kind != "i":
+        return None
+    return given[0]
 
 
 def _integers(index: Array) -> Array:
