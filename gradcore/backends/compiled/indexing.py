@@ -137,7 +137,8 @@ class CompiledIndexing(CompiledCalls):
         full = (*shape[:dim], *index.shape, *shape[dim + 1 :])
         if values.shape != full:
             values = np.broadcast_to(values, full)
-        return self._add_slices(np.zeros(shape, values.dtype), dim, index, values)
+        out = np.zeros(shape, values.dtype)
+        return self._add_slices(out, dim, index, values) if values.size else out
 
     # -- an index for each element -----------------------------------------------------------------------------------
 
