@@ -545,7 +545,7 @@ def clone(K, self, *, memory_format: Any = None):
     >>> gc.clone(x)
     tensor([1., 2.], grad_fn=<CloneBackward0>)
     """
-    return self.copy("K" if memory_format is None or "preserve" in str(memory_format) else "C")
+    return K.copied(self, "K" if memory_format is None or "preserve" in str(memory_format) else "C")
 
 
 @composite(function=False, samples=lambda: [case(floats(2, 3))])

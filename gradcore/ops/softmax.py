@@ -18,12 +18,12 @@ from gradcore.ops.table import composite, general
 
 def _weights(F, self, result, dim):
     """The derivative of logsumexp: softmax, over one or several dims."""
-    return F.exp(self - F.reshape(result, kept(self.shape, dim)))
+    return F.exp(F.sub(self, F.reshape(result, kept(self.shape, dim))))
 
 
 @general(
     lambda F, grad, self, result, dim: (
-        F.reshape(grad, kept(self.shape, dim)) * F.conj(_weights(F, self, result, dim))
+        F.mul(F.conj(_weights(F, self, result, dim)), F.reshape(grad, kept(self.shape, dim)))
     ),
     aliases=("special.logsumexp",),
     samples=lambda: [

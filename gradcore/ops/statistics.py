@@ -28,7 +28,7 @@ def _var_vjp(F, grad, self, dim, correction):
     # As `_scaled_distances`, but what is the same for many elements is multiplied first.
     degrees = reduced_size(self.shape, dim) - correction
     scale = F.reshape(grad, kept(self.shape, dim)) * (2 / degrees if degrees > 0 else math.inf)
-    return (self - F.mean(self, dim, True)) * scale
+    return F.mul(F.sub(self, F.mean(self, dim, True)), scale)
 
 
 def _var_jvp(F, t, self, dim, correction, keepdim):

@@ -87,6 +87,22 @@ def sums(backend: Any) -> Any:
     return np.concatenate([each.reshape(-1) for each in found])
 
 
+def dots(backend: Any) -> Any:
+    x, y = matrix(0), matrix(1)
+    found = [backend.product_to_size(x, y, shape) for shape in ((), (1000,), (300, 1))]
+    found += [backend.product_to_size(x, y[:1], (300, 1)), backend.product_to_size(x, y[:, :1].copy(), (1000,))]
+    return np.concatenate([each.reshape(-1) for each in (*found, backend.sum_over(x[:, :300].copy(), (1,)))])
+
+
+def without_loop(backend: Any) -> Any:
+    """Formulas whose functions the library has no loops for, and kernels that backends call by name."""
+    x, y = matrix(0), matrix(1)
+    cosine, one = derivative("sin"), np.broadcast_to(np.float32(0.7), x.shape)
+    found = [backend.evaluate_tiled(cosine, *given) for given in ((x, y), (one, y), (x.T, y.T), (x[:, ::2], y[:, ::2]))]
+    found += [backend.exp(x.T), backend.tanh(x), backend.mul(x, 0.3), backend.sub(x, y[:, :1]), backend.mul(x[:1], y)]
+    return np.concatenate([each.reshape(-1) for each in (*found, backend.mul(x[:, :1], y[0]), backend.pow(x, 3))])
+
+
 def functions(backend: Any) -> Any:
     """Those of NumPy, and one with operands of different shapes."""
     x, y = matrix(0), matrix(1)
@@ -95,7 +111,7 @@ def functions(backend: Any) -> Any:
 
 
 WORK: list[Callable[[Any], Any]] = [
-    elementwise, strided, softmax, layer_norm, group_norm, step, sums, functions,
+    elementwise, strided, softmax, layer_norm, group_norm, step, sums, functions, dots, without_loop,
 ]  # fmt: skip
 
 

@@ -63,6 +63,14 @@ def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = gc.get_num_threads()
+    gc.set_num_threads(2)
+    yield
+    gc.set_num_threads(before)
+
+
 def dtype_of(name: str) -> Any:
     return BFLOAT16 if name == "bfloat16" else np.dtype(name)
 
@@ -141,6 +149,44 @@ def test_reductions(compiled: Any, ran: Ran, shape: tuple[int, ...], dtype: str,
             agree(compiled.reduce_run("products", near, start, stop), near.prod(dims), tolerance * 100)
     if shape[-1] >= reductions._WIDTH:
         assert {"row_sums", "row_squares", "row_products", "row_maxima", "row_minima"} <= {name for name, _ in ran}
+
+
+@pytest.mark.parametrize("shape", [(300, 257), (2, 40_000), (70_001, 1), (1031, 64), (9000, 8), (257, 301)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.usefixtures("two_threads")
+def test_sums_of_products_of_rows_and_columns(compiled: Any, ran: Ran, shape: tuple[int, int], dtype: str) -> None:
+    x, y = numbers(shape, dtype), numbers(shape, dtype, 1)
+    row, column = y[0].copy(), y[:, 0].copy()
+    agree(compiled.row_dots(x, y), (x * y).sum(1))
+    agree(compiled.column_dots(x, y), (x * y).sum(0))
+    agree(compiled.times_vector(x, row), (x * row).sum(1))
+    agree(compiled.sum_of_rows(column, x), (x * column[:, None]).sum(0))
+    agree(compiled.sum_over(x, (0,)), x.sum(0))
+    agree(compiled.sum_over(x, (1,)), x.sum(1))
+    if shape[1] >= reductions._WIDE:
+        assert ("row_dots", x.dtype.char) in ran
+    assert (("column_dots", "f") in ran) == (dtype == "float32")
+
+
+LAYOUTS: list[Any] = [
+    lambda x: x, lambda x: x.T, lambda x: x[:, :, ::2], lambda x: x[::-1], lambda x: x.transpose(1, 0, 2),
+    lambda x: x.transpose(2, 0, 1), lambda x: x[:, :, ::-1], lambda x: np.broadcast_to(x[:1], x.shape),
+    lambda x: np.broadcast_to(x[:, :1], x.shape), lambda x: np.broadcast_to(x[:, :, :1], x.shape),
+    lambda x: np.broadcast_to(x[1, 2, 3], x.shape),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", EVERY)
+@pytest.mark.usefixtures("two_threads")
+def test_copies(compiled: Any, dtype: str) -> None:
+    x = numbers((300, 7, 120), dtype)
+    for layout in LAYOUTS:
+        source = layout(x)
+        for order in "KC":
+            found, expected = compiled.copied(source, order), source.copy(order)
+            assert (found.dtype, found.strides) == (expected.dtype, expected.strides)
+            assert not np.shares_memory(found, source)
+            np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

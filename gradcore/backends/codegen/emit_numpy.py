@@ -61,6 +61,8 @@ class NumpyFunction(NamedTuple):
         How many NumPy functions it calls.
     inputs : tuple of int
         Positions of its inputs among the arrays that were traced.
+    pooled : bool
+        Whether threads share each of the calls.
     """
 
     call: Callable[..., None]
@@ -68,9 +70,12 @@ class NumpyFunction(NamedTuple):
     dtype: np.dtype[Any]
     calls: int
     inputs: tuple[int, ...]
+    pooled: bool = False
 
 
-def emit(kernel: Kernel, select: Callable[..., None]) -> NumpyFunction:
+def emit(
+    kernel: Kernel, select: Callable[..., None], pooled: Callable[[Any], Callable[..., Any]] | None = None
+) -> NumpyFunction:
     """Compile a kernel.
 
     Parameters
@@ -79,6 +84,8 @@ def emit(kernel: Kernel, select: Callable[..., None]) -> NumpyFunction:
         A kernel of `trace_tile`.
     select : callable
         ``(condition, x, y, out=...)``: a selection.
+    pooled : callable, optional
+        Makes of a universal function of NumPy one that threads share.
 
     Raises
     ------
@@ -101,13 +108,14 @@ def emit(kernel: Kernel, select: Callable[..., None]) -> NumpyFunction:
     for number, (expr, buffer) in enumerate(zip(kernel.computed, buffers, strict=True)):
         out = names[id(expr)] = outputs[id(expr)] if buffer is None else f"s{buffer}"
         function = f"{expr.function}_{number}"
-        known[function] = select if expr.function == "where" else _function(expr.function)
+        called = select if expr.function == "where" else _function(expr.function)
+        known[function] = pooled(called) if pooled is not None and isinstance(called, np.ufunc) else called
         lines.append(f"    {function}({', '.join([names[id(o)] for o in expr.operands])}, out={out})")
     arguments = [*(f"x{i.position}" for i in kernel.inputs), *(f"s{n}" for n in range(len(scratch))), *outputs.values()]
     text = "\n".join([f"def {kernel.name}({', '.join(arguments)}):", *lines])
     exec(compile(text, generated_file(__name__, text), "exec"), known)
     inputs = tuple(i.position for i in kernel.inputs)
-    return NumpyFunction(known[kernel.name], tuple(scratch), kernel.outputs[0][1], len(lines), inputs)
+    return NumpyFunction(known[kernel.name], tuple(scratch), kernel.outputs[0][1], len(lines), inputs, pooled is not None)
 
 
 def _clip(x: Any, low: Any, high: Any, out: Any) -> None:

@@ -93,7 +93,7 @@ bool run_in_parts(const Call& call, i64 threads, const Array* const (&arrays)[co
     for (i64 k = 0; k < count; ++k) {
         const Array& a = *arrays[k];
         if ((a.dims != 0 && !a.has_shape_of(result)) || !a.is_aligned()) return false;
-        steps[k] = a.dims == 0 ? 0 : call.sizes[k];
+        steps[k] = a.is_repeated() && &a != &result ? 0 : call.sizes[k];
         if (steps[k] != 0 && !a.is_contiguous()) return false;
     }
     const auto loop = reinterpret_cast<NumpyLoop>(call.loop);
@@ -107,6 +107,14 @@ bool run_in_parts(const Call& call, i64 threads, const Array* const (&arrays)[co
 }
 
 // ------------------------------------------------------------------------------------------------- rows with strides
+
+// The most dims that arrays of NumPy have.
+constexpr i64 most_dims = 64;
+
+template <i64 size>
+void copy_row(i64 n, void* const* places, const double*) {
+    __builtin_memcpy(places[1], places[0], n * size);
+}
 
 struct Operand {
     const char* row;
@@ -192,14 +200,6 @@ extern "C" bool gradcore_run_numpy_3(const void* call, i64 threads, const void* 
     return run_in_parts<3>(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b), &array_of(c)});
 }
 
-// What the first element of an array is at, its dims and flags, and an extent and a step of its first dim.
-extern "C" void gradcore_describe(i64 header, const void* object, i64* out) {
-    gradcore::header = header;
-    const Array& a = array_of(object);
-    const i64 found[] = {reinterpret_cast<i64>(a.data), a.dims, a.is_contiguous(), a.is_aligned(), a.extents[0], a.strides[0]};
-    for (int i = 0; i < 6; ++i) out[i] = found[i];
-}
-
 // `call` has the addresses of the loop and of its parameters; the grain; the numbers of dims and operands; the dims'
 // extents; the bytes of an element of each operand and of the result; and for each operand the bytes that each of the
 // dims advances. `arrays` has the addresses of their first elements.
@@ -207,4 +207,42 @@ extern "C" void gradcore_run_rows(const i64* call, i64 threads, i64 size, void* 
     gradcore::spread(size, call[2], step_of_parts, threads, [=](i64 start, i64 stop) {
         run_rows(call, start, stop, arrays);
     });
+}
+
+// Copy `from` to a contiguous array of its shape, whose elements have `size` bytes: whether it is one that this is for.
+extern "C" bool gradcore_copy(i64 grain, i64 threads, i64 size, const void* from, const void* to) {
+    const Array &x = array_of(from), &out = array_of(to);
+    if (x.is_contiguous() && out.size() > 0) {
+        gradcore::spread(out.size(), grain, step_of_parts, threads, [&](i64 start, i64 stop) {
+            __builtin_memcpy(out.data + start * size, x.data + start * size, (stop - start) * size);
+        });
+        return true;
+    }
+    const Loop loop = size == 1 ? copy_row<1> : size == 4 ? copy_row<4> : size == 8 ? copy_row<8> : nullptr;
+    if (loop == nullptr || !x.is_aligned() || out.size() == 0) return false;
+    i64 extents[most_dims], steps[most_dims], dims = 0;  // but for those that follow one another in memory
+    for (int d = 0; d < x.dims; ++d) {
+        const i64 n = x.extents[d], step = x.strides[d];
+        if (n == 1) continue;
+        if (dims > 0 && steps[dims - 1] == n * step) {
+            extents[dims - 1] *= n, steps[dims - 1] = step;
+        } else {
+            extents[dims] = n, steps[dims++] = step;
+        }
+    }
+    if (dims == 0) extents[0] = 1, steps[dims++] = 0;
+    i64 call[7 + 2 * most_dims] = {reinterpret_cast<i64>(loop), 0, grain, dims, 1};
+    for (i64 d = 0; d < dims; ++d) call[5 + d] = extents[d], call[7 + dims + d] = steps[d];
+    call[5 + dims] = call[6 + dims] = size;
+    void* const places[] = {x.data, out.data};
+    gradcore_run_rows(call, threads, out.size(), places);
+    return true;
+}
+
+// What the first element of an array is at, its dims and flags, and an extent and a step of its first dim.
+extern "C" void gradcore_describe(i64 header, const void* object, i64* out) {
+    gradcore::header = header;
+    const Array& a = array_of(object);
+    const i64 found[] = {reinterpret_cast<i64>(a.data), a.dims, a.is_contiguous(), a.is_aligned(), a.extents[0], a.strides[0]};
+    for (int i = 0; i < 6; ++i) out[i] = found[i];
 }

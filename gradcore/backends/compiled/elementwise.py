@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections import Counter
 from collections.abc import Callable
 from math import prod
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.compiled.calls import WORTH_A_THREAD
 from gradcore.backends.compiled.ufuncs import Call, in_pool
 from gradcore.backends.numpy import malloc, threads
 from gradcore.backends.numpy.backend import NumpyBackend
@@ -56,7 +58,14 @@ class Loop:
         The kernel that it computes.
     is_array : list of bool
         Which of the formula's operands are arrays.
+
+    Attributes
+    ----------
+    is_exact : bool
+        Whether the result is NumPy's bit for bit.
     """
+
+    is_exact = False
 
     def __init__(self, library: ctypes.CDLL, function: int, kernel: Kernel, is_array: list[bool]) -> None:
         arrays = [i for i, each in enumerate(is_array) if each]
@@ -145,6 +154,7 @@ class CompiledElementwise(NumpyBackend):
     def __init__(self, library: ctypes.CDLL) -> None:
         super().__init__()
         self.library = library
+        self.pooled = functools.cache(functools.partial(in_pool, library))
         self._loops: dict[Any, Loop | None] = {}
         self._settings: Counter[Any] = Counter()
         #: Formulas of a single step, and whether NumPy's function has the same result: then loops are for threads.
@@ -152,11 +162,21 @@ class CompiledElementwise(NumpyBackend):
         _declare(library)
         threads.hush_before(library.gradcore_hush_threads)
 
+    def __getattr__(self, name: str) -> Any:
+        """Functions of NumPy in the library's threads."""
+        kernel = super().__getattr__(name)
+        if isinstance(kernel, np.ufunc):
+            formula = Forward(name)
+            kernel = in_pool(self.library, kernel, lambda *operands: self.by_loop(formula, operands, True))
+            setattr(self, name, kernel)
+        return kernel
+
+    def small_kernel_of(self, name: str) -> Callable[..., Any]:
+        kernel = super().small_kernel_of(name)
+        return getattr(kernel, "function", kernel)
+
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        plain, function = super().kernel_of(name), self.small_kernel_of(name)
-        formula: Any = Forward(name)
-        if isinstance(function, np.ufunc):
-            plain = in_pool(self.library, function, lambda *operands: self.by_loop(formula, operands))
+        plain, formula = super().kernel_of(name), Forward(name)
         if name not in self.elementwise:
             return plain
 
@@ -200,8 +220,22 @@ class CompiledElementwise(NumpyBackend):
         """Whether a formula is known as a single step for which a loop is not worth it."""
         return formula in self._single and not _is_worth_it(x, self._single[formula])
 
-    def by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-        """``formula(F, *operands)`` by a loop; None if there is none for it."""
+    def copied(self, x: Any, order: Any = "K") -> Any:
+        """By the library's threads, which read and wrote what is around it."""
+        number = threads.available()
+        if x.size < 2 * WORTH_A_THREAD or number < 2 or x.dtype.hasobject or not x.dtype.isnative:
+            return super().copied(x, order)
+        if order == "K" and not x.flags.c_contiguous:
+            if x.flags.f_contiguous:
+                return self.copied(x.T).T
+            if any(x.strides):  # which may be those of a transposed array
+                return super().copied(x, order)
+        out = np.empty(x.shape, x.dtype)
+        done = self.library.gradcore_copy(WORTH_A_THREAD, number, x.itemsize, x, out)
+        return out if done else super().copied(x, order)
+
+    def by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...], exact: bool = False) -> Any:
+        """``formula(F, *operands)`` by a loop; None if there is none for it, or not an `exact` one that is asked for."""
         if malloc.waiting:
             malloc.begin()
         key = formula, *[o.dtype if o.__class__ is np.ndarray else repr(o) for o in operands]
@@ -210,11 +244,11 @@ class CompiledElementwise(NumpyBackend):
         except KeyError:
             if any(isinstance(o, np.generic) for o in operands):  # to formulas, an array without dims
                 arrays = [np.asarray(o) if isinstance(o, np.generic) else o for o in operands]
-                return self.by_loop(formula, tuple(arrays))
+                return self.by_loop(formula, tuple(arrays), exact)
             loop = self._looked_up(key, formula, operands)
             if self._is_for_numpy(formula, operands[0]):  # which it was not known to be
                 return None
-        return None if loop is None else loop(operands)
+        return None if loop is None or (exact and not loop.is_exact) else loop(operands)
 
     def _looked_up(self, key: Any, formula: Callable[..., Any], operands: tuple[Any, ...]) -> Loop | None:
         kinds = [o.dtype if isinstance(o, np.ndarray) else o for o in operands]
@@ -235,7 +269,9 @@ class CompiledElementwise(NumpyBackend):
         if emit_cpp.is_single_function(kernel):
             self._single[formula] = emit_cpp.is_exact(kernel)
         is_array = [isinstance(k, np.dtype) for k in kinds]
-        return Loop(self.library, ctypes.cast(function, ctypes.c_void_p).value or 0, kernel, is_array)
+        loop = Loop(self.library, ctypes.cast(function, ctypes.c_void_p).value or 0, kernel, is_array)
+        loop.is_exact = emit_cpp.is_exact(kernel)
+        return loop
 
 
 def _is_worth_it(x: Any, exact: bool) -> bool:
@@ -252,3 +288,5 @@ def _declare(library: ctypes.CDLL) -> None:
         function.restype = ctypes.c_bool
     library.gradcore_run_rows.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
     library.gradcore_run_rows.restype = None
+    library.gradcore_copy.argtypes = [ctypes.c_int64] * 3 + [ctypes.py_object] * 2
+    library.gradcore_copy.restype = ctypes.c_bool

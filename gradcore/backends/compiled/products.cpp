@@ -1,5 +1,5 @@
-// Products of matrices by BLAS, in the threads of this library: each computes some of the matrices of a batch, or some
-// rows or columns of a matrix.
+// Products of matrices, and with vectors, by BLAS, in the threads of this library: each computes some of the matrices of
+// a batch, or some rows or columns of a matrix.
 
 #include <algorithm>
 #include <numeric>
@@ -18,6 +18,8 @@ constexpr int row_major = 101, as_it_is = 111, transposed = 112;
 // Parts of a matrix begin at multiples of that many rows or columns, of which the tiles of BLAS have as many. Matrices
 // for each thread from which they are not cut.
 constexpr i64 step_of_parts = 16, many = 4;
+// The same for rows that are multiplied by a vector, of which BLAS takes up to so many together.
+constexpr i64 step_of_rows = 64;
 
 template <class T, class I>
 using Gemm = void (*)(int, int, int, I, I, I, T, const T*, I, const T*, I, T, T*, I);
@@ -89,6 +91,39 @@ bool multiply(const void* function, i64 threads, const Array& a, const Array& b,
     return true;
 }
 
+template <class T, class I>
+using Gemv = void (*)(int, int, I, I, T, const T*, I, const T*, I, T, T*, I);
+
+template <class T, class I>
+void multiply_vector(const void* function, i64 threads, i64 block, const Array& x, const Array& v, const Array& out) {
+    const auto gemv = reinterpret_cast<Gemv<T, I>>(const_cast<void*>(function));
+    const i64 rows = x.extents[0], width = x.extents[1];
+    const T *matrix = reinterpret_cast<const T*>(x.data), *vector = reinterpret_cast<const T*>(v.data);
+    T* result = reinterpret_cast<T*>(out.data);
+    const auto call = [=](int order, i64 start, i64 stop, const T* factor, T* target) {
+        gemv(row_major, order, I(stop - start), I(width), T(1), matrix + start * width, I(width), factor, I(1), T(0),
+             target, I(1));
+    };
+    if (block == 0) {
+        gradcore::spread(rows, 1, step_of_rows, threads, [=](i64 start, i64 stop) {
+            call(as_it_is, start, stop, vector, result + start);
+        });
+        return;
+    }
+    gradcore::spread((rows + block - 1) / block, 1, 1, threads, [=](i64 start, i64 stop) {
+        for (i64 i = start; i < stop; ++i) {
+            call(transposed, i * block, std::min(i * block + block, rows), vector + i * block, result + i * width);
+        }
+    });
+}
+
+template <class T>
+void multiply_vector(const void* gemv, bool long_integers, i64 threads, i64 block, const void* x, const void* v,
+                     const void* out) {
+    const auto work = long_integers ? multiply_vector<T, int64_t> : multiply_vector<T, int32_t>;
+    work(gemv, threads, block, array_of(x), array_of(v), array_of(out));
+}
+
 template <class T>
 bool multiply(const void* gemm, bool long_integers, i64 threads, const void* a, const void* b, const void* out) {
     const auto work = long_integers ? multiply<T, int64_t> : multiply<T, int32_t>;
@@ -106,4 +141,15 @@ extern "C" bool gradcore_multiply_f(const void* gemm, bool long_integers, i64 th
 extern "C" bool gradcore_multiply_d(const void* gemm, bool long_integers, i64 threads, const void* a, const void* b,
                                     const void* out) {
     return multiply<double>(gemm, long_integers, threads, a, b, out);
+}
+
+// Write to `out` the products of the rows of a contiguous matrix with a vector; or, with a `block`, the products of
+// vectors with the rows: of each so many numbers of `v` with as many rows, whose sum is left to the caller.
+extern "C" void gradcore_multiply_vector_f(const void* gemv, bool long_integers, i64 threads, i64 block, const void* x,
+                                           const void* v, const void* out) {
+    multiply_vector<float>(gemv, long_integers, threads, block, x, v, out);
+}
+extern "C" void gradcore_multiply_vector_d(const void* gemv, bool long_integers, i64 threads, i64 block, const void* x,
+                                           const void* v, const void* out) {
+    multiply_vector<double>(gemv, long_integers, threads, block, x, v, out);
 }

@@ -12,17 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.compiled.calls import WORTH_A_THREAD
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.backends.numpy.matmul import MANY
+from gradcore.backends.numpy.matmul import MANY, blas_alone
 from gradcore.backends.numpy.openblas import NUMPY
 
 __all__ = ["CompiledProducts"]
 
 #: Multiplications that are worth a thread.
 _WORTH_A_THREAD = 1 << 18
-#: The functions of CBLAS by dtype.
+#: The functions of CBLAS by dtype: for matrices, and for a matrix and a vector.
 _FUNCTIONS = {"f": "sgemm", "d": "dgemm"}
+_OF_VECTORS = {"f": "sgemv", "d": "dgemv"}
+#: Elements of a matrix from which threads share its product with a vector, and rows that are added by one call.
+_LARGE, _BLOCK = 2 * WORTH_A_THREAD, 256
 
 
 class CompiledProducts(NumpyBackend):
@@ -33,14 +37,46 @@ class CompiledProducts(NumpyBackend):
     @cached_property
     def _multiply(self) -> dict[str, Callable[..., bool]]:
         """Functions ``(threads, a, b, out)`` by dtype; none where NumPy has another BLAS."""
-        found: dict[str, Callable[..., bool]] = {}
-        for char, name in _FUNCTIONS.items():
-            gemm = NUMPY.function(name)
-            if gemm is not None:
-                kinds: list[Any] = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_int64, *[ctypes.py_object] * 3]
-                function = ctypes.CFUNCTYPE(ctypes.c_bool, *kinds)((f"gradcore_multiply_{char}", self.library))
-                found[char] = partial(function, *gemm)
+        return self._by_blas("multiply", _FUNCTIONS, ctypes.c_bool)
+
+    @cached_property
+    def _multiply_vector(self) -> dict[str, Callable[..., None]]:
+        """Functions ``(threads, block, x, v, out)`` by dtype."""
+        return self._by_blas("multiply_vector", _OF_VECTORS, None, ctypes.c_int64)
+
+    def _by_blas(self, name: str, functions: dict[str, str], result: Any, *settings: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for char, of_blas in functions.items():
+            address = NUMPY.function(of_blas)
+            if address is not None:
+                kinds: list[Any] = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_int64, *settings]
+                kind = ctypes.CFUNCTYPE(result, *kinds, *[ctypes.py_object] * 3)
+                found[char] = partial(kind((f"gradcore_{name}_{char}", self.library)), *address)
         return found
+
+    def times_vector(self, x: Any, v: Any) -> Any:
+        number, multiply = threads.available(), self._vector_product(x, v)
+        if multiply is None or number < 2:
+            return super().times_vector(x, v)
+        out = np.empty(len(x), x.dtype)
+        with NUMPY.alone():
+            multiply(number, 0, x, v, out)
+        return out
+
+    def sum_of_rows(self, v: Any, x: Any) -> Any:
+        """In blocks of rows, also in one thread: so the results are the same."""
+        multiply = self._vector_product(x, v)
+        if multiply is None:
+            return super().sum_of_rows(v, x)
+        out = np.empty((-(-len(x) // _BLOCK), x.shape[1]), x.dtype)
+        with blas_alone(x.size):
+            multiply(threads.available(), _BLOCK, x, v, out)
+        return np.add.reduce(out, 0)
+
+    def _vector_product(self, x: Any, v: Any) -> Any:
+        large = x.size >= _LARGE and x.shape[1] > 1 and x.dtype == v.dtype
+        dense = large and all(a.flags.c_contiguous and a.flags.aligned for a in (x, v))
+        return self._multiply_vector.get(x.dtype.char) if dense else None
 
     def _product(self, a: Any, b: Any) -> Any:
         out = self.product_in_threads(a, b) if a.ndim > 1 and a.ndim == b.ndim else None

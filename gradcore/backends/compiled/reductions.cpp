@@ -1,4 +1,4 @@
-// Sums, products and extrema of contiguous rows, and the sums of squares over the rows of contiguous matrices.
+// Sums, products and extrema of contiguous rows, and sums over the rows of contiguous matrices.
 //
 // Sums are in double precision, of eight elements in their own (or in float32), those of integers in 64 bits.
 
@@ -59,32 +59,32 @@ struct Reader<Brain> : Lanes<float> {
 
 // ---------------------------------------------------------------------------------------------------------------- rows
 
-template <class T, class F>
-INLINE double float_sum(const T* x, i64 n, F value) {
+template <class T, class F, class... Rows>
+INLINE double float_sum(i64 n, F value, const Rows*... x) {
     using L = Reader<T>;
     constexpr i64 lanes = L::count;
     Total total;
     i64 i = 0;
     for (; i + 8 * lanes <= n; i += 8 * lanes) {  // eight vectors in their own precision
         typename L::Vector v[8];
-        for (int k = 0; k < 8; ++k) v[k] = value(L::load(x + i + k * lanes));
+        for (int k = 0; k < 8; ++k) v[k] = value(L::load(x + i + k * lanes)...);
         total.add(((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7])));
     }
     if (i + lanes <= n) {  // up to seven more
-        typename L::Vector v = value(L::load(x + i));
-        for (i += lanes; i + lanes <= n; i += lanes) v += value(L::load(x + i));
+        typename L::Vector v = value(L::load(x + i)...);
+        for (i += lanes; i + lanes <= n; i += lanes) v += value(L::load(x + i)...);
         total.add(v);
     }
     if (i < n && n >= lanes) {  // the last vector, without what was added already
-        total.add(L::from_lane(lanes - (n - i), value(L::load(x + n - lanes))));
+        total.add(L::from_lane(lanes - (n - i), value(L::load(x + n - lanes)...)));
         i = n;
     }
-    for (; i < n; ++i) total.add_number(value(L::number(x[i])));
+    for (; i < n; ++i) total.add_number(value(L::number(x[i])...));
     return total.sum();
 }
 template <class T>
 INLINE double row_sum(const T* x, i64 n) {
-    return float_sum(x, n, [](auto a) { return a; });
+    return float_sum<T>(n, [](auto a) { return a; }, x);
 }
 
 // Parts of `step` numbers, whose sums no 32 bits exceed, are added first.
@@ -124,7 +124,16 @@ void row_squares(const Work& work, i64 start, i64 stop, const T* x, double* out)
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const i64 rest = work.inner - row * width;
-        out[row] = float_sum(x + row * width, rest < width ? rest : width, [](auto a) { return a * a; });
+        out[row] = float_sum<T>(rest < width ? rest : width, [](auto a) { return a * a; }, x + row * width);
+    }
+}
+
+// The sums of the products of two rows: of each row of `x` and the one of `y`, or with a `cycle` of its width each row.
+template <class T>
+void row_dots(const Work& work, i64 start, i64 stop, const T* x, const T* y, double* out) {
+    for (i64 row = start; row < stop; ++row) {
+        const T *a = x + row * work.width, *b = y + row * work.cycle;
+        out[row] = float_sum<T>(work.width, [](auto p, auto q) { return p * q; }, a, b);
     }
 }
 
@@ -275,32 +284,49 @@ void column_sums(const Work& work, i64 start, i64 stop, const T* x, double* out)
     }
 }
 
-// A part is a block of `inner` rows of one of the matrices, which have `height` rows; its sums are a row of `out`.
-template <class T>
-void column_squares(const Work& work, i64 start, i64 stop, const T* x, double* out) {
+// A part is a block of `inner` rows of one of the matrices, which have `height` rows; its sums of `value` of their
+// elements are a row of `out`.
+template <class T, class F, class... Arrays>
+INLINE void sum_columns(const Work& work, i64 start, i64 stop, double* out, F value, const Arrays*... arrays) {
     const i64 width = work.width, blocks = work.cycle;
     for (i64 part = start; part < stop; ++part) {
         const i64 matrix = part / blocks, first = part % blocks * work.inner;
         const i64 last = first + work.inner < work.height ? first + work.inner : work.height;
         for (i64 c = 0; c < width; c += columns) {
             const i64 n = c + columns < width ? columns : width - c;
-            const T* a = x + (matrix * work.height + first) * width + c;
             alignas(64) double sums[columns] = {};
-            i64 row = first;
-            for (; row + 4 <= last; row += 4, a += 4 * width) {
+            i64 row = first, at = (matrix * work.height + first) * width + c;
+            for (; row + 8 <= last; row += 8) {  // two at a time: rows may lie where they displace each other in cache
+                alignas(64) T eight[columns];
+                for (int k = 0; k < 4; ++k, at += 2 * width) {
+                    const i64 next = at + width;
+                    if (k == 0) {
 #pragma omp simd
-                for (i64 i = 0; i < n; ++i) {
-                    const T p = a[i], q = a[i + width], r = a[i + 2 * width], s = a[i + 3 * width];
-                    sums[i] += (p * p + q * q) + (r * r + s * s);
+                        for (i64 i = 0; i < n; ++i) eight[i] = value(arrays[at + i]...) + value(arrays[next + i]...);
+                    } else {
+#pragma omp simd
+                        for (i64 i = 0; i < n; ++i) eight[i] += value(arrays[at + i]...) + value(arrays[next + i]...);
+                    }
                 }
-            }
-            for (; row < last; ++row, a += width) {
 #pragma omp simd
-                for (i64 i = 0; i < n; ++i) sums[i] += a[i] * a[i];
+                for (i64 i = 0; i < n; ++i) sums[i] += eight[i];
+            }
+            for (; row < last; ++row, at += width) {
+#pragma omp simd
+                for (i64 i = 0; i < n; ++i) sums[i] += value(arrays[at + i]...);
             }
             __builtin_memcpy(out + part * width + c, sums, n * sizeof(double));
         }
     }
+}
+
+template <class T>
+void column_squares(const Work& work, i64 start, i64 stop, const T* x, double* out) {
+    sum_columns<T>(work, start, stop, out, [](T a) { return a * a; }, x);
+}
+template <class T>
+void column_dots(const Work& work, i64 start, i64 stop, const T* x, const T* y, double* out) {
+    sum_columns<T>(work, start, stop, out, [](T a, T b) { return a * b; }, x, y);
 }
 
 }  // namespace gradcore
@@ -309,7 +335,9 @@ FLOAT_KERNEL(row_squares)
 FLOAT_KERNEL(row_products)
 FLOAT_KERNEL(row_maxima)
 FLOAT_KERNEL(row_minima)
+FLOAT_KERNEL(row_dots)
 FLOAT_KERNEL(column_squares)
+KERNEL(column_dots, f, float)
 KERNEL(column_sums, e, gradcore::Half)
 KERNEL(column_sums, E, gradcore::Brain)
 KERNEL(row_maxima, e, gradcore::Half, float)

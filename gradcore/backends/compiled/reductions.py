@@ -9,8 +9,9 @@ import numpy as np
 
 from gradcore.backends.compiled.calls import WORTH_A_THREAD, CompiledCalls, Work
 from gradcore.backends.compiled.conversions import character
-from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward
+from gradcore.backends.compiled.elementwise import CompiledElementwise
 from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.row_blocks import exponentials, ones
 from gradcore.typing import Array
 
 __all__ = ["CompiledReductions"]
@@ -22,6 +23,8 @@ _LARGE = {"sums": 1 << 14, "maxima": 1 << 15, "minima": 1 << 14, "products": 1 <
           "halves": 1 << 12}  # fmt: skip
 #: Those of sums of rows of fewer than `_LONG` elements, which BLAS adds faster.
 _LARGE_ROWS, _LONG = 1 << 21, 512
+#: Those of sums over columns, and rows of them that BLAS adds; the least length of rows whose products are added.
+_LARGE_COLUMNS, _IN_TURN, _WIDE = 1 << 16, 1 << 13, 256
 #: The least width of rows for whose elements, or whose columns, the lanes of the CPU have enough to do.
 _WIDTH = 32
 
@@ -36,13 +39,13 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
     def squared_distances_over(self, x: Array, mean: Array, dims: Any) -> Any:
         if x.size < _LARGE["sums"] or x.dtype.char not in "fd":
             return super().squared_distances_over(x, mean, dims)
-        return self.squares_over(self._less(x, mean), dims, True)
+        return self.squares_over(self.sub(x, mean), dims, True)
 
-    def _less(self, x: Array, y: Array) -> Any:
-        """``x - y``, by a loop where threads share it, as they do what is made of it."""
-        shared = x.size >= 2 * WORTH_A_THREAD and x.dtype == y.dtype and threads.available() > 1
-        found = self.by_loop(_SUB, (x, y)) if shared else None
-        return np.asarray(x - y) if found is None else found
+    def exp_less(self, x: Array, top: Array) -> Any:
+        if not _are_shared(x):
+            return super().exp_less(x, top)
+        less = np.asarray(self.sub(x, top))
+        return exponentials(less, less, self.pooled)
 
     def reduced_by_kernel(self, kind: str, x: Array, start: int, stop: int) -> Any:
         """`reduce_run` by a kernel, in float32 of halves; None if there is none, or if it would be no faster."""
@@ -57,13 +60,18 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
             char = halves
             if kind not in _OF_HALVES or x.size < _LARGE["halves"]:
                 return None
-        if char in "fd" and x.size < (_LARGE_ROWS if kind == "sums" and outer > 1 and n < _LONG else _LARGE[kind]):
-            return None
         rest = shape[:start] + shape[stop:]
         if inner > 1:
-            if inner < _WIDTH or kind != ("sums" if halves else "squares"):
+            if kind == "sums" and outer == 1 and char in "fd" and x.size >= _LARGE_COLUMNS and n < _IN_TURN:
+                return self.sum_of_rows(ones(n, x.dtype), x.reshape(n, inner)).reshape(rest)
+            if inner < _WIDTH or kind != ("sums" if halves else "squares") or (not halves and x.size < _LARGE[kind]):
                 return None
             return self._reduce_columns(f"column_{kind}", char, x, outer, n, inner).reshape(rest)
+        short = kind == "sums" and outer > 1 and n < _LONG and char in "fd"
+        if short and x.size < _LARGE_ROWS:
+            return self.times_vector(x.reshape(outer, n), ones(n, x.dtype)).reshape(rest)
+        if char in "fd" and x.size < (_LARGE_ROWS if short else _LARGE[kind]):
+            return None
         if n < _WIDTH:
             return None
         if outer > 1:
@@ -77,12 +85,27 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         self.run_kernel(_ROWS[kind], char, Work(height, height, width, x.size), x.size, x, out)
         return out
 
-    def _reduce_columns(self, kernel: str, char: str, x: Array, outer: int, n: int, inner: int) -> Any:
+    def row_dots(self, x: Array, y: Array) -> Any:
+        if x.shape[1] < _WIDE or x.size < _LARGE_COLUMNS:
+            return super().row_dots(x, y)
+        height, width = x.shape
+        out = np.empty(height)
+        self.run_kernel("row_dots", x.dtype.char, Work(height, height, width, 0, width), x.size, x, y, out)
+        return out.astype(x.dtype)
+
+    def column_dots(self, x: Array, y: Array) -> Any:
+        if x.dtype.char != "f" or x.size < _LARGE_COLUMNS:
+            return super().column_dots(x, y)
+        return self._reduce_columns("column_dots", "f", x, 1, *x.shape, y)[0]
+
+    def _reduce_columns(
+        self, kernel: str, char: str, x: Array, outer: int, n: int, inner: int, *others: Array
+    ) -> Any:
         rows = max(_BLOCK // inner, 4)
         blocks = -(-n // rows)
         out = np.empty((outer, blocks, inner))
         work = Work(outer * blocks, n, inner, rows, blocks)
-        self.run_kernel(kernel, char, work, x.size, x, out)
+        self.run_kernel(kernel, char, work, x.size, x, *others, out)
         return np.add.reduce(out, 1).astype(_result(x.dtype), copy=False)
 
 
@@ -92,12 +115,16 @@ _ROWS = {"sums": "row_sums", "squares": "row_squares", "products": "row_products
          "minima": "row_minima"}  # fmt: skip
 #: Kinds for which there are kernels of halves.
 _OF_HALVES = "sums", "maxima", "minima"
-_SUB: Any = Forward("sub")
 #: Reductions of the parts of a single row.
 _WHOLE: dict[str, Any] = {
     "sums": np.add.reduce, "squares": np.add.reduce, "products": np.multiply.reduce, "maxima": np.maximum.reduce,
     "minima": np.minimum.reduce,
 }  # fmt: skip
+
+
+def _are_shared(x: Array) -> bool:
+    """Whether threads share passes over an array."""
+    return bool(x.size >= 2 * WORTH_A_THREAD and threads.available() > 1)
 
 
 def _result(dtype: Any) -> Any:

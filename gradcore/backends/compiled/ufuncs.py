@@ -8,6 +8,7 @@ its own: passes that take turns with shared ones are shared too, however short t
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,11 @@ from gradcore.backends.compiled.calls import WORTH_A_THREAD
 from gradcore.backends.numpy import threads
 
 __all__ = ["Call", "in_pool"]
+
+
+#: Elements from which threads share a pass.
+_LARGE = 2 * WORTH_A_THREAD
+_size = operator.attrgetter("size")
 
 
 class Call(ctypes.Structure):
@@ -50,14 +56,14 @@ class _InnerLoop:
 
 
 def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
-    """The inner loops of a function for real numbers by the characters of its operands' dtypes."""
+    """The inner loops of a function for floats and complex numbers by the characters of its operands' dtypes."""
     head = _Head.from_address(id(function) + object.__basicsize__)
     if (head.nin, head.nout, head.nargs, head.ntypes) != (function.nin, function.nout, function.nargs, function.ntypes):
         return {}
     found: dict[str, _InnerLoop] = {}
     for number, kinds in enumerate(function.types):
         given, made = kinds.split("->")
-        if set(given) <= set("fd") and made in ("f", "d", "?") and head.functions[number]:
+        if set(given) <= set("fdFD") and made in "fdFD?" and head.functions[number]:
             found.setdefault(given, _InnerLoop(head, number, given + made))
     return found
 
@@ -81,30 +87,35 @@ def in_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any
     run.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * (function.nin + 1)]
     run.restype = ctypes.c_bool
 
-    def shared(kinds: str, out: Any, *operands: Any) -> Any:
-        loop, number = loops.get(kinds), threads.available()
-        if loop is None or number < 2 or not all(x.dtype.isnative for x in operands):
+    def shared(out: Any, *operands: Any) -> Any:
+        number = threads.available()
+        if number < 2 or not all(x.dtype.isnative for x in operands):
             return None
-        shape = operands[0].shape
+        loop = loops.get("".join([x.dtype.char for x in operands]))
+        if loop is None:
+            return None
+        shape = max(operands, key=_size).shape
         result = np.empty(shape, loop.dtype) if out is None else out
         if result.dtype == loop.dtype and result.shape == shape and run(loop.reference, number, *operands, result):
             return result
         return None if general is None or out is not None else general(*operands)
 
     def unary(x: Any, out: Any = None) -> Any:
-        if x.__class__ is array and x.size >= 2 * WORTH_A_THREAD:
-            found = shared(x.dtype.char, out, x)
+        if x.__class__ is array and x.size >= _LARGE:
+            found = shared(out, x)
             if found is not None:
                 return found
         return function(x) if out is None else function(x, out)
 
     def binary(x: Any, y: Any, out: Any = None) -> Any:
-        if x.__class__ is array is y.__class__ and x.size >= 2 * WORTH_A_THREAD:
-            found = shared(x.dtype.char + y.dtype.char, out, x, y)
+        if y.__class__ is float and x.__class__ is array and x.size >= _LARGE and x.dtype.char in "fd":
+            y = np.asarray(y, x.dtype)
+        if x.__class__ is array is y.__class__ and (x.size >= _LARGE or y.size >= _LARGE):
+            found = shared(out, x, y)
             if found is not None:
                 return found
         return function(x, y) if out is None else function(x, y, out)
 
     kernel: Any = unary if function.nin == 1 else binary
-    kernel.nin, kernel.nout = function.nin, 1
+    kernel.nin, kernel.nout, kernel.function = function.nin, 1, function
     return kernel

@@ -68,6 +68,8 @@ class NumpyBackend(
     #: Whether a class evaluates formulas tile by tile. It is not inherited: a subclass may have kernels of its own,
     #: which formulas then call.
     in_tiles: ClassVar[bool] = True
+    #: Makes of a universal function one that threads share, call by call.
+    pooled: Callable[[Any], Callable[..., Any]] | None = None
 
     def __init__(self) -> None:
         super().__init__(np, np.ndarray)

@@ -12,7 +12,7 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.matmul import blas_alone
 from gradcore.backends.numpy.row_blocks import IN_TURN, LONG
 
-__all__ = ["sums_of_products"]
+__all__ = ["dots_of_columns", "sums_of_products"]
 
 #: Columns from which this is faster than a product and a sum, and elements that are worth a thread.
 _WIDE, _WORTH_A_THREAD = 64, 1 << 20
@@ -28,20 +28,24 @@ class _Dims(NamedTuple):
     of_both: bool
 
 
-def sums_of_products(x: Any, y: Any, shape: tuple[int, ...]) -> Any:
+def sums_of_products(F: Any, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
     """The sums of ``x * y``, which has the shape of `x`, over the dims that `shape` lacks or has with one element.
 
     None where the product would be no slower, or where there are more dims in turn than two.
     """
-    if x.dtype != y.dtype or x.dtype.char not in "fd" or not (x.flags.c_contiguous and y.flags.c_contiguous):
+    if x.dtype != y.dtype or x.dtype.char not in "fd" or not (_is_dense(x) and _is_dense(y)):
         return None
     dims = _merged(x.shape, y.shape, shape)
     added = [each for each in dims if not each.stay]
     if not added or len(dims) > 2 or not all(each.of_both for each in added):
         return None
     with blas_alone(x.size):
-        found = _dot(x, y) if len(dims) == 1 else _along_one(x.reshape([each.size for each in dims]), y, *dims)
+        found = _dot(F, x, y) if len(dims) == 1 else _along_one(F, x.reshape([each.size for each in dims]), y, *dims)
     return None if found is None else found.reshape(shape)
+
+
+def _is_dense(x: Any) -> bool:
+    return bool(x.flags.c_contiguous and x.flags.aligned)
 
 
 def _merged(whole: tuple[int, ...], other: tuple[int, ...], target: tuple[int, ...]) -> list[_Dims]:
@@ -58,28 +62,30 @@ def _merged(whole: tuple[int, ...], other: tuple[int, ...], target: tuple[int, .
     return found
 
 
-def _dot(x: Any, y: Any) -> Any:
+def _dot(F: Any, x: Any, y: Any) -> Any:
     """The sum of all products."""
     x, y = x.reshape(-1), y.reshape(-1)
     whole = len(x) // _ROW * _ROW
-    total = np.vecdot(x[:whole].reshape(-1, _ROW), y[:whole].reshape(-1, _ROW)).sum()
+    total = F.row_dots(x[:whole].reshape(-1, _ROW), y[:whole].reshape(-1, _ROW)).sum()
     return np.asarray(total + x[whole:].dot(y[whole:]))
 
 
-def _along_one(x: Any, y: Any, first: _Dims, second: _Dims) -> Any:
+def _along_one(F: Any, x: Any, y: Any, first: _Dims, second: _Dims) -> Any:
     """The sums over the rows or the columns of a matrix; None where BLAS would add more in turn than is precise."""
     if not first.of_both:
-        return x @ y.reshape(-1) if second.size < LONG else None
+        return F.times_vector(x, y.reshape(-1)) if second.size < LONG else None
     if not second.of_both:
-        return y.reshape(-1) @ x if first.size < IN_TURN * 2 else None
+        return F.sum_of_rows(y.reshape(-1), x) if first.size < IN_TURN * 2 else None
     if x.shape[1] < _WIDE or (first.stay and second.size >= LONG):
         return None
     y = y.reshape(x.shape)
-    return _sums_of_columns(x, y) if second.stay else np.vecdot(x, y)
+    return F.column_dots(x, y) if second.stay else F.row_dots(x, y)
 
 
-def _sums_of_columns(x: Any, y: Any) -> Any:
-    """`numpy.einsum` adds one row after the other, so it gets some at a time; what they give is added at the end."""
+def dots_of_columns(x: Any, y: Any) -> Any:
+    """The sums of the products of the columns of two contiguous matrices of one dtype.
+
+    `numpy.einsum` adds one row after the other, so it gets some at a time; what they give is added at the end."""
     step = max(_ROWS, isqrt(len(x)))
     found = np.empty((-(-len(x) // step), x.shape[1]), x.dtype)
 

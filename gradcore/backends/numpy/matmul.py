@@ -108,6 +108,14 @@ class NumpyProducts(Products):
                 return _shared_products(a, b)
             return super()._product(a, b)
 
+    def times_vector(self, x: Any, v: Any) -> Any:
+        """The products of the rows of a contiguous matrix with a vector."""
+        return x @ v
+
+    def sum_of_rows(self, v: Any, x: Any) -> Any:
+        """The sum of the rows of a contiguous matrix, each times a number of `v`."""
+        return v @ x
+
     def sum_rows(self, x: Any) -> Any:
         """By the fastest sum over a dim."""
         rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -17,7 +17,7 @@ import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.fused_reductions import sums_of_products
+from gradcore.backends.numpy.fused_reductions import dots_of_columns, sums_of_products
 from gradcore.backends.numpy.matmul import blas_alone
 from gradcore.backends.numpy.row_blocks import IN_TURN, in_blocks, ones, row_maxima, row_sums, rows_of, transposed
 from gradcore.backends.portable.cumulative import Cumulative
@@ -211,9 +211,8 @@ class NumpyReductions(Reductions, Cumulative):
             if dims == (0,) and x.ndim == 2 and not keepdim and x.dtype.char in "fd":
                 if small:
                     return ones(len(x), x.dtype).dot(x)
-                if len(x) < IN_TURN * 2 and x.flags.forc:
-                    with blas_alone(x.size):
-                        return ones(len(x), x.dtype).dot(x)
+                if len(x) < IN_TURN * 2 and x.flags.forc and threads.get_num_threads() < 2:
+                    return ones(len(x), x.dtype).dot(x)
             elif small:
                 return _add(x, dims, None, None, keepdim)
         wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
@@ -282,12 +281,20 @@ class NumpyReductions(Reductions, Cumulative):
             if shape == (width,):
                 return ones(height, x.dtype).dot(x) if x.size < SMALL else self.sum_over(x, (0,))
             if shape == (height, 1) and width > 1:
-                return row_sums(x).reshape(shape)
+                return (row_sums(x) if threads.get_num_threads() < 2 else self.sum_over(x, (1,))).reshape(shape)
         return super().sum_to_size(x, shape)
 
     def product_to_size(self, x: Any, y: Any, shape: Sequence[int]) -> Any:
-        found = sums_of_products(x, y, tuple(shape))
+        found = sums_of_products(self, x, y, tuple(shape))
         return super().product_to_size(x, y, shape) if found is None else found
+
+    def row_dots(self, x: Any, y: Any) -> Any:
+        """The sums of the products of the rows of two contiguous matrices of one dtype."""
+        return np.vecdot(x, y)
+
+    def column_dots(self, x: Any, y: Any) -> Any:
+        """Those of their columns."""
+        return dots_of_columns(x, y)
 
     @kernel_for(_is_last_dim_of_floats)
     def dot_over(self, x: Any, y: Any, dim: int) -> Any:

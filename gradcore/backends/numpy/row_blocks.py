@@ -28,6 +28,7 @@ LONG, IN_TURN = 1 << 16, 4096
 
 _ones: dict[Any, Any] = {}
 _maximum: Any = np.maximum.reduce
+_as_it_is: Callable[[Any], Any] = lambda function: function  # noqa: E731
 _LOG2_E = np.array(1.4426950408889634, np.float32)
 
 
@@ -106,11 +107,11 @@ def row_maxima(x: Any) -> Any:
     return x.reshape(-1).take(places)
 
 
-def exponentials(x: Any, out: Any) -> Any:
+def exponentials(x: Any, out: Any, pooled: Callable[[Any], Any] = _as_it_is) -> Any:
     """``exp(x)`` in `out`, which may be `x`.
 
-    Of float32 numbers by `exp2` where that is faster: within ``2 + abs(x)`` units of 2**-24, relatively (`exp`: 3.3).
+    `pooled` makes functions that threads share. Of float32 numbers by `exp2` where that is faster: within ``2 + abs(x)`` units of 2**-24, relatively (`exp`: 3.3).
     """
     if _FAST_EXP2 and x.dtype == np.float32 and x.size >= _SMALL:
-        return np.exp2(np.multiply(x, _LOG2_E, out), out)
-    return np.exp(x, out)
+        return pooled(np.exp2)(pooled(np.multiply)(x, _LOG2_E, out), out)
+    return pooled(np.exp)(x, out)

@@ -24,8 +24,9 @@ __all__ = ["evaluate", "pays", "run"]
 #: lock, so there should be few.
 TILE, SHARED_TILE = 1 << 18, 1 << 20
 
-#: Elements times steps that are worth a thread, and elements: calls on fewer are too short for that lock.
-WORTH_A_THREAD, LEAST_OF_A_THREAD = 1 << 20, 1 << 18
+#: Elements times steps that are worth a thread, and elements: calls on fewer are too short for that lock. Elements that
+#: are worth one where threads share each call without it.
+WORTH_A_THREAD, LEAST_OF_A_THREAD, POOLED = 1 << 20, 1 << 18, 1 << 15
 
 #: From how many steps tiles are faster for arrays that fit into a cache; from how many bytes they do not, and from
 #: how many steps tiles are faster for those.
@@ -44,7 +45,7 @@ def evaluate(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -
     """``formula(F, *operands)``, in tiles where that is faster; the first operand is the largest."""
     if malloc.waiting:
         malloc.begin()
-    key = formula, *[o.dtype if isinstance(o, np.ndarray) else (o.__class__, o or repr(o)) for o in operands]
+    key = formula, F.pooled, *[o.dtype if isinstance(o, np.ndarray) else (o.__class__, o or repr(o)) for o in operands]
     try:
         function = _functions[key]
     except KeyError:
@@ -71,7 +72,7 @@ def _compile(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -
     from gradcore.backends.codegen.expr import NotFusible
 
     try:
-        return emit(trace_tile(formula, operands, F.bodies), bits.select)
+        return emit(trace_tile(formula, operands, F.bodies), bits.select, F.pooled)
     except NotFusible:
         return None
 
@@ -84,6 +85,8 @@ def pays(function: NumpyFunction, size: int) -> bool:
 
 
 def _useful_threads(function: NumpyFunction, size: int) -> int:
+    if function.pooled:
+        return size // POOLED
     return min(size * function.calls // WORTH_A_THREAD, size // LEAST_OF_A_THREAD)
 
 
@@ -91,7 +94,8 @@ def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None
     """Compute `results`, in one dim, from operands of the same size or of a single element."""
     size = len(results[0])
     number = max(1, min(threads.available(), _useful_threads(function, size)))
-    count = threads.even_parts(results[0].nbytes, TILE if number == 1 else SHARED_TILE, number)
+    in_pool = function.pooled and number > 1
+    count = threads.even_parts(results[0].nbytes, TILE if number == 1 else SHARED_TILE, 1 if in_pool else number)
     most = -(-size // count)
 
     def compute(tiles: Iterator[int]) -> None:
@@ -105,6 +109,8 @@ def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None
 
     if count == 1:
         function.call(*operands, *[np.empty(size, dtype) for dtype in function.scratch], *results)
+    elif in_pool:
+        compute(iter(range(count)))
     else:
         threads.share(compute, count, number)
 
