@@ -77,7 +77,11 @@ def step(backend: Any) -> Any:
 def sums(backend: Any) -> Any:
     x = matrix(0)
     found = [
+        backend.sum_over(x, (0,)),
         backend.sum_over(x, (1,)),
+        backend.sum_to_size(x, (1000,)),
+        backend.sum_to_size(x, (300, 1)),
+        backend.sum_to_size(x[:, :300].copy(), (300, 1)),
         backend.sum_over(x),
         backend.max_over(x),
         backend.logsumexp_over(x, (1,), False),

@@ -115,7 +115,8 @@ def emit(
     text = "\n".join([f"def {kernel.name}({', '.join(arguments)}):", *lines])
     exec(compile(text, generated_file(__name__, text), "exec"), known)
     inputs = tuple(i.position for i in kernel.inputs)
-    return NumpyFunction(known[kernel.name], tuple(scratch), kernel.outputs[0][1], len(lines), inputs, pooled is not None)
+    dtype, is_pooled = kernel.outputs[0][1], pooled is not None
+    return NumpyFunction(known[kernel.name], tuple(scratch), dtype, len(lines), inputs, is_pooled)
 
 
 def _clip(x: Any, low: Any, high: Any, out: Any) -> None:

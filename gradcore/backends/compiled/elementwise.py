@@ -188,7 +188,7 @@ class CompiledElementwise(NumpyBackend):
 
         # A kernel whose last operand may be left out, as the digits of `round`, has no fixed number of them.
         optional = getattr(getattr(type(self), name, None), "__defaults__", None)
-        least = _SINGLE if isinstance(function, np.ufunc) else self.LARGE
+        least = _SINGLE if isinstance(self.small_kernel_of(name), np.ufunc) else self.LARGE
         return self._by_size(plain, looped, 0 if optional else len(self.elementwise[name]), least)
 
     @staticmethod
@@ -235,7 +235,7 @@ class CompiledElementwise(NumpyBackend):
         return out if done else super().copied(x, order)
 
     def by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...], exact: bool = False) -> Any:
-        """``formula(F, *operands)`` by a loop; None if there is none for it, or not an `exact` one that is asked for."""
+        """``formula(F, *operands)`` by a loop, `exact` or not; None if there is none for it."""
         if malloc.waiting:
             malloc.begin()
         key = formula, *[o.dtype if o.__class__ is np.ndarray else repr(o) for o in operands]

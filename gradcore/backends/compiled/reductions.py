@@ -98,9 +98,7 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
             return super().column_dots(x, y)
         return self._reduce_columns("column_dots", "f", x, 1, *x.shape, y)[0]
 
-    def _reduce_columns(
-        self, kernel: str, char: str, x: Array, outer: int, n: int, inner: int, *others: Array
-    ) -> Any:
+    def _reduce_columns(self, kernel: str, char: str, x: Array, outer: int, n: int, inner: int, *others: Array) -> Any:
         rows = max(_BLOCK // inner, 4)
         blocks = -(-n // rows)
         out = np.empty((outer, blocks, inner))

@@ -69,7 +69,7 @@ class NumpyBackend(
     #: which formulas then call.
     in_tiles: ClassVar[bool] = True
     #: Makes of a universal function one that threads share, call by call.
-    pooled: Callable[[Any], Callable[..., Any]] | None = None
+    pooled: Any = None
 
     def __init__(self) -> None:
         super().__init__(np, np.ndarray)

@@ -85,7 +85,8 @@ def _along_one(F: Any, x: Any, y: Any, first: _Dims, second: _Dims) -> Any:
 def dots_of_columns(x: Any, y: Any) -> Any:
     """The sums of the products of the columns of two contiguous matrices of one dtype.
 
-    `numpy.einsum` adds one row after the other, so it gets some at a time; what they give is added at the end."""
+    `numpy.einsum` adds one row after the other, so it gets some at a time; what they give is added at the end.
+    """
     step = max(_ROWS, isqrt(len(x)))
     found = np.empty((-(-len(x) // step), x.shape[1]), x.dtype)
 

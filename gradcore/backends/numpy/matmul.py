@@ -114,7 +114,7 @@ class NumpyProducts(Products):
 
     def sum_of_rows(self, v: Any, x: Any) -> Any:
         """The sum of the rows of a contiguous matrix, each times a number of `v`."""
-        return v @ x
+        return v.dot(x)
 
     def sum_rows(self, x: Any) -> Any:
         """By the fastest sum over a dim."""

@@ -28,6 +28,8 @@ __all__ = ["NumpyReductions", "adjacent"]
 
 #: Elements below which the call of BLAS costs more than it saves, but for the sum over the rows of a matrix.
 SMALL = 8192
+#: Elements of a matrix whose sums over rows have kernels.
+_LARGE = 1 << 16
 #: Those of a sum over all dims: NumPy adds pairwise, in all lanes.
 _SMALL_SUM = 1 << 14
 
@@ -196,7 +198,8 @@ class NumpyReductions(Reductions, Cumulative):
     """Reductions of NumPy arrays."""
 
     bodies: ClassVar[dict[str, Callable[..., Any]]]
-    dot: Any  # of the products
+    dot: Any  # of the products, as is the next
+    sum_of_rows: Any
 
     def sum(self, x: Any, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
         """The sum of all elements of a small array at once, without what dims and dtypes ask for."""
@@ -211,8 +214,9 @@ class NumpyReductions(Reductions, Cumulative):
             if dims == (0,) and x.ndim == 2 and not keepdim and x.dtype.char in "fd":
                 if small:
                     return ones(len(x), x.dtype).dot(x)
-                if len(x) < IN_TURN * 2 and x.flags.forc and threads.get_num_threads() < 2:
-                    return ones(len(x), x.dtype).dot(x)
+                if len(x) < IN_TURN * 2 and x.flags.forc:
+                    with blas_alone(x.size):
+                        return self.sum_of_rows(ones(len(x), x.dtype), x)
             elif small:
                 return _add(x, dims, None, None, keepdim)
         wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
@@ -281,7 +285,7 @@ class NumpyReductions(Reductions, Cumulative):
             if shape == (width,):
                 return ones(height, x.dtype).dot(x) if x.size < SMALL else self.sum_over(x, (0,))
             if shape == (height, 1) and width > 1:
-                return (row_sums(x) if threads.get_num_threads() < 2 else self.sum_over(x, (1,))).reshape(shape)
+                return (row_sums(x) if x.size < _LARGE else self.sum_over(x, (1,))).reshape(shape)
         return super().sum_to_size(x, shape)
 
     def product_to_size(self, x: Any, y: Any, shape: Sequence[int]) -> Any:

@@ -110,7 +110,8 @@ def row_maxima(x: Any) -> Any:
 def exponentials(x: Any, out: Any, pooled: Callable[[Any], Any] = _as_it_is) -> Any:
     """``exp(x)`` in `out`, which may be `x`.
 
-    `pooled` makes functions that threads share. Of float32 numbers by `exp2` where that is faster: within ``2 + abs(x)`` units of 2**-24, relatively (`exp`: 3.3).
+    `pooled` makes functions that threads share. Of float32 numbers by `exp2` where that is faster: within
+    ``2 + abs(x)`` units of 2**-24, relatively (`exp`: 3.3).
     """
     if _FAST_EXP2 and x.dtype == np.float32 and x.size >= _SMALL:
         return pooled(np.exp2)(pooled(np.multiply)(x, _LOG2_E, out), out)
