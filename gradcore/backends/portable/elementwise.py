@@ -191,7 +191,7 @@ class Elementwise:
         value = self._number(exponent)
         if x.dtype.kind in "fc":
             small = _SMALL_POWERS.get(value)
-            return self.power(x, exponent, value) if small is None else small(self, x)
+            return self.power(x, exponent, value) if small is None else small(self.xp, x)
         if value is None or value < 0:
             return self._integer_power(x, exponent)
         return self.xp.power(x, exponent)
@@ -321,13 +321,13 @@ class Elementwise:
 
 
 _SMALL_POWERS: dict[Any, Any] = {
-    0: lambda F, x: F.ones_like(x),
-    1: lambda F, x: F.copied(x, "C"),
-    2: lambda F, x: F.square(x),
-    3: lambda F, x: F.mul(F.square(x), x),
-    4: lambda F, x: F.square(F.square(x)),
-    0.5: lambda F, x: F.sqrt(x),
-    -0.5: lambda F, x: 1 / F.sqrt(x),
-    -1: lambda F, x: 1 / x,
-    -2: lambda F, x: 1 / F.square(x),
+    0: lambda xp, x: xp.ones_like(x),
+    1: lambda xp, x: x.copy(),
+    2: lambda xp, x: xp.square(x),
+    3: lambda xp, x: xp.square(x) * x,
+    4: lambda xp, x: xp.square(xp.square(x)),
+    0.5: lambda xp, x: xp.sqrt(x),
+    -0.5: lambda xp, x: 1 / xp.sqrt(x),
+    -1: lambda xp, x: 1 / x,
+    -2: lambda xp, x: 1 / xp.square(x),
 }
