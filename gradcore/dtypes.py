@@ -350,7 +350,7 @@ def set_default_dtype(d: dtype) -> None:
 
 def scalar_dtype(value: Any) -> dtype:
     """Return the type that a Python or NumPy number (or any of the given type) has among tensors."""
-    kind = value if isinstance(value, type) else type(value)
+    kind = value if isinstance(value, type) else value.__class__
     found = _SCALAR_DTYPES.get(kind)
     if found is not None:
         return found

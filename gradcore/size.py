@@ -27,7 +27,7 @@ class Size(tuple[int, ...]):
     def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Size:
         given = tuple(sizes)
         for i, n in enumerate(given):
-            if type(n) is not int:
+            if n.__class__ is not int:
                 if not hasattr(n, "__index__"):
                     raise TypeError(f"torch.Size() takes an iterable of 'int' (item {i} is '{type(n).__name__}')")
                 given = (*given[:i], index(n), *given[i + 1 :])

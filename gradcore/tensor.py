@@ -202,7 +202,7 @@ class Tensor(Variable, Methods):
 
     def numel(self) -> int:
         """The number of elements."""
-        return int(self._array.size)
+        return self._array.size  # type: ignore[no-any-return]
 
     nelement = numel
 

@@ -112,7 +112,7 @@ def compile(
     if disable or isinstance(model, (CompiledFunction, type)):
         return model
     make = compiled_module if isinstance(model, Module) else CompiledFunction
-    return make(model, fullgraph, cpp, bool(dynamic), graphs_of(mode, options))
+    return make(model, fullgraph, cpp, dynamic, graphs_of(mode, options))
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

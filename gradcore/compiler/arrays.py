@@ -68,6 +68,8 @@ METHODS = frozenset(
 PARTS = frozenset(["T", "imag", "mT", "real"])
 #: Attributes that say how an array lies in memory.
 FACTS = ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
+#: Those of them that follow from sizes.
+_OF_SIZES = frozenset(["nbytes", "shape", "size", "strides"])
 
 
 class RecordedArray:
@@ -79,13 +81,19 @@ class RecordedArray:
     ----------
     array : array
     number : int
+
+    Attributes
+    ----------
+    sized : array or Layout
+        What has its shape, strides, size and bytes: the array, or these with symbols, see `gradcore.compiler.symbolic`.
     """
 
-    __slots__ = ("__weakref__", "array", "number")
+    __slots__ = ("__weakref__", "array", "number", "sized")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, array: Any, number: int) -> None:
-        self.array, self.number = array, number
+        self.array = self.sized = array
+        self.number = number
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.array, name)
@@ -106,10 +114,10 @@ class RecordedArray:
         return None if self.array.base is None else NotImplemented
 
     def __len__(self) -> int:
-        return len(self.array)
+        return len(self.array) if self.sized is self.array else self.sized.shape[0]  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([self[i] for i in range(len(self.array))])
+        return iter([self[i] for i in range(len(self))])
 
     def __getitem__(self, index: Any) -> Any:
         if _has_mask(index):
@@ -235,7 +243,8 @@ def _make_operators() -> None:
 
         setattr(RecordedArray, f"__{convert.__name__}__", number)
     for fact in FACTS:
-        setattr(RecordedArray, fact, property(operator.attrgetter(f"array.{fact}")))
+        owner = "sized" if fact in _OF_SIZES else "array"
+        setattr(RecordedArray, fact, property(operator.attrgetter(f"{owner}.{fact}")))
 
 
 def _takes_over(other: Any) -> bool:

@@ -20,6 +20,8 @@ from gradcore.compiler.numbers import plain_numbers
 from gradcore.compiler.recorded import Entry, RecordedRun
 from gradcore.compiler.recorder import Recorder, Unrecordable, recording_lock
 from gradcore.compiler.storage import connected
+from gradcore.compiler.sizes import Symbols
+from gradcore.compiler.symbolic import SizeEscapes, SymbolicRecorder, SymbolicRun, symbols_between
 from gradcore.compiler.watching import Watch, handled
 from gradcore.nn.module import Module
 from gradcore.tracebacks import shorten
@@ -42,7 +44,15 @@ _REMEDIES = {
     "cannot be checked": "pass it as an argument, or keep it in a plain attribute, list or dict",
 }
 
+#: How often it is tried to make sizes symbols.
+_MOST_ATTEMPTS = 6
+
 _generation = [0]
+
+
+def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
+    """Whether two calls have the same tensors, with the same numbers of dims."""
+    return shapes.keys() == others.keys() and all(len(shapes[name]) == len(others[name]) for name in shapes)
 
 
 def forget_programs() -> None:
@@ -60,8 +70,8 @@ class CompiledFunction:
         Whether it is an error if the function cannot be recorded as a whole.
     cpp : str, optional
         Whether programs become C++, and when: see `gradcore.compiler.native.runnable`.
-    dynamic : bool
-        Whether there may be many programs.
+    dynamic : bool, optional
+        Whether sizes that change become symbols: the second time if True, the third time if None.
     graphs : str, optional
         Whether programs become CUDA graphs: see `gradcore.compiler.cuda.runnable`.
     """
@@ -71,7 +81,7 @@ class CompiledFunction:
         function: Callable[..., Any],
         fullgraph: bool = False,
         cpp: str | None = None,
-        dynamic: bool = False,
+        dynamic: bool | None = None,
         graphs: str | None = None,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -88,6 +98,8 @@ class CompiledFunction:
         self._facts: set[types.CodeType] = set()
         self._computed_names = False
         self._left: str | None = None
+        #: How often sizes could not become symbols, and why.
+        self._static: list[str] = []
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -117,6 +129,18 @@ class CompiledFunction:
             return self._profiled(args, named)
         if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
             return self._function(*args, **named)
+        if any(backend.is_capturing() for backend in connected()):  # a graph, in which nothing runs
+            return self._function(*args, **named)
+        if not recording_lock.acquire(blocking=False):  # another thread is recording
+            return self._function(*args, **named)
+        try:
+            found = self._with_symbols(args, named)
+            return self._next(args, named) if found is None else found[0]
+        finally:
+            recording_lock.release()
+
+    def _next(self, args: Any, named: Any) -> Any:
+        """Make one more program, if there may be one."""
         if len(self._entries) >= self._most:
             failed = self._entries[0].run(args, named)
             text = self._entries[0].guards.texts[failed] if type(failed) is int else ""
@@ -125,14 +149,7 @@ class CompiledFunction:
                 "changes as a tensor, or keep it the same"
             )
             return self._function(*args, **named)
-        if any(backend.is_capturing() for backend in connected()):  # a graph, in which nothing runs
-            return self._function(*args, **named)
-        if not recording_lock.acquire(blocking=False):  # another thread is recording
-            return self._function(*args, **named)
-        try:
-            return self._record(args, named) if self._executed else self._observe(args, named)
-        finally:
-            recording_lock.release()
+        return self._record(args, named) if self._executed else self._observe(args, named)
 
     def _profiled(self, args: Any, named: Any) -> Any:
         """Call within a range of the profiler: of a program it sees groups of fused calls, else operations."""
@@ -162,10 +179,7 @@ class CompiledFunction:
 
     def _learn(self, watch: Watch, guards: Guards | None = None) -> bool:
         """Take note of what ran; returns whether that was known."""
-        names = names_in(watch.executed)
-        known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
-        known = known and (guards is None or not (guards.skipped & names or guards.reads_grads < ("grad" in names)))
-        known = known and watch.facts <= self._facts
+        known = self._knows(watch, guards)
         self._executed |= watch.executed
         self._facts |= watch.facts
         self._users |= watch.user_codes
@@ -173,6 +187,13 @@ class CompiledFunction:
         if watch.refused is not None:
             self._leave(watch.refused)
         return known
+
+    def _knows(self, watch: Watch, guards: Guards | None) -> bool:
+        """Whether what ran has run before, so that guards are complete."""
+        names = names_in(watch.executed)
+        known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
+        known = known and (guards is None or not (guards.skipped & names or guards.reads_grads < ("grad" in names)))
+        return known and watch.facts <= self._facts
 
     def _leave(self, why: str) -> None:
         """Run the function as it is from now on."""
@@ -203,12 +224,81 @@ class CompiledFunction:
         code = getattr(inspect.unwrap(function), "__code__", None)
         return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
-    def _record(self, args: Any, named: Any) -> Any:
-        guards = Guards(self._executed, self._computed_names, self._facts)
+    # -- programs for many sizes ------------------------------------------------------------------------------------
+
+    def _with_symbols(self, args: Any, named: Any) -> tuple[Any] | None:
+        """The result of a program for many sizes; None if there is none for these arguments."""
+        for entry in self._entries:
+            if entry.sizes is not None:
+                frequent = entry.sizes.frequent(args, named)
+                if frequent and len(self._entries) < self._most:
+                    return None
+                if frequent or entry.sizes.admits(args, named):
+                    return entry.run(args, named)  # type: ignore[no-any-return]
+        tried = len(self._static) + sum(entry.sizes is not None for entry in self._entries)
+        if self._dynamic is False or tried >= _MOST_ATTEMPTS or not 0 < len(self._entries) < self._most:
+            return None
         try:
-            guards.modes()
-            guards.visit(self._function, guards.bind(self._function), "the function")
-            guards.arguments(args, named)
+            entry = self._symbolic(args, named)
+        except (Unguardable, RecursionError, SizeEscapes) as error:
+            self._static.append(str(error))
+            return None
+        if entry is None:
+            return None
+        self._entries.append(entry)
+        return entry.run(args, named)  # type: ignore[no-any-return]
+
+    def _symbolic(self, args: Any, named: Any) -> Entry | None:
+        """The program for these arguments, and such of other sizes; None if there have not been enough of these."""
+        shapes = self._guards(args, named, {}).shapes
+        known = [entry.guards.shapes for entry in self._entries if _are_alike(entry.guards.shapes, shapes)]
+        symbols, tries = symbols_between(shapes, known)
+        if not symbols or len({*map(str, known)}) < (1 if self._dynamic else 2):
+            return None
+        try:
+            return self._symbolic_at(args, named, symbols, tries[0])
+        except SizeEscapes as error:
+            if "decides" not in str(error):
+                raise
+            return self._symbolic_at(args, named, symbols, tries[1])
+
+    def _symbolic_at(self, args: Any, named: Any, symbols: Any, values: dict[str, tuple[int, ...]]) -> Entry:
+        """The program for these arguments, recorded at these sizes of symbols."""
+        guards = self._guards(args, named, symbols)
+        recorder, watch = SymbolicRecorder(Symbols(values)), Watch()
+        recorder.handled = handled(self._users)
+        recorded = SymbolicRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
+        try:
+            with recorder.on(guards.hosts):
+                recorded.begin(sys._getframe())
+                with watch.on():
+                    result = looked_up(self._function)(*args, **named)
+                    recorded.record_backward(result)
+            recorded.end(result)
+            entry = recorded.entry(self._function)
+        except Exception as error:
+            raise SizeEscapes(str(error)) from error
+        finally:
+            recorded.restore()
+        if watch.refused is not None or not self._knows(watch, guards):
+            raise SizeEscapes("the function does what it has not done before")
+        if recorder.stopped is not None:
+            raise SizeEscapes(recorder.stopped)
+        guards.forget()
+        return entry
+
+    def _guards(self, args: Any, named: Any, symbols: dict[str, dict[int, str]]) -> Guards:
+        """The guards of a call."""
+        guards = Guards(self._executed, self._computed_names, self._facts)
+        guards.symbols = symbols
+        guards.modes()
+        guards.visit(self._function, guards.bind(self._function), "the function")
+        guards.arguments(args, named)
+        return guards
+
+    def _record(self, args: Any, named: Any) -> Any:
+        try:
+            guards = self._guards(args, named, {})
         except (Unguardable, RecursionError) as error:
             self._leave(str(error))
             return self._function(*args, **named)
@@ -265,6 +355,7 @@ class CompiledFunction:
             writer, writes = ("C++", native) if program.backend is None else ("CUDA", cuda)
             parts += [*explained(name, program), f"{writer} of the {name}:"]
             parts += [f"  {line}" for line in writes.described(run)]
+        parts += [f"sizes are no symbols: {each}" for each in self._static]
         parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
         return "\n".join(parts)
 

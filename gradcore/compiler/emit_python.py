@@ -11,7 +11,7 @@ from gradcore.compiler.effects import Effects
 from gradcore.compiler.fusion import fused
 from gradcore.compiler.memory import NO_PLAN, Buffers, memory_plan, ufunc_of
 from gradcore.compiler.passes import takes_scalars
-from gradcore.compiler.program import Call, Literal, Program, Value, values_in
+from gradcore.compiler.program import Call, Expression, Literal, Program, Value, values_in
 from gradcore.tracebacks import generated_file
 
 __all__ = ["function_of", "source_of"]
@@ -58,6 +58,8 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
             return f"v{value.number}"
         if kind is Literal:
             return constant(program.literals[value.number])
+        if kind is Expression:
+            return str(value.text)
         if value is None or value is ... or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
             return repr(value)
         if kind is tuple:
@@ -92,7 +94,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
         over = {n for n in over if n not in kept and n in program.types and program.types[n].nbytes >= _LARGE}
         if over:
             lines.append(f"del {', '.join(f'v{n}' for n in sorted(over))}")
-    head = f"def program({', '.join(f'v{n}' for n in program.inputs)}):"
+    head = f"def program({', '.join(map(program.name_of, program.inputs))}):"
     result = f"return ({''.join(f'v{n}, ' for n in program.outputs)})"
     if not plan.chosen:
         return "\n    ".join([head, *lines, result]), scope

@@ -149,7 +149,7 @@ class _Grouping:
                 self.uses[n] = self.uses.get(n, 0) + 1
 
     def run(self) -> Program:
-        if CPU.backend.__class__ is not NumpyBackend:  # whose kernels compute other bits
+        if CPU.backend.__class__ is not NumpyBackend or self.program.symbols:  # whose kernels compute other bits
             return self.program
         for position, call in enumerate(self.program.calls):
             reason = self._refusal(call)

@@ -145,6 +145,10 @@ class Guards:
             "after_steps": optimizer._global_post_hooks,
         }  # fmt: skip
         self.tensors: list[TensorGuard] = []
+        #: By the name of a tensor, the symbols that its dims are.
+        self.symbols: dict[str, dict[int, str]] = {}
+        #: By name, the shapes of the tensors.
+        self.shapes: dict[str, tuple[int, ...]] = {}
         #: Optimisers, schedulers and gradient scalers.
         self.hosts: list[Any] = []
         self.codes: set[types.CodeType] = set()
@@ -480,9 +484,14 @@ class Guards:
     def _memory(self, o: str, t: Any, text: str, number: int, given: bool) -> None:
         a, array = f"a{number}", t._array
         self.lines += [f"t{number} = {o}", f"{a} = {o}._array"]
+        self.shapes[text] = array.shape
         on_cpu = type(array) is np.ndarray
+        symbols = self.symbols.get(text)
+        shape, strides = f"{a}.shape == {array.shape}", f"{a}.strides == {array.strides}"
+        if symbols:
+            shape, strides = self._symbolic(a, array, symbols, text), f"{a}.flags.c_contiguous"
         conditions = " and ".join([
-            f"{a}.shape == {array.shape}", f"{a}.strides == {array.strides}", f"{o}._dtype is {self.bind(t._dtype)}",
+            shape, strides, f"{o}._dtype is {self.bind(t._dtype)}",
             f"{o}._device is {'CPU' if on_cpu else self.bind(t._device)}",
             f"type({a}) is {'ndarray' if on_cpu else self.bind(type(array))}",
             *([f"{a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"] if on_cpu else []),
@@ -490,7 +499,22 @@ class Guards:
         if not given and on_cpu:  # most often the array of the last call
             conditions = f"{self.bind(weakref.ref(array))}() is {a} or {conditions}"
         described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
+        if symbols:
+            sizes = ", ".join(symbols.get(i, str(n)) for i, n in enumerate(array.shape))
+            described = f"{text}: shape [{sizes}], contiguous, {t._dtype.name}"
         self.require(conditions, described)
+
+    def _symbolic(self, a: str, array: Any, symbols: dict[int, str], text: str) -> str:
+        """The condition that a shape has symbols in some dims; each is the first such dim's size."""
+        if not array.flags.c_contiguous:
+            raise Unguardable(f"{text} has sizes that change, and is not contiguous")
+        self.require(f"len({a}.shape) == {array.ndim}", f"{text} has {array.ndim} dims")
+        for dim, symbol in symbols.items():
+            if not any(line.startswith(f"{symbol} = ") for line in self.lines):
+                self.lines.append(f"{symbol} = {a}.shape[{dim}]")
+                self.require(f"{symbol} >= 2", f"{symbol} >= 2")
+        sizes = "".join(f"{symbols.get(i, n)}, " for i, n in enumerate(array.shape))
+        return f"{a}.shape == ({sizes})"
 
     def leave_out(self, number: int) -> None:
         """Do not check a gradient, of which the program reads nothing."""

@@ -60,6 +60,8 @@ NO_PLAN = MemoryPlan([], {}, {}, {})
 
 def memory_plan(program: Program) -> MemoryPlan:
     """Find buffers for the large values of a program that nobody else sees."""
+    if program.symbols:
+        return NO_PLAN
     effects = Effects(program)
     last: dict[int, int] = {}
     for position, call in enumerate(program.calls):

@@ -29,7 +29,7 @@ def optimized(program: Program) -> Program:
 def stages(program: Program) -> Iterator[tuple[str, Program]]:
     """The program after each pass, by the pass's name."""
     for name, run in PASSES.items():
-        if program.backend is None or run not in _OF_NUMPY:
+        if (program.backend is None or run not in _OF_NUMPY) and not (program.symbols and run in _OF_ONE_SIZE):
             program = run(program)
             yield name, program
 
@@ -374,5 +374,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "with scalars": with_scalars,
 }
 
+#: Passes that compare sizes.
+_OF_ONE_SIZE = frozenset([without_writes, without_copies, simplified])
 #: Passes that call functions of NumPy.
 _OF_NUMPY = frozenset([simplified, with_scalars])

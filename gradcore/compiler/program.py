@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ArrayType", "Call", "Literal", "Program", "Value", "map_leaves", "substituted", "values_in"]
+__all__ = ["ArrayType", "Call", "Expression", "Literal", "Program", "Value", "map_leaves", "substituted", "values_in"]
 
 
 class Value(NamedTuple):
@@ -63,6 +63,24 @@ class Literal(NamedTuple):
 
     def __repr__(self) -> str:
         return f"array{self.number}"
+
+
+class Expression(NamedTuple):
+    """A number that follows from sizes, as an argument.
+
+    Attributes
+    ----------
+    text : str
+        In names of symbols.
+    numbers : tuple of int
+        Of the symbols' values.
+    """
+
+    text: str
+    numbers: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 class _Call(NamedTuple):
@@ -124,6 +142,8 @@ class Program:
         That of the arrays which are not the CPU's; None if there are none.
     index : int or None
         The CUDA device that is current; None if calls are made on several, or if there is none.
+    symbols : dict
+        The values that are sizes, by number their names; the types are those in one call, others may have other sizes.
     """
 
     def __init__(self) -> None:
@@ -137,6 +157,7 @@ class Program:
         self._free: int | None = None
         self.backend: Any = None
         self.index: int | None = None
+        self.symbols: dict[int, str] = {}
 
     def copy(self, calls: list[Call] | None = None) -> Program:
         """A program with the same values, and these calls."""
@@ -144,7 +165,7 @@ class Program:
         other.inputs, other.outputs, other.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
         other.literals, other.scalars, other.types = [*self.literals], {*self.scalars}, {**self.types}
         other._free, other.native = self._first_free(), self.native
-        other.backend, other.index = self.backend, self.index
+        other.backend, other.index, other.symbols = self.backend, self.index, self.symbols
         return other
 
     def new_value(self, type: ArrayType) -> Value:
@@ -176,15 +197,19 @@ class Program:
             return ArrayType(array.shape, array.dtype, array.strides, -1)
         return None
 
+    def name_of(self, number: int) -> str:
+        """The name of a value."""
+        return self.symbols.get(number) or f"v{number}"
+
     def __repr__(self) -> str:
-        lines = [f"inputs: {', '.join(f'v{n}' for n in self.inputs)}", *map(repr, self.calls)]
+        lines = [f"inputs: {', '.join(map(self.name_of, self.inputs))}", *map(repr, self.calls)]
         return "\n".join([*lines, f"outputs: {', '.join(f'v{n}' for n in self.outputs)}"])
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """`value` with the function's result in the place of everything that is no tuple, list, dict or slice."""
     kind = type(value)
-    if kind is Value or kind in _PLAIN:
+    if kind is Value or kind is Expression or kind in _PLAIN:
         return function(value)
     if kind is tuple or kind is list:
         return kind([map_leaves(function, each) for each in value])
@@ -216,6 +241,8 @@ def values_in(value: Any) -> Iterator[int]:
     kind = type(value)
     if kind is Value:
         return iter((value.number,))
+    if kind is Expression:
+        return iter(value.numbers)
     found: list[int] = []
     _collect(value, kind, found)
     return iter(found)
@@ -236,6 +263,8 @@ def _collect(value: Any, kind: Any, found: list[int]) -> None:
         of_part = type(each)
         if of_part is Value:
             found.append(each.number)
+        elif of_part is Expression:
+            found.extend(each.numbers)
         elif of_part not in _PLAIN:
             _collect(each, of_part, found)
 

@@ -56,6 +56,8 @@ class Entry(NamedTuple):
         Those of the programs.
     decides : bool
         Whether it computes something to find out if it is the program to run.
+    sizes : Sizes or None
+        Those that it is a program for, if it is one for many; see `gradcore.compiler.symbolic`.
     """
 
     guards: Guards
@@ -65,6 +67,7 @@ class Entry(NamedTuple):
     effects: list[str]
     functions: list[Any]
     decides: bool
+    sizes: Any = None
 
 
 @dataclass
@@ -457,7 +460,7 @@ class RecordedRun:
 
     def _value(self, number: int) -> str:
         """The name of a value in the source."""
-        return f"a{self.arguments[number]}" if number in self.arguments else f"v{number}"
+        return f"a{self.arguments[number]}" if number in self.arguments else self.recorder.program.name_of(number)
 
     def _bound(self, value: Any) -> str:
         name = f"c{len(self.scope)}"
@@ -634,7 +637,12 @@ class RecordedRun:
             lines += part.lines
             can_fail = can_fail and not (part.writes or part.is_final)
         same = [f"if a{i} is not a{self.arguments[n]}: return 0" for i, n in self._given_twice()]
+        same += self._size_checks()
         return "\n ".join(["def run(args, named):", *self.guards.checks(), *same, *lines, f"return ({result},)"])
+
+    def _size_checks(self) -> list[str]:
+        """Lines that return if the sizes are not known to be those of the program."""
+        return []
 
     def _leave_out_gradients(self, programs: list[Program], lines: list[str]) -> None:
         """Leave gradients unchecked that are reset before anything reads them."""
@@ -658,7 +666,7 @@ class RecordedRun:
         backward = _like(whole, whole.calls[self.mark :])
         del whole.calls[self.mark :]
         backward.outputs = [n for n in self.gradients if n is not None]
-        known = {*self.arguments, *_made_in(whole)}
+        known = {*self.arguments, *whole.symbols, *_made_in(whole)}
         saved = sorted(known.intersection([*_used(backward), *backward.outputs]))
         backward.inputs = [*saved, *self.given]
         return backward, saved
@@ -709,7 +717,7 @@ def _like(program: Program, calls: list[Any]) -> Program:
     """Some calls of a program as one of their own."""
     part = Program()
     part.literals, part.scalars, part.types = program.literals, program.scalars, program.types
-    part.backend, part.index = program.backend, program.index
+    part.backend, part.index, part.symbols = program.backend, program.index, program.symbols
     part.calls = calls
     return part
 

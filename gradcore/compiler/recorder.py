@@ -35,6 +35,7 @@ from gradcore.compiler.arrays import RecordedArray, RecordedInt, current
 from gradcore.compiler.effects import is_pure
 from gradcore.compiler.host_calls import watched
 from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, plain_numbers
+from gradcore.compiler.sizes import SymbolicNumber
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, map_leaves
 from gradcore.compiler.storage import address_of, connected, owner_of, share_memory
 from gradcore.device import device
@@ -338,18 +339,22 @@ class Recorder:
         if name == "backend.shares_memory":
             self._check_sharing(arrays)
             return result
-        kind, _, last = name.partition(".")
-        if last in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
-            self.stop(f"{last} has a result whose size depends on values")
-        if last == "index" and any(a.dtype == bool for a in arrays[1:]):
-            self.stop("a mask selects elements, so that sizes depend on values")
+        self._check_sizes(name, arrays)
         if not on_cpu and result is None and not arrays:
-            self.stop(f"{last} of the device is called")
+            self.stop(f"{name.rpartition('.')[2]} of the device is called")
         for backend, known in self._indices.items():
             if (index := backend.current_index()) != known:
                 self.program.index = None
                 function = functools.partial(_on_index, backend, index, function)
         return self._note(name, function, args, named, result, bool(arrays), on_cpu)
+
+    def _check_sizes(self, name: str, arrays: list[RecordedArray]) -> None:
+        """Stop for functions whose results have sizes that depend on values."""
+        kind, _, last = name.partition(".")
+        if last in (_SIZED_BY_VALUES if kind == "xp" else Backend.synchronizing):
+            self.stop(f"{last} has a result whose size depends on values")
+        if last == "index" and any(a.dtype == bool for a in arrays[1:]):
+            self.stop("a mask selects elements, so that sizes depend on values")
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
         """Stop where it is a matter of the arguments whether arrays share memory: in another call, others may."""
@@ -450,11 +455,15 @@ class Recorder:
             return key, counter
         if state is not default_generator._state:
             self.stop("random numbers are drawn from another generator than the default one")
+        return self._drawn(key, counter, words, backend)
+
+    def _drawn(self, key: int, counter: int, words: Any, backend: Any) -> tuple[int, int]:
+        """Note that the default generator is drawn from."""
         self.draws_default = True
         found = RecordedInt(key, self.new_value()), RecordedInt(counter, self.new_value())
         numbers = tuple(Value(each.number) for each in found)
         draw = _draw_default if backend in (None, self._cpu) else functools.partial(_draw_on, backend)
-        self.program.calls.append(Call("random.draw", draw, (words,), {}, numbers))
+        self.program.calls.append(Call("random.draw", draw, (self._shown(words),), {}, numbers))
         return found
 
     # -- the time of a recording ------------------------------------------------------------------------------------
@@ -738,6 +747,8 @@ class RecordingBackend:
         return self._backend.item(array.array) if recorder is None else recorder.on_item(array)
 
     def scalar(self, value: complex, dtype: Any) -> Any:
+        if type(value) is SymbolicNumber and current.recorder is not None:
+            return current.recorder.call("backend.scalar", self._backend.scalar, (value, dtype), {}, self._on_cpu)
         array = self._backend.scalar(value, dtype)
         return array if current.recorder is None else current.recorder.constant(array)
 

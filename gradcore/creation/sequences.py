@@ -106,7 +106,7 @@ def arange(
         raise RuntimeError("step must be nonzero")
     if (last - first) * (1 if by > 0 else -1) < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if not all(math.isfinite(v) for v in (first, last)):
+    if not all(v.__class__ is int or math.isfinite(v) for v in (first, last)):
         raise RuntimeError(f"unsupported range: {first} -> {last}")
     wanted = _sequence_dtype((first, last, by), options.get("dtype"))
     count = -(-(last - first) // by) if wanted.category == 1 else math.ceil((last - first) / by)

@@ -63,7 +63,7 @@ def index(value: Any) -> int:
     if isinstance(value, (bool, np.bool_)):
         raise Unfit
     try:
-        return _long(operator.index(value))
+        return _long(value if value.__class__ is int else operator.index(value))
     except TypeError:
         raise Unfit from None
 
@@ -97,7 +97,7 @@ def number(value: Any) -> Any:
     python_type: Any
     for python_type in (bool, int, float, complex):
         if isinstance(value, python_type):
-            return python_type(value)
+            return value if value.__class__ is python_type else python_type(value)
     raise Unfit
 
 

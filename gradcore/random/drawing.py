@@ -86,7 +86,7 @@ def _sample_one(
     generator: Generator | None,
     *parameters: Any,
 ) -> Any:
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     if where.type == "meta":
         return functional.empty(shape, dtype=dtype, device=where)
     with where.backend.use_index(where.index):
