@@ -71,7 +71,9 @@ def compile(
         Whether it is an error if the function cannot be recorded as a whole. Else it runs as it is, with a warning that
         says why.
     dynamic : bool, optional
-        Whether there may be 64 programs rather than 8: every combination of shapes has one of its own.
+        Whether sizes that change become symbols of one program, as far as all that is computed follows from them: the
+        second time that a dim has another size if True, the third time by default, never if False. With True there may
+        be 64 programs rather than 8.
     backend, mode : str, optional
         PyTorch's names; they change nothing.
     options : dict, optional

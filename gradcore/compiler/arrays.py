@@ -114,7 +114,7 @@ class RecordedArray:
         return None if self.array.base is None else NotImplemented
 
     def __len__(self) -> int:
-        return len(self.array) if self.sized is self.array else self.sized.shape[0]  # type: ignore[no-any-return]
+        return len(self.array) if self.sized is self.array else self.sized.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
         return iter([self[i] for i in range(len(self))])

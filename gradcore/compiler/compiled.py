@@ -19,8 +19,9 @@ from gradcore.compiler.host_calls import looked_up
 from gradcore.compiler.numbers import plain_numbers
 from gradcore.compiler.recorded import Entry, RecordedRun
 from gradcore.compiler.recorder import Recorder, Unrecordable, recording_lock
-from gradcore.compiler.storage import connected
+from gradcore.compiler.scopes import is_installed
 from gradcore.compiler.sizes import Symbols
+from gradcore.compiler.storage import connected
 from gradcore.compiler.symbolic import SizeEscapes, SymbolicRecorder, SymbolicRun, symbols_between
 from gradcore.compiler.watching import Watch, handled
 from gradcore.nn.module import Module
@@ -239,14 +240,14 @@ class CompiledFunction:
         if self._dynamic is False or tried >= _MOST_ATTEMPTS or not 0 < len(self._entries) < self._most:
             return None
         try:
-            entry = self._symbolic(args, named)
+            made = self._symbolic(args, named)
         except (Unguardable, RecursionError, SizeEscapes) as error:
             self._static.append(str(error))
             return None
-        if entry is None:
+        if made is None:
             return None
-        self._entries.append(entry)
-        return entry.run(args, named)  # type: ignore[no-any-return]
+        self._entries.append(made)
+        return made.run(args, named)  # type: ignore[no-any-return]
 
     def _symbolic(self, args: Any, named: Any) -> Entry | None:
         """The program for these arguments, and such of other sizes; None if there have not been enough of these."""
@@ -265,6 +266,8 @@ class CompiledFunction:
     def _symbolic_at(self, args: Any, named: Any, symbols: Any, values: dict[str, tuple[int, ...]]) -> Entry:
         """The program for these arguments, recorded at these sizes of symbols."""
         guards = self._guards(args, named, symbols)
+        if self._looks_at_types(guards):
+            raise SizeEscapes("the function looks at types, which sizes that are recorded do not have")
         recorder, watch = SymbolicRecorder(Symbols(values)), Watch()
         recorder.handled = handled(self._users)
         recorded = SymbolicRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
@@ -286,6 +289,11 @@ class CompiledFunction:
             raise SizeEscapes(recorder.stopped)
         guards.forget()
         return entry
+
+    def _looks_at_types(self, guards: Guards) -> bool:
+        """Whether code other than gradcore's may call ``type``: it sees that sizes that are recorded are no ints."""
+        codes = [*self._users, *filter(is_installed, self._executed)]
+        return self._computed_names or any("type" in code.co_names for code in codes) or guards.refers_to(type)
 
     def _guards(self, args: Any, named: Any, symbols: dict[str, dict[int, str]]) -> Guards:
         """The guards of a call."""

@@ -173,6 +173,10 @@ class Guards:
         self.scope[name] = value
         return name
 
+    def refers_to(self, value: Any) -> bool:
+        """Whether an object is one of the constants."""
+        return any(each is value for each in self.scope.values())
+
     def _variable(self, expression: str) -> str:
         self._slots += 1
         self.lines.append(f"o{self._slots} = {expression}")

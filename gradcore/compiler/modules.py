@@ -11,7 +11,7 @@ __all__ = ["compiled_module"]
 
 
 def compiled_module(
-    module: Any, fullgraph: bool, cpp: str | None = None, dynamic: bool = False, graphs: str | None = None
+    module: Any, fullgraph: bool, cpp: str | None = None, dynamic: bool | None = None, graphs: str | None = None
 ) -> Any:
     """A module with the attributes of another one, parameters and buffers included, whose calls are compiled."""
     if isinstance(module, _Compiled):

@@ -35,8 +35,8 @@ from gradcore.compiler.arrays import RecordedArray, RecordedInt, current
 from gradcore.compiler.effects import is_pure
 from gradcore.compiler.host_calls import watched
 from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, plain_numbers
-from gradcore.compiler.sizes import SymbolicNumber
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, map_leaves
+from gradcore.compiler.sizes import SymbolicNumber
 from gradcore.compiler.storage import address_of, connected, owner_of, share_memory
 from gradcore.device import device
 from gradcore.dispatch import operands
@@ -746,7 +746,7 @@ class RecordingBackend:
         recorder = current.recorder
         return self._backend.item(array.array) if recorder is None else recorder.on_item(array)
 
-    def scalar(self, value: complex, dtype: Any) -> Any:
+    def scalar(self, value: Any, dtype: Any) -> Any:
         if type(value) is SymbolicNumber and current.recorder is not None:
             return current.recorder.call("backend.scalar", self._backend.scalar, (value, dtype), {}, self._on_cpu)
         array = self._backend.scalar(value, dtype)

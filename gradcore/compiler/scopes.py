@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcore.backends import registry
 
-__all__ = ["IMPURE_MODULES", "backend_packages", "is_generated", "is_library", "namespace_of"]
+__all__ = ["IMPURE_MODULES", "backend_packages", "is_generated", "is_installed", "is_library", "namespace_of"]
 
 #: Modules whose functions give other values in each call, or do more than give a value.
 IMPURE_MODULES = frozenset((
@@ -23,6 +23,8 @@ _LIBRARY_FOLDERS = (
     *{sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")},
     str(Path(np.__file__).parent),  # wherever it is installed
 )
+_PACKAGES = tuple({sysconfig.get_paths()[name] for name in ("purelib", "platlib")})
+_OWN_FOLDERS = str(Path(np.__file__).parent), str(Path(__file__).parents[1])
 
 
 def is_library(namespace: dict[str, Any]) -> bool:
@@ -32,6 +34,11 @@ def is_library(namespace: dict[str, Any]) -> bool:
     if root == "gradcore" or root.startswith("namedtuple_") or (root in sys.stdlib_module_names and root != "__main__"):
         return True
     return str(namespace.get("__file__", "")).startswith(_LIBRARY_FOLDERS)
+
+
+def is_installed(code: types.CodeType) -> bool:
+    """Whether code is that of an installed package other than gradcore and NumPy."""
+    return code.co_filename.startswith(_PACKAGES) and not code.co_filename.startswith(_OWN_FOLDERS)
 
 
 def backend_packages() -> tuple[str, ...]:

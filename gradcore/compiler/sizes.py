@@ -99,6 +99,7 @@ class SymbolicNumber:
     """
 
     __slots__ = ("expression", "symbols", "values")
+
     def __init__(self, symbols: Symbols, values: tuple[Any, ...], expression: str) -> None:
         self.symbols, self.values, self.expression = symbols, values, expression
 
@@ -144,6 +145,15 @@ class SymbolicNumber:
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
+
+    def __neg__(self) -> Any:
+        return 0 - self
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self if self >= 0 else 0 - self
 
 
 def _symbols_of(*operands: Any) -> Symbols:
@@ -215,9 +225,6 @@ def _make_operators() -> None:
             return f(self.values[0])
 
         setattr(SymbolicNumber, f"__{name}__", number)
-    SymbolicNumber.__neg__ = lambda self: 0 - self  # type: ignore[attr-defined]
-    SymbolicNumber.__pos__ = lambda self: self  # type: ignore[attr-defined]
-    SymbolicNumber.__abs__ = lambda self: self if self >= 0 else 0 - self  # type: ignore[attr-defined]
 
 
 _make_operators()

@@ -80,7 +80,9 @@ class Layout:
 
     @property
     def strides(self) -> tuple[Any, ...]:
-        products = [math.prod(self.shape[i:j]) for i in range(len(self.shape)) for j in range(i + 1, len(self.shape) + 1)]
+        products = [
+            math.prod(self.shape[i:j]) for i in range(len(self.shape)) for j in range(i + 1, len(self.shape) + 1)
+        ]
         found = tuple(expressed(each, products) for each in zip(*(a.strides for a in self.arrays), strict=True))
         if any(type(each) is type(None) for each in found):
             current.recorder.stop("strides follow no rule")
@@ -303,6 +305,8 @@ class SymbolicRun(RecordedRun):
     reads_grads : bool
     """
 
+    recorder: SymbolicRecorder
+
     def __init__(self, recorder: SymbolicRecorder, guards: Guards, reads_grads: bool) -> None:
         super().__init__(recorder, guards, reads_grads)
         self.originals = self.arrays
@@ -327,9 +331,7 @@ class SymbolicRun(RecordedRun):
 
     def restore(self) -> None:
         """Leave all tensors as they were."""
-        for t, array, grad, version in zip(
-            self.tensors, self.originals, self.first_grads, self.versions, strict=True
-        ):
+        for t, array, grad, version in zip(self.tensors, self.originals, self.first_grads, self.versions, strict=True):
             t._array = array
             version_counter(t).version = version
             if t._autograd is not None:
@@ -425,7 +427,9 @@ class Sizes:
             return False
         key, arrays = found
         try:
-            is_right = self._is_right(dict(zip(self.names, key if len(self.names) > 1 else (key,), strict=True)), arrays)
+            is_right = self._is_right(
+                dict(zip(self.names, key if len(self.names) > 1 else (key,), strict=True)), arrays
+            )
         except Exception:  # the function itself raises it
             is_right = False
         if is_right:
