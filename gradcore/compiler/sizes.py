@@ -108,7 +108,7 @@ class SymbolicNumber:
         return type(self.values[0])
 
     def in_program(self) -> Expression:
-        """This number as an argument of a call."""
+        """The number as an argument of a call."""
         numbers = tuple(n for name, n in self.symbols.numbers.items() if name in self.expression)
         return Expression(self.expression, numbers)
 

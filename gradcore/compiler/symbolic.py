@@ -1,10 +1,9 @@
 """Programs for many sizes: a function is recorded once more, with symbols in the place of sizes that have changed.
 
-That recording computes with copies, at several sizes at once, and changes nothing: it finds what the shape of each
-result is, as an expression, and the calls have expressions in the place of numbers. So the program is that of other
-sizes too, as long as conditions on them that the library has asked for are true, and results have the shapes that were
-expected. Both is checked before the program runs with sizes for the first time; where it is not so, the call is recorded
-as every other one.
+That recording computes with copies, at several sizes at once, and changes nothing. It finds the shape of each result as
+an expression, and calls have expressions in the place of numbers. So the program is that of other sizes too, as long as
+conditions on them that were asked for are true, and results have the shapes that are expected. Both is checked before
+the program runs with sizes for the first time; where it is not so, the call is recorded as every other one.
 """
 
 from __future__ import annotations
@@ -354,7 +353,10 @@ class SymbolicRun(RecordedRun):
         self.sizes.find = self._finder()
         first = tuple(values[0] for values in self.symbols.values.values())
         self.sizes.remaining[first if len(first) > 1 else first[0]] = FREQUENT
-        self.guards.texts += [f"{each} is {outcome}" for each, outcome in self.symbols.conditions.items()]
+        conditions = {
+            each: outcome for each, outcome in self.symbols.conditions.items() if str(sys.maxsize) not in each
+        }
+        self.guards.texts += [f"{each} is {outcome}" for each, outcome in conditions.items()]
         return found._replace(sizes=self.sizes)
 
     def _size_checks(self) -> list[str]:

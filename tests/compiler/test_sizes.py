@@ -1,4 +1,4 @@
-"""Programs for many sizes: results, gradients, effects and random numbers to the bit, with one program; and where not."""
+"""Programs for many sizes: results, gradients, effects and random numbers to the bit, and where there are none."""
 
 from __future__ import annotations
 
@@ -154,7 +154,8 @@ ESCAPING: dict[str, Callable[..., Any]] = {
     "range": lambda x: sum(x[i] for i in range(x.shape[0])), "list": lambda x: x * gc.tensor([2.0] * x.shape[0])[:1],
     "key": lambda x: x * KNOWN.get(x.shape[0], 1.0), "text": lambda x: x * float(f"{x.shape[0]}"),
     "repr": lambda x: x * len(repr(x.shape)), "set": lambda x: x * (2 if x.shape[0] in {7, 9} else 3),
-    "count": lambda x: x * len(range(x.shape[0])), "numpy": lambda x: x * float(np.prod(x.shape)), "rows": lambda x: sum(row * 2 for row in x),
+    "count": lambda x: x * len(range(x.shape[0])), "numpy": lambda x: x * float(np.prod(x.shape)),
+    "rows": lambda x: sum(row * 2 for row in x),
     "strings": lambda x: x * len("a" * x.shape[0]), "round": lambda x: x * round(x.shape[0], -1),
     "bits": lambda x: x * x.shape[0].bit_length(), "slice": lambda x: x * len([1, 2, 3, 4, 5, 6][: x.shape[0]]),
     "and": lambda x: x * (x.shape[0] & 3), "array": lambda x: x * gc.tensor(x.shape).float().sum(),
