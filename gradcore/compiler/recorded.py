@@ -30,6 +30,7 @@ from gradcore.compiler.optimizer_steps import PlannedStep, planned
 from gradcore.compiler.passes import optimized
 from gradcore.compiler.program import Program
 from gradcore.compiler.recorder import Recorder, Unrecordable, give_plain_arrays, user_frame, user_line
+from gradcore.compiler.sizes import SymbolicNumber
 from gradcore.compiler.storage import share_memory
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import _Call
@@ -320,8 +321,9 @@ class RecordedRun:
             self.effects.append(f"{type(host).__name__}.{name} is called")
         grads = [grad for grad in map(_grad_of, self.tensors) if grad is not None]
         tensors = [*self.tensors, *grads, *(known[0] for known in self.named.values()), *_tensors_in(args, _ignore)]
-        with self.recorder.off():
-            result = self._with_plain_arrays(tensors, foreign or stopped, lambda: getattr(host, name)(*args, **named))
+        result = self._made_by_host(
+            tensors, foreign or stopped, host, name, lambda: getattr(host, name)(*args, **named)
+        )
         if foreign:
             self.recorder.foreign = f"{type(host).__name__}.{name} runs functions of yours"
         if result is not None:
@@ -331,6 +333,11 @@ class RecordedRun:
             if name == "step" and not (args or named or foreign):
                 part.lines[mark - 1 :] = self._planned(host, part, part.lines[-1])
         return result
+
+    def _made_by_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
+        """Make a host call as it is."""
+        with self.recorder.off():
+            return self._with_plain_arrays(tensors, every, call)
 
     def _planned(self, optimizer: Any, part: Part, call: str) -> list[str]:
         """Lines that take the step of an optimiser as a part of the program, if they can; else by its method."""
@@ -690,7 +697,7 @@ class RecordedRun:
     def _rebuilt(self, value: Any, part: Part) -> str:
         """The expression of a result."""
         kind = type(value)
-        if kind in (RecordedFloat, RecordedInteger):
+        if kind in (RecordedFloat, RecordedInteger, SymbolicNumber):
             return str(value.expression)
         if isinstance(value, Variable):
             known = self.named.get(id(value))
@@ -816,6 +823,6 @@ def _tensors_in(value: Any, refuse: Callable[[str], None]) -> list[Any]:
         return [t for each in value for t in _tensors_in(each, refuse)]
     if type(value) is dict:
         return [t for each in value.values() for t in _tensors_in(each, refuse)]
-    if not (value is None or type(plain_numbers(value)) in (bool, int, float, complex, str)):
+    if not (value is None or plain_numbers(value).__class__ in (bool, int, float, complex, str)):
         refuse(f"a result is a {type(value).__name__}")
     return []

@@ -27,6 +27,7 @@ from gradcore.compiler import emit_python
 from gradcore.compiler.arrays import RecordedArray, RecordedInt, current
 from gradcore.compiler.effects import Effects
 from gradcore.compiler.guards import Guards
+from gradcore.compiler.host_calls import runs_user_code
 from gradcore.compiler.passes import optimized
 from gradcore.compiler.program import Call, Expression, Literal, Program, Value, map_leaves
 from gradcore.compiler.recorded import Entry, RecordedRun
@@ -50,6 +51,8 @@ __all__ = ["SizeEscapes", "Sizes", "SymbolicRecorder", "SymbolicRun", "symbols_b
 FREQUENT = 16
 #: Symbols of one program at most.
 _MOST_SYMBOLS = 4
+#: Host calls that leave shapes as they are.
+_HOST_CALLS = frozenset(["step", "unscale_", "update", "zero_grad"])
 #: Functions of arrays that give what a layout has.
 _OF_LAYOUTS = {"xp.shape": "shape", "xp.size": "size"}
 
@@ -336,8 +339,14 @@ class SymbolicRun(RecordedRun):
             if t._autograd is not None:
                 t._autograd.grad = grad
 
-    def host_call(self, host: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        self.recorder.stop(f"{name} of {type(host).__name__} is called")
+    def _made_by_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
+        """Leave out what changes values alone: parameters and states are to stay what they are."""
+        if runs_user_code(host) or name not in _HOST_CALLS:
+            self.recorder.stop(f"{name} of {type(host).__name__} is called")
+        return super()._made_by_host(tensors, every, host, name, call) if name == "zero_grad" else None
+
+    def _planned(self, optimizer: Any, part: Any, call: str) -> list[str]:
+        return [call]
 
     def item(self, array: RecordedArray) -> Any:
         self.recorder.stop("elements of a tensor are read")

@@ -273,6 +273,15 @@ def test_an_attempt_that_fails_leaves_nothing_behind() -> None:
     assert all(entry.sizes is None for entry in compiled._entries)
 
 
+def test_sizes_are_results() -> None:
+    compiled = CompiledFunction(lambda x: (x * 2, {"n": x.shape[0], "mean": 1 / x.shape[0]}), cpp="0", dynamic=True)
+    for n in (5, 5, 7, 9, 12):
+        found = compiled(gc.ones(n, 4))[1]
+        assert found == {"n": n, "mean": 1 / n}
+        assert [*map(type, found.values())] == [int, float]
+    assert has_one_program(compiled)
+
+
 def test_two_sizes_of_a_kind_are_one_symbol() -> None:
     compiled = CompiledFunction(lambda x, y: x @ y + gc.randn(x.shape[0], y.shape[1]), cpp="0", dynamic=True)
     for a, b, c in [(5, 3, 6), (5, 3, 6), (7, 4, 8), (9, 11, 3), (4, 2, 17)]:
@@ -317,27 +326,62 @@ def test_frequent_sizes_do_not_end_the_program() -> None:
     assert compiled._left is None
 
 
-def test_steps_of_optimisers_have_programs_by_size() -> None:
-    models = [copy.deepcopy(gc.nn.Linear(4, 3))]
-    models.append(copy.deepcopy(models[0]))
+def training(optimizer_of: Callable[..., Any], **settings: Any) -> Callable[[Any], Any]:
+    """A whole training step of a model."""
 
     def step_of(model: Any) -> Any:
-        optimizer = gc.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        optimizer = optimizer_of(model.parameters(), lr=0.1, **settings)
+        scheduler = gc.optim.lr_scheduler.StepLR(optimizer, 3)
 
         def step(x: gc.Tensor) -> gc.Tensor:
             optimizer.zero_grad()
             loss = model(x).square().mean()
             loss.backward()
+            gc.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             optimizer.step()
+            scheduler.step()
             return loss.detach()
 
         return step
 
-    eager, compiled = step_of(models[0]), CompiledFunction(step_of(models[1]), cpp="0", dynamic=True)
-    for i, n in enumerate((5, 5, 5, 7, 7, 9, 9, 5, 12)):
+    return step_of
+
+
+def scaled(model: Any) -> Callable[..., Any]:
+    """A whole training step with a scaled loss."""
+    optimizer, scaler = gc.optim.SGD(model.parameters(), lr=0.1), gc.amp.GradScaler("cpu", init_scale=8.0)
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    return step
+
+
+STEPS: dict[str, Any] = {
+    "scaled": scaled,
+    "sgd": training(gc.optim.SGD, momentum=0.9), "adam": training(gc.optim.AdamW), "rms": training(gc.optim.RMSprop),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_one_program_serves_training_steps(name: str) -> None:
+    """Losses, parameters, gradients and what is drawn, step by step."""
+    made = gc.nn.Sequential(
+        gc.nn.Linear(4, 8), gc.nn.BatchNorm1d(8), gc.nn.ReLU(), gc.nn.Dropout(0.3), gc.nn.Linear(8, 3)
+    )
+    models = copy.deepcopy(made), copy.deepcopy(made)
+    eager, compiled = STEPS[name](models[0]), CompiledFunction(STEPS[name](models[1]), cpp="0", dynamic=True)
+    sizes = (5, 5, 7, 9, 14, 9, 5, 100, 14, 23)
+    for i, n in enumerate(sizes):
         gc.manual_seed(i)
         x = gc.randn(n, 4)
-        assert outcome(compiled, (x,), i, models[1]) == outcome(eager, (x,), i, models[0])
+        assert outcome(compiled, (x,), i, models[1]) == outcome(eager, (x,), i, models[0]), f"call {i}, size {n}"
+    assert has_one_program(compiled, sizes), compiled._static
 
 
 @given(chosen, st.lists(st.integers(0, 40), min_size=3, max_size=6), st.sampled_from([3, 4, 0]),
