@@ -45,8 +45,8 @@ _REMEDIES = {
     "cannot be checked": "pass it as an argument, or keep it in a plain attribute, list or dict",
 }
 
-#: How often it is tried to make sizes symbols.
-_MOST_ATTEMPTS = 6
+#: How often it is tried to make sizes symbols, by the setting `dynamic`.
+_MOST_ATTEMPTS = {True: 6, None: 2}
 
 _generation = [0]
 
@@ -136,7 +136,7 @@ class CompiledFunction:
             return self._function(*args, **named)
         try:
             found = self._with_symbols(args, named)
-            return self._next(args, named) if found is None else found[0]
+            return found[0] if type(found) is tuple else self._next(args, named)
         finally:
             recording_lock.release()
 
@@ -227,17 +227,17 @@ class CompiledFunction:
 
     # -- programs for many sizes ------------------------------------------------------------------------------------
 
-    def _with_symbols(self, args: Any, named: Any) -> tuple[Any] | None:
-        """The result of a program for many sizes; None if there is none for these arguments."""
+    def _with_symbols(self, args: Any, named: Any) -> Any:
+        """The result, in a tuple, of a program for many sizes; else something else."""
         for entry in self._entries:
             if entry.sizes is not None:
                 frequent = entry.sizes.frequent(args, named)
                 if frequent and len(self._entries) < self._most:
                     return None
                 if frequent or entry.sizes.admits(args, named):
-                    return entry.run(args, named)  # type: ignore[no-any-return]
+                    return entry.run(args, named)
         tried = len(self._static) + sum(entry.sizes is not None for entry in self._entries)
-        if self._dynamic is False or tried >= _MOST_ATTEMPTS or not 0 < len(self._entries) < self._most:
+        if self._dynamic is False or tried >= _MOST_ATTEMPTS[self._dynamic] or not 0 < len(self._entries) < self._most:
             return None
         try:
             made = self._symbolic(args, named)
@@ -247,7 +247,7 @@ class CompiledFunction:
         if made is None:
             return None
         self._entries.append(made)
-        return made.run(args, named)  # type: ignore[no-any-return]
+        return made.run(args, named)
 
     def _symbolic(self, args: Any, named: Any) -> Entry | None:
         """The program for these arguments, and such of other sizes; None if there have not been enough of these."""

@@ -500,25 +500,22 @@ class Guards:
             f"type({a}) is {'ndarray' if on_cpu else self.bind(type(array))}",
             *([f"{a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"] if on_cpu else []),
         ])  # fmt: skip
-        if not given and on_cpu:  # most often the array of the last call
+        if not given and on_cpu and not symbols:  # most often the array of the last call
             conditions = f"{self.bind(weakref.ref(array))}() is {a} or {conditions}"
         described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
         if symbols:
             sizes = ", ".join(symbols.get(i, str(n)) for i, n in enumerate(array.shape))
-            described = f"{text}: shape [{sizes}], contiguous, {t._dtype.name}"
+            described = f"{text}: shape [{sizes}] of sizes from 2, contiguous, {t._dtype.name}"
         self.require(conditions, described)
 
     def _symbolic(self, a: str, array: Any, symbols: dict[int, str], text: str) -> str:
         """The condition that a shape has symbols in some dims; each is the first such dim's size."""
         if not array.flags.c_contiguous:
             raise Unguardable(f"{text} has sizes that change, and is not contiguous")
-        self.require(f"len({a}.shape) == {array.ndim}", f"{text} has {array.ndim} dims")
-        for dim, symbol in symbols.items():
-            if not any(line.startswith(f"{symbol} = ") for line in self.lines):
-                self.lines.append(f"{symbol} = {a}.shape[{dim}]")
-                self.require(f"{symbol} >= 2", f"{symbol} >= 2")
-        sizes = "".join(f"{symbols.get(i, n)}, " for i, n in enumerate(array.shape))
-        return f"{a}.shape == ({sizes})"
+        first = {symbol: dim for dim, symbol in reversed(symbols.items())}
+        first = {s: dim for s, dim in first.items() if not any(f"({s} := " in line for line in self.lines)}
+        least = "".join(f"({symbol} := {a}.shape[{dim}]) >= 2 and " for symbol, dim in first.items())
+        return f"{least}{a}.shape == ({''.join(f'{symbols.get(i, n)}, ' for i, n in enumerate(array.shape))})"
 
     def leave_out(self, number: int) -> None:
         """Do not check a gradient, of which the program reads nothing."""

@@ -320,7 +320,9 @@ class SymbolicRun(RecordedRun):
             symbols = guards.symbols.get(guard.name, {})
             sizes = {dim: self.symbols.values[symbol] for dim, symbol in symbols.items()}
             if id(array) not in copies:
-                copies[id(array)] = tuple(_copied(array, sizes, i) for i in range(RECORDED))
+                first = _copied(array)
+                others = (_copied(first, sizes, i) if sizes else first for i in range(1, RECORDED))
+                copies[id(array)] = first, *others
             self.copies.append(copies[id(array)])
         self.arrays = [each[0] for each in self.copies]
 
@@ -494,7 +496,7 @@ def _copied(array: Any, sizes: dict[int, tuple[int, ...]] | None = None, positio
     """A copy that lies alike in memory; with other sizes of some dims, its elements repeat."""
     if type(array) is not np.ndarray or any(step < 0 for step in array.strides):
         raise SizeEscapes("an array has negative strides, or is none of the CPU")
-    if position and sizes:
+    if sizes:
         for dim, values in sizes.items():
             array = np.take(array, np.arange(values[position]) % array.shape[dim], dim)
         return np.ascontiguousarray(array)
