@@ -147,13 +147,13 @@ class SymbolicNumber:
         return self // other, self % other
 
     def __neg__(self) -> Any:
-        return 0 - self
+        return _computed(operator.sub, "-", 0, self)
 
     def __pos__(self) -> Any:
         return self
 
     def __abs__(self) -> Any:
-        return self if self >= 0 else 0 - self
+        return self if _computed(operator.ge, ">=", self, 0) else -self
 
 
 def _symbols_of(*operands: Any) -> Symbols:
