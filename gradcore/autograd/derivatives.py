@@ -251,7 +251,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
     elif grads is None:
         return pieces
     needed = [edge is not None and (needed is None or needed[i]) for i, edge in enumerate(edges)]
-    if not arithmetic.recorded and F.supports_fusion and op.kind == "elementwise":
+    if not arithmetic.recorded and F.has_fused_gradients and op.kind == "elementwise":
         fused = _fused_gradients(node, grads, arithmetic, needed)
         if fused is not None:
             return fused

@@ -312,7 +312,7 @@ class GraphTask:
         backend = arithmetic.F
         if self.watch or (STREAMS.used and backend.has_streams):
             return arithmetic, backend, {}, backend.array_type
-        return arithmetic, backend, PLANS["fused" if backend.supports_fusion else "arrays"], backend.array_type
+        return arithmetic, backend, PLANS["fused" if backend.has_fused_gradients else "arrays"], backend.array_type
 
     def use_device(self, device: Any) -> None:
         """Make `device` current, where devices have to be."""

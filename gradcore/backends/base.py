@@ -131,6 +131,8 @@ class Backend(
     has_dropout: bool = False
     #: Whether elementwise formulas become kernels: `fused_forward` and `fused_gradients` are there.
     supports_fusion: Any = False
+    #: Whether `fused_gradients` is asked first for the gradients of elementwise nodes.
+    has_fused_gradients: Any = False
     #: Whether `fused_forward` converts operands of other dtypes in its kernels.
     converts_operands: Any = False
     #: Kernels that read numbers of their arguments, and so wait for the device: shapes of results depend on them.

@@ -20,7 +20,7 @@ def _weighted(t: Any, weight: Any) -> Any:
 @general(
     lambda F, grad, self, target, weight, reduction: (
         _weighted(upstream(grad, self.shape, reduction), weight)
-        * ((self - target) / F.clamp((1 - self) * self, 1e-12, None))
+        * F.div(self - target, F.clamp((1 - self) * self, 1e-12, None))
     ),
     target=lambda F, grad, self, weight, reduction: (
         _weighted(upstream(grad, self.shape, reduction), weight) * (F.log1p(-self) - F.log(self))
@@ -38,7 +38,7 @@ def bce(K, self, target, weight=None, reduction: str = "mean"):
 
 @bce.jvp("self")
 def _(F, t, self, target, weight, reduction):
-    return reduced(F, _weighted(t * ((self - target) / F.clamp((1 - self) * self, 1e-12, None)), weight), reduction)
+    return reduced(F, _weighted(t * F.div(self - target, F.clamp((1 - self) * self, 1e-12, None)), weight), reduction)
 
 
 @bce.jvp("target")

@@ -71,13 +71,13 @@ def _by_weights(F: Any, losses: Any, target: Any, weight: Any, reduction: str, i
     """Losses with weights that have derivatives, reduced, and the sum of weights."""
     weights = F.class_weights(target, weight, ignore_index)
     losses, total_weight = losses * weights, F.sum(weights)
-    return F.sum(losses) / total_weight if reduction == "mean" else reduced(F, losses, reduction), total_weight
+    return F.div(F.sum(losses), total_weight) if reduction == "mean" else reduced(F, losses, reduction), total_weight
 
 
 def _each(F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduction: str, ignore_index: int) -> Any:
     """The gradient of each loss before its weighting, from that of the reduced losses."""
     if reduction == "mean":
-        grad = grad / total_weight
+        grad = F.div(grad, total_weight)
     weights = weights_of(F, target, weight, grad, ignore_index)
     # Without ignored targets, as 0 times an infinite gradient is not 0.
     return F.where(target == ignore_index, 0, weights * grad)
@@ -113,7 +113,7 @@ def nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = 
 @nll.jvp("self")
 def _(F, t, target, weight, total_weight, reduction, ignore_index):
     t = -F.class_pick(t, target, ignore_index) * weights_of(F, target, weight, t, ignore_index)
-    return F.sum(t) / total_weight if reduction == "mean" else reduced(F, t, reduction)
+    return F.div(F.sum(t), total_weight) if reduction == "mean" else reduced(F, t, reduction)
 
 
 # With a row's maximum m taken as a constant (the loss does not depend on it), the powers exp(x - m) and their sum s,
@@ -159,7 +159,7 @@ def softmax_nll_backward(
     if grad is None:
         return powers * scale
     grad = _each(F, grad, target, weight, total_weight, reduction, ignore_index)
-    share = F.reshape(grad, total.shape) / total
+    share = F.div(F.reshape(grad, total.shape), total)
     scale = share if scale is None else scale + share
     return powers * scale - F.class_spread(grad, target, powers.shape[min(powers.ndim, 2) - 1], ignore_index)
 
@@ -168,9 +168,9 @@ def softmax_nll_backward(
 def _(F, t, target, weight, total_weight, powers, total, reduction, ignore_index):
     t_powers, dim = powers * t, min(powers.ndim, 2) - 1
     t_total = F.sum(t_powers, dim, True)
-    losses = F.reshape(t_total / total, target.shape) - F.class_pick(t, target, ignore_index)
+    losses = F.reshape(F.div(t_total, total), target.shape) - F.class_pick(t, target, ignore_index)
     losses = F.where(target == ignore_index, 0, losses * weights_of(F, target, weight, t, ignore_index))
-    result = F.sum(losses) / total_weight if reduction == "mean" else reduced(F, losses, reduction)
+    result = F.div(F.sum(losses), total_weight) if reduction == "mean" else reduced(F, losses, reduction)
     return result, t_powers, t_total
 
 
@@ -381,7 +381,7 @@ def _smoothed(
         scores = scores * F.reshape(weight, (classes, *(1,) * (input.ndim - 1 - dim)))
     spread = F.where(target == ignore_index, 0, -F.sum(scores, dim))
     if reduction == "mean":
-        spread = F.sum(spread) / total_weight
+        spread = F.div(F.sum(spread), total_weight)
     elif reduction == "sum":
         spread = F.sum(spread)
     return (1 - label_smoothing) * loss + label_smoothing / classes * spread

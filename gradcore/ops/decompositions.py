@@ -37,7 +37,7 @@ def _gaps(F, values):
 
 def _over_gaps(F, x, gaps):
     """``x / gaps``, but zero where both are: equal values do no harm to what does not depend on their vectors."""
-    return x / F.where((gaps == 0) & (x == 0), F.ones_like(gaps), gaps)
+    return F.div(x, F.where((gaps == 0) & (x == 0), F.ones_like(gaps), gaps))
 
 
 def _diagonal(F, x):
@@ -325,7 +325,7 @@ def _(F, t, U, S, Vh, full_matrices):
     turn_u = _over_gaps(F, F.triu(in_u, 1) + F.tril(in_u, -1), gaps)
     turn_v = _over_gaps(F, F.triu(in_v, 1) + F.tril(in_v, -1), gaps)
     if F.is_complex(inner):  # one of many ways to share the phase: all of it to U
-        turn_u = turn_u + F.diag_embed(_diagonal(F, inner - mirrored) / (2 * S))
+        turn_u = turn_u + F.diag_embed(F.div(_diagonal(F, inner - mirrored), 2 * S))
     change_u, change_v = F.matmul(U, turn_u), F.matmul(F.hermitian(turn_v), Vh)
     if m > k:
         outside = F.matmul(t, F.hermitian(Vh)) * _columns(F, 1 / S)

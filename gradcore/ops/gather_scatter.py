@@ -273,7 +273,7 @@ def _sum_gradients(F, grad, self, dim, index, src, result, include_self):
 def _mean_gradients(F, grad, self, dim, index, src, result, include_self):
     start = F.ones_like(grad) if include_self else F.zeros_like(grad)
     count = F.scatter_add(start, dim, index, F.ones_like(src))
-    share = grad / F.where(count == 0, 1, count)
+    share = F.div(grad, F.where(count == 0, 1, count))
     return share, F.gather(share, dim, index)
 
 
@@ -282,7 +282,7 @@ def _extreme_gradients(F, grad, self, dim, index, src, result, include_self):
     if not include_self:
         here = F.scatter_value(here, dim, index, 0)
     there = F.where(src == F.gather(result, dim, index), F.ones_like(src), 0)
-    share = grad / F.scatter_add(here, dim, index, there)
+    share = F.div(grad, F.scatter_add(here, dim, index, there))
     return here * share, there * F.gather(share, dim, index)
 
 
@@ -297,14 +297,14 @@ def _product_gradients(F, grad, self, dim, index, src, result, include_self):
         return F.gather(F.scatter_add(F.zeros_like(grad), dim, index, values), dim, index)
 
     own = F.where(self == 0, 1, self)
-    of_self = grad * product(own, src) / own
+    of_self = F.div(grad * product(own, src), own)
     zero = src == 0
     one = F.ones_like(src)
     zeros_there = at_places(F.where(zero, one, 0))
     other_zero = F.where(zeros_there == 2, at_places(F.where(zero, src, 0)) - src, 0)
     rest = product(self, F.where(zero, 1, src))
     of_zero = F.gather(grad * rest, dim, index) * F.where(zeros_there == 1, one, other_zero)
-    return of_self, F.where(zero, of_zero, F.gather(grad * result, dim, index) / F.where(zero, 1, src))
+    return of_self, F.where(zero, of_zero, F.div(F.gather(grad * result, dim, index), F.where(zero, 1, src)))
 
 
 _REDUCTIONS = {

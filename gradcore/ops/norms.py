@@ -70,8 +70,7 @@ def _direction(F, x, norm, ord):
         return F.sgn(x)
     if ord == 2:
         size = F.where(norm == 0, inf, norm)
-        # CuPy's quotient of a complex number and infinity is NaN.
-        return x * F.reciprocal(size) if F.is_complex(x) else x / size
+        return F.div(x, size)
     size = F.abs(x)
     if ord in (inf, -inf):
         return F.sgn(x) * ((size == norm) | ((size != size) & (norm != norm)))
@@ -86,7 +85,7 @@ def _shared_direction(F, x, norm, ord, dim):
     direction = _direction(F, x, norm, ord)
     if ord not in (inf, -inf):
         return direction
-    return direction / F.sum(F.ones_like(norm) * ((F.abs(x) == norm) | (norm != norm)), dim, True)
+    return F.div(direction, F.sum(F.ones_like(norm) * ((F.abs(x) == norm) | (norm != norm)), dim, True))
 
 
 @linalg_vector_norm.vjp("self")
@@ -339,7 +338,7 @@ def _differences(F, x1, x2):
 def _by_points(F, grad, x1, x2, result, p):
     """The gradient of the first points of distances."""
     if p == 2 and max(x1.shape[-2], x2.shape[-2]) > MANY:
-        weights = grad / F.where(result == 0, inf, result)
+        weights = F.div(grad, F.where(result == 0, inf, result))
         return x1 * F.sum(weights, -1, True) - F.matmul(weights, x2)
     direction = _direction(F, _differences(F, x1, x2), F.unsqueeze(result, -1), p)
     return F.sum(direction * F.unsqueeze(grad, -1), -2)

@@ -65,7 +65,7 @@ def recursive_filter(K, self, b, a, dim: int):
             total = total + x[n - k] * b[k]
         for k in range(1, min(n + 1, len(a))):
             total = total - y[n - k] * a[k]
-        y.append(total / a[0])
+        y.append(K.div(total, a[0]))
     return K.xp.moveaxis(K.xp.stack(y), 0, dim) if y else self
 
 

@@ -94,7 +94,7 @@ def strided_back(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
     here, there, length = _positions(K, shape, own, size, stride, offset)
     memory = K.sum_into_rows(length, there, self.reshape(-1, 1))
     counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
-    return (memory[here] / counts[here]).reshape(shape)
+    return K.div(memory[here], counts[here]).reshape(shape)
 
 
 @linear(
@@ -107,7 +107,7 @@ def strided_copy(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
     here, there, length = _positions(K, shape, own, size, stride, offset)
     memory = K.sum_into_rows(length, here, self.reshape(-1, 1))
     counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
-    return (memory / K.xp.maximum(counts.real, 1))[there].reshape(size)
+    return K.div(memory, K.xp.maximum(counts.real, 1))[there].reshape(size)
 
 
 @composite(samples=lambda: [case(floats(3, 4), floats(2, 3), (2, 3), (1, 4), 1)])

@@ -106,7 +106,8 @@ def fused(strict: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fused]:
     pytest.importorskip("cupy")
     backend = registry.find("strict")
     batch = Batch()
-    monkeypatch.setattr(type(backend), "supports_fusion", True)
+    for name in ("supports_fusion", "has_fused_gradients"):
+        monkeypatch.setattr(type(backend), name, True)
     monkeypatch.setattr(backend, "compile_kernel", batch.compile, raising=False)
     for cache in ("fusion", "_optimizer_kernels"):  # without kernels of before
         monkeypatch.setitem(backend.__dict__, cache, getattr(type(backend), cache).func(backend))

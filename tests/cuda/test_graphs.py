@@ -175,7 +175,8 @@ def test_scaled_steps_are_captured(cuda: Runtime) -> None:
 def test_replayed_steps_with_generated_kernels(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_compiler()
     backend: Any = registry.find("cuda")
-    monkeypatch.setattr(type(backend), "supports_fusion", True)
+    for name in ("supports_fusion", "has_fused_gradients"):
+        monkeypatch.setattr(type(backend), name, True)
     monkeypatch.setattr(backend, "compile_kernel", lambda source, name: HostLibrary([source], ("-O0",))[name])
     there, here = (Training(device, OPTIMIZERS["AdamW"], clip=True) for device in ("cuda", "cpu"))
     agree(there, here, inputs(4), gc.cuda.graph(there.step))

@@ -602,7 +602,7 @@ class StrictBackend(CupyBackend):
 
     type = "strict"
     packages = ("tests.strict", "tests.cuda.host")
-    supports_fusion = False  # type: ignore[assignment]
+    supports_fusion = has_fused_gradients = False  # type: ignore[assignment]
     scipy_name = None  # cupyx needs CuPy
     has_streams = False
     own_kernels = shutil.which("g++") is not None

@@ -14,27 +14,30 @@ from gradcore.backends.codegen.optimizer import OptimizerKernel
 from gradcore.backends.codegen.schedule import Input, Kernel
 from gradcore.backends.codegen.trace import Tracer, compute_dtype
 
-__all__ = ["CudaTracer", "emit", "emit_optimizer", "vector_width"]
+__all__ = ["OF_COMPLEX", "CudaTracer", "emit", "emit_optimizer", "vector_width"]
 
 #: Functions of C++, of `elementwise.cuh` or, for complex numbers too, of `complex.cuh`.
 _FUNCTIONS = {
     "absolute": "magnitude", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
     "arctan": "atan", "arctanh": "atanh", "conjugate": "conj", "cos": "cos", "cosh": "cosh", "exp": "exp",
     "isfinite": "is_finite", "isinf": "is_infinite", "isnan": "is_nan", "log": "log", "log10": "log10",
-    "power": "power", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
 }  # fmt: skip
 
 _OF_REALS = {
     "arctan2": "atan2", "ceil": "ceil", "copysign": "copysign", "exp2": "exp2", "expm1": "expm1", "floor": "floor",
     "floor_divide": "floor_quotient", "fmax": "larger", "fmin": "smaller", "fmod": "rest", "gcd": "common_divisor",
     "hypot": "hypot", "lcm": "common_multiple", "ldexp": "ldexp", "left_shift": "shifted_left", "log1p": "log1p",
-    "log2": "log2", "maximum": "maximum", "minimum": "minimum", "nextafter": "nextafter", "remainder": "floor_rest",
+    "log2": "log2", "maximum": "maximum", "minimum": "minimum", "nextafter": "nextafter", "power": "power",
+    "remainder": "floor_rest",
     "right_shift": "shifted_right", "rint": "rint", "signbit": "sign_bit", "trunc": "trunc",
 }  # fmt: skip
 
-_OF_COMPLEX = {
-    "divide": "quotient", "exp2": "exp_base_two", "expm1": "exp_minus_one", "log1p": "log_one_plus", "log2": "log2",
-    "reciprocal": "inverse",
+#: Where CuPy's functions of complex numbers do not give NumPy's over the whole range: those of `complex.cuh`.
+OF_COMPLEX = {
+    "arccosh": "inverse_hyperbolic_cosine", "divide": "quotient", "exp2": "exp_base_two", "expm1": "exp_minus_one",
+    "log": "logarithm", "log10": "logarithm_base_ten", "log1p": "log_one_plus", "log2": "logarithm_base_two",
+    "power": "power", "reciprocal": "inverse", "tan": "tangent", "tanh": "hyperbolic_tangent",
 }  # fmt: skip
 
 #: Functions of scipy.special.
@@ -44,7 +47,7 @@ _SPECIAL = {
     "digamma": "digamma", "xlog1py": "times_log1p", "xlogy": "times_log", "y0": "y0", "y1": "y1",
 }  # fmt: skip
 
-CUDA = Dialect(_FUNCTIONS | _OF_REALS | _SPECIAL, _FUNCTIONS | _OF_COMPLEX | _SPECIAL, "{0} ? {1} : {2}")
+CUDA = Dialect(_FUNCTIONS | _OF_REALS | _SPECIAL, _FUNCTIONS | OF_COMPLEX | _SPECIAL, "{0} ? {1} : {2}")
 
 #: Identifiers that kernels use themselves, and keywords of C++.
 _KEYWORDS = (
@@ -52,7 +55,7 @@ _KEYWORDS = (
     "template|this|typename|using|void|while|switch|case|default"
 )
 _CALLED = {"cast", "load", "store", "truth"}.union(
-    *(table.values() for table in (_FUNCTIONS, _OF_REALS, _OF_COMPLEX, _SPECIAL))
+    *(table.values() for table in (_FUNCTIONS, _OF_REALS, OF_COMPLEX, _SPECIAL))
 )
 _RESERVED = re.compile(rf"[nvpr]\d+|i\d*|k|rest\d+|size|start|{_KEYWORDS}|{'|'.join(sorted(_CALLED))}")
 

@@ -31,9 +31,6 @@ _MOST_FORMULAS, _MOST_LAYOUTS = 10_000, 1_000
 
 #: Functions that CuPy computes otherwise than NumPy, or leaves to undefined behaviour of C++: kernels even alone.
 _NOT_LEFT_TO_CUPY = {"floor_divide", "lcm", "left_shift", "remainder", "right_shift", "xlog1py"}
-#: Those of complex numbers: CuPy's quotients are NaN where a divisor is infinite, or the square of one overflows; its
-#: expm1 is exp less 1.
-_NOT_LEFT_TO_CUPY_IF_COMPLEX = {"divide", "expm1", "reciprocal"}
 
 _Dtypes = tuple[np.dtype[Any] | None, ...]
 
@@ -218,7 +215,7 @@ class Fusion:
 def _differs(expr: Expr) -> bool:
     """Whether CuPy computes something else, or what C++ leaves undefined."""
     name = expr.function
-    return name in _NOT_LEFT_TO_CUPY or (expr.dtype.kind == "c" and name in _NOT_LEFT_TO_CUPY_IF_COMPLEX)
+    return name in _NOT_LEFT_TO_CUPY or (expr.dtype.kind == "c" and name in emit_cuda.OF_COMPLEX)
 
 
 def _reach(layout: Layout) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +11,18 @@ import numpy as np
 
 from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.portable.elementwise import Elementwise
+from gradcore.backends.codegen.emit_cuda import OF_COMPLEX
+from gradcore.backends.portable.elementwise import RENAMED, Elementwise
 
 __all__ = ["CudaElementwise"]
 
 #: Beyond this the series for large arguments gives the Bessel functions to the last digit: where the next term would
 #: be larger than the one before it, all have become smaller than the rounding.
 _FAR, _TERMS = 30, 20
+
+
+#: Functions that CuPy computes otherwise of complex numbers.
+_OTHERWISE = {name for name, of_numpy in RENAMED.items() if of_numpy in OF_COMPLEX}
 
 
 def _logical(name: str) -> Callable[..., Any]:
@@ -56,6 +62,16 @@ def _of_numbers(name: str) -> Callable[..., Any]:
     return kernel
 
 
+def _generated(name: str) -> Any:
+    """A kernel of all backends that is generated where numbers are complex, also where a formula calls it."""
+
+    @functools.cached_property
+    def kernel(self: Any) -> Callable[..., Any]:
+        return self.generated_of_complex(name, getattr(super(CudaElementwise, self), name))  # type: ignore[no-any-return]
+
+    return kernel
+
+
 class CudaElementwise(CudaFusion, Elementwise):
     """Elementwise kernels on CUDA."""
 
@@ -63,6 +79,16 @@ class CudaElementwise(CudaFusion, Elementwise):
     from_host: Callable[..., Any]
     special_function: Callable[..., Any]
     bodies: dict[str, Callable[..., Any]]
+
+    lerp, logaddexp, pow, sigmoid = map(_generated, ("lerp", "logaddexp", "pow", "sigmoid"))
+
+    def __getattr__(self, name: str) -> Any:
+        """Functions of CuPy and bodies of operations, generated where they would compute complex numbers otherwise."""
+        plain = super().__getattr__(name)
+        if name not in _OTHERWISE and (name in RENAMED or name not in self.elementwise):
+            return plain
+        kernel = vars(self)[name] = self.generated_of_complex(name, plain)
+        return kernel
 
     logical_and, logical_not = _logical("logical_and"), _logical("logical_not")
     logical_or, logical_xor = _logical("logical_or"), _logical("logical_xor")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -25,9 +25,22 @@ class CudaFusion(CudaKernels):
     address: Callable[[Any], int]
 
     @property
+    def has_fused_gradients(self) -> bool:
+        """Whether some elementwise formulas become kernels."""
+        return "elementwise" not in config.CUDA_KERNELS_LEFT_OUT
+
+    @property
     def supports_fusion(self) -> bool:
         """Whether elementwise formulas become kernels; see `gradcore.cuda.set_fusion`."""
         return config.fusion() and "elementwise" not in config.CUDA_KERNELS_LEFT_OUT
+
+    def generates(self, operands: Iterable[Any]) -> bool:
+        """Whether a formula of these operands becomes a kernel.
+
+        Formulas of complex numbers do without fusion too: CuPy's quotients are NaN where a divisor is infinite, or its
+        square overflows, and some functions are others than NumPy's.
+        """
+        return self.supports_fusion or (self.has_fused_gradients and any(map(_is_complex, operands)))
 
     @property
     def converts_operands(self) -> bool:
@@ -41,7 +54,7 @@ class CudaFusion(CudaKernels):
 
     def evaluated(self, name: str, formula: Callable[..., Any], stored: Any = None, /, **operands: Any) -> Any:
         """An elementwise formula, ``(F, *operands) -> result``, as one kernel if formulas are fused, in a dtype."""
-        if self.supports_fusion:
+        if self.generates(operands.values()):
             named = list(operands.items())
             found = self.fusion.run(name, formula, lambda F, *xs: (formula(F, *xs),), named, None, (stored,))
             if found is not None:
@@ -51,7 +64,7 @@ class CudaFusion(CudaKernels):
 
     def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
         """The results of an elementwise formula, as one kernel if formulas are fused."""
-        if self.supports_fusion:
+        if self.generates(operands):
             named = [(f"x{i}", x) for i, x in enumerate(operands)]
             found = self.fusion.run(formula.__name__.strip("_"), formula, formula, named)
             if found is not None:
@@ -63,7 +76,7 @@ class CudaFusion(CudaKernels):
         dtype, body = args[0].dtype, self.bodies[name]
         wide = np.dtype("float32" if dtype.itemsize == 2 else dtype)
         compute = tuple(wide if isinstance(x, self.array_type) else None for x in args)
-        if self.supports_fusion:
+        if self.generates(args):
             operands = [(f"x{i}", x) for i, x in enumerate(args)]
             found = self.fusion.run(name, name, lambda F, *xs: (body(F, *xs),), operands, compute, (dtype,))
             if found is not None:
@@ -78,11 +91,23 @@ class CudaFusion(CudaKernels):
         plain: Callable[..., Any] = getattr(self, name)
         if name not in self.elementwise:
             return plain
+        plain = getattr(plain, "plain", plain)
 
         def kernel(*args: Any) -> Any:
-            result = self.fused_forward(name, args) if self.supports_fusion else None
+            result = self.fused_forward(name, args) if self.generates(args) else None
             return plain(*args) if result is None else result
 
+        return kernel
+
+    def generated_of_complex(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """The kernel of an elementwise operation for formulas that call it: generated where its numbers are complex."""
+
+        def kernel(*args: Any) -> Any:
+            complex_ones = self.has_fused_gradients and any(map(_is_complex, args))
+            result = self.fused_forward(name, args) if complex_ones else None
+            return plain(*args) if result is None else result
+
+        kernel.plain = plain  # type: ignore[attr-defined]
         return kernel
 
     def fused_forward(self, name: str, args: Sequence[Any], compute: Any = None, stored: Any = None) -> Any:
@@ -103,7 +128,7 @@ class CudaFusion(CudaKernels):
         def formula(F: Any, *values: Any) -> tuple[Any]:
             return (getattr(F, name)(*values),)
 
-        operands = list(zip(self.elementwise[name], args, strict=False))
+        operands = list(zip(self.elementwise.get(name, ("x", "y")), args, strict=False))
         found = self.fusion.run(name, name, formula, operands, None if compute is None else tuple(compute), (stored,))
         return None if found is None else found[0]
 
@@ -142,7 +167,15 @@ class CudaFusion(CudaKernels):
                 return [each.function(F, t, *[known[n] for n in each.names]) for each in formulas]
             return [F.conj(each.function(F, F.conj(t), *[known[n] for n in each.names])) for each in formulas]
 
+        if not self.generates((grad, *values.values())):
+            return None
         functions = tuple(each.function for each in formulas)
         return self.fusion.run(
             f"{name}_backward", functions, formula, [("t", grad), *values.items()], None, tuple(stored)
         )
+
+
+def _is_complex(operand: Any) -> bool:
+    """Whether an operand of a formula is a complex number, or an array of them."""
+    dtype = getattr(operand, "dtype", None)
+    return operand.__class__ is complex if dtype is None else dtype.kind == "c"

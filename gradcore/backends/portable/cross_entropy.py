@@ -85,7 +85,7 @@ class Targets:
     def nll(self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
         """Weighted scores of the targets' classes, negative and reduced, and the sum of weights."""
         weights = self._weights(target, weight, x, ignore_index)
-        return _reduced(-self.class_pick(x, target, ignore_index) * weights, weights, reduction)
+        return self._reduced_losses(-self.class_pick(x, target, ignore_index) * weights, weights, reduction)
 
     def softmax_nll(
         self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
@@ -97,7 +97,7 @@ class Targets:
         powers = xp.asarray(x - highest)
         powers = xp.exp(powers, out=powers)
         total = self.sum_over(powers, (dim,), True)
-        losses = xp.log(total).reshape(target.shape) - (self._picked(x, known) - highest.reshape(target.shape))
+        losses = self.log(total).reshape(target.shape) - (self._picked(x, known) - highest.reshape(target.shape))
         return *self._weighted(losses, target, weight, ignored, reduction, ignore_index), powers, total
 
     def _weighted(
@@ -107,7 +107,14 @@ class Targets:
         weights = self._weights(target, weight, losses, ignore_index)
         if weight is not None or ignored is not None:
             losses = self._without_ignored(losses, ignored) * weights
-        return _reduced(losses, weights, reduction)
+        return self._reduced_losses(losses, weights, reduction)
+
+    def _reduced_losses(self, losses: Any, weights: Any, reduction: str) -> tuple[Any, Any]:
+        """Losses, their sum, or their weighted mean; and the sum of weights."""
+        total = weights.sum()
+        if reduction == "none":
+            return losses, total
+        return (self.div(losses.sum(), total) if reduction == "mean" else losses.sum()), total
 
     @packed(LossGradients)
     def softmax_nll_backward(self, given: LossGradients) -> Array:
@@ -117,10 +124,10 @@ class Targets:
         grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = given
         known, ignored = self._known_classes(target, powers.shape[min(powers.ndim, 2) - 1], ignore_index)
         if reduction == "mean":
-            grad = grad / total_weight
+            grad = self.div(grad, total_weight)
         if weight is not None or ignored is not None or not grad.ndim:
             grad = self._without_ignored(self._weights(target, weight, powers, ignore_index) * grad, ignored)
-        result = powers * (grad.reshape(total.shape) / total)
+        result = powers * self.div(grad.reshape(total.shape), total)
         view, key = self._class_places(result, known)
         view[key] -= grad.reshape(key[1].shape)
         return result
@@ -154,11 +161,3 @@ class Targets:
         n = prod(x.shape[2:])
         rows, columns = self.xp.arange(batch).reshape(batch, 1), self.xp.arange(n)
         return x.reshape(batch, classes, n), (rows, target.reshape(batch, n), columns)
-
-
-def _reduced(losses: Any, weights: Any, reduction: str) -> tuple[Any, Any]:
-    """Losses, their sum, or their weighted mean; and the sum of weights."""
-    total = weights.sum()
-    if reduction == "none":
-        return losses, total
-    return (losses.sum() / total if reduction == "mean" else losses.sum()), total

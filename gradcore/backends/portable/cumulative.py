@@ -109,4 +109,4 @@ class Cumulative:
         xp = self.xp
         swap = x.real < y.real
         large, small = xp.where(swap, y, x), xp.where(swap, x, y)
-        return large + xp.log1p(xp.exp(small - large))
+        return large + self.log1p(xp.exp(small - large))

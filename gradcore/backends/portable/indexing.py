@@ -318,7 +318,7 @@ class Indexing:
     def _divided(self, x: Any, count: Any) -> Any:
         if x.dtype.kind in "iub":
             return (x // count).astype(x.dtype)
-        return x / count.astype(x.real.dtype)
+        return self.div(x, count.astype(x.real.dtype))
 
     def _identity(self, reduce: str, dtype: Any) -> Any:
         """The neutral element of a reduction."""

@@ -73,7 +73,7 @@ class LinearAlgebra:
             lu[every, row] = lu[:, j]
             lu[:, j] = swapped
             pivot = lu[:, j, j, None]
-            lu[:, j + 1 :, j] = lu[:, j + 1 :, j] / self.xp.where(pivot == 0, 1, pivot)
+            lu[:, j + 1 :, j] = self.div(lu[:, j + 1 :, j], self.xp.where(pivot == 0, 1, pivot))
             lu[:, j + 1 :, j + 1 :] -= lu[:, j + 1 :, j, None] * lu[:, j, None, j + 1 :]
         zero = self.xp.diagonal(lu, 0, -2, -1) == 0
         info = self.xp.where(zero.any(axis=-1), zero.argmax(axis=-1) + 1, 0) if min(m, n) else zero.any(axis=-1)

@@ -75,7 +75,7 @@ class Normalization:
         lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
         width = prod(last)
         out, mean, var = self._centered_rows(x.reshape(prod(lead), width))
-        out *= _inverse_root(self.xp, var, eps)
+        out *= self._inverse_root(var, eps)
         if weight is not None:
             out *= weight.reshape(width)
         if bias is not None:
@@ -86,7 +86,7 @@ class Normalization:
     def fused_rms_norm(self, x: Any, weight: Any, ndims: int, eps: float) -> tuple[Any, Any]:
         lead, width = x.shape[: x.ndim - ndims], prod(x.shape[x.ndim - ndims :])
         rows = x.reshape(prod(lead), width)
-        scale = _inverse_root(self.xp, self._row_products(rows, rows).reshape(-1, 1) / max(width, 1), eps)
+        scale = self._inverse_root(self._row_products(rows, rows).reshape(-1, 1) / max(width, 1), eps)
         out = rows * scale
         if weight is not None:
             out *= weight.reshape(-1)
@@ -95,7 +95,7 @@ class Normalization:
     def native_group_norm(self, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Triple:
         (batch, channels), points = x.shape[:2], prod(x.shape[2:])
         out, mean, var = self._centered_rows(x.reshape(batch * groups, channels // groups * points))
-        scale = _inverse_root(self.xp, var, eps)
+        scale = self._inverse_root(var, eps)
         if weight is None:
             out *= scale
         out = out.reshape(batch, channels, points)
@@ -113,7 +113,7 @@ class Normalization:
         mean = self.sum_over(parts, dims) / count
         out = parts - mean.reshape(column)
         var = self._channel_products(out, out) / count
-        scale = _inverse_root(self.xp, var, eps)
+        scale = self._inverse_root(var, eps)
         out *= (scale if weight is None else scale * weight).reshape(column)
         if bias is not None:
             out += bias.reshape(column)
@@ -121,7 +121,7 @@ class Normalization:
 
     def batch_norm_given(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
         shape, _, column = _channels(x)
-        scale = _inverse_root(self.xp, var, eps)
+        scale = self._inverse_root(var, eps)
         if weight is not None:
             scale = scale * weight
         out = x.reshape(shape) * scale.reshape(column)
@@ -155,8 +155,7 @@ class Normalization:
         x -= xp.where(highest == -xp.inf, xp.zeros((), x.dtype), highest)
         xp.exp(x, out=x)
         total = self.sum_over(x, last, True)
-        x /= xp.where(total == 0, xp.ones((), x.dtype), total)
-        return x
+        return self.div(x, xp.where(total == 0, xp.ones((), x.dtype), total))
 
     # -- gradients -------------------------------------------------------------------------------------------
 
@@ -167,7 +166,7 @@ class Normalization:
         rows, width = prod(x.shape[: x.ndim - ndims]), prod(last)
         grad = grad.reshape(rows, width)
         c = x.reshape(rows, width) - mean.reshape(rows, 1)
-        r = _inverse_root(xp, var.reshape(rows), eps)
+        r = self._inverse_root(var.reshape(rows), eps)
         product = grad * c
         to_weight = self.matmul(r, product).reshape(last) if needs[1] else None
         to_bias = self.sum_over(grad, (0,)).reshape(last) if needs[2] else None
@@ -207,7 +206,7 @@ class Normalization:
         shape, of_group = (batch, groups, channels, points), (batch, groups, 1)
         grad = grad.reshape(shape)
         c = x.reshape(shape) - mean.reshape(*of_group, 1)
-        r = _inverse_root(self.xp, var.reshape(of_group), eps)
+        r = self._inverse_root(var.reshape(of_group), eps)
         total, product = self.sum_over(grad, (3,)), self._row_products(grad, c)
         to_weight = (product * r).sum(axis=0).reshape(-1) if needs[1] else None
         to_bias = total.sum(axis=0).reshape(-1) if needs[2] else None
@@ -231,7 +230,7 @@ class Normalization:
         shape, dims, column = _channels(x)
         grad = grad.reshape(shape)
         c = x.reshape(shape) - mean.reshape(column)
-        r = _inverse_root(self.xp, var, eps)
+        r = self._inverse_root(var, eps)
         total, product = self.sum_over(grad, dims), self._channel_products(grad, c)
         result = None
         if needs[0]:
@@ -243,6 +242,9 @@ class Normalization:
         return result, product * r if needs[1] else None, total if needs[2] else None
 
     # -- rows ------------------------------------------------------------------------------------------------
+
+    def _inverse_root(self, var: Any, eps: float) -> Any:
+        return self.reciprocal(self.xp.sqrt(var + eps))
 
     def _centered_rows(self, x: Any) -> Triple:
         """Rows less their mean, the means and the variances, as columns."""
@@ -268,10 +270,6 @@ def _channels(x: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]
     if points == 1:  # NumPy is slow along dims of size 1
         return (batch, channels), (0,), (channels,)
     return (batch, channels, points), (0, 2), (channels, 1)
-
-
-def _inverse_root(xp: Any, var: Any, eps: float) -> Any:
-    return 1 / xp.sqrt(var + eps)
 
 
 def _plus(x: Any, grad: Any) -> Any:

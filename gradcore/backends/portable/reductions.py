@@ -105,11 +105,11 @@ class Reductions:
         xp = self.xp
         zero = x == 0
         if self.host_scalars and not zero.any():
-            return self.prod_over(x, (dim,), True) / x
+            return self.div(self.prod_over(x, (dim,), True), x)
         filled = xp.where(zero, xp.ones((), x.dtype), x)
         zeros = zero.sum(axis=dim, keepdims=True)
         # An element's others contain a zero unless it is the only one.
-        return (zeros == zero) * (self.prod_over(filled, (dim,), True) / filled)
+        return (zeros == zero) * self.div(self.prod_over(filled, (dim,), True), filled)
 
     # -- extrema --------------------------------------------------------------------------------------------------
 
@@ -194,11 +194,11 @@ class Reductions:
         """``log(sum(exp(x)))`` over dims, without overflow; -inf of no elements."""
         xp = self.xp
         if not x.size:
-            return xp.log(self.sum_over(xp.exp(x), dims, keepdim))
+            return self.log(self.sum_over(xp.exp(x), dims, keepdim))
         top = self.max_over(x.real, dims, True)
         top = xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
         total = self.sum_over(self.exp_less(x, top), dims, keepdim)
-        return xp.log(total) + (top if keepdim else top.reshape(total.shape))
+        return self.log(total) + (top if keepdim else top.reshape(total.shape))
 
     def exp_less(self, x: Any, top: Any) -> Any:
         """``exp(x - top)``."""

@@ -68,12 +68,14 @@ class _Collector:
 class _Formulas(CudaFusion):
     """The methods of the backend that run formulas, on expressions of a group."""
 
-    supports_fusion = True
     array_type = Expr
 
     def __init__(self, F: CudaTracer, backend: Any) -> None:
         self.fusion = _Collector(F)  # type: ignore[assignment]
         self.bodies, self.elementwise = backend.bodies, backend.elementwise
+
+    def generates(self, operands: Any) -> bool:
+        return True
 
 
 class FusedLaunch:

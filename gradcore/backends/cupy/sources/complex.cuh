@@ -64,11 +64,81 @@ GRADCORE_FUNCTION complex<T> inverse(complex<T> x) {
     return complex<T>(ratio / size, -1 / size);
 }
 
+// CuPy's are NaN as a whole where one part is infinite and the other NaN.
+template <class T>
+GRADCORE_FUNCTION complex<T> logarithm(complex<T> x) {
+    return is_infinite(x) ? complex<T>(infinity<T>(), atan2(x.imag(), x.real())) : log(x);
+}
+
+template <class T>
+GRADCORE_FUNCTION complex<T> logarithm_base_two(complex<T> x) {
+    return logarithm(x) * T(1.44269504088896340736);
+}
+
+template <class T>
+GRADCORE_FUNCTION complex<T> logarithm_base_ten(complex<T> x) {
+    return logarithm(x) * T(0.43429448190325182765);
+}
+
+// A product as C has it, which NumPy's powers are made of: infinite where an operand is, though its parts are NaN.
+template <class T>
+GRADCORE_FUNCTION complex<T> infinite_product(complex<T> x, complex<T> y) {
+    const complex<T> plain = x * y;
+    if (!is_nan(plain.real()) || !is_nan(plain.imag())) return plain;
+    T parts[4] = {x.real(), x.imag(), y.real(), y.imag()};
+    bool infinite = false;
+    for (i32 k = 0; k < 4; k += 2) {
+        if (!is_infinite(parts[k]) && !is_infinite(parts[k + 1])) continue;
+        for (i32 j = k; j < k + 2; ++j) parts[j] = copysign(T(is_infinite(parts[j])), parts[j]);
+        for (i32 j = 2 - k; j < 4 - k; ++j) parts[j] = is_nan(parts[j]) ? copysign(T(0), parts[j]) : parts[j];
+        infinite = true;
+    }
+    for (i32 k = 0; k < 4 && !infinite; ++k) {
+        if (!is_infinite(parts[k / 2] * parts[2 + k % 2])) continue;
+        for (T& part : parts) part = is_nan(part) ? copysign(T(0), part) : part;
+        infinite = true;
+    }
+    if (!infinite) return plain;
+    const T scale = infinity<T>();
+    return complex<T>(scale * (parts[0] * parts[2] - parts[1] * parts[3]), scale * (parts[0] * parts[3] + parts[1] * parts[2]));
+}
+
+// Small whole exponents by multiplication, as in NumPy.
 template <class T>
 GRADCORE_FUNCTION complex<T> power(complex<T> x, complex<T> exponent) {
     if (exponent == complex<T>(0)) return complex<T>(1);
-    if (x == complex<T>(0)) return exponent.real() > 0 && exponent.imag() == 0 ? x : complex<T>(not_a_number<T>(), not_a_number<T>());
-    return pow(x, exponent);
+    if (x == complex<T>(0)) {
+        return exponent.real() > 0 ? complex<T>(0) : complex<T>(not_a_number<T>(), not_a_number<T>());
+    }
+    if (exponent.imag() == 0 && fabs(exponent.real()) < 100 && rint(exponent.real()) == exponent.real()) {
+        if (exponent.real() == 1) return x;
+        if (exponent.real() == 2) return x * x;
+        if (exponent.real() == 3) return x * (x * x);
+        complex<T> square = x, result(1);
+        for (i32 left = static_cast<i32>(fabs(exponent.real()));; square = square * square) {
+            if (left & 1) result = result * square;
+            if (!(left >>= 1)) break;
+        }
+        return exponent.real() < 0 ? quotient(complex<T>(1), result) : result;
+    }
+    return exp(infinite_product(exponent, logarithm(x)));
+}
+
+// Of an infinite angle, or none, on the axis: CuPy's is NaN in both parts.
+template <class T>
+GRADCORE_FUNCTION complex<T> hyperbolic_tangent(complex<T> x) {
+    return x.real() == 0 && !is_finite(x.imag()) ? complex<T>(x.real(), not_a_number<T>()) : tanh(x);
+}
+
+template <class T>
+GRADCORE_FUNCTION complex<T> tangent(complex<T> x) {
+    const complex<T> turned = hyperbolic_tangent(complex<T>(-x.imag(), x.real()));
+    return complex<T>(turned.imag(), -turned.real());
+}
+
+template <class T>
+GRADCORE_FUNCTION complex<T> inverse_hyperbolic_cosine(complex<T> x) {
+    return x.real() == 0 && is_nan(x.imag()) ? complex<T>(x.imag(), T(1.57079632679489661923)) : acosh(x);
 }
 
 // With the real part's limit near 1, where the product of the logarithm's argument would cancel.
