@@ -141,3 +141,62 @@ def test_numbers_are_those_of_the_cpu(name: str, fused: bool) -> None:
                 assert not found, f"{name}, {dtype}: {found} (arguments, on the device, on the CPU)"
     finally:
         gc.cuda.set_fusion(True)
+
+
+# -- gradients ---------------------------------------------------------------------------------------------------------
+
+#: Where products of complex numbers overflow, a CPU that contracts products and sums has infinities in the place of NaN.
+OVERFLOWING = {"ldexp", "mul", "pow_tensor", "reciprocal", "square", "tanh_backward"}
+#: Whose formulas take numbers that are nearly equal from each other far from zero: they have no digits there, only a size.
+CANCELLING = {"erfcx", "i0e", "i1e", "log_ndtr"}
+#: Whose gradients are compared nowhere: outside the domain SciPy's and C's logarithms of gamma have infinities of other signs.
+NOT_COMPARED = {"igamma", "igammac"}
+
+
+def gradients(op: Op, given: list[Any], device: str) -> list[Any]:
+    """Those of all outputs by all operands."""
+    xs = [x.to(device).requires_grad_() for x in given]
+    found = op.call(*xs)
+    outs = [out for out in (found if isinstance(found, tuple) else [found]) if out.requires_grad]
+    weights = [gc.full_like(out, 1 + 0.5j) if out.dtype.is_complex else gc.ones_like(out) for out in outs]
+    return list(gc.autograd.grad(outs, xs, weights, allow_unused=True)) if outs else []
+
+
+def unlike(op: Op, there: Any, here: Any) -> Any:
+    """Where a gradient is a number on one side only, or both are others."""
+    kind = gc.complex128 if here.dtype.is_complex else gc.float64
+    a, b = there.cpu().to(kind).numpy(), here.to(kind).numpy()
+    tiny: Any = 4 * float(gc.finfo(here.dtype).smallest_normal)
+    with np.errstate(all="ignore"):
+        other = np.isfinite(a) & np.isfinite(b) & ~(np.abs(a - b) <= 4 * BOUNDS[here.dtype] * np.abs(b) + tiny)
+    if op.name in CANCELLING:
+        other = np.zeros(a.shape, bool)
+    if here.dtype.is_complex and op.name in OVERFLOWING:
+        return other
+    return other | (np.isfinite(a) != np.isfinite(b))
+
+
+COMPARED = [n for n in OPERATIONS if OPS[n].differentials and "polynomial" not in n and n not in NOT_COMPARED]
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["generated", "CuPy's"])
+@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_are_those_of_the_cpu(name: str, fused: bool) -> None:
+    op = OPS[name]
+    gc.cuda.set_fusion(fused)
+    try:
+        for dtype in BOUNDS:
+            given = arguments(op, dtype)
+            here, there = (outcome(gradients, op, given, device) for device in ("cpu", "cuda"))
+            if isinstance(here, Exception):
+                continue
+            assert not isinstance(there, Exception), f"{name}, {dtype}: {there!r}"
+            for i, (a, b) in enumerate(zip(there, here, strict=True)):
+                assert (a is None) == (b is None)
+                if a is not None:
+                    places = np.flatnonzero(unlike(op, a, b))[:5].tolist()
+                    found = [([x[k].item() for x in given], a[k].item(), b[k].item()) for k in places]
+                    assert not found, f"{name}, {dtype}: {found} (arguments, gradient {i} on the device, on the CPU)"
+    finally:
+        gc.cuda.set_fusion(True)

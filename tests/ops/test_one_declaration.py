@@ -18,7 +18,7 @@ OTHER_LISTS = {
     "names of NumPy's, SciPy's and C++'s functions": {
         "backends/codegen/cpp.py": "_INFIX _TEMPLATES",
         "backends/codegen/emit_cpp.py": "_APPROXIMATE _EXACT _EXTREMA",
-        "backends/codegen/emit_cuda.py": "_FUNCTIONS _OF_COMPLEX _OF_REALS _SPECIAL",
+        "backends/codegen/emit_cuda.py": "OF_COMPLEX _FUNCTIONS _OF_REALS _SPECIAL",
         "backends/codegen/launch.py": "_NOT_LEFT_TO_CUPY",
         "backends/meta/array.py": "METHODS",
         "backends/meta/rules.py": "elementwise _reduction",

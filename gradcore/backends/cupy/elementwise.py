@@ -80,7 +80,8 @@ class CudaElementwise(CudaFusion, Elementwise):
     special_function: Callable[..., Any]
     bodies: dict[str, Callable[..., Any]]
 
-    lerp, logaddexp, pow, sigmoid = map(_generated, ("lerp", "logaddexp", "pow", "sigmoid"))
+    lerp, logaddexp = _generated("lerp"), _generated("logaddexp")
+    pow, sigmoid = _generated("pow"), _generated("sigmoid")
 
     def __getattr__(self, name: str) -> Any:
         """Functions of CuPy and bodies of operations, generated where they would compute complex numbers otherwise."""

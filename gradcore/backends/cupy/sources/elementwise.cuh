@@ -222,7 +222,7 @@ GRADCORE_FUNCTION T digamma(T x) {
     double y = x, result = 0;
     if (y == 0) return static_cast<T>(copysign(infinity<double>(), -y));
     if (y < 0) {
-        const double whole = floor(y), part = y - whole;
+        const double part = y - rint(y);  // of a small number the number itself
         if (part == 0) return not_a_number<T>();
         result = -pi / tan(pi * part);
         y = 1 - y;
