@@ -299,9 +299,9 @@ def set_fusion(enabled: bool) -> None:
     """Choose whether elementwise formulas run as one generated kernel each on CUDA.
 
     With fusion, the body of an operation such as ``gelu``, and all of its derivatives, are one kernel each, which is
-    compiled when it is first used. Without it, each function in them is a kernel of CuPy, apart from formulas of complex
-    numbers, some of whose functions CuPy computes otherwise than NumPy. Both compute the same. The environment variable
-    ``GRADCORE_FUSION`` (``on`` or ``off``) sets the choice at import.
+    compiled when it is first used. Without it, each function in them is a kernel of CuPy, apart from formulas of
+    complex numbers, some of whose functions CuPy computes otherwise than NumPy. Both compute the same. The environment
+    variable ``GRADCORE_FUSION`` (``on`` or ``off``) sets the choice at import.
 
     Parameters
     ----------

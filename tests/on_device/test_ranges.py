@@ -145,13 +145,13 @@ def test_numbers_are_those_of_the_cpu(name: str, fused: bool) -> None:
 
 # -- gradients ---------------------------------------------------------------------------------------------------------
 
-#: Where products of complex numbers overflow, a CPU that contracts products and sums has infinities in the place of NaN.
+#: Where products of complex numbers overflow, a CPU that contracts products and sums has infinities instead of NaN.
 OVERFLOWING = {"ldexp", "mul", "pow_tensor", "reciprocal", "square", "tanh_backward"}
-#: Whose formulas take numbers that are nearly equal from each other far from zero: they have no digits there, only a size.
+#: Whose formulas take nearly equal numbers from each other far from zero: they have no digits there, only a size.
 CANCELLING = {
     "erfcx", "i0e", "i1e", "log_ndtr", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "tan", "tanh",
 }  # fmt: skip
-#: Whose gradients are compared nowhere: outside the domain SciPy's and C's logarithms of gamma have infinities of other signs.
+#: Outside whose domain SciPy's and C's logarithms of gamma have infinities of other signs.
 NOT_COMPARED = {"igamma", "igammac"}
 
 

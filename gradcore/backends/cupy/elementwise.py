@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.codegen.emit_cuda import OF_COMPLEX
 from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.backends.codegen.emit_cuda import OF_COMPLEX
 from gradcore.backends.portable.elementwise import RENAMED, Elementwise
 
 __all__ = ["CudaElementwise"]
