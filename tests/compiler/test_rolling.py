@@ -15,7 +15,7 @@ from gradcore.compiler.native.parts import NativeProgram, source_of
 from gradcore.compiler.native.rolling import Invocation, Repeat, rolled
 from gradcore.compiler.native.steps import View
 from gradcore.compiler.passes import optimized
-from tests.compiler.test_native import arrays_of, close, pytestmark, writer  # noqa: F401
+from tests.compiler.test_native import arrays_of, check, close, pytestmark, writer  # noqa: F401
 from tests.compiler.test_native import libraries as libraries
 
 
@@ -63,14 +63,56 @@ def test_addresses_are_arithmetic_where_values_follow_each_other() -> None:
     assert "t0" not in text
     assert "m100 + 0 + turn * 32" in text
     places = [source.places[k] for k in range(n + 1)]
-    assert places == [64 * k for k in range(n + 1)]
+    assert places == [("arena", 64 * k) for k in range(n + 1)]
 
 
 def test_values_of_one_turn_share_a_place() -> None:
     turns = [[Invocation("f({0})", (view(k),)), Invocation("g({0})", (view(k),))] for k in range(2000)]
     source = PartSource([c for turn in turns for c in turn], lambda memory: True, view)
-    assert set(source.places.values()) == {0}
+    assert set(source.places.values()) == {("arena", 0)}
     assert source.scratch == 0
+
+
+def large(memory: int) -> View:
+    return View(memory, 0, (1 << 13,), (8,), np.dtype("f8"))
+
+
+def test_what_a_loop_writes_is_where_it_has_read_for_the_last_time() -> None:
+    loops = [Invocation("f({0}, {1})", (large(k), large(k + 1)), shared=((k, k + 1),)) for k in range(3)]
+    source = PartSource(loops, lambda memory: True, large)
+    assert {*source.places.values()} == {("arena", 0)}
+    assert source.scratch == 1 << 16
+    again = Invocation("g({0})", (large(1),))  # which is read once more
+    source = PartSource([*loops, again], lambda memory: True, large)
+    assert source.places[0] == source.places[1] != source.places[2] == source.places[3]
+    kernels = [call._replace(shared=()) for call in loops]
+    source = PartSource(kernels, lambda memory: True, large)
+    assert all(source.places[k] != source.places[k + 1] for k in range(3))
+
+
+def test_large_memories_are_where_results_will_be() -> None:
+    calls = [Invocation("f({0})", (large(0),)), Invocation("g({0}, {1})", (large(0), large(1)))]
+    last = Invocation("h({0}, {1})", (large(1), large(9)))
+    source = PartSource([*calls, last], lambda memory: memory < 9, large, lambda memory: memory == 9)
+    assert source.places == {0: ("m9", 0), 1: ("arena", 0)}  # the last call reads one and writes the result
+    assert "(double*)(m9)" in source.text(False)
+    source = PartSource([*calls, last], lambda memory: memory < 9, large)
+    assert {name for name, _ in source.places.values()} == {"arena"}
+
+
+def test_gradients_of_wide_layers() -> None:
+    def step(x: gc.Tensor, *weights: gc.Tensor) -> Any:
+        y = x
+        for w in weights:
+            y = (y @ w + 1).relu() * 0.5
+        loss = (y * y).mean()
+        return loss.detach(), *gc.autograd.grad(loss, weights)
+
+    weights = [gc.randn(*s, requires_grad=True) for s in ((100, 90), (90, 80), (80, 70))]
+    check(step, gc.randn(60, 100), *weights)
+    (program,) = programs_of(step, gc.randn(60, 100), *weights)
+    (part,) = program.parts
+    assert part.scratch < 0.5 * sum(program.owner(memory).extent[1] for memory in program.private)
 
 
 def test_other_addresses_are_looked_up() -> None:

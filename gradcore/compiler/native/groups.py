@@ -145,7 +145,7 @@ class TracedGroup(NamedTuple):
 
 
 def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGroup:
-    """Trace the formulas of a group; `kept` says of what memories elements are needed elsewhere."""
+    """Trace the formulas of a group; `kept` says of what memories elements are needed later."""
     F = tracer()
     inputs: list[View] = []
     known: dict[View, Expr] = {}
@@ -168,8 +168,7 @@ def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGro
             continue
         for view, expr in zip(step.writes, step.formula(F, *exprs), strict=True):
             known[view] = stores[view] = stored(F, expr, view.dtype)
-    read_from = {v.memory for v in inputs}
-    stores = {v: e for v, e in stores.items() if kept(v.memory) or v.memory in read_from}
+    stores = {v: e for v, e in stores.items() if kept(v.memory)}
     outputs = [(e, v.dtype) for v, e in stores.items()] + [(e, e.dtype) for _, e in reductions]
     named = [Input(v.dtype, name=f"x{i}", position=i) for i, v in enumerate(inputs)]
     kernel = schedule("loop", named, F.graph, outputs, [])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import operator
+import sys
+from bisect import insort
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.compiler.native.rolling import Invocation, Repeat, rolled, slots
@@ -13,6 +17,60 @@ __all__ = ["PartSource"]
 
 #: Bytes of memory that a part has on its stack.
 _STACK = 1 << 15
+#: Bytes of memories that may be where results will be; memories among which places are looked for by size.
+_HOST, _MANY = 1 << 14, 1000
+
+
+class _Item(NamedTuple):
+    """Memories with one place, or places in a row so many bytes from each other, and the bytes of each."""
+
+    row: list[int]
+    size: int
+    step: int
+
+    @property
+    def whole(self) -> int:
+        """The bytes of all places."""
+        return self.size + self.step * (len(self.row) - 1)
+
+
+class _Region:
+    """Memory with places for others, before a call that needs it for itself."""
+
+    def __init__(self, name: str, size: int, until: int) -> None:
+        self.name, self.size, self.until, self.used = name, size, until, 0
+        self._taken: list[tuple[int, int, int, int]] = []  # start, stop, first and last use
+
+    def place(self, first: int, last: int, size: int, in_time: bool) -> int | None:
+        """The first place that is free from the first to the last use; None if there is none.
+
+        What is over then is forgotten, where places are asked for in the order of first uses.
+        """
+        if last >= self.until:
+            return None
+        if in_time:
+            self._taken = [each for each in self._taken if each[3] >= first]
+        start = 0
+        for low, high, begin, end in self._taken:
+            if begin <= last and first <= end:
+                if start + size <= low:
+                    break
+                start = max(start, high)
+        if start + size > self.size:
+            return None
+        insort(self._taken, (start, start + size, first, last))
+        self.used = max(self.used, start + size)
+        return start
+
+
+_Life = tuple[int, int, _Item]
+#: The orders in which memories get places: by first uses, which is fast, or the largest, or those used longest first.
+_ORDERS: list[Callable[[_Life], Any]] = [
+    lambda life: life,
+    lambda life: (-life[2].whole, *life),
+    lambda life: (life[0] - life[1], *life),
+    lambda life: (-life[2].whole * (life[1] - life[0] + 1), *life),
+]
 
 
 class PartSource:
@@ -25,6 +83,8 @@ class PartSource:
         Whether only this part sees a memory: it is in the arena.
     owner : callable
         The view of all of a memory.
+    is_result : callable
+        Whether a memory that is given has nothing in it before the part writes to it.
 
     Attributes
     ----------
@@ -36,8 +96,9 @@ class PartSource:
     """
 
     def __init__(
-        self, invocations: list[Invocation], is_private: Callable[[int], bool], owner: Callable[[int], View]
-    ) -> None:
+        self, invocations: list[Invocation], is_private: Callable[[int], bool], owner: Callable[[int], View],
+        is_result: Callable[[int], bool] = lambda memory: False,
+    ) -> None:  # fmt: skip
         self.owner = owner
         uses: dict[int, list[int]] = {}
         for i, invocation in enumerate(invocations):
@@ -46,7 +107,9 @@ class PartSource:
         self.arguments = sorted(m for m in uses if not is_private(m))
         self.items = rolled(invocations, is_private)
         self.repeats = [item for item in self.items if isinstance(item, Repeat)]
-        self._size = self._arrange({m: found for m, found in uses.items() if is_private(m)})
+        self._shared = [frozenset(invocation.shared) for invocation in invocations]
+        results = {m: uses[m] for m in self.arguments if is_result(m)}
+        self._size = self._arrange({m: found for m, found in uses.items() if is_private(m)}, results)
         self.scratch = self._size if self._size > _STACK else 0
         self._tables = 0
 
@@ -74,36 +137,65 @@ class PartSource:
 
     # -- addresses --------------------------------------------------------------------------------------------------
 
-    def _arrange(self, uses: dict[int, list[int]]) -> int:
-        """Give memories places in the arena, by the time in which they are used; returns the size of all."""
+    def _arrange(self, uses: dict[int, list[int]], given: dict[int, list[int]]) -> int:
+        """Give memories places in the arena, by the time in which they are used; returns the size of all.
+
+        Large ones may be where results of the part will be, until these are written.
+        """
         rows = slots(self.repeats, uses, self._span)
-        rows += [([m], True) for m in uses.keys() - {m for row, _ in rows for m in row}]
-        lives = [(min(uses[m][0] for m in row), max(uses[m][-1] for m in row), row, one) for row, one in rows]
-        self.places: dict[int, int] = {}
-        busy: list[tuple[int, int, int]] = []  # start, stop, and the last use
-        whole = 0
-        for first, last, row, one in sorted(lives):
-            size = max(self._span(row[0]), 1)
-            size += -size % 64
-            needed = size if one else size * len(row)
-            busy = sorted(each for each in busy if each[2] >= first)
-            start = 0
-            for low, high, _ in busy:
-                if start + needed <= low:
+        chains = self._chains({m: found for m, found in uses.items() if all(m not in row for row, _ in rows)})
+        items = [_Item(row, size := self._room(row[0]), 0 if one else size) for row, one in rows]
+        items += [_Item(chain, self._room(chain[0]), 0) for chain in chains]
+        lives = [(min(uses[m][0] for m in item.row), max(uses[m][-1] for m in item.row), item) for item in items]
+        results = [(m, found[0]) for m, found in given.items() if self._span(m) >= _HOST]
+        orders = _ORDERS if len(items) <= _MANY else _ORDERS[:1]
+        tried = [self._placed(sorted(lives, key=order), results, order is _ORDERS[0]) for order in orders]
+        size, self.places = min(tried, key=operator.itemgetter(0))
+        return size
+
+    def _placed(
+        self, lives: list[tuple[int, int, _Item]], results: list[tuple[int, int]], in_time: bool
+    ) -> tuple[int, dict[int, tuple[str, int]]]:
+        """The size of the arena, and by memory its place, if places are looked for in this order."""
+        regions = [] if in_time else [_Region(_name(m), self._span(m), first) for m, first in results]
+        arena = _Region("arena", sys.maxsize, sys.maxsize)
+        places: dict[int, tuple[str, int]] = {}
+        for first, last, item in lives:
+            small = item.step or item.size < _HOST
+            for region in [arena] if small else [*regions, arena]:
+                start = region.place(first, last, item.whole, in_time)
+                if start is not None:
+                    places.update((m, (region.name, start + item.step * i)) for i, m in enumerate(item.row))
                     break
-                start = max(start, high)
-            busy.append((start, start + needed, last))
-            self.places.update((m, start if one else start + size * i) for i, m in enumerate(row))
-            whole = max(whole, start + needed)
-        return whole
+        return arena.used, places
+
+    def _chains(self, uses: dict[int, list[int]]) -> list[list[int]]:
+        """Memories that can be where others have ended, in calls that read these and write those."""
+        after: dict[int, int] = {}
+        for call, pairs in enumerate(self._shared):
+            for old, new in sorted(pairs):
+                ends = old in uses and new in uses and uses[old][-1] == call == uses[new][0]
+                if ends and old not in after and new not in after.values() and self._span(old) == self._span(new):
+                    after[old] = new
+        found = []
+        for head in uses.keys() - after.values():
+            found.append([head])
+            while found[-1][-1] in after:
+                found[-1].append(after[found[-1][-1]])
+        return sorted(found)
+
+    def _room(self, memory: int) -> int:
+        """The bytes of a memory, those of whole lines of the cache."""
+        size = max(self._span(memory), 1)
+        return size + -size % 64
 
     def _span(self, memory: int) -> int:
         return self.owner(memory).extent[1]
 
     def _place(self, view: View) -> tuple[str, int]:
         """Where a view begins: a name, and bytes from there."""
-        place = self.places.get(view.memory)
-        return (_name(view.memory), view.offset) if place is None else ("arena", place + view.offset)
+        name, start = self.places.get(view.memory, (_name(view.memory), 0))
+        return name, start + view.offset
 
     def _address(self, view: View) -> str:
         name, offset = self._place(view)

@@ -184,9 +184,9 @@ class NativeProgram:
                 continue
 
             def kept(memory: int, i: int = i) -> bool:
-                others = users[memory] != {i} and memory not in constants
-                kernels = any(isinstance(ordered[j], Kernel) for j in users[memory])
-                return memory not in self.private or others or (memory in constants and kernels)
+                later = [ordered[j] for j in users[memory] if j > i]
+                read = any(isinstance(user, Kernel) for user in later) if memory in constants else bool(later)
+                return memory not in self.private or read
 
             traced = groups.trace_group(each, kept, constants)
             if traced.stores or traced.reductions:
@@ -194,10 +194,18 @@ class NativeProgram:
                 self.loops[name] = text
                 part.in_threads |= "spread(" in text
                 invocations.append(source.loop_call(name, traced))
-        written = PartSource(invocations, self.private.__contains__, self.owner)
+        written = PartSource(invocations, self.private.__contains__, self.owner, lambda m: self._is_fresh(m, part))
         part.arguments, part.scratch = written.arguments, written.scratch
         part.text = written.text(part.in_threads)
         self.rolled += map(str, written.repeats)
+
+    def _is_fresh(self, memory: int, part: Part) -> bool:
+        """Whether a memory is allocated for a part, which is the first to write to it."""
+        return self.made_by.get(memory) is part and memory not in self.program.inputs and self._spans_itself(memory)
+
+    def _spans_itself(self, memory: int) -> bool:
+        """Whether a value's first element is the first in its memory."""
+        return self.lowering.views[memory].memory == memory and self.owner(memory).extent[0] == 0
 
     def owner(self, memory: int) -> View:
         """The view of all of a memory: of the value that owns it, or of a literal."""

@@ -31,11 +31,14 @@ class Invocation(NamedTuple):
         What it writes, and then what it reads, or the other way round: the text says which.
     fallible : bool
         Whether it returns false where it cannot do its work.
+    shared : tuple of (int, int)
+        Memories that it reads and writes element by element, so that one may be where the other is.
     """
 
     text: str
     views: tuple[View, ...]
     fallible: bool = False
+    shared: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
         return self.text

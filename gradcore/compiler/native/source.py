@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from typing import Any, NamedTuple
 
 from gradcore.backends.codegen.cpp import C_TYPES, statements
@@ -318,4 +319,16 @@ def loop_source(traced: TracedGroup) -> tuple[str, str]:
 def loop_call(name: str, traced: TracedGroup) -> Invocation:
     """The call of a group's function."""
     views = (*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions))
-    return Invocation(f"{name}({', '.join([*(f'{{{i}}}' for i in range(len(views))), 'threads'])})", views)
+    text = f"{name}({', '.join([*(f'{{{i}}}' for i in range(len(views))), 'threads'])})"
+    return Invocation(text, views, shared=_shared(traced))
+
+
+def _shared(traced: TracedGroup) -> tuple[tuple[int, int], ...]:
+    """The memories that a loop reads and writes at the same places, each as one view: it reads an element first."""
+    uses = Counter(v.memory for v in (*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions)))
+    return tuple(
+        (x.memory, out.memory)
+        for x in traced.loads
+        for out in traced.stores
+        if uses[x.memory] == uses[out.memory] == 1 and x[1:] == out[1:] and x.is_injective
+    )
