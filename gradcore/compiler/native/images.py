@@ -94,7 +94,7 @@ class Images:
         planes = prod(x.shape[: len(x.shape) - n])
         numbers = f"Windows{{{{{planes}, {', '.join(f'{{{{{a}, {b}}}}}' for a, b in dims)}}}}}"
         return [Kernel(f"max_pool({{0}}, {{1}}, (const {C_TYPES[x.dtype.name]}*){{2}}, {numbers}, threads)",
-                       [out, index], [x], lasting=x.size >= 1 << 15)]  # fmt: skip
+                       [out, index], [x], lasting=x.size >= 1 << 15, narrow=True)]  # fmt: skip
 
     def _lower_max_pool_spread(self, call: Call, results: list[View]) -> list[Step]:
         x, index, size, *_ = call.args
@@ -103,7 +103,7 @@ class Images:
         planes = prod(a.shape[: len(a.shape) - len(size)])
         numbers = f"{planes}, {a.size // max(planes, 1)}, {prod(size)}"
         text = f"spread_places<{C_TYPES[a.dtype.name]}>({{0}}, {{1}}, {{2}}, {numbers})"
-        return [Kernel(text, [out], [a, i], fallible=True, lasting=a.size >= 1 << 15)]
+        return [Kernel(text, [out], [a, i], fallible=True, lasting=a.size >= 1 << 15, narrow=prod(size) < 1 << 31)]
 
 
 def _packed(kind: Any, settings: Sequence[Any]) -> Any:

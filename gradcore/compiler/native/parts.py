@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from gradcore.backends.codegen.expr import NotFusible
 from gradcore.compiler.native import building, groups, source
 from gradcore.compiler.native.draws import RESERVING
@@ -168,7 +170,25 @@ class NativeProgram:
 
     # -- C++ --------------------------------------------------------------------------------------------------------
 
+    def _narrow(self, part: Part) -> None:
+        """Let indices that only a part sees have 32 bits, where all that use them can."""
+        users: dict[int, list[Step]] = {}
+        for step in part.steps:
+            for view in (*step.reads, *step.writes):
+                users.setdefault(view.memory, []).append(step)
+        for memory, steps in users.items():
+            if self.private.get(memory) is not part or not all(isinstance(s, Kernel) and s.narrow for s in steps):
+                continue
+            views = [v for s in steps for v in (*s.reads, *s.writes) if v.memory == memory]
+            if any(v.dtype != np.int64 or not v.is_contiguous or v.offset for v in views):
+                continue
+            self.lowering.views[memory] = _narrowed(self.owner(memory))
+            for s in steps:
+                s.reads = [_narrowed(v) if v.memory == memory else v for v in s.reads]
+                s.writes = [_narrowed(v) if v.memory == memory else v for v in s.writes]
+
     def _write(self, part: Part) -> None:
+        self._narrow(part)
         given = frozenset(n for n in part.touched if n in self.program.inputs)
         ordered = groups.grouped(part.steps, given)
         users: dict[int, set[int]] = {}
@@ -225,6 +245,11 @@ class NativeProgram:
                 pieces.append(position[id(piece)])
         begun = {n for n, piece in self.made_by.items() if isinstance(piece, Part)}
         return Plan(self.program, pieces, self.lowering.views, begun, self.refused, self.rolled)
+
+
+def _narrowed(indices: View) -> View:
+    """The view of as many indices of 32 bits."""
+    return indices._replace(dtype=np.dtype(np.int32)).reshaped(indices.shape)
 
 
 def source_of(programs: list[NativeProgram]) -> str:

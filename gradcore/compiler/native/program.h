@@ -256,7 +256,8 @@ __attribute__((noinline)) void normed_rows_back(T* out, T* to_weight, T* to_bias
     if (to_bias) add_parts(to_bias, sums.get() + parts * n, parts, n);
 }
 
-inline bool are_below(const i64* index, i64 count, i64 bound) {
+template <class I>
+inline bool are_below(const I* index, i64 count, i64 bound) {
     bool fine = true;
     for (i64 i = 0; i < count; ++i) fine &= index[i] >= 0 && index[i] < bound;
     return fine;
@@ -333,8 +334,8 @@ struct Windows {
 };
 
 // The largest elements of windows, which is the first of equal ones and the last NaN, and their places in the plane.
-template <class T>
-__attribute__((noinline)) void max_pool(T* out, i64* index, const T* x, const Windows& w, i64 threads) {
+template <class T, class I>
+__attribute__((noinline)) void max_pool(T* out, I* index, const T* x, const Windows& w, i64 threads) {
     const i64 rows = w.planes * w.outputs[0], n = w.outputs[1], taps = n * w.kernel[0] * w.kernel[1];
     spread(rows, (1 << 15) / (taps + 1) + 1, 1, threads, [&](i64 start, i64 stop) {
         const std::unique_ptr<i32[]> places(new i32[n]);
@@ -366,14 +367,14 @@ __attribute__((noinline)) void max_pool(T* out, i64* index, const T* x, const Wi
                     else take(step);
                 }
             }
-            for (i64 j = 0; j < n; ++j) index[row * n + j] = place[j] < 0 ? 0 : place[j];
+            for (i64 j = 0; j < n; ++j) index[row * n + j] = static_cast<I>(place[j] < 0 ? 0 : place[j]);
         }
     });
 }
 
 // Elements are added to planes of zeros at their places: whether all of these are there.
-template <class T>
-__attribute__((noinline)) bool spread_places(T* out, const T* x, const i64* index, i64 planes, i64 outputs, i64 size) {
+template <class T, class I>
+__attribute__((noinline)) bool spread_places(T* out, const T* x, const I* index, i64 planes, i64 outputs, i64 size) {
     if (!are_below(index, planes * outputs, size)) return false;
     for (i64 i = 0; i < planes * size; ++i) out[i] = 0;
     for (i64 p = 0; p < planes; ++p, out += size, x += outputs, index += outputs) {

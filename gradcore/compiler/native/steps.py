@@ -173,12 +173,16 @@ class Kernel(Step):
     fallible : bool
     lasting : bool
         Whether it takes some time: it is told how many threads there are, and other threads of Python run.
+    narrow : bool
+        Whether its indices, which are below 2**31, may be of 32 bits as well.
     """
 
     def __init__(
-        self, text: str, writes: list[View], reads: list[View], fallible: bool = False, lasting: bool = False
-    ) -> None:
+        self, text: str, writes: list[View], reads: list[View], fallible: bool = False, lasting: bool = False,
+        narrow: bool = False,
+    ) -> None:  # fmt: skip
         self.text, self.writes, self.reads, self.fallible, self.lasting = text, writes, reads, fallible, lasting
+        self.narrow = narrow
 
 
 def overlap(a: View, b: View) -> bool:
