@@ -11,6 +11,8 @@ import gradcore as gc
 from gradcore import nn
 from gradcore.compiler import native
 from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.native.parts import NativeProgram
+from gradcore.compiler.passes import optimized
 from tests.compiler.test_native import arrays_of, check, libraries, pytestmark, writer
 
 __all__ = ["libraries", "pytestmark", "writer"]
@@ -145,6 +147,20 @@ def test_random_numbers_are_the_same_bits(dtype: Any, threads: int) -> None:
         assert by_python(compiled) == []
     finally:
         gc.set_num_threads(before)
+
+
+def test_indices_that_only_a_part_sees_are_narrow() -> None:
+    def step(x: gc.Tensor) -> Any:
+        return gc.autograd.grad(F.max_pool2d(x * 2, 2).square().sum(), x)
+
+    check(step, gc.randn(2, 3, 8, 6).requires_grad_())
+    compiled = CompiledFunction(step, fullgraph=True, cpp="0")
+    for _ in range(3):
+        compiled(gc.randn(2, 3, 8, 6).requires_grad_())
+    program = NativeProgram(optimized(compiled._entries[0].programs[0]), blas=True)
+    assert {program.owner(memory).dtype for memory in program.private} == {np.dtype(np.float32), np.dtype(np.int32)}
+    found = check(lambda x: F.max_pool2d(x * 2, 2, return_indices=True), gc.randn(2, 3, 8, 6))(gc.randn(2, 3, 8, 6))
+    assert found[1].dtype is gc.int64
 
 
 def test_masked_numbers() -> None:
