@@ -24,7 +24,7 @@ def python(cache: Path, *arguments: str, **environment: str) -> subprocess.Compl
     """Run Python with that folder of libraries."""
     variables = {**os.environ, "GRADCORE_CACHE": str(cache), "GRADCORE_COMPILED": "machine", **environment}
     return subprocess.run(
-        [sys.executable, *arguments], env=variables, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, *arguments], env=variables, capture_output=True, text=True, check=False, timeout=1500
     )
 
 
