@@ -53,10 +53,11 @@ OTHER_LISTS = {
         "compiler/emit_python.py": "_INFIX",
         "compiler/cuda/groups.py": "_OPERATORS",
         "compiler/memory.py": "_OPERATORS",
+        "compiler/sizes.py": "_ARITHMETIC _COMPARISONS _CONVERSIONS",
     },
     "what a compiler does with calls in the place of kernels, names of methods and operators among them": {
         "compiler/native/groups.py": "_LIBRARY",
-        "compiler/native/lowering.py": "_COPIES _ELEMENTWISE _REDUCTIONS _RESHAPES _VIEWS",
+        "compiler/native/lowering.py": "_COPIES _ELEMENTWISE _MOVING _REDUCTIONS _RESHAPES _VIEWS",
         "compiler/numbers.py": "_OPERATORS",
         "compiler/passes.py": "_COPIES _SIMPLER takes_scalars",
     },
