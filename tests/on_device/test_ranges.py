@@ -43,7 +43,7 @@ EITHER_ZERO = {
 UP_TO = dict.fromkeys(("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"), 1e6)
 
 #: Whose complex arguments are compared over the whole range, infinities and NaN in either part included.
-EVERY_COMPLEX = {"div", "reciprocal"}
+EVERY_COMPLEX = {"div", "exp", "exp2", "log", "log10", "log2", "reciprocal", "sqrt", "tanh"}
 
 #: The largest degree that is compared: a product of a larger one with an angle has no digit left.
 LARGEST_DEGREE = 9e14  # below bfloat16's neighbour of 1e15

@@ -65,11 +65,10 @@ def _of_numbers(name: str) -> Callable[..., Any]:
 def _generated(name: str) -> Any:
     """A kernel of all backends that is generated where numbers are complex, also where a formula calls it."""
 
-    @functools.cached_property
-    def kernel(self: Any) -> Callable[..., Any]:
-        return self.generated_of_complex(name, getattr(super(CudaElementwise, self), name))  # type: ignore[no-any-return]
+    def kernel(self: Any) -> Any:
+        return self.generated_of_complex(name, getattr(super(CudaElementwise, self), name))
 
-    return kernel
+    return functools.cached_property(kernel)
 
 
 class CudaElementwise(CudaFusion, Elementwise):
@@ -85,7 +84,7 @@ class CudaElementwise(CudaFusion, Elementwise):
 
     def __getattr__(self, name: str) -> Any:
         """Functions of CuPy and bodies of operations, generated where they would compute complex numbers otherwise."""
-        plain = super().__getattr__(name)
+        plain = super().__getattr__(name)  # type: ignore[misc]
         if name not in _OTHERWISE and (name in RENAMED or name not in self.elementwise):
             return plain
         kernel = vars(self)[name] = self.generated_of_complex(name, plain)

@@ -41,6 +41,8 @@ class Targets:
     """Class targets. One that is ignored has a score and a weight of zero, and no place."""
 
     xp: Any
+    div: Any
+    log: Any
     host_scalars: bool
     check_bounds: Any
     max_over: Any

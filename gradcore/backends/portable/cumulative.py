@@ -22,6 +22,7 @@ class Cumulative:
     """Cumulative sums, products and extrema along one dimension, which is counted from the front."""
 
     xp: Any
+    log1p: Any
     equal_or_nan: Any  # of the reductions
 
     @along(1)

@@ -26,6 +26,7 @@ class Indexing:
     """
 
     xp: Any
+    div: Any
     host_scalars: bool
     array_type: type
     shares_memory: Any

@@ -49,6 +49,7 @@ class LinearAlgebra:
     """Factorisations and solvers of batches of matrices. An `info` is 0 where they succeeded, as in LAPACK."""
 
     xp: Any
+    div: Any
     matmul: Any
     hermitian: Any
     dot: Any

@@ -65,6 +65,8 @@ class Normalization:
     """Normalized arrays, with the mean and the variance (not corrected for the sample's size) that were used."""
 
     xp: Any
+    div: Any
+    reciprocal: Any
     sum_over: Any
     max_over: Any
     matmul: Any

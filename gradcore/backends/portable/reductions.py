@@ -21,6 +21,8 @@ class Reductions:
     """Sums and their relatives."""
 
     xp: Any
+    div: Any
+    log: Any
     host_scalars: bool
 
     # -- sums -----------------------------------------------------------------------------------------------------
