@@ -24,7 +24,9 @@ __all__ = [
 
 def each(value: Any) -> tuple[int, ...]:
     """One number, or a sequence of them, as a tuple of ints."""
-    return (index(value),) if hasattr(value, "__index__") else tuple(map(index, value))
+    if hasattr(value, "__index__"):
+        return (value if value.__class__ is int else index(value),)
+    return tuple([n if n.__class__ is int else index(n) for n in value])
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:

@@ -28,10 +28,10 @@ def outcome(function: Any, args: tuple[Any, ...], seed: int, state: Any = None) 
     gc.manual_seed(seed)
     found = function(*args)
     results = found if isinstance(found, tuple) else (found,)
-    differentiable = [r.sum() for r in results if r.requires_grad]
+    differentiable = [r for r in results if r.requires_grad]
     out = [(r.shape, r.dtype, r.stride(), r.requires_grad, r.detach().numpy().tobytes()) for r in results]
     if differentiable:
-        sum(differentiable[1:], differentiable[0]).backward()
+        gc.autograd.backward(differentiable, [gc.rand_like(r) for r in differentiable])
     tensors = [*args, *(state.parameters() if state else ()), *(state.buffers() if state else ())]
     grads = [None if t.grad is None else t.grad.numpy().tobytes() for t in tensors]
     after = [(t.detach().numpy().tobytes(), t._version) for t in tensors]
