@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -386,7 +387,11 @@ def test_one_program_serves_training_steps(name: str) -> None:
 
 @given(chosen, st.lists(st.integers(0, 40), min_size=3, max_size=6), st.sampled_from([3, 4, 0]),
        st.sampled_from(["values", "gradient", "func", "vmap", "writes"]))  # fmt: skip
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=int(os.environ.get("GRADCORE_RANDOM_PROGRAMS", "40")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 def test_random_functions_at_random_sizes(steps: Any, sizes: list[int], width: int, mode: str) -> None:
     function = function_of(steps, mode)
     compiled = CompiledFunction(function, cpp="0", dynamic=True)
