@@ -21,7 +21,8 @@ F = nn.functional
 
 
 def by_python(compiled: CompiledFunction) -> list[str]:
-    return [line for entry in compiled._entries for run in entry.functions for line in native.described(run)[1:]]
+    lines = [line for entry in compiled._entries for run in entry.functions for line in native.described(run)]
+    return [line for line in lines if line.startswith("by Python")]
 
 
 @pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
@@ -232,3 +233,41 @@ def test_autocast_and_its_gradients() -> None:
         for found, expected in zip(arrays_of(compiled(x)), arrays_of(step(x)), strict=True):
             assert np.allclose(found, expected, rtol=0.02, atol=0.02)
     assert by_python(compiled) == []
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+def test_small_products_of_any_width(dtype: Any) -> None:
+    def function(x: gc.Tensor, y: gc.Tensor, many: gc.Tensor) -> Any:
+        narrow = [x @ y[:, :n] for n in (1, 2, 3, 6, 13, 29, 31)]
+        return *narrow, x[:1] @ y[:, :7], many @ y[:, :12].t(), many[..., :9] @ y[:, :5], many.mT @ x[:, :3]
+
+    x, y, many = gc.randn(5, 9, dtype=dtype), gc.randn(9, 31, dtype=dtype), gc.randn(6, 5, 12, dtype=dtype)
+    assert by_python(check(function, x, y, many)) == []
+
+
+def test_an_index_out_of_bounds_writes_nothing() -> None:
+    def function(x: gc.Tensor, y: gc.Tensor, i: gc.Tensor) -> gc.Tensor:
+        y[0] = 1
+        x[i] = y
+        return y * 2
+
+    check(function, gc.randn(4, 3), gc.randn(2, 3), gc.tensor([1, -1]))
+    compiled = CompiledFunction(function, fullgraph=True)
+    for call in [compiled] * 4 + [function]:
+        x, y = gc.zeros(4, 3), gc.zeros(2, 3)
+        call(x, y, gc.tensor([1, 3]))
+        with pytest.raises(IndexError):
+            call(x, y - 1, gc.tensor([0, 4]))
+        assert x.tolist() == [[0, 0, 0], [1, 1, 1], [0, 0, 0], [0, 0, 0]]
+
+
+def test_numbers_and_rows_are_written_to_indices() -> None:
+    def function(x: gc.Tensor, i: gc.Tensor, j: gc.Tensor) -> Any:
+        y, z = x * 2, gc.zeros(4, 6)
+        y[i, j] = 1.5
+        z[i] = x[0]
+        z[j % 4, i] = x[i, 0]
+        return y, z, gc.func.hessian(lambda row: (row * row * row).sum())(x[0])
+
+    compiled = check(function, gc.randn(4, 6), gc.tensor([0, 3, -1]), gc.tensor([5, -6, 2]))
+    assert not [line for line in by_python(compiled) if "setitem" in line or "index" in line]

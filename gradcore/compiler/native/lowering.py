@@ -32,8 +32,8 @@ DTYPES = frozenset(map(np.dtype, ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8",
 _HALVES = frozenset([dtypes.float16.numpy, dtypes.bfloat16.numpy])
 #: What moves elements only: also those of 16-bit floats, which are computed with in float32.
 _MOVING = frozenset([
-    "cat", "copy_into", "embedding_rows", "empty", "empty_like", "gather", "getitem_backward", "index", "index_select",
-    "index_write", "masked_fill_number", "place", "repeat", "scatter_src", "setitem", "stack",
+    "cat", "copy_into", "embedding_rows", "empty", "empty_like", "gather", "getitem_backward", "index", "index_into",
+    "index_select", "index_write", "masked_fill_number", "place", "repeat", "scatter_src", "setitem", "stack",
 ])  # fmt: skip
 #: Functions whose results are arguments, or views of them, where they share their memory; else copies of them.
 _VIEWS = {
@@ -333,7 +333,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
     def _lower_setitem(self, call: Call, results: list[View]) -> list[Step]:
         target, index, value = call.args
         if any(True for _ in values_in(index)) or not _is_basic(index):
-            raise Unsupported("the index")
+            return self._put(self._view(target), index if isinstance(index, tuple) else (index,), value)
         return self._write(self._view(target).indexed(index), value)
 
     def _lower_copy_into(self, call: Call, results: list[View]) -> list[Step]:
@@ -492,4 +492,4 @@ def _function_of(kind: str, name: str) -> Callable[..., Any]:
 
 #: Operators in place, and the functions that write to their first argument.
 _IN_PLACE = frozenset(["iadd", "isub", "imul", "itruediv"])
-_WRITERS = _IN_PLACE | {"setitem", "copy_into"}
+_WRITERS = _IN_PLACE | {"setitem", "copy_into", "index_into"}

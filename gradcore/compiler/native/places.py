@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.compiler.native.steps import Kernel, Step, Unsupported, View
-from gradcore.compiler.program import Call
+from gradcore.compiler.program import Call, Literal, Value
 
 __all__ = ["Places"]
 
@@ -50,6 +50,7 @@ class Places:
     _view: Any
     _moved: Any
     _filled: Any
+    _write: Any
     temporary_view: Any
 
     # -- tuples of indices, some dims without one ---------------------------------------------------------------------
@@ -68,6 +69,19 @@ class Places:
         (out,) = results
         kind = "add" if accumulate else "put"
         return [self._moved(out, self._view(x)), _kernel(kind, self._view(values), self._by_tuple(out, indices))]
+
+    def _lower_index_into(self, call: Call, results: list[View]) -> list[Step]:
+        out, values, indices, accumulate = (*call.args, False)[:4]
+        kind = "add" if accumulate else "put"
+        return [_kernel(kind, self._view(values), self._by_tuple(self._view(out), indices))]
+
+    def _put(self, out: View, index: tuple[Any, ...], value: Any) -> list[Step]:
+        """Write a number, or an array, to tensors of indices along the first dims."""
+        if any(type(each) not in (Value, Literal) for each in index):
+            raise Unsupported("the index")
+        at = self._by_tuple(out, index)
+        values: View = self.temporary_view(at.shape, out.dtype)
+        return [*self._write(values, value), _kernel("put", values, at)]
 
     def _by_tuple(self, x: View, indices: Sequence[Any]) -> _Indexed:
         dims = [d for d, index in enumerate(indices) if index is not None]

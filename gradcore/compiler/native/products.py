@@ -31,6 +31,7 @@ class Products:
     _checked: Any
     _filled: Any
     _added: Any
+    _moved: Any
     _scaled: Any
 
     def _product(self, out: View, a: View, b: View) -> list[Step]:
@@ -52,7 +53,13 @@ class Products:
             if math.prod(batch) > _MOST_PRODUCTS:
                 raise Unsupported("many products")
             a, b = a.broadcast((*batch, *a.shape[-2:])), b.broadcast((*batch, *b.shape[-2:]))
-            return [s for i in np.ndindex(batch) for s in self._product(out.indexed(i), a.indexed(i), b.indexed(i))]
+            steps: list[Step] = []
+            if not any(b.strides[:-2]) and b.size and b.strides[-1] != b.dtype.itemsize and b.shape[-1] > 1:
+                rows = self.temporary_view(b.shape[-2:], b.dtype)  # one matrix in columns for all: once in rows
+                steps, b = [self._moved(rows, b.indexed((0,) * len(batch)))], rows.broadcast(b.shape)
+            for i in np.ndindex(batch):
+                steps += self._product(out.indexed(i), a.indexed(i), b.indexed(i))
+            return steps
         (height, inner), width, size = a.shape, b.shape[1], out.dtype.itemsize
         if any(s % size for v in (a, b, out) for s in v.strides) or out.shape != (height, width):
             raise Unsupported("the strides")

@@ -127,6 +127,32 @@ using wide = typename Wide<T>::type;
 #define GRADCORE_CONTRACTED __attribute__((optimize("fp-contract=fast")))
 #endif
 
+// As many columns of a product as vectors of so many bytes take, four rows at a time.
+#define GRADCORE_COLUMNS(bytes)                                                               \
+    for (constexpr i64 lanes = bytes / sizeof(T); j + lanes <= width; j += lanes) {           \
+        typedef T Vector __attribute__((vector_size(bytes)));                                 \
+        i64 i = 0;                                                                            \
+        for (; i + tall <= height; i += tall) {                                               \
+            Vector sums[tall] = {};                                                           \
+            for (i64 k = 0; k < inner; ++k) {                                                 \
+                Vector row;                                                                   \
+                __builtin_memcpy(&row, rows + k * step + j, bytes);                           \
+                _Pragma("GCC unroll 4")                                                       \
+                for (i64 r = 0; r < tall; ++r) sums[r] += a[(i + r) * a0 + k * a1] * row;     \
+            }                                                                                 \
+            for (i64 r = 0; r < tall; ++r) __builtin_memcpy(out + (i + r) * o0 + j, &sums[r], bytes); \
+        }                                                                                     \
+        for (; i < height; ++i) {                                                             \
+            Vector sum = {};                                                                  \
+            for (i64 k = 0; k < inner; ++k) {                                                 \
+                Vector row;                                                                   \
+                __builtin_memcpy(&row, rows + k * step + j, bytes);                           \
+                sum += a[i * a0 + k * a1] * row;                                              \
+            }                                                                                 \
+            __builtin_memcpy(out + i * o0 + j, &sum, bytes);                                  \
+        }                                                                                     \
+    }
+
 // out = a @ b, elements of which are so many elements from each other; b may be in columns.
 template <class T, i64 height, i64 inner, i64 width, i64 a0, i64 a1, i64 b0, i64 b1, i64 o0>
 GRADCORE_CONTRACTED __attribute__((noinline)) void small_product(T* out, const T* a, const T* b) {
@@ -137,28 +163,11 @@ GRADCORE_CONTRACTED __attribute__((noinline)) void small_product(T* out, const T
         }
     }
     const T* rows = b1 == 1 ? b : packed;
-    constexpr i64 step = b1 == 1 ? b0 : width, lanes = 64 / sizeof(T);
-    typedef T Vector __attribute__((vector_size(64)));
-    constexpr i64 tall = 4;
+    constexpr i64 step = b1 == 1 ? b0 : width, tall = 4, rest = width % (16 / sizeof(T));
     i64 j = 0;
-    for (; j + lanes <= width; j += lanes) {
-        i64 i = 0;
-        for (; i + tall <= height; i += tall) {
-            Vector sums[tall] = {};
-            for (i64 k = 0; k < inner; ++k) {
-                const Vector row = Lanes<T>::load(rows + k * step + j);
-#pragma GCC unroll 4
-                for (i64 r = 0; r < tall; ++r) sums[r] += a[(i + r) * a0 + k * a1] * row;
-            }
-            for (i64 r = 0; r < tall; ++r) __builtin_memcpy(out + (i + r) * o0 + j, &sums[r], 64);
-        }
-        for (; i < height; ++i) {
-            Vector sum = {};
-            for (i64 k = 0; k < inner; ++k) sum += a[i * a0 + k * a1] * Lanes<T>::load(rows + k * step + j);
-            __builtin_memcpy(out + i * o0 + j, &sum, 64);
-        }
-    }
-    constexpr i64 rest = width % lanes;
+    GRADCORE_COLUMNS(64)
+    GRADCORE_COLUMNS(32)
+    GRADCORE_COLUMNS(16)
     if constexpr (rest != 0) {
         for (i64 i = 0; i < height; ++i) {
             T sums[rest] = {};
@@ -170,6 +179,7 @@ GRADCORE_CONTRACTED __attribute__((noinline)) void small_product(T* out, const T
         }
     }
 }
+#undef GRADCORE_COLUMNS
 
 template <class T, class I>
 void blas_product(const void* function, bool at, bool bt, i64 height, i64 inner, i64 width, T* out, const T* a, i64 a0,
