@@ -25,7 +25,7 @@ from gradcore.compiler.storage import connected
 from gradcore.compiler.symbolic import SizeEscapes, SymbolicRecorder, SymbolicRun, symbols_between
 from gradcore.compiler.watching import Watch, handled
 from gradcore.nn.module import Module
-from gradcore.tracebacks import shorten
+from gradcore.tracebacks import is_own, shorten
 
 __all__ = ["CompiledFunction", "forget_programs"]
 
@@ -205,7 +205,10 @@ class CompiledFunction:
             text += f"; {remedy}" if remedy else ""
             if self._fullgraph:
                 raise Unrecordable(f"{text}. With fullgraph=True this is an error.")
-            warnings.warn(text, stacklevel=5)
+            frame, level = sys._getframe(), 1
+            while frame.f_back is not None and is_own(frame):
+                frame, level = frame.f_back, level + 1
+            warnings.warn(text, stacklevel=level)
 
     def _name(self) -> str:
         """The function's name, for messages; that of the class of a module."""

@@ -293,6 +293,7 @@ def test_a_value_that_keeps_changing_ends_with_a_warning() -> None:
     with pytest.warns(UserWarning, match=r"keeps failing: args\[1\]") as warned:
         call_with_many()
     assert len(warned) == 1
+    assert warned[0].filename == __file__
     assert len(compiled._entries) == MOST_PROGRAMS
     gc.compiler.reset()
     assert gc.equal(compiled(x, 2.0), x * 2)

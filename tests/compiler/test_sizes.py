@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import inspect
 import itertools
 import os
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gradcore as gc
+from gradcore.compiler import sizes as sizes_of_programs
 from gradcore.compiler import symbolic
 from gradcore.compiler.compiled import CompiledFunction
 from gradcore.compiler.sizes import SymbolicNumber
@@ -172,6 +175,48 @@ def test_sizes_that_escape_have_programs_of_their_own(name: str) -> None:
     if name not in ("odd", "sorted"):  # which there is a program for on one side
         assert all(entry.sizes is None for entry in compiled._entries)
         assert compiled._static or compiled._left
+
+
+#: More of what ends a recording with symbols.
+ENDING: list[Callable[..., Any]] = [
+    lambda x: x[::2] * 2, lambda x: x[: x.shape[0] - 6].sum(0), lambda x: x * (4 // (x.shape[0] - 8)),
+    lambda x: x * (x.shape[0] ** (x.shape[0] - 8)), lambda x: x * 2 if x.sum() > 0 else x,
+    lambda x: x * copy.copy(x.shape[0]), lambda x: x * int(np.add(x.shape[0], 1)),
+    lambda x: x + F.embedding(gc.arange(x.shape[0]), gc.ones(7, 4)),
+]  # fmt: skip
+#: Reasons that no function above comes to, by words in them.
+OTHERS = {
+    "strides follow no rule": "of kernels that give arrays which are not dense",
+    "a number that is read is computed with": "the reading has ended it",
+    "random numbers are drawn from another generator": "guards refuse generators first",
+    "an array is hidden from the recording": "of kernels that call kernels",
+    "gives something else for other sizes": "of questions about memory",
+    "found in a way that cannot be checked": "of what guards do not find",
+    "an optimiser takes a step": "a step that is called by other code of the library",
+    "a function with a size inside": "of kernels of other packages",
+    "for some sizes": "of kernels that give what they are given",
+    "is called": "guards refuse optimisers of other classes where they return something",
+    "a kernel looks at a size": "of functions that are given to kernels",
+    "a kernel computes with a size": "of functions that are given to kernels",
+}
+
+
+def test_every_reason_has_a_function() -> None:
+    found: list[str] = []
+    for function in (*ESCAPING.values(), *CONDITIONS.values(), *ENDING):
+        compiled = CompiledFunction(function, cpp="0", dynamic=True)
+        for n in (5, 5, 7):
+            assert arrays_of(compiled(x := gc.randn(n, 4))) == arrays_of(function(x))
+        found += compiled._static
+    words = [
+        max((n.value for n in ast.walk(node.args[0]) if isinstance(n, ast.Constant)), key=len, default="").strip()
+        for module in (symbolic, sizes_of_programs)
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("stop", "escape")
+    ]
+    assert len(words) > 25
+    known = [each for each in words if any(each in text for text in found) or any(other in each for other in OTHERS)]
+    assert known == words
 
 
 CONDITIONS: dict[str, Callable[..., Any]] = {
