@@ -11,6 +11,7 @@ import numpy as np
 from gradcore import config
 from gradcore.backends.codegen.launch import Fusion
 from gradcore.backends.cupy.kernels import CudaKernels
+from gradcore.backends.portable.elementwise import RENAMED
 
 __all__ = ["CudaFusion"]
 
@@ -40,7 +41,7 @@ class CudaFusion(CudaKernels):
         Formulas of complex numbers do without fusion too: CuPy's quotients are NaN where a divisor is infinite, or its
         square overflows, and some functions are others than NumPy's.
         """
-        return self.supports_fusion or (self.has_fused_gradients and any(map(_is_complex, operands)))
+        return self.has_fused_gradients and (config.fusion() or any(map(_is_complex, operands)))
 
     @property
     def converts_operands(self) -> bool:
@@ -92,6 +93,8 @@ class CudaFusion(CudaKernels):
         if name not in self.elementwise:
             return plain
         plain = getattr(plain, "plain", plain)
+        if name in RENAMED:
+            return self._generated(name, plain, self.generates)
 
         def kernel(*args: Any) -> Any:
             result = self.fused_forward(name, args) if self.generates(args) else None
@@ -101,11 +104,30 @@ class CudaFusion(CudaKernels):
 
     def generated_of_complex(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
         """The kernel of an elementwise operation for formulas that call it: generated where its numbers are complex."""
+        return self._generated(name, plain, self._generates_complex)
+
+    def _generates_complex(self, operands: Iterable[Any]) -> bool:
+        return self.has_fused_gradients and any(map(_is_complex, operands))
+
+    def _generated(
+        self, name: str, plain: Callable[..., Any], generates: Callable[[Iterable[Any]], bool]
+    ) -> Callable[..., Any]:
+        """A kernel that is generated where `generates` says so and something is gained; other dtypes are noted."""
+        array_type, left = self.array_type, set[Any]()
 
         def kernel(*args: Any) -> Any:
-            complex_ones = self.has_fused_gradients and any(map(_is_complex, args))
-            result = self.fused_forward(name, args) if complex_ones else None
-            return plain(*args) if result is None else result
+            try:
+                kinds = args[0].dtype.num, args[-1].dtype.num  # which are hashed faster than dtypes
+            except AttributeError:  # a number of Python
+                kinds = None
+            if kinds in left:
+                return plain(*args)
+            result = self.fused_forward(name, args) if generates(args) else None
+            if result is not None:
+                return result
+            if kinds is not None and self.supports_fusion and all(isinstance(x, array_type) for x in args):
+                left.add(kinds)
+            return plain(*args)
 
         kernel.plain = plain  # type: ignore[attr-defined]
         return kernel
