@@ -433,7 +433,7 @@ def test_one_program_serves_training_steps(name: str) -> None:
 @given(chosen, st.lists(st.integers(0, 40), min_size=3, max_size=6), st.sampled_from([3, 4, 0]),
        st.sampled_from(["values", "gradient", "func", "vmap", "writes"]))  # fmt: skip
 @settings(
-    max_examples=int(os.environ.get("GRADCORE_RANDOM_PROGRAMS", "40")),
+    max_examples=int(os.environ.get("GRADCORE_RANDOM_PROGRAMS", "20")),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
