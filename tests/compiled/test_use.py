@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from numpy._core._multiarray_umath import __cpu_features__
 
 import gradcore
 from gradcore.backends.compiled.library import HERE as SOURCES
-from gradcore.backends.compiled.variants import Variant, of_machine
+from gradcore.backends.compiled.variants import Variant, chosen, of_machine
 from tests.compiled.conftest import Run, python
 
 PACKAGE = Path(gradcore.__file__).parent
@@ -364,6 +365,32 @@ def test_the_package_carries_every_instruction_set(packaged: Path, tmp_path: Pat
     environment = {"PYTHONPATH": str(packaged), "PYTHONSAFEPATH": "1", "GRADCORE_COMPILED": "package"}
     used, name, gradient = run(tmp_path, "-W", "error", "-c", code, **environment).stdout.split()
     assert (used, name.partition("-")[0], gradient) == ("True", variant.name, "50000")
+
+
+@pytest.mark.parametrize(
+    ("without", "name"),
+    [
+        ([], "avx512"),
+        (["AVX512_SKX"], "avx2"),
+        (["X86_V4"], "avx2"),
+        (["AVX512_SKX", "AVX2", "FMA3"], "baseline"),
+        (["X86_V3"], "baseline"),
+    ],
+)
+def test_what_numpy_may_not_use_is_not_used(monkeypatch: pytest.MonkeyPatch, without: list[str], name: str) -> None:
+    """Of single features, as a CPU lacks them, and of the groups that ``NPY_DISABLE_CPU_FEATURES`` names."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("the instruction sets are those of x86-64")
+    for variant in of_machine():
+        for feature in variant.features:
+            monkeypatch.setitem(__cpu_features__, feature, True)
+    for group in ("X86_V3", "X86_V4"):  # which older versions of NumPy do not know
+        monkeypatch.setitem(__cpu_features__, group, True)
+    for feature in without:
+        monkeypatch.setitem(__cpu_features__, feature, False)
+    variant = chosen()
+    assert variant is not None
+    assert variant.name == name
 
 
 def test_an_outdated_library_of_the_package_is_not_loaded(packaged: Path, tmp_path: Path, run: Run) -> None:

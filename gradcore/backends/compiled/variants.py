@@ -28,12 +28,15 @@ class Variant(NamedTuple):
         Options of GCC and Clang.
     features : tuple of str
         The CPU features that it needs, in NumPy's words.
+    groups : tuple of str
+        The names by which NumPy 2.4 and newer are told not to use them; older versions do not know these.
     """
 
     name: str
     machines: tuple[str, ...]
     flags: tuple[str, ...]
     features: tuple[str, ...]
+    groups: tuple[str, ...] = ()
 
 
 _X86, _ARM = ("x86_64", "amd64", "AMD64"), ("aarch64", "arm64")
@@ -42,8 +45,8 @@ _AVX512 = ("-mavx512f", "-mavx512cd", "-mavx512bw", "-mavx512dq", "-mavx512vl", 
 
 #: The best first.
 VARIANTS = (
-    Variant("avx512", _X86, (*_AVX2, *_AVX512), ("AVX512_SKX", "AVX2", "FMA3", "F16C")),
-    Variant("avx2", _X86, _AVX2, ("AVX2", "FMA3", "F16C")),
+    Variant("avx512", _X86, (*_AVX2, *_AVX512), ("AVX512_SKX", "AVX2", "FMA3", "F16C"), ("X86_V3", "X86_V4")),
+    Variant("avx2", _X86, _AVX2, ("AVX2", "FMA3", "F16C"), ("X86_V3",)),
     Variant("baseline", _X86, ("-msse4.2", "-mpopcnt"), ("SSE42", "POPCNT")),
     Variant("neon", _ARM, (), ()),
 )
@@ -58,5 +61,8 @@ def chosen() -> Variant | None:
     """The best variant that this CPU runs; ``NPY_DISABLE_CPU_FEATURES`` takes features away, as it does for NumPy."""
     umath: Any = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})
-    fitting = (variant for variant in of_machine() if all(features.get(name) for name in variant.features))
-    return next(fitting, None)
+    for variant in of_machine():
+        allowed = all(features.get(name, True) for name in variant.groups)
+        if allowed and all(features.get(name) for name in variant.features):
+            return variant
+    return None
