@@ -114,7 +114,7 @@ def in_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any
             found = shared(out, x, y)
             if found is not None:
                 return found
-        return function(x, y) if out is None else function(x, y, out)
+        return function(x, y) if out is None else function(x, y, out=out)
 
     kernel: Any = unary if function.nin == 1 else binary
     kernel.nin, kernel.nout, kernel.function = function.nin, 1, function
