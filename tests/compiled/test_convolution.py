@@ -102,6 +102,17 @@ def test_three_maps(compiled: Any, calls: list[str], case: Case, dtype: str) -> 
     assert calls
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_outputs(compiled: Any, calls: list[str], monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """From a single position on, also where few lanes of registers have something to do."""
+    monkeypatch.setattr(compiled_convolution, "_USED", 0)
+    settings = (1, 1), (0, 0), (1, 1), 1
+    for width in range(1, 10):
+        x, weight = draw((2, 3, 2, width + 1), dtype), draw((15, 3, 2, 2), dtype, 1)
+        agree(compiled.conv(x, weight, *settings), portable(np).conv(x, weight, *settings))
+    assert calls == ["_correlations"] * 9
+
+
 def test_random_settings(compiled: Any, calls: list[str]) -> None:
     random = np.random.default_rng(5)
     for seed in range(150):

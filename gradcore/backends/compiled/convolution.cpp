@@ -209,8 +209,8 @@ using OutputTile = void (*)(const Tile<T>&, i64, i64, const i64*, i64, const T*)
 
 template <class T, int V>
 OutputTile<T> output_tile_of(i64 outputs) {
+    if (outputs == tile_outputs) return output_tile<T, tile_outputs, V>;
     switch (outputs) {
-        case 8: return output_tile<T, 8, V>;
         case 4: return output_tile<T, 4, V>;
         case 2: return output_tile<T, 2, V>;
         default: return output_tile<T, 1, V>;
