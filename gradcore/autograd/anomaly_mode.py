@@ -385,7 +385,17 @@ def _switch(on: bool, check_nan: bool) -> tuple[int, bool]:
     return before
 
 
-class set_detect_anomaly:
+class _Anomaly:
+    """A context that restores the settings of anomaly detection as it ends."""
+
+    _before: tuple[int, bool]
+
+    def __exit__(self, *exc: object) -> None:
+        state = local.state
+        state.mode, state.check_nan = state.mode & ~ANOMALY | self._before[0], self._before[1]  # without a call, too
+
+
+class set_detect_anomaly(_Anomaly):
     """Switch anomaly detection on or off in this thread, at once; as a context manager, switch back at the end.
 
     Parameters
@@ -408,12 +418,8 @@ class set_detect_anomaly:
 
     def __enter__(self) -> None: ...
 
-    def __exit__(self, *exc: object) -> None:
-        state = local.state
-        state.mode, state.check_nan = state.mode & ~ANOMALY | self._before[0], self._before[1]  # without a call, too
 
-
-class detect_anomaly:
+class detect_anomaly(_Anomaly):
     """Inside, an error or nan in backward is reported with the line that recorded its operation.
 
     For debugging: operations and backward take longer. What is known of a nan (the line, shapes and dtypes, which value
@@ -453,7 +459,3 @@ class detect_anomaly:
         state = local.state
         self._before = state.mode & ANOMALY, state.check_nan
         state.mode, state.check_nan = state.mode | ANOMALY, self.check_nan  # without a call: see `grad_mode`
-
-    def __exit__(self, *exc: object) -> None:
-        state = local.state
-        state.mode, state.check_nan = state.mode & ~ANOMALY | self._before[0], self._before[1]  # without a call, too

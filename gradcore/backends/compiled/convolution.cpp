@@ -282,20 +282,18 @@ void correlate_part(const Part& part, const T* x, const T* weights, T* out, cons
         wide = left < tile_positions ? left : left == tile_positions + 1 ? 2 : tile_positions;
         Tile<T> tile;
         bool direct = steps.spatial[2] == 1;
+        i64 at[tile_positions];  // of the output
         for (i64 v = 0; v < wide; ++v) {
-            const i64 from = registers[p + v];
+            const i64 from = registers[p + v], i = from / width / part.extent[1], j = from / width % part.extent[1];
             tile.x[v] = room + from;
-            direct &= from % width + lanes <= part.spatial[2] && from / width % part.extent[1] < part.spatial[1];
+            at[v] = i * steps.spatial[0] + j * steps.spatial[1] + from % width;
+            direct &= from % width + lanes <= part.spatial[2] && j < part.spatial[1];
         }
         for (i64 o = 0, some; o < g.outputs; o += some) {
             some = outputs_at_a_time(g.outputs - o);
             T* to = out + o * steps.output;
             tile.step = direct ? steps.output : lanes;
-            for (i64 v = 0; v < wide; ++v) {
-                const i64 from = registers[p + v], row = from / width;
-                const i64 at = row / part.extent[1] * steps.spatial[0] + row % part.extent[1] * steps.spatial[1] + from % width;
-                tile.out[v] = direct ? to + at : buffer[v];
-            }
+            for (i64 v = 0; v < wide; ++v) tile.out[v] = direct ? to + at[v] : buffer[v];
             output_tile_of<T>(some, wide)(tile, g.channels, part.channel, offsets.data(), g.taps, weights + o * depth);
             for (i64 v = 0; v < wide && !direct; ++v) write_register(part, registers[p + v], some, buffer[v], to, steps);
         }

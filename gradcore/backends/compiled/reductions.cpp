@@ -17,17 +17,21 @@ struct Reader : Lanes<T> {
 
 #ifdef __AVX512F__
 constexpr __mmask16 every = 0xFFFF;  // as GCC warns of what intrinsics without a mask leave undefined
+
+INLINE __m512 widened(__m256i bits, Half) { return _mm512_maskz_cvtph_ps(every, bits); }
+INLINE __m512 widened(__m256i bits, Brain) {
+    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(every, _mm512_maskz_cvtepu16_epi32(every, bits), 16));
+}
 #endif
 
-template <>
-struct Reader<Half> : Lanes<float> {
+template <class H>
+struct HalfReader : Lanes<float> {
     using Number = float;
-    INLINE static float number(Half x) { return to_float(x); }
-    INLINE static Vector load(const Half* place) {
+    INLINE static float number(H x) { return to_float(x); }
+    INLINE static Vector load(const H* place) {
         Vector v;
 #ifdef __AVX512F__
-        const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place));
-        const __m512 numbers = _mm512_maskz_cvtph_ps(every, bits);
+        const __m512 numbers = widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(place)), H());
         __builtin_memcpy(&v, &numbers, sizeof v);
 #else
         float numbers[count];
@@ -39,23 +43,10 @@ struct Reader<Half> : Lanes<float> {
 };
 
 template <>
-struct Reader<Brain> : Lanes<float> {
-    using Number = float;
-    INLINE static float number(Brain x) { return to_float(x); }
-    INLINE static Vector load(const Brain* place) {
-        Vector v;
-#ifdef __AVX512F__
-        const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place));
-        const __m512i words = _mm512_maskz_slli_epi32(every, _mm512_maskz_cvtepu16_epi32(every, bits), 16);
-        __builtin_memcpy(&v, &words, sizeof v);
-#else
-        float numbers[count];
-        convert_all(count, place, numbers);
-        __builtin_memcpy(&v, numbers, sizeof v);
-#endif
-        return v;
-    }
-};
+struct Reader<Half> : HalfReader<Half> {};
+
+template <>
+struct Reader<Brain> : HalfReader<Brain> {};
 
 // ---------------------------------------------------------------------------------------------------------------- rows
 
