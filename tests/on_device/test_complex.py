@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,6 @@ cupy = pytest.importorskip("cupy")
 #: Operations whose quotients are in functions of CuPy and of its libraries.
 OF_LIBRARIES = {"det", "linalg_det", "linalg_slogdet", "logdet", "recursive_filter", "slogdet"}
 NAMES = sorted({case.op.name for case in ALL} - OF_LIBRARIES)
-
-
-@pytest.fixture(params=[True, False], ids=["generated", "CuPy's"])
-def fused(request: pytest.FixtureRequest) -> Iterator[bool]:
-    gc.cuda.set_fusion(request.param)
-    yield request.param
-    gc.cuda.set_fusion(True)
 
 
 def functions() -> dict[str, Any]:
