@@ -24,7 +24,7 @@ from typing import Any, TypeVar, cast
 
 from gradcore import config
 
-__all__ = ["ShortErrors", "generated_file", "is_own", "line_name", "shorten", "shortened"]
+__all__ = ["ShortErrors", "generated_file", "is_own", "line_name", "shorten", "shortened", "user_frame", "user_line"]
 
 #: Frames of these, too, are left out where gradcore has called them.
 LIBRARIES = {"numpy", "scipy", "cupy", "cupyx", "cupy_backends", *sys.stdlib_module_names} - {"__main__"}
@@ -42,6 +42,20 @@ def is_own(frame: FrameType) -> bool:
 
 #: What `is_own` has found.
 _own: dict[CodeType, bool] = {}
+
+
+def user_frame() -> FrameType:
+    """The frame of the user's program that is running."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_own(frame):
+        frame = frame.f_back
+    return frame
+
+
+def user_line() -> str:
+    """The line of the user's program that is running."""
+    frame = user_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
 
 
 def shorten(error: BaseException) -> None:

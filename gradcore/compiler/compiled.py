@@ -13,16 +13,17 @@ from typing import Any
 from gradcore.autograd.modes import GRAD, PROFILE, local
 from gradcore.compiler import cuda, native
 from gradcore.compiler.arrays import current
+from gradcore.compiler.entries import Entry, EntryWriter
 from gradcore.compiler.explanation import explained
 from gradcore.compiler.guards import Guards, Unguardable, names_in
 from gradcore.compiler.host_calls import looked_up
 from gradcore.compiler.numbers import plain_numbers
-from gradcore.compiler.recorded import Entry, RecordedRun
+from gradcore.compiler.recorded import RecordedRun
 from gradcore.compiler.recorder import Recorder, Unrecordable, recording_lock
 from gradcore.compiler.scopes import is_installed
 from gradcore.compiler.sizes import Symbols
 from gradcore.compiler.storage import connected
-from gradcore.compiler.symbolic import SizeEscapes, SymbolicRecorder, SymbolicRun, symbols_between
+from gradcore.compiler.symbolic import SizeEscapes, SymbolicEntryWriter, SymbolicRecorder, SymbolicRun, symbols_between
 from gradcore.compiler.watching import Watch, handled
 from gradcore.nn.module import Module
 from gradcore.tracebacks import is_own, shorten
@@ -281,7 +282,7 @@ class CompiledFunction:
                     result = looked_up(self._function)(*args, **named)
                     recorded.record_backward(result)
             recorded.end(result)
-            entry = recorded.entry(self._function)
+            entry = SymbolicEntryWriter(recorded).entry(self._function)
         except Exception as error:
             raise SizeEscapes(str(error)) from error
         finally:
@@ -338,11 +339,11 @@ class CompiledFunction:
             return result
         for code in watch.user_codes - guards.codes:
             where = f"{code.co_filename}:{code.co_firstlineno}"
-            recorded.refuse(f"{code.co_name} ({where}) is called, and found in a way that cannot be checked")
+            recorded.script.refuse(f"{code.co_name} ({where}) is called, and found in a way that cannot be checked")
         failed = recorded.checked(lambda: check(args, named))
         if recorder.stopped is None and type(failed) is int:
             recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
-        entry = recorded.entry(self._function) if recorder.stopped is None else None
+        entry = EntryWriter(recorded).entry(self._function) if recorder.stopped is None else None
         if entry is None or recorder.stopped is not None:
             self._leave(str(recorder.stopped))
             return result

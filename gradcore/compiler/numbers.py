@@ -43,8 +43,8 @@ class RecordedFloat(float):
     ----------
     expression : str
         Its expression in the program.
-    run : RecordedRun
-        The recording that it belongs to.
+    run : ReadNumbers
+        Those of the recording that it belongs to.
     """
 
     #: NumPy's scalars leave operators to this class.

@@ -21,8 +21,9 @@ from gradcore.compiler import native
 from gradcore.compiler.arrays import current
 from gradcore.compiler.passes import optimized
 from gradcore.compiler.program import Call, Program, Value, map_leaves
-from gradcore.compiler.recorder import Recorder, RecordingBackend
+from gradcore.compiler.recorder import Recorder
 from gradcore.compiler.scopes import is_library, namespace_of
+from gradcore.compiler.substitutes import RecordingBackend
 from gradcore.optim.elementwise import ElementwiseOptimizer
 from gradcore.profiler.recording import is_profiling
 

@@ -15,46 +15,33 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 
 from gradcore import dtypes
-from gradcore.autograd.engine import GraphTask
-from gradcore.autograd.node import Node
-from gradcore.autograd.saved import SavedTensor
-from gradcore.autograd.variables import AutogradMeta, Variable, wrap
-from gradcore.backends.base import Backend, Kernels
+from gradcore.autograd.variables import Variable, wrap
+from gradcore.backends.base import Backend
 from gradcore.backends.codegen.scalars import SymbolicScalar
 from gradcore.backends.portable.optimizers import Batch
 from gradcore.backends.random.generator import PhiloxState
-from gradcore.backends.registry import CPU, connect, devices_of, put
-from gradcore.backends.vmap.array import BatchedArray
-from gradcore.compiler.arrays import RecordedArray, RecordedInt, current
+from gradcore.backends.registry import CPU
+from gradcore.compiler.arrays import RecordedArray, RecordedInt
 from gradcore.compiler.effects import is_pure
-from gradcore.compiler.host_calls import watched
 from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, plain_numbers
+from gradcore.compiler.plain_arrays import give_holders_plain_arrays, plain_batch
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, map_leaves
-from gradcore.compiler.sizes import SymbolicNumber
 from gradcore.compiler.storage import address_of, connected, owner_of, share_memory
+from gradcore.compiler.substitutes import Substitutes, plain_draw
 from gradcore.device import device
 from gradcore.dispatch import operands
 from gradcore.locks import process_lock
 from gradcore.ops.table import Formula
 from gradcore.random.generator import default_generator
-from gradcore.tensor import Tensor
-from gradcore.tracebacks import is_own
+from gradcore.tracebacks import user_line
 
-__all__ = [
-    "Recorder",
-    "RecordingBackend",
-    "Unrecordable",
-    "give_plain_arrays",
-    "recording_lock",
-    "user_frame",
-    "user_line",
-]
+__all__ = ["OF_METADATA", "Recorder", "Unrecordable", "recording_lock"]
 
 
 class Unrecordable(RuntimeError):
@@ -63,10 +50,8 @@ class Unrecordable(RuntimeError):
 
 #: One recording at a time: it replaces tables of kernels.
 recording_lock = process_lock()
-#: Parts of a backend that are settings of the library, or make arrays of numbers that the library keeps.
-_UNRECORDED = frozenset(["constant", "scalar", "use_index"])
 #: Functions of arrays that read shapes and dtypes, not elements.
-_OF_METADATA = frozenset(
+OF_METADATA = frozenset(
     ["backend.computes_half_in_float", "backend.geometry_of", "backend.is_complex", "backend.is_pinned"]
     + ["backend.is_tensor"]
     + [
@@ -75,29 +60,11 @@ _OF_METADATA = frozenset(
     ]
 )
 #: Functions of the array library whose results have sizes that depend on values.
-_SIZED_BY_VALUES = frozenset(
-    [
-        "argwhere",
-        "bincount",
-        "compress",
-        "extract",
-        "flatnonzero",
-        "nonzero",
-        "repeat",
-        "setdiff1d",
-        "trim_zeros",
-        "union1d",
-        "unique",
-        "unique_all",
-        "unique_counts",
-        "unique_inverse",
-        "unique_values",
-        "intersect1d",
-        "histogram",
-        "delete",
-        "insert",
-    ]
-)
+_SIZED_BY_VALUES = frozenset((
+    "argwhere", "bincount", "compress", "delete", "extract", "flatnonzero", "histogram", "insert", "intersect1d",
+    "nonzero", "repeat", "setdiff1d", "trim_zeros", "union1d", "unique", "unique_all", "unique_counts",
+    "unique_inverse", "unique_values",
+))  # fmt: skip
 #: What may be an argument beside arrays: it is the same in every call.
 _CONSTANTS = (
     bool, int, float, complex, str, bytes, type(None), type(...), np.dtype, np.generic, type, range, np.ufunc,
@@ -108,20 +75,6 @@ _CONSTANTS = (
 #: Arguments that are noted as they are, and what stands for numbers of the host.
 _PLAIN = frozenset([bool, int, float, str, type(None)])
 _NUMBERS: dict[Any, Any] = {RecordedInt: int, SymbolicScalar: float, RecordedFloat: float, RecordedInteger: int}
-
-
-def user_frame() -> types.FrameType:
-    """The frame of the user's program that is running."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and is_own(frame):
-        frame = frame.f_back
-    return frame
-
-
-def user_line() -> str:
-    """The line of the user's program that is running."""
-    frame = user_frame()
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
 
 
 class Recorder:
@@ -210,6 +163,11 @@ class Recorder:
         copied = np.ndarray.copy if isinstance(array, np.ndarray) else _copied
         self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
         return out
+
+    def taken(self, array: Any) -> RecordedArray:
+        """An array of the program's, or its copy of one that was made apart."""
+        known = self._known.get(id(array))
+        return self.literal(array) if known is None else known
 
     def apart(self, array: Any) -> RecordedArray:
         """An array that a later part of the program is given."""
@@ -304,7 +262,7 @@ class Recorder:
                 return leaf.array
             if leaf.__class__ is Batch:
                 self.stop("an optimiser takes a step")
-                return _plain_batch(leaf)
+                return plain_batch(leaf)
             functions |= callable(leaf) and not isinstance(leaf, _CONSTANTS)
             kind = _NUMBERS.get(leaf.__class__)
             return leaf if kind is None else kind(leaf)
@@ -334,7 +292,7 @@ class Recorder:
                 sys.setprofile(None)
         if self._depth:
             return result
-        if name in _OF_METADATA:
+        if name in OF_METADATA:
             return result
         if name == "backend.shares_memory":
             self._check_sharing(arrays)
@@ -448,7 +406,7 @@ class Recorder:
 
     def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
         """Draw from a generator; each run of the program draws anew, for a backend if one is given."""
-        key, counter = _draw(state, words)
+        key, counter = plain_draw(state, words)
         if self._depth:
             self.stop("a kernel draws random numbers")
         if self.stopped is not None:
@@ -472,56 +430,17 @@ class Recorder:
     def on(self, hosts: Sequence[Any] = ()) -> Iterator[None]:
         """Context in which this thread is recorded, and what it does with host objects."""
         with recording_lock:
-            self._hosts = hosts
-            self._substitutes = [_Substitute(backend) for backend in (self._cpu, *self._others)]
-            self._begin()
-            for name in _STATE_METHODS:
-                setattr(PhiloxState, name, _watched(name))
-            GraphTask.run = _seen_run  # type: ignore[assignment,method-assign]
-            for name, operator in _OPERATORS.items():
-                setattr(Tensor, name, _taking_numbers(operator))
-            try:
-                with watched(hosts):
-                    yield
-            finally:
-                for name, method in _STATE_METHODS.items():
-                    setattr(PhiloxState, name, method)
-                GraphTask.run = _run  # type: ignore[method-assign]
-                for name, operator in _OPERATORS.items():
-                    setattr(Tensor, name, operator)
-                self._end()
-
-    @contextmanager
-    def off(self) -> Iterator[None]:
-        """Context, within that of `on`, in which everything runs as it is."""
-        watch = sys.getprofile()
-        sys.setprofile(None)
-        self._end()
-        try:
-            with watched(self._hosts, on=False):
+            self._substitutes = Substitutes(self, (self._cpu, *self._others), hosts)
+            with self._substitutes.on():
                 yield
-        finally:
-            self._begin()
-            sys.setprofile(watch)
 
-    def _begin(self) -> None:
-        current.recorder = self
-        for each in self._substitutes:
-            each.begin()
-
-    def _end(self) -> None:
-        for each in self._substitutes:
-            each.end()
-        current.recorder = None
+    def off(self) -> AbstractContextManager[None]:
+        """Context, within that of `on`, in which everything runs as it is."""
+        return self._substitutes.off()
 
     def give_all_plain_arrays(self) -> None:
         """Give every tensor its plain array."""
-        self._give_plain_arrays(list(self._known.values()))
-
-    def _give_plain_arrays(self, arrays: list[Any]) -> None:
-        for holder in gc.get_referrers(*arrays):
-            if isinstance(holder, (Variable, SavedTensor)) and isinstance(holder._array, RecordedArray):
-                holder._array = holder._array.array
+        give_holders_plain_arrays([*self._known.values()])
 
     def release(self) -> bool:
         """Give every tensor that is left its plain array; returns whether there were others than those returned."""
@@ -532,88 +451,12 @@ class Recorder:
             if not arrays:
                 return False
             gc.collect()  # cycles may keep some
-        self._give_plain_arrays(arrays)
+        give_holders_plain_arrays(arrays)
         return True
 
 
 def _number_of(leaf: Any) -> Value | None:
     return Value(leaf.number) if leaf.__class__ is RecordedArray else None
-
-
-def _plain(leaf: Any) -> Any:
-    return leaf.array if leaf.__class__ is RecordedArray else leaf
-
-
-def _plain_batch(batch: Batch) -> Batch:
-    """Let parameters that take their steps together be plain arrays."""
-    for name, value in vars(batch).items():
-        setattr(batch, name, map_leaves(_plain, value))
-    return batch
-
-
-def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
-    """Let the tensors that nodes, and those between them and `ends`, have saved hold plain arrays."""
-    seen: set[int] = set(map(id, ends))
-    waiting: list[Any] = list(nodes)
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        if isinstance(each, types.FunctionType):  # not its globals
-            waiting += each.__closure__ or ()
-            continue
-        if isinstance(each, (Variable, SavedTensor)) and isinstance(getattr(each, "_array", None), RecordedArray):
-            each._array = each._array.array
-        elif isinstance(each, BatchedArray) and isinstance(each.array, RecordedArray):
-            each.array = each.array.array
-        waiting += [part for part in gc.get_referents(each) if isinstance(part, _SEARCHED)]
-
-
-#: What may hold tensors that a graph has saved.
-_SEARCHED = (
-    Node,
-    Variable,
-    SavedTensor,
-    BatchedArray,
-    AutogradMeta,
-    tuple,
-    list,
-    dict,
-    types.FunctionType,
-    types.CellType,
-    functools.partial,
-)
-
-#: The operators of tensors that take numbers which programs compute.
-_OPERATORS = {
-    name: getattr(Tensor, name) for each in ("add", "sub", "mul", "truediv") for name in (f"__{each}__", f"__r{each}__")
-}
-
-
-def _taking_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
-    def taking_numbers(self: Any, other: Any) -> Any:
-        if other.__class__ in (RecordedFloat, RecordedInteger):
-            recorder = current.recorder
-            other = plain_numbers(other) if recorder is None else recorder.as_tensor(other, self)
-        return operator(self, other)
-
-    return taking_numbers
-
-
-_run = GraphTask.run
-
-
-def _seen_run(task: GraphTask) -> None:
-    """`GraphTask.run`, seen by the recorder."""
-    if current.recorder is not None:
-        current.recorder.on_backward(task)
-    _run(task)
-
-
-_draw = PhiloxState.draw
-#: Methods of generators' states that programs do not have, beside `draw`.
-_STATE_METHODS = {name: getattr(PhiloxState, name) for name in ("assign", "draw", "place")}
 
 
 def _on_index(backend: Any, index: int, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
@@ -627,177 +470,9 @@ def _copied(array: Any, order: str) -> Any:
 
 
 def _draw_default(words: int) -> tuple[int, int]:
-    return _draw(default_generator._state, words)
+    return plain_draw(default_generator._state, words)
 
 
 def _draw_on(backend: Any, words: int) -> tuple[Any, int]:
     """Draw for a device: while a graph is captured, that is memory of the device and a position in the graph."""
     return backend.random_place(default_generator._state, words)  # type: ignore[no-any-return]
-
-
-def _watched(name: str) -> Callable[..., Any]:
-    plain = _STATE_METHODS[name]
-
-    def method(state: PhiloxState, *args: Any) -> Any:
-        recorder = current.recorder
-        if recorder is None:
-            return plain(state, *args)
-        if name == "draw":
-            return recorder.draw(state, *args)
-        recorder.stop("the state of a generator is read or set")
-        return plain(state, *args)
-
-    return method
-
-
-# -- backends and their parts -----------------------------------------------------------------------------------------
-
-
-class _Recorded:
-    """A function of a backend or of its array library, noted as it is called, and with it its attributes."""
-
-    __slots__ = ("function", "name", "on_cpu")
-
-    def __init__(self, name: str, function: Any, on_cpu: bool = True) -> None:
-        self.name, self.function, self.on_cpu = name, function, on_cpu
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        recorder = current.recorder
-        if recorder is None:
-            return self.function(*args, **named)
-        return recorder.call(self.name, self.function, args, named, self.on_cpu)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "nout":  # such kernels write to ``out=``, and these are computed apart
-            raise AttributeError(name)
-        return _recorded(f"{self.name}.{name}", getattr(self.function, name), self.on_cpu)
-
-
-class _Namespace:
-    """A module of the array library with functions that are noted."""
-
-    def __init__(self, name: str, module: Any, on_cpu: bool) -> None:
-        self._name, self._module, self._on_cpu = name, module, on_cpu
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._module, name)
-        if type(value) is type(self._module):
-            return _Namespace(f"{self._name}.{name}", value, self._on_cpu)
-        return _recorded(f"{self._name}.{name}", value, self._on_cpu)
-
-
-def _recorded(name: str, value: Any, on_cpu: bool) -> Any:
-    if isinstance(value, types.ModuleType):
-        return _Namespace(name, value, on_cpu)
-    return value if isinstance(value, type) or not callable(value) else _Recorded(name, value, on_cpu)
-
-
-class RecordingBackend:
-    """A backend whose functions are noted."""
-
-    def __init__(self, backend: Any) -> None:
-        self._backend, self.type, self._on_cpu = backend, backend.type, backend.array_type is np.ndarray
-        self.xp = _Namespace("xp", backend.xp, self._on_cpu)
-        self.kernels = Kernels(_resolver(backend.kernels, self._on_cpu))
-
-    @property
-    def array_type(self) -> Any:
-        return self._backend.array_type if current.recorder is None else RecordedArray
-
-    def __getattr__(self, name: str) -> Any:
-        return _recorded(f"backend.{name}", getattr(self._backend, name), self._on_cpu)
-
-    def half_kernel(self, name: str) -> None:
-        """None: conversions are noted, as they become a part of the loops around them."""
-
-    def is_tensor(self, value: Any) -> bool:
-        return isinstance(value, RecordedArray) or bool(self._backend.is_tensor(value))
-
-    def asarray(self, value: Any) -> Any:
-        """The array itself; of what was made apart, the program has a copy."""
-        return self._taken(value, "asarray")
-
-    def from_host(self, array: Any) -> Any:
-        """A copy of an array of the host, which the program makes anew if it is one of its values."""
-        return self._taken(array, "from_host")
-
-    def _taken(self, value: Any, name: str) -> Any:
-        recorder, plain = current.recorder, getattr(self._backend, name)
-        if recorder is None:
-            return plain(value)
-        if isinstance(value, RecordedArray):
-            own = isinstance(value.array, self._backend.array_type)
-            return value if own else recorder.call(f"backend.{name}", plain, (value,), {}, self._on_cpu)
-        array = plain(value)
-        known = recorder._known.get(id(array))
-        return recorder.literal(array) if known is None else known
-
-    def to_host(self, array: Any) -> Any:
-        if not isinstance(array, RecordedArray):
-            return self._backend.to_host(array)
-        if current.recorder is not None:
-            current.recorder.stop("elements of a tensor are read")
-        return self._backend.to_host(array.array)
-
-    def item(self, array: Any) -> Any:
-        """The only element of an array: the function may go on by its value."""
-        if not isinstance(array, RecordedArray):
-            return self._backend.item(array)
-        recorder = current.recorder
-        return self._backend.item(array.array) if recorder is None else recorder.on_item(array)
-
-    def scalar(self, value: Any, dtype: Any) -> Any:
-        if type(value) is SymbolicNumber and current.recorder is not None:
-            return current.recorder.call("backend.scalar", self._backend.scalar, (value, dtype), {}, self._on_cpu)
-        array = self._backend.scalar(value, dtype)
-        return array if current.recorder is None else current.recorder.constant(array)
-
-    def constant(self, table: Any) -> Any:
-        array = self._backend.constant(table)
-        return array if current.recorder is None else current.recorder.constant(array)
-
-    def use_index(self, index: int | None) -> Any:
-        return self._backend.use_index(index)
-
-    def random_words(self, n: int, key: Any, counter: Any) -> Any:
-        """All words at once, where plain backends make them in parts."""
-        return _Recorded("random.words", self._words, self._on_cpu)(n, key, counter)
-
-    def _words(self, n: int, key: Any, counter: Any) -> Any:
-        return self._backend.random_words(n, key, counter)[:]
-
-    def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
-        recorder = current.recorder
-        if recorder is None:
-            return self._backend.random_place(state, words)  # type: ignore[no-any-return]
-        return recorder.draw(state, words, self._backend)  # type: ignore[no-any-return]
-
-
-def _resolver(kernels: Any, on_cpu: bool) -> Callable[[str], Any]:
-    return lambda name: _Recorded(f"kernels.{name}", kernels[name], on_cpu)
-
-
-class _Substitute:
-    """What takes the place of a backend, and of the tables of its devices, during a recording.
-
-    Parameters
-    ----------
-    backend : Backend
-    """
-
-    def __init__(self, backend: Any) -> None:
-        self.backend, self.recording = backend, RecordingBackend(backend)
-        on_cpu = backend.array_type is np.ndarray
-        self.devices = [(d, d.kernels, Kernels(_resolver(d.kernels, on_cpu))) for d in devices_of(backend)]
-
-    def begin(self) -> None:
-        put(self.recording)
-        for where, _, kernels in self.devices:
-            where.backend, where.kernels = self.recording, kernels  # type: ignore[assignment]
-
-    def end(self) -> None:
-        put(self.backend)
-        for where in devices_of(self.recording):
-            connect(where, self.backend)
-        for where, kernels, _ in self.devices:
-            where.kernels = kernels

@@ -26,12 +26,13 @@ from gradcore.backends.random.generator import PhiloxState
 from gradcore.compiler import emit_python
 from gradcore.compiler.arrays import RecordedArray, RecordedInt, current
 from gradcore.compiler.effects import Effects
+from gradcore.compiler.entries import Entry, EntryWriter
 from gradcore.compiler.guards import Guards
 from gradcore.compiler.host_calls import runs_user_code
 from gradcore.compiler.passes import optimized
 from gradcore.compiler.program import Call, Expression, Literal, Program, Value, map_leaves
-from gradcore.compiler.recorded import Entry, RecordedRun
-from gradcore.compiler.recorder import _OF_METADATA, Recorder, _draw, user_line
+from gradcore.compiler.recorded import RecordedRun
+from gradcore.compiler.recorder import OF_METADATA, Recorder
 from gradcore.compiler.sizes import (
     RECORDED,
     ConstantsWithSizes,
@@ -41,11 +42,12 @@ from gradcore.compiler.sizes import (
     expressed,
     number_at,
 )
+from gradcore.compiler.substitutes import plain_draw
 from gradcore.dispatch import operands
 from gradcore.random.generator import default_generator
-from gradcore.tracebacks import generated_file
+from gradcore.tracebacks import generated_file, user_line
 
-__all__ = ["SizeEscapes", "Sizes", "SymbolicRecorder", "SymbolicRun", "symbols_between"]
+__all__ = ["SizeEscapes", "Sizes", "SymbolicEntryWriter", "SymbolicRecorder", "SymbolicRun", "symbols_between"]
 
 #: After so many calls with the same sizes, these have a program of their own: it is the faster one.
 FREQUENT = 16
@@ -179,7 +181,7 @@ class SymbolicRecorder(Recorder):
     def draw(self, state: PhiloxState, words: Any, backend: Any = None) -> Any:
         if state is not default_generator._state or backend not in (None, self._cpu):
             self.stop("random numbers are drawn from another generator than the default one")
-        return self._drawn(*_draw(self._state, number_at(words, 0)), words, backend)
+        return self._drawn(*plain_draw(self._state, number_at(words, 0)), words, backend)
 
     def _call(self, name: str, function: Any, args: Any, named: dict[str, Any], on_cpu: bool, watch: Any) -> Any:
         if self._depth:
@@ -213,7 +215,7 @@ class SymbolicRecorder(Recorder):
         finally:
             if functions:
                 sys.setprofile(None)
-        if name in _OF_METADATA or name == "backend.shares_memory":
+        if name in OF_METADATA or name == "backend.shares_memory":
             return self._asked(name, function, args, named, results, arrays)
         self._check_sizes(name, arrays)
         outcome = self._note(name, function, args, named, results[0], bool(arrays), on_cpu)
@@ -328,6 +330,7 @@ class SymbolicRun(RecordedRun):
 
     def begin(self, caller: FrameType) -> None:
         super().begin(caller)
+        self.recorder.on_item = lambda array: self.recorder.stop("elements of a tensor are read")
         for guard, arrays in zip(self.guards.tensors, self.copies, strict=True):
             symbols, t = self.guards.symbols.get(guard.name, {}), guard.tensor
             shape = [self.symbols.symbol(symbols[i]) if i in symbols else n for i, n in enumerate(arrays[0].shape)]
@@ -350,28 +353,31 @@ class SymbolicRun(RecordedRun):
     def _planned(self, optimizer: Any, part: Any, call: str) -> list[str]:
         return [call]
 
-    def item(self, array: RecordedArray) -> Any:
-        self.recorder.stop("elements of a tensor are read")
+
+class SymbolicEntryWriter(EntryWriter):
+    """The writer of an entry for many sizes."""
+
+    run: SymbolicRun
 
     def entry(self, function: Any) -> Entry:
         calls = [*self.recorder.program.calls]
-        names = [*self.symbols.values]
+        names = [*self.run.symbols.values]
         self.key = names[0] if len(names) == 1 else f"({', '.join(names)})"
         self.failed = len(self.guards.texts)
         self.guards.texts.append("other sizes than before")
-        self.sizes = Sizes(names, self, calls)
+        self.sizes = Sizes(names, self.run, calls)
         found = super().entry(function)
         self.sizes.find = self._finder()
-        first = tuple(values[0] for values in self.symbols.values.values())
+        first = tuple(values[0] for values in self.run.symbols.values.values())
         self.sizes.remaining[first if len(first) > 1 else first[0]] = FREQUENT
         conditions = {
-            each: outcome for each, outcome in self.symbols.conditions.items() if str(sys.maxsize) not in each
+            each: outcome for each, outcome in self.run.symbols.conditions.items() if str(sys.maxsize) not in each
         }
         self.guards.texts += [f"{each} is {outcome}" for each, outcome in conditions.items()]
         return found._replace(sizes=self.sizes)
 
-    def _size_checks(self) -> list[str]:
-        self.scope["remaining"] = self.sizes.remaining
+    def size_checks(self) -> list[str]:
+        self.script.scope["remaining"] = self.sizes.remaining
         return [
             f"left = remaining.get({self.key}, 0)", f"if not left: return {self.failed}",
             f"remaining[{self.key}] = left - 1",
@@ -385,7 +391,7 @@ class SymbolicRun(RecordedRun):
         exec(compile(text, generated_file(__name__, text), "exec"), scope)
         return scope["find"]  # type: ignore[no-any-return]
 
-    def _runnable(self, program: Program) -> Any:
+    def runnable(self, program: Program) -> Any:
         run = emit_python.function_of(optimized(program))
         run.state = f"sizes are symbols; sizes of {FREQUENT} calls have a program of their own"
         return run
@@ -418,10 +424,10 @@ class Sizes:
         self.find: Any = None
         made = {n for call in calls for n in call.made}
         self.expected = {n: layout.expected() for n, layout in recorder.layouts.items() if n in made}
-        self.upstream = {n: (_text(recorder.layouts[n].shape), recorder.kept(n).dtype) for n in run.given}
+        self.upstream = {n: (_text(recorder.layouts[n].shape), recorder.kept(n).dtype) for n in run.backward.given}
         self.literals = recorder.program.literals
         read = {n for call in calls for n in call.read}
-        self.inputs = {n: i for n, i in run.arguments.items() if n in read}
+        self.inputs = {n: i for n, i in run.script.arguments.items() if n in read}
         self.conditions, self.asked = {**run.symbols.conditions}, recorder.asked
         self.writes_to_given = Effects(recorder.program).writes_to_given
 

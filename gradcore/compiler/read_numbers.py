@@ -1,0 +1,126 @@
+"""Numbers that a function reads of tensors while it is recorded: they cut the program, which may depend on them."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+from gradcore.compiler.arrays import RecordedArray, current
+from gradcore.compiler.guards import Guards
+from gradcore.compiler.numbers import RecordedFloat, is_followed, plain_numbers, recorded_number
+from gradcore.compiler.recorder import Recorder
+from gradcore.compiler.script import Part, Script
+from gradcore.nn.module import Module
+from gradcore.nn.module_hooks import _Call
+from gradcore.tensor import Tensor
+from gradcore.tracebacks import user_frame, user_line
+
+__all__ = ["ReadNumbers"]
+
+
+class ReadNumbers:
+    """The numbers that a recorded run reads.
+
+    Parameters
+    ----------
+    script : Script
+    guards : Guards
+    caller : frame
+        That which calls the function.
+    """
+
+    def __init__(self, script: Script, guards: Guards, caller: FrameType) -> None:
+        self.recorder: Recorder = script.recorder
+        self.script, self.guards = script, guards
+        #: None when the function has returned.
+        self.caller: FrameType | None = caller
+        #: The values of the program that are numbers, by their expressions.
+        self.numbers: dict[str, int] = {}
+
+    def item(self, array: RecordedArray) -> Any:
+        """The only element of an array: a recorded number, or one that decides which program it is."""
+        recorder, plain = self.recorder, self.recorder.backend_of(array.array)
+        value = array.array.item() if plain is None else plain.item(array.array)
+        if recorder.stopped is not None:
+            return value
+        if recorder.fullgraph or self.caller is None or type(value) not in (bool, int, float):
+            recorder.stop("elements of a tensor are read")
+        elif type(value) is not bool and self._is_followed():
+            name = f"n{len(self.script.parts)}"
+            self._cut(f"{name} = {self._item(array)}", array.number)
+            return recorded_number(value, name, self)
+        elif type(value) is not float:
+            self._decide(self._item(array), value, array.number)
+        else:
+            recorder.stop("elements of a tensor are read")
+        return value
+
+    def _item(self, array: RecordedArray) -> str:
+        """The expression of an array's only element."""
+        name, backend = self.script.value(array.number), self.recorder.backend_of(array.array)
+        return f"{name}.item()" if backend is None else f"{self.script.bound(backend.item)}({name})"
+
+    def _is_followed(self) -> bool:
+        """Whether the user's function uses the number in ways that recorded numbers see."""
+        watch, frame = sys.getprofile(), sys._getframe()
+        sys.setprofile(None)
+        try:
+            while frame.f_code is not Tensor.item.__code__:
+                if frame.f_back is None:
+                    return False
+                frame = frame.f_back
+            own = frame.f_back
+            return own is not None and own is user_frame() and is_followed(own, _called_by(own) is self.caller)
+        finally:
+            sys.setprofile(watch)
+
+    def _cut(self, line: str, *numbers: int) -> None:
+        """End a part of the program with a line that needs some values, and changes nothing."""
+        self.script.parts.append(
+            Part(len(self.recorder.program.calls), [line], {*numbers}, not self.script.is_pure(), False)
+        )
+
+    def _decide(self, expression: str, value: Any, *numbers: int) -> None:
+        """Let this be the program for runs in which an expression has that value."""
+        if not self.script.is_pure():
+            self.recorder.stop("elements of a tensor are read, after something was written in place or called")
+            return
+        number = len(self.guards.texts)
+        self.guards.texts.append(f"the value {value!r} of what is read in {user_line()}")
+        self._cut(f"if {expression} != {self.script.bound(value)}: return undone(place, {number})", *numbers)
+
+    def computed(self, value: Any, symbol: str, *operands: Any) -> Any:
+        """The outcome of an operator with recorded numbers."""
+        if self.recorder.stopped is not None or current.recorder is not self.recorder:
+            return value
+        if any(type(plain_numbers(each)) not in (bool, int, float) for each in operands):
+            self.recorder.stop("elements of a tensor are computed with, together with what is no number")
+            return value
+        divisor = operands[-1] if symbol in ("/", "//", "%") else 1
+        if plain_numbers(divisor) is not divisor or type(value) not in (bool, int, float):
+            self.recorder.stop("numbers are divided by an element of a tensor")
+            return value
+        names = [getattr(each, "expression", None) or self.script.bound(each) for each in operands]
+        expression = f"({f' {symbol} '.join(names)})" if len(names) == 2 else f"({symbol}{names[0]})"
+        if type(value) is not bool:
+            return recorded_number(value, expression, self)
+        self._decide(expression, value)
+        return value
+
+    def given_number(self, value: RecordedFloat) -> int:
+        """The number of the value that a computed float is for the calls on arrays after it."""
+        number = self.numbers.get(value.expression)
+        if number is None:
+            number = self.numbers[value.expression] = self.recorder.new_value()
+            self.script.parts[-1].lines.append(f"v{number} = {value.expression}")
+        return number
+
+
+def _called_by(frame: FrameType) -> FrameType | None:
+    """The frame that gets what another one returns: that which has called a module without hooks, for its `forward`."""
+    above = frame.f_back
+    if above is not None and above.f_code is _Call.run.__code__ and not above.f_locals["self"].module._forward_hooks:
+        above = above.f_back
+    is_call = above is not None and above.f_code in (Module.__call__.__code__, Module._call_impl.__code__)
+    return above.f_back if is_call and above is not None else above
