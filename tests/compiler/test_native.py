@@ -358,6 +358,35 @@ def test_two_views_of_one_storage() -> None:
         assert gc.equal(*stores)
 
 
+def test_what_is_recorded_apart_may_be_given_as_views_of_one_storage() -> None:
+    """One loop writes to several tensors; where they share elements, the calls follow each other as eagerly."""
+
+    def function(a: gc.Tensor, b: gc.Tensor, c: gc.Tensor) -> None:
+        a.add_(b, alpha=0.5)
+        b.mul_(2).add_(a)
+        c.sub_(a / (b + 1))
+
+    size = 50_000
+    compiled = CompiledFunction(function, fullgraph=True)
+    for start in (size, size, size, 1, 0, size - 1, size):
+        stores = [gc.arange(4.0 * size), gc.arange(4.0 * size)]
+        for run, store in zip((compiled, function), stores, strict=True):
+            run(*(store[i * start : i * start + size] for i in range(3)))
+        assert close(*(store.numpy() for store in stores))
+    assert [part.scratch for run in compiled._entries[0].functions for part in run.native.parts] == [0]
+
+
+def test_a_call_that_may_raise_is_in_the_part_of_the_calls_before_it() -> None:
+    """What these have made, statistics in the rows of one array too, may be made again."""
+
+    def function(x: gc.Tensor, w: gc.Tensor, labels: gc.Tensor) -> gc.Tensor:
+        (found,) = gc.autograd.grad(F.cross_entropy(F.layer_norm(x @ w, (8,)), labels), [w])
+        return found
+
+    compiled = check(function, gc.randn(6, 4), gc.randn(4, 8, requires_grad=True), gc.tensor([1, 0, 7, 3, 3, 2]))
+    assert [len(run.native.parts) for entry in compiled._entries for run in entry.functions] == [1]
+
+
 def test_errors_are_those_of_eager_execution() -> None:
     def function(table: gc.Tensor, index: gc.Tensor, x: gc.Tensor) -> Any:
         return F.embedding(index, table) * 2 + x, F.cross_entropy(x * 3, index)

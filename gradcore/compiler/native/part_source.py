@@ -90,6 +90,8 @@ class PartSource:
     ----------
     arguments : list of int
         The memories that it is given.
+    apart : dict
+        Those that have to be apart from the written ones among them, and whether they are written to.
     repeats : list of Repeat
     scratch : int
         The bytes of the arena that it is given beside; zero if it is on the stack.
@@ -105,6 +107,7 @@ class PartSource:
             for view in invocation.views:
                 uses.setdefault(view.memory, []).append(i)
         self.arguments = sorted(m for m in uses if not is_private(m))
+        self.apart: dict[int, bool] = {}
         self.items = rolled(invocations, is_private)
         self.repeats = [item for item in self.items if isinstance(item, Repeat)]
         self._shared = [frozenset(invocation.shared) for invocation in invocations]
@@ -124,6 +127,9 @@ class PartSource:
             lines.append(f"const Array& g{i} = item(given, {i});")
             lines.append(f"if (!fits<{max(dims, 1)}>(g{i}, {shape}, {strides}, {dims})) return 1;")
             lines.append(f"char* const {_name(memory)} = g{i}.data;")
+        if self.apart:
+            spans = ", ".join(map(self._bounds, self.apart))
+            lines += [f"Span spans[] = {{{spans}}};", "if (!apart(spans)) return 1;"]
         if self.scratch:
             lines.append(f"char* const arena = item(given, {len(self.arguments)}).data;")
         elif self._size:
@@ -134,6 +140,11 @@ class PartSource:
             else:
                 lines += self._loop(item)
         return "\n    ".join([*lines, "return 0;"]) + "\n}"
+
+    def _bounds(self, memory: int) -> str:
+        """The span of an argument."""
+        (low, high), name = self.owner(memory).extent, _name(memory)
+        return f"{{{name} + {low}, {name} + {high}, {str(self.apart[memory]).lower()}}}"
 
     # -- addresses --------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,7 @@ class NativeProgram:
     def __init__(self, program: Program, blas: bool) -> None:
         self.program = program = program.copy(program.calls)  # which gets memories and literals that are steps' own
         self.lowering = Lowering(program, blas)
+        self.are_apart = _are_apart(program)
         self.pieces: list[Any] = []
         self.refused: list[str] = []
         self._cut()
@@ -126,9 +128,11 @@ class NativeProgram:
 
     def _writes_outside(self, part: Part) -> bool:
         """Whether a part could not run again from its beginning."""
-        made = {self.program.types[n].memory for call in part.calls for n in call.made}
+        views = self.lowering.views
+        made = {n for call in part.calls for n in call.made if n in views and views[n].memory == n}
         made |= self.lowering.temporary
-        return any(w.memory not in made or w.memory in self.program.inputs for s in part.steps for w in s.writes)
+        made -= {*self.program.inputs}
+        return any(w.memory not in made for s in part.steps for w in s.writes)
 
     def _close(self, part: Part) -> None:
         if part.computing >= _LEAST:
@@ -190,7 +194,9 @@ class NativeProgram:
     def _write(self, part: Part) -> None:
         self._narrow(part)
         given = frozenset(n for n in part.touched if n in self.program.inputs)
-        ordered = groups.grouped(part.steps, given)
+        written = given & {w.memory for step in part.steps for w in step.writes}
+        apart = given if written and len(given) > 1 and self.are_apart else frozenset()
+        ordered = groups.grouped(part.steps, given - apart)
         users: dict[int, set[int]] = {}
         for i, each in enumerate(ordered):
             for view in (*each.reads, *each.writes):
@@ -214,10 +220,11 @@ class NativeProgram:
                 self.loops[name] = text
                 part.in_threads |= "spread(" in text
                 invocations.append(source.loop_call(name, traced))
-        written = PartSource(invocations, self.private.__contains__, self.owner, lambda m: self._is_fresh(m, part))
-        part.arguments, part.scratch = written.arguments, written.scratch
-        part.text = written.text(part.in_threads)
-        self.rolled += map(str, written.repeats)
+        writer = PartSource(invocations, self.private.__contains__, self.owner, lambda m: self._is_fresh(m, part))
+        writer.apart = {m: m in written for m in sorted(apart) if self.owner(m).size}
+        part.arguments, part.scratch = writer.arguments, writer.scratch
+        part.text = writer.text(part.in_threads)
+        self.rolled += map(str, writer.repeats)
 
     def _is_fresh(self, memory: int, part: Part) -> bool:
         """Whether a memory is allocated for a part, which is the first to write to it."""
@@ -247,6 +254,17 @@ class NativeProgram:
         return Plan(self.program, pieces, self.lowering.views, begun, self.refused, self.rolled)
 
 
+def _are_apart(program: Program) -> bool:
+    """Whether what is given to a program shares no memory in the recorded run."""
+    types = [program.types[n] for n in program.inputs]
+    spans = sorted(
+        (known.address + low, known.address + high)
+        for known in types
+        for low, high in [View(0, 0, known.shape, known.strides, known.dtype).extent]
+    )
+    return all(stop <= start for (_, stop), (start, _) in pairwise(spans))
+
+
 def _narrowed(indices: View) -> View:
     """The view of as many indices of 32 bits."""
     return indices._replace(dtype=np.dtype(np.int32)).reshaped(indices.shape)
@@ -265,4 +283,4 @@ def source_of(programs: list[NativeProgram]) -> str:
 
 def name_of_plan(program: Program) -> str | None:
     """The name of a program's plan; None where there cannot be one."""
-    return name_of(program, _LEAST)
+    return name_of(program, _LEAST, _are_apart(program))

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "halves.h"
@@ -29,6 +30,25 @@ inline bool fits(const Array& a, const i64 (&shape)[dims], const i64 (&strides)[
     bool same = a.dims == count && a.is_aligned();
     for (int d = 0; same && d < count; ++d) same = a.extents[d] == shape[d] && (shape[d] < 2 || a.strides[d] == strides[d]);
     return same;
+}
+
+// The bytes of an argument, and whether they are written to.
+struct Span {
+    const char *start, *stop;
+    bool is_written;
+};
+
+// Whether arguments that are written to share no memory with others.
+template <int count>
+inline bool apart(Span (&spans)[count]) {
+    std::sort(spans, spans + count, [](const Span& a, const Span& b) { return a.start < b.start; });
+    const char *all = nullptr, *written = nullptr;  // where those so far end
+    for (const Span& each : spans) {
+        if (each.start < (each.is_written ? all : written)) return false;
+        all = std::max(all, each.stop);
+        if (each.is_written) written = std::max(written, each.stop);
+    }
+    return true;
 }
 
 inline const Array& item(const void* tuple, i64 i) {
