@@ -56,7 +56,7 @@ def _written(call: Call) -> list[int] | None:
     if kind in ("method", "xp"):
         given = len(call.args) > getattr(call.function, "nin", len(call.args))  # with an output
         return list(values_in(call.args)) if given or name in _WRITERS[kind] else []
-    if call.name == "copy" or kind == "random":
+    if call.name in ("copy", "fused", "listed") or kind == "random":
         return []
     if kind in ("kernels", "backend") and _is_own(name):
         targets = _targets(name)

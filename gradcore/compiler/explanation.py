@@ -9,6 +9,7 @@ from typing import Any
 from gradcore.compiler.cuda.groups import grouped
 from gradcore.compiler.emit_python import source_of
 from gradcore.compiler.fusion import fused
+from gradcore.compiler.listing import listed
 from gradcore.compiler.memory import memory_plan
 from gradcore.compiler.passes import optimized, stages
 from gradcore.compiler.program import Program
@@ -17,7 +18,7 @@ __all__ = ["explained", "final"]
 
 
 def final(program: Program) -> Program:
-    """The program that the writer of Python writes, groups included."""
+    """The program that the writer of Python writes, groups included, but for lists of calls that the library makes."""
     return _with_groups(optimized(program), [])
 
 
@@ -43,7 +44,10 @@ def explained(name: str, program: Program) -> Iterator[str]:
     refused: list[str] = []
     whole = _with_groups(program, refused)
     yield from _changes("fused", program, whole)
-    groups: list[Any] = [call.function for call in whole.calls if call.name == "fused"]
+    if program.backend is None:
+        before, whole = whole, listed(whole)
+        yield from _changes("listed", before, whole)
+    groups: list[Any] = [call.function for call in whole.calls if call.name in ("fused", "listed")]
     for number, group in enumerate(groups):
         yield f"group {number} of the {name} ({group.described}):"
         yield from (f"  {each!r}" for each in group.calls)

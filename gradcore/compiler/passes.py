@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.base import SMALL, Backend
+from gradcore.backends.portable.elementwise import RENAMED
+from gradcore.backends.registry import CPU
 from gradcore.compiler.effects import Effects, is_pure, is_total, written
 from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, substituted
 
@@ -32,6 +35,23 @@ def stages(program: Program) -> Iterator[tuple[str, Program]]:
         if (program.backend is None or run not in _OF_NUMPY) and not (program.symbols and run in _OF_ONE_SIZE):
             program = run(program)
             yield name, program
+
+
+# -- functions of small arrays ----------------------------------------------------------------------------------------
+
+
+def with_small_kernels(program: Program) -> Program:
+    """With the kernels of small arrays, which are NumPy's own functions, where no array is larger."""
+    return program.copy([_small(call, program) for call in program.calls])
+
+
+def _small(call: Call, program: Program) -> Call:
+    kind, _, name = call.name.partition(".")
+    if kind not in ("kernels", "backend") or call.named or not (name in Backend.elementwise or name in RENAMED):
+        return call
+    sizes = [program.types[n].size for n in call.read if n in program.types]
+    small = CPU.kernels.small[name] if max(sizes, default=SMALL) < SMALL else None
+    return call._replace(function=small) if isinstance(small, np.ufunc) else call
 
 
 # -- in-place arithmetic on what the program has made itself --------------------------------------------------------
@@ -231,7 +251,11 @@ def _is_repeatable(call: Call) -> bool:
 
 def simplified(program: Program) -> Program:
     """With calls of simpler functions that give the same bits."""
-    return program.copy([_simpler(call, program) for call in program.calls])
+    found = program.copy([_simpler(call, program) for call in program.calls])
+    for before, after in zip(program.calls, found.calls, strict=True):
+        if before is not after and not program.types[after.results.number].shape:
+            found.scalars.add(after.results.number)
+    return found
 
 
 def _simpler(call: Call, program: Program) -> Call:
@@ -240,7 +264,7 @@ def _simpler(call: Call, program: Program) -> Call:
         return call
     result, x = program.types[call.results.number], program.type_of(call.args[0])
     found = rule(x, *call.args) if x is not None else None
-    if found is None or x is None or result.dtype != x.dtype or result.dtype.kind != "f" or not result.shape:
+    if found is None or x is None or result.dtype != x.dtype or result.dtype.kind != "f":
         return call
     name, function, args = found
     kinds = [program.type_of(each) for each in args]
@@ -363,6 +387,7 @@ def takes_scalars(call: Call) -> bool:
 
 
 PASSES: dict[str, Callable[[Program], Program]] = {
+    "with small kernels": with_small_kernels,
     "without writes": without_writes,
     "without copies": without_copies,
     "simplified": simplified,
@@ -375,6 +400,6 @@ PASSES: dict[str, Callable[[Program], Program]] = {
 }
 
 #: Passes that compare sizes.
-_OF_ONE_SIZE = frozenset([without_writes, without_copies, simplified])
+_OF_ONE_SIZE = frozenset([with_small_kernels, without_writes, without_copies, simplified])
 #: Passes that call functions of NumPy.
-_OF_NUMPY = frozenset([simplified, with_scalars])
+_OF_NUMPY = frozenset([with_small_kernels, simplified, with_scalars])

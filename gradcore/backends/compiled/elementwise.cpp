@@ -200,6 +200,29 @@ extern "C" bool gradcore_run_numpy_3(const void* call, i64 threads, const void* 
     return run_in_parts<3>(*static_cast<const Call*>(call), threads, {&array_of(a), &array_of(b), &array_of(c)});
 }
 
+// Loops of NumPy with what many calls have in common: data, elements, and bytes from one to the next of each operand.
+struct Kind {
+    NumpyLoop loop;
+    const void* data;
+    intptr_t count, steps[3];
+};
+
+// A call: its kind, and where in memory operands and result begin, in bytes.
+struct Step {
+    gradcore::i32 kind;
+    gradcore::u32 offsets[3];
+};
+
+// One call after the other, on parts of `memory`.
+extern "C" void gradcore_run_list(const void* kinds, const void* steps, i64 count, char* memory) {
+    const Step* step = static_cast<const Step*>(steps);
+    for (const Step* last = step + count; step < last; ++step) {
+        const Kind& kind = static_cast<const Kind*>(kinds)[step->kind];
+        char* places[3] = {memory + step->offsets[0], memory + step->offsets[1], memory + step->offsets[2]};
+        kind.loop(places, &kind.count, kind.steps, kind.data);
+    }
+}
+
 // `call` has the addresses of the loop and of its parameters; the grain; the numbers of dims and operands; the dims'
 // extents; the bytes of an element of each operand and of the result; and for each operand the bytes that each of the
 // dims advances. `arrays` has the addresses of their first elements.

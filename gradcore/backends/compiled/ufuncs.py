@@ -8,6 +8,7 @@ its own: passes that take turns with shared ones are shared too, however short t
 from __future__ import annotations
 
 import ctypes
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from gradcore.backends.compiled.calls import WORTH_A_THREAD
 from gradcore.backends.numpy import threads
 
-__all__ = ["Call", "in_pool"]
+__all__ = ["Call", "CallList", "in_pool"]
 
 
 #: Elements from which threads share a pass.
@@ -55,6 +56,7 @@ class _InnerLoop:
         self.reference, self.dtype = ctypes.byref(self.call), np.dtype(kinds[-1])
 
 
+@functools.cache
 def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
     """The inner loops of a function for floats and complex numbers by the characters of its operands' dtypes."""
     head = _Head.from_address(id(function) + object.__basicsize__)
@@ -119,3 +121,81 @@ def in_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any
     kernel: Any = unary if function.nin == 1 else binary
     kernel.nin, kernel.nout, kernel.function = function.nin, 1, function
     return kernel
+
+
+class _Kind(ctypes.Structure):
+    """The loop that calls of a list have in common."""
+
+    _fields_ = (("loop", ctypes.c_void_p), ("data", ctypes.c_void_p), ("count", ctypes.c_int64),
+                ("steps", ctypes.c_int64 * 3))  # fmt: skip
+
+
+class CallList:
+    """Calls of universal functions on parts of one piece of memory, made one after the other by the library.
+
+    Parameters
+    ----------
+    library : CDLL
+        The library.
+
+    Examples
+    --------
+    >>> from gradcore.backends.registry import CPU
+    >>> library = getattr(CPU.backend, "library", None)
+    >>> if library is not None:
+    ...     calls, memory = CallList(library), np.array([3, 5, 0], np.float32)
+    ...     calls.append(np.multiply, memory.dtype, 1, (0, 4, 8), (False,) * 3)
+    ...     calls(memory.ctypes.data)
+    ...     assert memory[2] == 15
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._kinds: dict[Any, int] = {}
+        self._steps: list[tuple[int, ...]] = []
+        self._table: Any = None
+        self._run = library["gradcore_run_list"]
+        self._run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+        self._run.restype = None
+
+    @staticmethod
+    def takes(function: Any, dtype: Any) -> bool:
+        """Whether there is a loop of a function for operands of a dtype."""
+        if not isinstance(function, np.ufunc) or function.signature is not None or function.nin > 2:
+            return False
+        return function.nout == 1 and dtype.char * function.nin in _inner_loops(function)
+
+    def append(self, function: np.ufunc, dtype: Any, count: int, offsets: Any, repeated: Any) -> None:
+        """Add a call.
+
+        Parameters
+        ----------
+        function : ufunc
+            Of one or two operands of `dtype`, as is its result.
+        dtype : dtype
+        count : int
+            The number of elements.
+        offsets : sequence of int
+            Where operands, and then the result, begin, in bytes.
+        repeated : sequence of bool
+            Which of them are a single element.
+        """
+        key = function, dtype, count, repeated
+        kind = self._kinds.setdefault(key, len(self._kinds))
+        self._steps.append((kind, *offsets, *[0] * (3 - len(offsets))))
+        self._table = None
+
+    def __call__(self, address: int) -> None:
+        """Make the calls on the memory at an address."""
+        if self._table is None:
+            self._table = self._tabled()
+        kinds, steps = self._table
+        self._run(kinds, steps.ctypes.data, len(self._steps), address)
+
+    def _tabled(self) -> tuple[Any, Any]:
+        kinds = (_Kind * len(self._kinds))()
+        for kind, (function, dtype, count, repeated) in zip(kinds, self._kinds, strict=True):
+            known = _inner_loops(function)[dtype.char * function.nin].call
+            kind.loop, kind.data, kind.count = known.loop, known.parameters, count
+            for i, each in enumerate(repeated):
+                kind.steps[i] = 0 if each else dtype.itemsize
+        return kinds, np.array(self._steps, np.int32)
