@@ -20,9 +20,7 @@ __all__ = ["ListedCalls", "listed"]
 
 _FLOATS = np.dtype("f4"), np.dtype("f8")
 #: Functions whose results are rounded once, by any of their loops.
-_EXACT = frozenset(
-    [np.absolute, np.add, np.divide, np.multiply, np.negative, np.sqrt, np.square, np.subtract]
-)
+_EXACT = frozenset([np.absolute, np.add, np.divide, np.multiply, np.negative, np.sqrt, np.square, np.subtract])
 #: The most elements of an array, and bytes of all.
 _MOST, _MOST_BYTES = 1 << 12, 1 << 20
 #: Nanoseconds of a call on numbers, of one on arrays, of all together, and of each array that goes in or comes out.

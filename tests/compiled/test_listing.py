@@ -1,4 +1,4 @@
-"""Lists of exact calls on small arrays, made by the library, give what the calls give; small arrays have NumPy's own functions."""
+"""Lists of exact calls that the library makes give what the calls give; small arrays have NumPy's own functions."""
 
 from __future__ import annotations
 
@@ -143,9 +143,7 @@ def test_each_run_has_results_and_memory_of_its_own() -> None:
     wrong: list[int] = []
 
     def work(i: int) -> None:
-        for _ in range(200):
-            if compiled(x * i, y)[0].tolist() != wanted[i][0]:
-                wrong.append(i)
+        wrong.extend(i for _ in range(200) if compiled(x * i, y)[0].tolist() != wanted[i][0])
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for thread in threads:
