@@ -20,6 +20,7 @@ from gradcore.compiler.host_calls import looked_up
 from gradcore.compiler.numbers import plain_numbers
 from gradcore.compiler.recorded import RecordedRun
 from gradcore.compiler.recorder import Recorder, Unrecordable, recording_lock
+from gradcore.compiler.results import all_tensors_in
 from gradcore.compiler.scopes import is_installed
 from gradcore.compiler.sizes import Symbols
 from gradcore.compiler.storage import connected
@@ -98,6 +99,8 @@ class CompiledFunction:
         self._executed: set[types.CodeType] = set()
         self._users: set[types.CodeType] = set()
         self._facts: set[types.CodeType] = set()
+        #: Where the users' code may catch errors.
+        self._handled: dict[types.CodeType, list[tuple[int, int]]] = {}
         self._computed_names = False
         self._left: str | None = None
         #: How often sizes could not become symbols, and why.
@@ -184,7 +187,9 @@ class CompiledFunction:
         known = self._knows(watch, guards)
         self._executed |= watch.executed
         self._facts |= watch.facts
-        self._users |= watch.user_codes
+        if not watch.user_codes <= self._users:
+            self._users |= watch.user_codes
+            self._handled = handled(self._users)
         self._computed_names |= watch.computed_names
         if watch.refused is not None:
             self._leave(watch.refused)
@@ -273,7 +278,7 @@ class CompiledFunction:
         if self._looks_at_types(guards):
             raise SizeEscapes("the function looks at types, which sizes that are recorded do not have")
         recorder, watch = SymbolicRecorder(Symbols(values)), Watch()
-        recorder.handled = handled(self._users)
+        recorder.handled = self._handled
         recorded = SymbolicRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         try:
             with recorder.on(guards.hosts):
@@ -301,7 +306,7 @@ class CompiledFunction:
 
     def _guards(self, args: Any, named: Any, symbols: dict[str, dict[int, str]]) -> Guards:
         """The guards of a call."""
-        guards = Guards(self._executed, self._computed_names, self._facts)
+        guards = Guards(self._executed, self._computed_names, self._facts, bool(self._handled))
         guards.symbols = symbols
         guards.modes()
         guards.visit(self._function, guards.bind(self._function), "the function")
@@ -320,7 +325,7 @@ class CompiledFunction:
             Watch(),
             looked_up(self._function),
         )
-        recorder.handled = handled(self._users)
+        recorder.handled, given = self._handled, all_tensors_in([*args, named])
         recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         try:
             with recorder.on(guards.hosts):
@@ -343,6 +348,8 @@ class CompiledFunction:
         failed = recorded.checked(lambda: check(args, named))
         if recorder.stopped is None and type(failed) is int:
             recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
+        if [*map(id, given)] != [*map(id, all_tensors_in([*args, named]))]:
+            recorded.script.refuse("the function changes what it depends on: a tensor in a list or dict that it is given")
         entry = EntryWriter(recorded).entry(self._function) if recorder.stopped is None else None
         if entry is None or recorder.stopped is not None:
             self._leave(str(recorder.stopped))

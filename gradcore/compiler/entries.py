@@ -67,6 +67,8 @@ class EntryWriter:
     def __init__(self, run: RecordedRun) -> None:
         self.run, self.backward, self.script = run, run.backward, run.script
         self.recorder, self.guards = run.recorder, run.guards
+        #: Lists and dicts of the result.
+        self.rebuilt: list[Any] = []
 
     def entry(self, function: Any) -> Entry:
         """The program, and the function that runs it for what passes the guards."""
@@ -104,11 +106,13 @@ class EntryWriter:
         bound, outs = self.script.bound, self.backward.outs
         numbers = [self.script.number(t._array) for t in outs]
         last.needed.update(n for n in (*numbers, *saved) if n is not None)
-        half = self._backward(function, program, saved, not self.script.effects)
+        repeatable = not self.script.effects and not self._reads_gradients(program)
+        half = self._backward(function, program, saved, repeatable)
         names, kept = ([self.script.value(n) for n in each if n is not None] for each in (numbers, saved))
         made = "".join(f"{self._made(t)}, " for t in outs)
         tensors = "".join(f"t{i}, " for i in range(len(self.run.tensors)))
-        call = f"({''.join(f'{name}, ' for name in kept)}), (({tensors}), args, named, place)"
+        arrays = tensors.replace("t", "a")
+        call = f"({''.join(f'{name}, ' for name in kept)}), (({tensors}), ({arrays}), args, named, place)"
         if len(outs) == 1 and is_planned(half):
             dtype, device = bound(outs[0]._dtype), bound(outs[0]._device)
             line = f"{made[:-2]} = connect_one({bound(half)}, {names[0]}, {dtype}, {device}, {call})"
@@ -117,6 +121,12 @@ class EntryWriter:
             line = f"{made}= connect({bound(half)}, {device}, ({''.join(f'{n}, ' for n in names)}), {call})"
         last.lines.append(line)
         return half
+
+    def _reads_gradients(self, backward: Program) -> bool:
+        """Whether something is computed with the gradients that leaves had before."""
+        used = _used(self.recorder.program) | _used(backward)
+        gradients = [i for i, guard in enumerate(self.guards.tensors) if guard.lines.stop]
+        return any(self.script.number(self.run.arrays[i]) in used for i in gradients)
 
     def _check_errors(self, programs: list[Program]) -> None:
         """Refuse calls whose errors may be caught after something was changed: the function cannot be called again."""
@@ -214,7 +224,8 @@ class EntryWriter:
         run = self.runnable(program)
         fresh = not set(program.outputs) & set(program.inputs) and len(set(program.outputs)) == len(program.outputs)
         seen = watched(self.run.tensors), watched(self.backward.outs)
-        return Backward(function, with_history, run, tuple(self.backward.inputs), found, *seen, repeatable, fresh)
+        inputs, changed = tuple(self.backward.inputs), self.guards.changed_since
+        return Backward(function, with_history, run, inputs, found, *seen, repeatable, changed, fresh)
 
     def _made(self, t: Any) -> str:
         """The name of a result in the source."""
@@ -235,6 +246,13 @@ class EntryWriter:
             return made
         if kind is tuple:
             return f"({''.join(f'{self._rebuilt(each, part)}, ' for each in value)})"
+        if kind in (list, dict):
+            known = self.guards.containers.get(id(value))
+            if known is not None:
+                return known[1]
+            if any(value is each for each in self.rebuilt):
+                self.script.refuse(f"a {kind.__name__} is returned twice")
+            self.rebuilt.append(value)
         if kind is list:
             return f"[{', '.join(self._rebuilt(each, part) for each in value)}]"
         if kind is dict:

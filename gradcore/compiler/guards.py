@@ -11,8 +11,10 @@ import builtins
 import dis
 import enum
 import functools
+import importlib.util
 import operator
 import re
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -123,18 +125,29 @@ class Guards:
         Whether attributes may be read by names that are computed.
     facts : collection of code objects
         That of `gradcore.compiler.watching.FACTS` which the function calls.
+    misses : bool
+        Whether the function may go on where there is no such attribute: it asks for one, or catches errors.
     """
 
     def __init__(
-        self, executed: Iterable[types.CodeType], every: bool = False, facts: Iterable[types.CodeType] = ()
+        self,
+        executed: Iterable[types.CodeType],
+        every: bool = False,
+        facts: Iterable[types.CodeType] = (),
+        misses: bool = False,
     ) -> None:
         self.facts = [FACTS[code] for code in facts]
-        self.executed, self.every = frozenset(executed), every
+        self.executed, self.every, self.misses = frozenset(executed), every, every or misses
         self.names = names_in(self.executed)
         #: Whether `.grad` of leaves is read or set.
         self.reads_grads = every or any("grad" in code.co_names for code in self.executed)
         self._calls_backward = backward.__code__ in self.executed
         self.lines: list[str] = []
+        #: The numbers of those that may fail once the program has run, without it having another result.
+        self.passing: set[int] = set()
+        #: Lists and dicts by their ids, with the names of their variables.
+        self.containers: dict[int, tuple[Any, str]] = {}
+        self._still: Any = None
         #: What each line checks, in words.
         self.texts: list[str] = []
         self.scope: dict[str, Any] = {
@@ -142,7 +155,7 @@ class Guards:
             "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
             "deterministic": deterministic, "every": Everywhere, "Tensor": Tensor, "ndarray": np.ndarray,
             "identical": operator.is_, "before_steps": optimizer._global_pre_hooks,
-            "after_steps": optimizer._global_post_hooks,
+            "after_steps": optimizer._global_post_hooks, "modules": sys.modules,
         }  # fmt: skip
         self.tensors: list[TensorGuard] = []
         #: By the name of a tensor, the symbols that its dims are.
@@ -160,10 +173,12 @@ class Guards:
 
     # -- lines ----------------------------------------------------------------------------------------------------
 
-    def require(self, condition: str, text: str) -> None:
-        """Check a condition."""
+    def require(self, condition: str, text: str, passing: bool = False) -> None:
+        """Check a condition; a passing one may fail after the call."""
         if len(self.lines) > MOST:
             raise Unguardable(f"the function depends on more than {MOST} values")
+        if passing:
+            self.passing.add(len(self.lines))
         self.lines.append(f"if not ({condition}): return {len(self.texts)}")
         self.texts.append(text)
 
@@ -187,8 +202,8 @@ class Guards:
     def modes(self) -> None:
         """Those of the thread and of the process."""
         self.lines.append("state = local.state")
-        self.require(f"state.mode == {local.state.mode}", "grad mode, or what intercepts operations, has changed")
-        self.require("not state.batches and not state.transforms and state.task is None", "inside a transform")
+        self.require(f"state.mode == {local.state.mode}", "grad mode, or what intercepts operations, has changed", True)
+        self.require("not state.batches and not state.transforms and state.task is None", "inside a transform", True)
         self.require(f"get_default_dtype() is {self.bind(dtypes.get_default_dtype())}", "the default dtype")
         self.require(f"deterministic() == {deterministic()}", "whether algorithms are deterministic")
         every = "every.forward or every.forward_pre or every.backward or every.backward_pre"
@@ -221,13 +236,17 @@ class Guards:
             name = self.bind(value)
             return self.require(f"({expression}) is {name} or same({expression}, {name})", f"{text} == {value!r}")
         if isinstance(value, _UNIQUE) or (isinstance(value, type) and is_library(namespace_of(value))):
-            return self.require(f"({expression}) is {self.bind(value)}", f"{text} is {value!r}")
+            name = self.bind(value)
+            self.require(f"({expression}) is {name}", f"{text} is {value!r}")
+            return self._unique(value, name, text)
         if kind in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_fields")):
             return self._sequence(value, expression, text, given)
         if isinstance(value, dict):
             return self._dict(value, expression, text, given)
         if kind in (set, frozenset) and all(type(each) in _PLAIN for each in value):
-            return self.require(f"{expression} == {self.bind(frozenset(value))}", f"elements of {text}")
+            o, elements = self._variable(expression), self.bind(tuple(value))  # in their order, which may differ
+            alike = f"type({o}) is {self.bind(kind)} and len({o}) == {len(value)} and all(map(same, {o}, {elements}))"
+            return self.require(alike, f"elements of {text}")
         if kind is slice:
             parts = f"(lambda s: (s.start, s.stop, s.step))({expression})"
             return self._sequence((value.start, value.stop, value.step), parts, text, given)
@@ -236,19 +255,45 @@ class Guards:
     def _sequence(self, value: Any, expression: str, text: str, given: bool) -> None:
         o = self._variable(expression)
         self.require(f"type({o}) is {self.bind(type(value))} and len({o}) == {len(value)}", f"length of {text}")
+        self.containers[id(value)] = value, o
         for i, each in enumerate(value):
             self.visit(each, f"{o}[{i}]", f"{text}[{i}]", given)
+        self._of_subclass(value, o, text)
+
+    def _of_subclass(self, value: Any, o: str, text: str) -> None:
+        """Guard what a container of a class of the user's has beside its elements."""
+        kind = type(value)
+        if not is_library(namespace_of(kind)):
+            self._object(kind, self.bind(kind), f"type of {text}")
+            if hasattr(value, "__dict__"):
+                self._attributes(vars(value), o, text)
+
+    def _unique(self, value: Any, name: str, text: str) -> None:
+        """Guard the object that a builtin method is one of, and the attributes of a member of an enumeration."""
+        if isinstance(value, types.BuiltinFunctionType):
+            owner = value.__self__
+            if not (owner is None or isinstance(owner, (types.ModuleType, type, *self._array_types))):
+                self.visit(owner, f"{name}.__self__", f"{text}.__self__")
+        elif isinstance(value, enum.Enum) and id(value) not in self._seen and not is_library(namespace_of(type(value))):
+            self._seen[id(value)] = value
+            self._attributes(vars(value), name, text)
+            if type(value.value) not in _PLAIN:
+                self.visit(value._value_, f"{name}._value_", f"{text}.value")
 
     def _dict(self, value: Any, expression: str, text: str, given: bool) -> None:
         if any(not isinstance(key, (*_PLAIN, *_UNIQUE)) for key in value):
             raise Unguardable(f"{text} has keys that cannot be checked")
         o = self._variable(expression)
         same_keys = f"tuple({o}) == {self.bind(tuple(value))}" if value else f"not {o}"
-        if len(value) == 1:  # and its only element is found below
+        if any(type(key) is not str for key in value):  # 1, 1.0 and True are equal
+            same_keys = f"len({o}) == {len(value)} and all(map(same, {o}, {self.bind(tuple(value))}))"
+        elif len(value) == 1:  # and its only element is found below
             same_keys = f"len({o}) == 1"
         self.require(f"type({o}) is {self.bind(type(value))} and {same_keys}", f"keys of {text}")
+        self.containers[id(value)] = value, o
         for key in value:
-            self.visit(value[key], f"{o}[{self.bind(key)}]", f"{text}[{key!r}]", given)
+            self.visit(dict.__getitem__(value, key), f"{o}[{self.bind(key)}]", f"{text}[{key!r}]", given)
+        self._of_subclass(value, o, text)
 
     def _object(self, value: Any, expression: str, text: str) -> None:
         name = expression
@@ -288,6 +333,7 @@ class Guards:
         self.require(f"{name}.__code__ is {self.bind(value.__code__)}", f"code of {text}")
         if value.__code__ not in self.executed:
             return
+        self._attributes(vars(value), name, text)
         for i, cell in enumerate(value.__closure__ or ()):
             at = f"{name}.__closure__[{i}].cell_contents"
             label = value.__code__.co_freevars[i]
@@ -321,11 +367,25 @@ class Guards:
                 value = namespace[name]
                 self._refuse_impure(value, name, code)
                 self.visit(value, f"{scope}.get({name!r})", name)
-            elif hasattr(builtins, name):
-                self.require(f"{name!r} not in {scope}", f"{name} is a builtin")
+            else:
+                self.require(f"{name!r} not in {scope}", f"there is no global name {name}")
+        self._imports(code, namespace)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType) and constant in self.executed:
                 self.globals_of(constant, namespace)
+
+    def _imports(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
+        """Guard the modules that code imports while it runs."""
+        found = [*dis.get_instructions(code)]
+        for before, each in zip(found, found[2:], strict=False):
+            if each.opname != "IMPORT_NAME":
+                continue
+            name = "." * before.argval + each.argval
+            if before.argval:
+                name = importlib.util.resolve_name(name, namespace.get("__package__") or "")
+            for one in {name, name.partition(".")[0]} & sys.modules.keys():
+                self._refuse_impure(sys.modules[one], one, code)
+                self.visit(sys.modules[one], f"modules.get({one!r})", one)
 
     def _refuse_impure(self, value: Any, name: str, code: types.CodeType) -> None:
         module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", "")
@@ -339,6 +399,8 @@ class Guards:
         if is_library(vars(value)):
             return
         self.skipped |= vars(value).keys() - self.names
+        if self.misses:
+            self.require(f"len({name}.__dict__) == {len(vars(value))}", f"names in {text}")
         for each in sorted(self.names & vars(value).keys()):
             self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
 
@@ -347,7 +409,8 @@ class Guards:
             if is_library(namespace_of(cls)):
                 continue
             own = name if cls is value else self.bind(cls)
-            self.require(f"{own}.__mro__ == {self.bind(cls.__mro__)}", f"bases of {text}")
+            alike = f"{own}.__mro__ == {self.bind(cls.__mro__)} and len({own}.__dict__) == {len(vars(cls))}"
+            self.require(alike, f"bases and attributes of {text}")
             for each, found in vars(cls).items():
                 special = each[:2] == "__" and each[-2:] == "__"
                 if isinstance(found, types.FunctionType) if special else self.every or each in self.names:
@@ -363,13 +426,25 @@ class Guards:
         if str(kind.__module__).startswith(("numpy", "random")):
             raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         self.visit(kind, f"type({name})", f"type of {text}")
+        self._attributes(own, name, text, value)
+        for cls in kind.__mro__:
+            slots = vars(cls).get("__slots__", ())
+            for each in (slots,) if isinstance(slots, str) else slots:
+                if each not in ("__dict__", "__weakref__"):
+                    raise Unguardable(f"{text} has slots, which cannot be checked")
+
+    def _attributes(self, own: dict[str, Any], name: str, text: str, owner: Any = None) -> None:
+        """Guard the attributes that an object itself has; of an owner, those too that its class has for them all."""
+        if not own:
+            return self.require(f"not {name}.__dict__", f"{text} has no attributes")
         o = self._variable(f"{name}.__dict__")
         self.require(f"len({o}) == {len(own)}", f"attributes of {text}")
-        empty = [each for each in _TABLES if isinstance(value, Module) and not own.get(each, True)]
+        empty = [each for each in _TABLES if isinstance(owner, Module) and not own.get(each, True)]
         if empty:
             found = " or ".join(f"{o}[{each!r}]" for each in empty)
             self.require(f"not ({found})", f"{text} has no {', '.join(empty)}")
-        of_library = is_library(namespace_of(kind))  # which reads attributes by names that it computes
+        of_library = owner is not None and is_library(namespace_of(type(owner)))  # which computes names that it reads
+        left = False
         for each, found in own.items():
             if each in empty or each == "_compiled_call_impl":  # which does what the module does
                 continue
@@ -377,11 +452,15 @@ class Guards:
                 self.visit(found, f"{o}[{each!r}]", f"{text}.{each}")
             else:
                 self.skipped.add(each)
-        for cls in kind.__mro__:
-            slots = vars(cls).get("__slots__", ())
-            for each in (slots,) if isinstance(slots, str) else slots:
-                if each not in ("__dict__", "__weakref__"):
-                    raise Unguardable(f"{text} has slots, which cannot be checked")
+                left = left or each[0] != "_"
+        if left and owner is not None:  # it may be deleted, and another one be there in the place of the class's
+            classes = [cls for cls in type(owner).__mro__ if not is_library(namespace_of(cls))]
+            hidden = sorted({each for cls in classes for each in vars(cls)} & self.names - own.keys())
+            hidden = [each for each in hidden if each[:2] != "__"]
+            if hidden:
+                found = " or ".join(f"{each!r} in {o}" for each in hidden)
+                self.require(f"not ({found})", f"{text} has no {', '.join(hidden)} of its own")
+        return None
 
     def _host(self, value: Any, name: str, text: str) -> None:
         """Guard what recorded methods of a host object read: parameters, the factor of losses."""
@@ -429,12 +508,14 @@ class Guards:
         self.tensors.append(TensorGuard(text, t, given))
         self._memory(o, t, text, len(self.tensors) - 1, given)
         self._facts(t, o, text)
+        if self.misses:
+            self.require(f"not {o}.__dict__", f"{text} has no attributes of its own")
         meta = t._autograd
         has_history = t._edge is not None or (
             meta is not None and meta.base is not None and gradient_edge(t) is not None
         )
         if meta is None and not has_history:
-            return self.require(f"{o}._autograd is None and {o}._edge is None", f"{text} has no history")
+            return self.require(f"{o}._autograd is None and {o}._edge is None", f"{text} has no history", True)
         if meta is not None and (meta.tangents or meta.inference):
             raise Unguardable(f"{text} has tangents, or is of inference mode")
         if has_history:
@@ -442,14 +523,14 @@ class Guards:
                 raise Unguardable(f"{text} has a history, through which the function may call backward")
             if not given or (meta is not None and (t._edge is None or meta.base is not None)):
                 raise Unguardable(f"{text} is a view with a history, or found outside of the arguments with one")
-            self.require(f"{o}._edge is not None", f"{text} has a history")
+            self.require(f"{o}._edge is not None", f"{text} has a history", True)
             m = self._variable(f"{o}._autograd")
             plain = f"{m} is None or not ({m}.tangents or {m}.inference or {m}.base is not None)"
-            self.require(plain, f"{text} is no view")
+            self.require(plain, f"{text} is no view", True)
             if self.reads_grads:
                 if meta is not None and meta.grad is not None:
                     raise Unguardable(f"{text} has a history, and retains its gradient")
-                self.require(f"{m} is None or {m}.grad is None", f"{text}.grad is None")
+                self.require(f"{m} is None or {m}.grad is None", f"{text}.grad is None", True)
             return None
         if meta.observed or meta.retains_grad:
             raise Unguardable(f"{text} has, or has had, hooks, or has a dtype for its gradient")
@@ -458,11 +539,11 @@ class Guards:
         known = meta.base is not None
         unlike.append(f"({m}.base is None or gradient_edge({o}) is not None)" if known else f"{m}.base is not None")
         conditions = f"{m}.requires_grad is {meta.requires_grad} and not ({' or '.join(unlike)})"
-        self.require(conditions, f"history and hooks of {text}")
+        self.require(conditions, f"history and hooks of {text}", True)
         if not self.reads_grads:
             return None
         if meta.grad is None:
-            return self.require(f"{m}.grad is None", f"{text}.grad is None")
+            return self.require(f"{m}.grad is None", f"{text}.grad is None", True)
         grad = meta.grad
         if type(grad) is not Tensor or grad._autograd is not None or grad._edge is not None or id(grad) in self._seen:
             raise Unguardable(f"{text}.grad has history, or is used elsewhere")
@@ -473,6 +554,7 @@ class Guards:
         self.tensors.append(TensorGuard(f"{text}.grad", grad, given))
         self._memory(g, grad, f"{text}.grad", len(self.tensors) - 1, True)
         self.tensors[-1] = self.tensors[-1]._replace(lines=slice(start, len(self.lines)))
+        self.passing.update(range(start + 1, len(self.lines)))
         return None
 
     def _facts(self, t: Any, o: str, text: str) -> None:
@@ -528,6 +610,7 @@ class Guards:
     def forget(self) -> None:
         """Keep nothing of the call that the guards were made for."""
         self._seen.clear()
+        self.containers.clear()
         self.tensors = [guard._replace(tensor=None) for guard in self.tensors]
 
     # -- the function ---------------------------------------------------------------------------------------------
@@ -537,6 +620,24 @@ class Guards:
         # Something has been deleted that an earlier guard does not see.
         end = "except (AttributeError, LookupError, TypeError, ValueError): return 0"
         return ["try:", *(f" {line}" for line in self.lines if line), end]
+
+    def changed_since(self, args: Any, named: Any, tensors: tuple[Any, ...], arrays: tuple[Any, ...]) -> str | None:
+        """What has changed since a call, made with these tensors on these arrays, in words; None if nothing has."""
+        if any(t._array is not array for t, array in zip(tensors, arrays, strict=True)):
+            return "the memory of a tensor"
+        if self._still is None:
+            lines = [f" {line}" for i, line in enumerate(self.lines) if line and i not in self.passing]
+            own = "".join(f"t{i}, " for i, guard in enumerate(self.tensors) if not guard.lines.stop)
+            end = "except (AttributeError, LookupError, TypeError, ValueError): return 0, ()"
+            text = "\n ".join(["def still(args, named):", "try:", *lines, end, f"return None, ({own})"])
+            text = re.sub(r": return (\d+)$", r": return \1, ()", text, flags=re.MULTILINE)
+            exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
+            self._still = self.scope["still"]
+        failed, found = self._still(args, named)
+        if failed is not None:
+            return self.texts[failed]
+        own = (t for t, guard in zip(tensors, self.tensors, strict=True) if not guard.lines.stop)
+        return None if all(map(operator.is_, found, own)) else "a tensor among the arguments"
 
     def source(self) -> str:
         """``(args, named) -> None``, or the number of the guard that failed."""

@@ -46,6 +46,8 @@ class Backward(NamedTuple):
         The results whose memory is saved.
     repeatable : bool
         Whether the function can be called again: it writes to nothing.
+    changed : callable
+        Of a call, what it depends on that has changed since, in words; see `Guards.changed_since`.
     fresh : bool
         Whether the gradients are new arrays.
     """
@@ -58,11 +60,13 @@ class Backward(NamedTuple):
     watched: tuple[int, ...]
     watched_results: tuple[int, ...]
     repeatable: bool
+    changed: Callable[..., str | None]
     fresh: bool
 
 
-#: A call that a program has made: the tensors that took part, its arguments, the generator's state if it drew.
-ReplayedCall = tuple[tuple[Any, ...], tuple[Any, ...], dict[str, Any], Any]
+#: A call that a program has made: the tensors that took part, their arrays, its arguments, the generator's state if it
+#: drew.
+ReplayedCall = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], dict[str, Any], Any]
 
 
 class CompiledFunctionBackward(Node):
@@ -219,7 +223,7 @@ def freed(t: Any) -> Any:
 
 def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     """The gradients by calling the function once more, as it is: so they have a history, and may be incomplete."""
-    half, (tensors, args, named, place) = node.half, node.call
+    half, (tensors, arrays, args, named, place) = node.half, node.call
     inputs = [tensors[i] for i in half.inputs]
     if not half.repeatable:
         raise RuntimeError(
@@ -229,6 +233,13 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
         )
     for t in tensors:
         check_version(t, node._seq)
+    changed = half.changed(args, named, tensors, arrays)
+    if changed is not None:
+        raise RuntimeError(
+            "the gradients of a compiled function cannot be differentiated, nor computed if the gradients of some of "
+            f"its results are missing, once something that it depends on has changed: {changed}. Compute them before, "
+            "or call it without gradcore.compile"
+        )
     recorded = bool(local.state.mode & GRAD)
     with enable_grad(), contextlib.nullcontext() if place is None else repeated(place):
         outs = half.chosen(half.function(*args, **named))

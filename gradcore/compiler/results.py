@@ -10,7 +10,7 @@ from gradcore.backends.registry import CPU
 from gradcore.compiler.numbers import plain_numbers
 from gradcore.tensor import Tensor
 
-__all__ = ["grad_of", "ignore", "tensors_in", "unique", "with_history", "wrapped"]
+__all__ = ["all_tensors_in", "grad_of", "ignore", "tensors_in", "unique", "with_history", "wrapped"]
 
 
 def wrapped(array: Any, dtype: Any, device: Any = CPU) -> Any:
@@ -36,6 +36,14 @@ def with_history(result: Any, refuse: Callable[[str], None] = ignore) -> list[An
 
 def unique(tensors: list[Any]) -> list[Any]:
     return list({id(t): t for t in tensors}.values())
+
+
+def all_tensors_in(value: Any) -> list[Any]:
+    """The tensors in lists, tuples and dicts."""
+    if isinstance(value, Variable):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [t for each in parts for t in all_tensors_in(each)]
 
 
 def tensors_in(value: Any, refuse: Callable[[str], None]) -> list[Any]:

@@ -63,8 +63,10 @@ _EFFECTS = frozenset(
         "next",
     ]
 )
-#: What reads attributes by names that the code may have computed.
-_BY_NAME = frozenset(["__dict__", "__getattribute__", "attrgetter", "getattr", "hasattr", "methodcaller", "vars"])
+#: What reads or sets attributes by names that the code may have computed.
+_BY_NAME = frozenset(
+    ["__dict__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr", "vars"]
+)
 _METHODS_OF = (list, dict, tuple, str, bytes, set, frozenset, int, float, complex, range, type, types.GeneratorType)
 _IMPURE_FILES = IMPURE_MODULES | {"warnings"}
 

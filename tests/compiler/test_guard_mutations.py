@@ -6,6 +6,7 @@ import ast
 import linecache
 import re
 import sys
+import types
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -195,6 +196,9 @@ VALUES: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: {"a": 1, "b": 2}, lambda: {"b": 2, "a": 1}), (lambda: slice(1, 2), lambda: slice(1, 3)), (dict, list),
     (dict, lambda: {"a": 1}), (lambda: None, lambda: 1.0), (lambda: gc.sin, lambda: gc.cos),
     (lambda: Box(a=1.0), lambda: Other(a=2.0)), (lambda: gc.ones(3), lambda: gc.zeros(3)),
+    (lambda: {1}, lambda: {1.0}), (lambda: {1}, lambda: frozenset([1])), (lambda: {8, 0}, lambda: {0, 8}),
+    (lambda: {1: 2.0}, lambda: {1.0: 2.0}), (lambda: {1: 2.0}, lambda: {1: 2.0, 2: 3.0}),
+    (lambda: {0.0: 1.0}, lambda: {-0.0: 1.0}),
 ]  # fmt: skip
 
 
@@ -230,7 +234,29 @@ def code_cases() -> list[Case]:
             return 9.0
 
     left = Left()
+    swapped, tagged, module = Box(unused=1.0), gc.ones(3), types.ModuleType("made")
+
+    def swap(stack: ExitStack) -> None:
+        del swapped.unused  # type: ignore[attr-defined]
+        swapped.kind = 7.0
+
+    def late(x: gc.Tensor) -> gc.Tensor:
+        try:
+            return x * LATE  # type: ignore[name-defined]
+        except NameError:
+            return x
+
+    def noted(x: gc.Tensor) -> gc.Tensor:
+        return x * getattr(noted, "scale", 2.0)
+
     return [
+        Case(lambda x: x * (box.kind + box.scale), change=setting(box, "kind", 3.0)),
+        Case(lambda x: x * swapped.kind, change=swap),
+        Case(late, change=setting(here, "LATE", 3.0)),
+        Case(noted, change=setting(noted, "scale", 3.0)),
+        Case(lambda x: x * hasattr(module, "late"), change=setting(module, "late", 3.0)),
+        Case(lambda x: x * hasattr(tagged, "late"), change=setting(tagged, "late", 3.0)),
+        Case(lambda x: x * left.factor(), change=setting(Left, "factor", lambda self: 5.0)),
         Case(lambda x: x * box.kind, change=setting(box, "kind", 3.0)),
         Case(lambda x: x * box.kind, change=setting(Box, "kind", 4.0)),
         Case(lambda x: x * box.kind, change=setting(box, "__class__", Other)),
@@ -394,7 +420,7 @@ STATES: list[Callable[[], Case]] = [
 TABLE: list[Callable[[], Case]] = [
     *ARGUMENTS,
     *((lambda i=i: held(*VALUES[i])) for i in range(len(VALUES))),
-    *((lambda i=i: code_cases()[i]) for i in range(7)),
+    *((lambda i=i: code_cases()[i]) for i in range(14)),
     *((lambda n=n, e=e: hook_case(n, e)) for n in HOOKS for e in (False, True)),
     *((lambda i=i: module_cases()[i]) for i in range(9)),
     *LEAVES,
@@ -558,9 +584,9 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards note the line of their code that has made each of their lines."""
     plain = Guards.require
 
-    def require(self: Any, condition: str, text: str) -> None:
+    def require(self: Any, condition: str, text: str, passing: bool = False) -> None:
         vars(self).setdefault("sites", []).append(sys._getframe(1).f_lineno)
-        plain(self, condition, text)
+        plain(self, condition, text, passing)
 
     monkeypatch.setattr(Guards, "require", require)
     monkeypatch.setattr(guards, "connected", lambda: [Cuda])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import sys
 import types
 import warnings
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -401,3 +402,142 @@ def test_what_is_deleted_is_missed_as_it_always_is() -> None:
         delete()
         with pytest.raises(error):
             compiled(gc.ones(2))
+
+
+class Table(dict[str, float]):
+    """A dict with attributes."""
+
+    shift = 1.0
+
+
+class Pair(NamedTuple):
+    a: float
+
+
+class Marked(Pair):
+    """A named tuple with attributes."""
+
+
+class Kind(enum.Enum):
+    FIRST = 1
+
+
+class Base:
+    scale = 2.0
+
+    def apply(self, x: gc.Tensor) -> gc.Tensor:
+        return x * self.scale
+
+
+class Derived(Base):
+    pass
+
+
+class Marks:
+    v_a = v_b = 0
+
+
+def test_what_containers_functions_and_members_have_beside_their_elements() -> None:
+    table, pair, noted, derived = Table(a=2.0), Marked(2.0), {"scale": 2.0}, Derived()
+    table.scale = pair.scale = Kind.FIRST.scale = 2.0  # type: ignore[attr-defined]
+    get = noted.get
+
+    def own(x: gc.Tensor) -> gc.Tensor:
+        return x * own.scale  # type: ignore[attr-defined]
+
+    own.scale = 2.0  # type: ignore[attr-defined]
+    check(lambda x: x * table.scale, lambda: setattr(table, "scale", 3.0))  # type: ignore[attr-defined]
+    check(lambda x: x * table["a"] + table.shift, lambda: setattr(Table, "shift", 3.0))
+    check(lambda x: x * pair.scale, lambda: setattr(pair, "scale", 3.0))  # type: ignore[attr-defined]
+    check(lambda x: x * Kind.FIRST.scale, lambda: setattr(Kind.FIRST, "scale", 3.0))  # type: ignore[attr-defined]
+    check(own, lambda: setattr(own, "scale", 3.0))
+    check(lambda x: own(x) + 1, lambda: setattr(own, "scale", 4.0))
+    check(lambda x: x * get("scale"), lambda: noted.update(scale=3.0))
+    check(lambda x: derived.apply(x), lambda: setattr(Derived, "scale", 3.0))
+    check(lambda x: derived.apply(x), lambda: setattr(Derived, "apply", lambda self, x: x + 1))
+
+
+def test_modules_that_a_function_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("settings_of_this_test")
+    module.scale = 2.0  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def imports(x: gc.Tensor) -> gc.Tensor:
+        import settings_of_this_test  # type: ignore[import-not-found]
+
+        return x * settings_of_this_test.scale  # type: ignore[no-any-return]
+
+    def imports_from(x: gc.Tensor) -> gc.Tensor:
+        from settings_of_this_test import scale
+
+        return x * scale  # type: ignore[no-any-return]
+
+    for function in (imports, imports_from):
+        check(function, lambda: monkeypatch.setattr(module, "scale", module.scale + 1))
+
+
+def test_attributes_that_are_set_by_computed_names() -> None:
+    marks = Marks()
+
+    def sets(x: gc.Tensor) -> gc.Tensor:
+        for name in ("a", "b"):
+            setattr(marks, f"v_{name}", 1)
+        return x * 2
+
+    compiled = gc.compile(sets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(4):
+            marks.v_a = 0
+            compiled(gc.ones(2))
+            assert marks.v_a == 1
+
+
+def test_lists_and_dicts_of_arguments_stay_what_they_are() -> None:
+    def replaces(items: list[gc.Tensor]) -> gc.Tensor:
+        items[0] = items[0] * 2
+        return items[0]
+
+    given = gc.compile(lambda items: (items, items[0] * 2))
+    replacing = gc.compile(replaces)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(4):
+            items = [gc.ones(2)]
+            assert given(items)[0] is items
+            assert replacing(items) is items[0]
+            assert items[0].tolist() == [2.0, 2.0]
+
+
+def changing_later() -> list[tuple[Any, Any]]:
+    """Functions of a dict, and what changes before their gradients are differentiated."""
+    box, layer = types.SimpleNamespace(scale=2.0), nn.Linear(3, 3)
+
+    def weight() -> None:
+        layer.weight.data = gc.zeros(3, 3)
+
+    return [
+        (lambda d: d["x"] ** 2 * box.scale, lambda d: setattr(box, "scale", 3.0)),
+        (lambda d: d["x"] ** 2 * d["y"], lambda d: d.update(y=gc.zeros(3))),
+        (lambda d: nn.functional.dropout(d["x"] ** 2, 0.5, layer.training), lambda d: layer.eval()),
+        (lambda d: layer(d["x"]) ** 2, lambda d: weight()),
+    ]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_derivatives_of_derivatives_after_changes(number: int) -> None:
+    function, change = changing_later()[number]
+    compiled = gc.compile(function)
+    for _ in range(3):
+        given = {"x": gc.ones(3, requires_grad=True), "y": gc.ones(3)}
+        out = compiled(given).sum()
+        assert gc.autograd.grad(out, given["x"], create_graph=True)[0].requires_grad
+    given = {"x": gc.ones(3, requires_grad=True), "y": gc.ones(3)}
+    expected = gc.autograd.grad(function(given).sum(), given["x"])[0] if number != 2 else None
+    outs = compiled(given).sum(), compiled(given).sum()
+    given["x"].register_hook(lambda g: g)
+    change(given)
+    found = gc.autograd.grad(outs[0], given["x"])[0]
+    assert expected is None or gc.equal(found, expected)
+    with pytest.raises(RuntimeError, match="once something that it depends on has changed: "):
+        gc.autograd.grad(outs[1], given["x"], create_graph=True)

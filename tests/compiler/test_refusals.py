@@ -187,6 +187,7 @@ CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "retained": (retained, "a result retains its gradient, has tangents, or is of inference mode"),
     "inference": (with_inference, "a result retains its gradient, has tangents, or is of inference mode"),
     "meta": (lambda x: gc.empty(2, device="meta"), "a result is no plain tensor of the CPU"),
+    "twice": (lambda x: ([x + 1],) * 2, "is returned twice"),
     "view": (lambda x: x[0], "a result shares memory with an argument or with another result"),
     "object": (lambda x: (x + 1, slice(1)), "a result is a slice"),
     "kept": (kept, "the function keeps a tensor that it computes, beside what it returns"),
@@ -261,6 +262,7 @@ def test_arguments_with_a_history_that_are_written(change: Callable[[Any], Any])
 #: Checks that no function of the table comes to, by words in them, and why.
 OTHERS = {
     "gradients are computed through the history": "test_observations has it",
+    "a tensor in a list or dict that it is given": "test_guards has it",
     "graph_break() is called": "what graph_break says without words",
     "a tensor is pickled": "the watch sees pickle first",
     "a tensor becomes a NumPy array": "Tensor.__array__ asks for the array's memory first",
