@@ -349,7 +349,9 @@ class CompiledFunction:
         if recorder.stopped is None and type(failed) is int:
             recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
         if [*map(id, given)] != [*map(id, all_tensors_in([*args, named]))]:
-            recorded.script.refuse("the function changes what it depends on: a tensor in a list or dict that it is given")
+            recorded.script.refuse(
+                "the function changes what it depends on: a tensor in a list or dict that it is given"
+            )
         entry = EntryWriter(recorded).entry(self._function) if recorder.stopped is None else None
         if entry is None or recorder.stopped is not None:
             self._leave(str(recorder.stopped))

@@ -247,9 +247,9 @@ class EntryWriter:
         if kind is tuple:
             return f"({''.join(f'{self._rebuilt(each, part)}, ' for each in value)})"
         if kind in (list, dict):
-            known = self.guards.containers.get(id(value))
-            if known is not None:
-                return known[1]
+            given = self.guards.containers.get(id(value))
+            if given is not None:
+                return given[1]
             if any(value is each for each in self.rebuilt):
                 self.script.refuse(f"a {kind.__name__} is returned twice")
             self.rebuilt.append(value)

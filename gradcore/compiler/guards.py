@@ -7,7 +7,6 @@ or by identity; tensors by what matters of them. Modules of the standard library
 
 from __future__ import annotations
 
-import builtins
 import dis
 import enum
 import functools
@@ -635,9 +634,9 @@ class Guards:
             self._still = self.scope["still"]
         failed, found = self._still(args, named)
         if failed is not None:
-            return self.texts[failed]
-        own = (t for t, guard in zip(tensors, self.tensors, strict=True) if not guard.lines.stop)
-        return None if all(map(operator.is_, found, own)) else "a tensor among the arguments"
+            return str(self.texts[failed])
+        before = (t for t, guard in zip(tensors, self.tensors, strict=True) if not guard.lines.stop)
+        return None if all(map(operator.is_, found, before)) else "a tensor among the arguments"
 
     def source(self) -> str:
         """``(args, named) -> None``, or the number of the guard that failed."""
