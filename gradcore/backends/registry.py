@@ -229,7 +229,7 @@ def resolve(where: DeviceLike | None) -> device:
             place = device(place.type)
         elif place.index is None:
             place = device(place.type, backend.current_index())
-        return _connect(place, backend)
+        return place if getattr(place, "backend", None) is backend else _connect(place, backend)
     if place.type != "cuda" or config.cuda_fallback() == "error":
         raise RuntimeError(f"Device '{place}' cannot be used: {reason}")
     if config.cuda_fallback() == "warn" and reason not in _warned:

@@ -142,7 +142,8 @@ class EntryWriter:
         program = optimized(program)
         if program.backend is not None:
             given = {n for n, i in self.script.arguments.items() if self.guards.tensors[i].given}
-            return cuda.runnable(program, self.recorder.graphs, frozenset([*given, *self.backward.given]))
+            copied, steps = frozenset([*given, *self.backward.given]), frozenset(self.script.steps)
+            return cuda.runnable(program, self.recorder.graphs, copied, steps)
         return native.runnable(program, self.recorder.cpp)
 
     def _programs(self) -> list[Program]:
@@ -165,6 +166,7 @@ class EntryWriter:
         lines = [f"place = {'generator._state.copy()' if draws else 'None'}"]
         can_fail = True
         for i, (part, program) in enumerate(zip(self.script.parts, programs, strict=True)):
+            lines += [f"[{part.step[1]}] = {part.step[0]}.prepare()"] if part.step else []
             if program.calls:
                 call = ", ".join([f"program{i}", *map(self.script.value, program.inputs)])
                 target = f"[{', '.join(map(self.script.value, program.outputs))}] = " if program.outputs else ""
@@ -175,12 +177,13 @@ class EntryWriter:
                 )]  # fmt: skip
                 if can_fail:
                     lines.append("except Exception:")
+                    lines += [f" if {part.step[0]}.begun: raise"] if part.step else []
                     lines += [" generator._state.assign(place)"] if draws and not part.writes else []
                     lines.append(" raise" if part.writes else " return (failed(*args, **named),)")
             lines += part.lines
             can_fail = can_fail and not (part.writes or part.is_final)
         same = [f"if a{i} is not a{self.script.arguments[n]}: return 0" for i, n in self._given_twice()]
-        same += self.size_checks()
+        same += [*self.script.checks, *self.size_checks()]
         return "\n ".join(["def run(args, named):", *self.guards.checks(), *same, *lines, f"return ({result},)"])
 
     def size_checks(self) -> list[str]:

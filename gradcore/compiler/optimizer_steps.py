@@ -19,6 +19,7 @@ from gradcore.backends.codegen.scalars import SymbolicScalar, is_number, symboli
 from gradcore.backends.registry import CPU
 from gradcore.compiler import native
 from gradcore.compiler.arrays import current
+from gradcore.compiler.cuda import DeviceStep
 from gradcore.compiler.passes import optimized
 from gradcore.compiler.program import Call, Program, Value, map_leaves
 from gradcore.compiler.recorder import Recorder
@@ -222,22 +223,22 @@ def _are_alike(batch: Any, other: Any) -> bool:
     ]
 
 
-def planned(optimizer: Any, cpp: str | None) -> PlannedStep | None:
-    """The step of an optimiser as a part of a program.
+def planned(optimizer: Any, cpp: str | None, backend: Any = None, index: int | None = None) -> Any:
+    """The step of an optimiser as a part of a program, or on a device as a call of one.
 
     None for those whose steps are no formulas of the library, and where nothing becomes C++: for Python, the step as it
     is is as fast.
     """
     cls = type(optimizer)
-    if (config.COMPILE_CPP if cpp is None else cpp) == "0":
-        return None
     if not isinstance(optimizer, ElementwiseOptimizer) or not is_library(namespace_of(cls)):
         return None
     if inspect.unwrap(cls.step) is not inspect.unwrap(ElementwiseOptimizer.step):
         return None
-    if cls.formula.__name__ in CPU.backend.fused_steps or hasattr(optimizer, "grad_scale"):
-        return None
     try:
-        return PlannedStep(optimizer, cpp)
+        if backend is not None:
+            return None if index is None else DeviceStep(optimizer, backend, index)
+        if (config.COMPILE_CPP if cpp is None else cpp) == "0" or hasattr(optimizer, "grad_scale"):
+            return None
+        return None if cls.formula.__name__ in CPU.backend.fused_steps else PlannedStep(optimizer, cpp)
     except NotImplementedError:
         return None

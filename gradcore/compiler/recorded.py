@@ -13,10 +13,12 @@ from typing import Any
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable, version_counter
 from gradcore.compiler.arrays import RecordedArray
+from gradcore.compiler.cuda import DeviceStep
 from gradcore.compiler.guards import Guards
 from gradcore.compiler.host_calls import HOST_CLASSES, runs_user_code
 from gradcore.compiler.optimizer_steps import PlannedStep, planned
 from gradcore.compiler.plain_arrays import give_plain_arrays
+from gradcore.compiler.program import ArrayType, Call, Value
 from gradcore.compiler.read_numbers import ReadNumbers
 from gradcore.compiler.recorded_backward import RecordedBackward
 from gradcore.compiler.recorder import Recorder
@@ -116,9 +118,14 @@ class RecordedRun:
         step = None
         with self.recorder.off():
             tensors = [*self.tensors, *[grad for grad in self.grads if grad is not None]]
-            step = self._with_plain_arrays(tensors, False, lambda: planned(optimizer, self.recorder.cpp))
+            program = self.recorder.program
+            step = self._with_plain_arrays(
+                tensors, False, lambda: planned(optimizer, self.recorder.cpp, program.backend, program.index)
+            )
         if step is None:
             return [call]
+        if isinstance(step, DeviceStep):
+            return self._inside(step, part) or [call]
         given, known = [], f"x{len(self.steps)}"
         place = 0
         for params, states in step.arrays():
@@ -138,6 +145,27 @@ class RecordedRun:
             f"{known} = {name}.prepare()", f"if {known} is None: {call}",
             f"else: {name}.run({', '.join(given)}); {name}.finish()",
         ]  # fmt: skip
+
+    def _inside(self, step: DeviceStep, part: Part) -> list[str] | None:
+        """Let a step on a device be the last call of a part; returns the lines after it, None if it cannot be."""
+        recorder, script, program = self.recorder, self.script, self.recorder.program
+        (coming, *memory), step.values = step.values, []
+        params = [script.known(p._array) for p in step.params]
+        grads = [script.known(p._autograd.grad._array) for p in step.params]
+        if None in (*params, *grads) or any(recorder.number_of(array) in script.arguments for array in memory):
+            return None
+        states = [recorder.apart(a).number if (n := recorder.number_of(a)) is None else n for a in memory]
+        number = recorder.new_value()
+        program.types[number] = ArrayType(coming.values.shape, coming.values.dtype, coming.values.strides, number)
+        script.steps.append(number)
+        values, name = [[Value(n) for n in each if n is not None] for each in (params, grads, states)], script.bound(step)
+        args, out = (Value(number), values[1]), {"out": (values[0], values[2])}
+        program.calls.append(Call("optimizer.step", step.take, args, out, None))
+        part.end += 1
+        part.step = name, ", ".join(map(script.value, [number, *states]))
+        script.checks.append(f"if not {name}.fits(): return {len(self.guards.texts)}")
+        self.guards.texts.append(f"what the step of {type(step.optimizer).__name__} is")
+        return [f"{name}.finish()"]
 
     def _check_host_call(self, host: Any, name: str, args: list[Any], foreign: bool) -> None:
         state, stop = local.state, self.recorder.stop

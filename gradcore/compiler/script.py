@@ -23,6 +23,8 @@ class Part:
         Whether its calls write to tensors from outside.
     is_final : bool
         Whether its lines change tensors or objects: from there on, the function cannot be called again instead.
+    step : tuple of str, optional
+        Where the last call is the step of an optimiser, its name and those of what is prepared for it.
     """
 
     end: int
@@ -30,6 +32,7 @@ class Part:
     needed: set[int]
     writes: bool = False
     is_final: bool = True
+    step: tuple[str, str] | None = None
 
 
 class Script:
@@ -48,6 +51,9 @@ class Script:
         self.arguments: dict[int, int] = {}
         #: What the program does besides calls on arrays, in words.
         self.effects: list[str] = []
+        #: The values that are coming steps on a device, and lines that check whether these may be taken.
+        self.steps: list[int] = []
+        self.checks: list[str] = []
 
     def begin_part(self) -> Part:
         """The part of the calls since the last one."""
@@ -70,10 +76,14 @@ class Script:
 
     def number(self, array: Any) -> int | None:
         """The number of the value that an array is."""
-        number = array.number if isinstance(array, RecordedArray) else self.recorder.number_of(array)
+        number = self.known(array)
         if number is None:
             self.refuse("a tensor is used that is found in a way that cannot be checked")
         return number
+
+    def known(self, array: Any) -> int | None:
+        """The number of the value that an array is; None if it is none."""
+        return array.number if isinstance(array, RecordedArray) else self.recorder.number_of(array)
 
     def value(self, number: int) -> str:
         """The name of a value in the source."""

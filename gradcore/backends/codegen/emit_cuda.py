@@ -205,11 +205,12 @@ def _indices(dims: int, kind: str) -> list[str]:
 # -- optimisers ------------------------------------------------------------------------------------------------------
 
 
-def emit_optimizer(optimizer: OptimizerKernel, dtype: np.dtype[Any]) -> str:
+def emit_optimizer(optimizer: OptimizerKernel, dtype: np.dtype[Any], in_memory: bool = False) -> str:
     """CUDA source of an optimiser's kernel.
 
     A block updates a part of a parameter, whose address and that of its gradient are in `parts`. Where `found_inf` is
-    given and larger than 0, the step is skipped.
+    given and larger than 0, the step is skipped. Numbers are arguments, or (`in_memory`) read from an array with eight
+    bytes for each.
     """
     kernel = with_identifiers(optimizer.kernel)
     kind, inner = C_TYPES[dtype.name], C_TYPES[compute_dtype(dtype).name]
@@ -218,11 +219,14 @@ def emit_optimizer(optimizer: OptimizerKernel, dtype: np.dtype[Any]) -> str:
     vectors = [i for i in kernel.inputs if not i.is_array]
     arguments = ["const Parts parts", "const float* found_inf", *(f"{kind}* {name}_states" for name in states)]
     arguments += [f"const {C_TYPES[i.dtype.name]}* {i.name}_values" for i in vectors]
-    arguments += [f"const {C_TYPES[p.dtype.name]} p{n}" for n, p in enumerate(kernel.parameters)]
+    numbers = [f"const {C_TYPES[p.dtype.name]} p{n}" for n, p in enumerate(kernel.parameters)]
+    arguments += ["const double* numbers"] if in_memory else numbers
     lines = ['#include "elementwise.cuh"', '#include "parts.cuh"', "using namespace gradcore;", ""]
     lines += [f'extern "C" __global__ void {kernel.name}({", ".join(arguments)}) {{']
     lines += ["    if (found_inf && *found_inf > 0) return;"]
     lines += ["    const i32 array = parts.array();", "    const Elements elements(parts, array);"]
+    kinds = [C_TYPES[p.dtype.name] for p in kernel.parameters] if in_memory else []
+    lines += [f"    {numbers[n]} = *reinterpret_cast<const {kind}*>(numbers + {n});" for n, kind in enumerate(kinds)]
     for number, name in enumerate(("p", "g")):
         const = "const " if name == "g" else ""
         address = f"reinterpret_cast<{const}{kind}*>(parts.addresses[{number}][array])"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.cupy.kernels import NULL, type_name
 from gradcore.backends.cupy.multi_tensor import launches
 from gradcore.backends.portable.optimizers import Batch, Formula, Optimizers
+from gradcore.typing import Array
 
 __all__ = ["CudaOptimizers"]
 
@@ -33,10 +35,18 @@ class CudaOptimizers(CudaFusion, Optimizers):
 
     @cached_property
     def _optimizer_kernels(self) -> OptimizerKernels[_Compiled]:
+        return self._kernels_of_steps(emit_optimizer)
+
+    @cached_property
+    def _captured_kernels(self) -> OptimizerKernels[_Compiled]:
+        """Kernels that read numbers from memory."""
+        return self._kernels_of_steps(functools.partial(emit_optimizer, in_memory=True))
+
+    def _kernels_of_steps(self, emit: Callable[..., str]) -> OptimizerKernels[_Compiled]:
         sources: dict[str, Callable[..., None]] = {}  # that of formulas that come to the same is compiled once
 
         def build(optimizer: OptimizerKernel, dtype: np.dtype[Any]) -> _Compiled:
-            source = emit_optimizer(optimizer, dtype)
+            source = emit(optimizer, dtype)
             if source not in sources:
                 sources[source] = self.compile_kernel(source, optimizer.kernel.name)
             return optimizer, sources[source]
@@ -50,21 +60,48 @@ class CudaOptimizers(CudaFusion, Optimizers):
 
     def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], found_inf: Any = None) -> None:
         """One launch for all parameters (or for 128 of them), whose addresses are an argument of the kernel."""
+        found = self._kernel_of_step(self._optimizer_kernels, formula, batch, settings)
+        if found is None:
+            super().optimizer_step(formula, batch, settings, found_inf)
+        else:
+            self._launch_step(found, batch, settings, found_inf, _numbers(found[0], settings))
+
+    def captured_step(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> tuple[Any, Array]:
+        """What a step within a graph depends on, None without a kernel, and the numbers that it reads from memory.
+
+        Each number has eight bytes, whatever its dtype.
+        """
+        found = self._kernel_of_step(self._captured_kernels, formula, batch, settings)
+        if found is None or any(map(self.is_tensor, settings.values())):
+            return None, np.empty(0)
+        parts = [number.tobytes().ljust(8, b"\0") for number in _numbers(found[0], settings)]
+        return found[1], np.frombuffer(b"".join(parts))
+
+    def take_captured_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], numbers: Array) -> None:
+        """`optimizer_step` within a graph, with numbers in memory."""
+        found = self._kernel_of_step(self._captured_kernels, formula, batch, settings)
+        if found is None:
+            raise NotImplementedError("a step without a kernel")
+        self._launch_step(found, batch, settings, None, [numbers])
+
+    def _kernel_of_step(
+        self, kernels: OptimizerKernels[_Compiled], formula: Formula, batch: Batch, settings: dict[str, Any]
+    ) -> _Compiled | None:
         arrays = [*batch.params, *batch.grads]
         dtype = arrays[0].dtype
         fits = type_name(dtype) and all(a.dtype == dtype and a.flags.c_contiguous for a in arrays)
-        found = None
-        if fits and self.supports_fusion:
-            described = {n: Input(v.dtype, is_array=False) if self.is_tensor(v) else v for n, v in settings.items()}
-            found = self._optimizer_kernels.find(formula, dtype, len(batch.states), described)
-        if found is None:
-            super().optimizer_step(formula, batch, settings, found_inf)
-            return
+        if not (fits and self.supports_fusion):
+            return None
+        described = {n: Input(v.dtype, is_array=False) if self.is_tensor(v) else v for n, v in settings.items()}
+        return kernels.find(formula, dtype, len(batch.states), described)
+
+    def _launch_step(
+        self, found: _Compiled, batch: Batch, settings: dict[str, Any], found_inf: Any, numbers: list[Any]
+    ) -> None:
         optimizer, function = found
         vectors = [value for value in settings.values() if self.is_tensor(value)]
-        scalars = [p.dtype.type(p.scalar.evaluate(settings)) for p in optimizer.kernel.parameters]
         skipped = NULL if found_inf is None else found_inf
-        rest = (skipped, *(s.reshape(-1) for s in batch.states), *(vectors[i] for i in optimizer.vectors), *scalars)
+        rest = (skipped, *(s.reshape(-1) for s in batch.states), *(vectors[i] for i in optimizer.vectors), *numbers)
         addresses = ([self.address(a) for a in group] for group in (batch.params, batch.grads))
         for launch in launches([p.size for p in batch.params], *addresses):
             function((launch.blocks,), (256,), (launch.parts, *rest))
@@ -90,3 +127,8 @@ class CudaOptimizers(CudaFusion, Optimizers):
                 self._move(numbers, found, found_inf)
                 return kernel.hyperparameters(found[len(numbers) :])
         return super().step_settings(settings, options, numbers, dtype, found_inf)
+
+
+def _numbers(optimizer: OptimizerKernel, settings: dict[str, Any]) -> list[Any]:
+    """The numbers that a kernel takes, as scalars of NumPy."""
+    return [p.dtype.type(p.scalar.evaluate(settings)) for p in optimizer.kernel.parameters]

@@ -32,7 +32,12 @@ _OTHER_BITS = (
 )
 
 
-def runnable(program: Program, graphs: str | None = None, copied: frozenset[int] = frozenset()) -> Any:
+def runnable(
+    program: Program,
+    graphs: str | None = None,
+    copied: frozenset[int] = frozenset(),
+    steps: frozenset[int] = frozenset(),
+) -> Any:
     """The function of a program on CUDA.
 
     Parameters
@@ -42,8 +47,10 @@ def runnable(program: Program, graphs: str | None = None, copied: frozenset[int]
         Whether the program becomes a CUDA graph: if it then gives the same bits (by default), also otherwise, or not.
     copied : set of int
         The inputs that are other memory in each call.
+    steps : set of int
+        Those that are a `StepInput`.
     """
-    return GraphedProgram(program, graphs or "equal", copied)
+    return GraphedProgram(program, graphs or "equal", copied, steps)
 
 
 def described(run: GraphedProgram) -> list[str]:
@@ -62,18 +69,19 @@ class GraphedProgram:
         How many calls the program makes, and generated kernels among them.
     """
 
-    def __init__(self, program: Program, graphs: str, copied: frozenset[int]) -> None:
+    def __init__(self, program: Program, graphs: str, copied: frozenset[int], steps: frozenset[int]) -> None:
         whole = grouped(program)
         self.backend, self._program, self._graphs = program.backend, program, graphs
         self.calls, self.groups = len(whole.calls), sum(call.name == "fused" for call in whole.calls)
         self._run = emit_python.function_of(whole)
         given = [program.types.get(n) for n in program.inputs]
         written = Effects(program).written_inputs()
-        #: Positions of the inputs that are written to, and of those that are copied into memory of the graph.
+        #: Positions of the inputs that are written to, that are copied into memory of the graph, and that are steps.
         self._written = [i for i, n in enumerate(program.inputs) if n in written]
         self._copied = [i for i, n in enumerate(program.inputs) if n in copied and n not in written]
+        self._steps = [i for i, n in enumerate(program.inputs) if n in steps]
         self._kept: set[int] = set()
-        self._instances: dict[tuple[int, ...], list[_Instance]] = {}
+        self._instances: dict[tuple[Any, ...], list[_Instance]] = {}
         self._lock = threading.RLock()
         self._stream: Any = None
         self._captures = self._seen = 0
@@ -103,6 +111,8 @@ class GraphedProgram:
         if self._seen < _FIRST_CALLS or stream.is_capturing() or self._reads_what_it_writes(arrays):
             self._seen += 1
             return self._run(*arrays)
+        if any(arrays[i] is None for i in self._steps):  # the optimiser takes it
+            return self._run(*arrays)
         with self._lock:
             instance = self._instance_for(arrays)
             if instance is None:
@@ -125,10 +135,10 @@ class GraphedProgram:
 
     def _instance_for(self, arrays: tuple[Any, ...]) -> _Instance | None:
         """A graph for arrays, whose results are gone; None if there is none."""
-        if any(type(a) is not self.backend.array_type for a in arrays):
+        copied, steps = self._copied, self._steps
+        if any(type(a) is not self.backend.array_type for i, a in enumerate(arrays) if i not in steps):
             return self._give_up("it reads arrays of the CPU")
-        copied = self._copied
-        key = tuple([a.data.ptr for i, a in enumerate(arrays) if i not in copied])
+        key = tuple([a.key if i in steps else a.data.ptr for i, a in enumerate(arrays) if i not in copied])
         found = self._instances.get(key)
         if found is None:
             if len(self._instances) >= _MOST_PLACES:
@@ -147,7 +157,7 @@ class GraphedProgram:
             return self._give_up(f"what it reads or writes was elsewhere {self._captures} times")
         self._captures += 1
         try:
-            instance = _Instance(self._run, self.backend, arrays, self._copied)
+            instance = _Instance(self._run, self.backend, arrays, self._copied, self._steps)
         except Exception as error:
             return self._give_up(f"it cannot be captured: {error}")
         if self._graphs == "equal" and self.backend.capture.differs:
@@ -177,8 +187,14 @@ class _Instance:
     Its pool is its own: what another instance computes on the way must not lie where this one's results are.
     """
 
-    def __init__(self, run: Any, backend: Any, arrays: tuple[Any, ...], copied: list[int]) -> None:
+    def __init__(
+        self, run: Any, backend: Any, arrays: tuple[Any, ...], copied: list[int], steps: list[int]
+    ) -> None:
         self.backend, inputs = backend, list(arrays)
+        #: Position of steps, and memory of their numbers.
+        self.steps = [(i, backend.xp.asarray(arrays[i].values)) for i in steps]
+        for i, numbers in self.steps:
+            inputs[i] = arrays[i].within(numbers)
         #: Position, memory and bytes of what is copied before each launch.
         self.copies: list[tuple[int, Any, int]] = []
         for i in copied:
@@ -207,6 +223,10 @@ class _Instance:
         """Copy arguments, launch the graph, and return its results; those to be kept are copies."""
         for i, own, size in self.copies:
             own.data.copy_from_device_async(arrays[i].data, size, stream)
+        for i, numbers in self.steps:
+            values = arrays[i].values
+            if values.size:  # memory that is not pinned is read before this returns
+                numbers.data.copy_from_host_async(values.ctypes.data, values.nbytes, stream)
         self.graph.replay()
         return [self._result(i, out, i in kept) for i, out in enumerate(self.outputs)]
 

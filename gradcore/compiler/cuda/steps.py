@@ -1,0 +1,210 @@
+"""Steps of optimisers as calls of programs on CUDA, so that a graph has the whole training step in it.
+
+The host computes hyperparameters, as it does for eager steps, and chooses the kernels by them. A captured kernel reads
+their values from memory of the graph, which they are copied into before each launch. Where the device counts the steps,
+options are constants of a graph instead: other options need another one.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradcore.arrays import note_writes, with_grad
+
+__all__ = ["DeviceStep", "StepInput"]
+
+#: Sets of options that graphs are captured for where the device counts the steps.
+_MOST_OPTIONS = 4
+
+
+class StepInput:
+    """A coming step as an input of a program.
+
+    Parameters
+    ----------
+    batches : list of _BatchStep
+
+    Attributes
+    ----------
+    key : tuple
+        All that a captured step depends on beside numbers and memory.
+    values : NumPy array
+        The numbers that captured kernels read.
+    memory : array or None
+        Those on the device, within a graph.
+    """
+
+    def __init__(self, batches: list[Any]) -> None:
+        self.batches, self.memory = batches, None
+        self.key = tuple(each.key for each in batches)
+        self.values = np.concatenate([each.values for each in batches])
+
+    def within(self, memory: Any) -> StepInput:
+        """The same step for a graph, whose kernels read numbers from its memory."""
+        other = StepInput(self.batches)
+        other.memory = memory
+        return other
+
+
+class _BatchStep:
+    """The coming step of one batch of parameters.
+
+    Parameters
+    ----------
+    optimizer : ElementwiseOptimizer
+    batch : ParameterBatch
+    options : dict
+        The group's options, with numbers for tensors.
+    first : int
+        The number of the group's first gradient among those of all groups.
+    """
+
+    def __init__(self, optimizer: Any, batch: Any, options: dict[str, Any], first: int) -> None:
+        self.batch, self.options, self.scalars = batch, options, None
+        self.grads = [first + i for i in batch.indices]
+        if batch.state.on_device:
+            self.key: Any = tuple(_constants(options))
+            self.values = np.empty(0)
+            return
+        self.scalars, self.settings = batch.advanced(optimizer.hyperparameters, options)
+        formula, backend = type(optimizer).formula, batch.state.device.backend
+        #: The key is None where there is no kernel that reads numbers from memory.
+        self.key, self.values = backend.captured_step(formula, batch.batch, self.settings)
+
+    def take(self, optimizer: Any, grads: list[Any], numbers: Any) -> None:
+        """Update the parameters; `numbers` are those of a graph, None outside of it."""
+        batch, own = self.batch, self.batch.batch
+        kernels, formula = batch.state.device.kernels, type(optimizer).formula
+        own.grads = [grads[i] for i in self.grads]
+        if self.scalars is None:
+            given = optimizer.hyperparameters, self.options, batch.scalars, own.params[0].dtype
+            kernels["optimizer_step"](formula, own, kernels["step_settings"](*given))
+        elif numbers is None:
+            kernels["optimizer_step"](formula, own, self.settings)
+        else:
+            batch.state.device.backend.take_captured_step(formula, own, self.settings, numbers)
+        own.grads = []
+
+
+#: Optimisers whose options change so often that their steps are not part of a graph.
+_LEFT_OUT: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class DeviceStep:
+    """The step of an optimiser with elementwise formulas as one call of a program.
+
+    Parameters
+    ----------
+    optimizer : ElementwiseOptimizer
+        One that has just taken a step like this.
+    backend : Backend
+    index : int
+        The device of the program.
+
+    Attributes
+    ----------
+    params : list of Tensor
+        The parameters with gradients.
+    values : list
+        What was prepared for a first step like this.
+    begun : bool
+        Whether the coming step has changed something.
+
+    Raises
+    ------
+    NotImplementedError
+        If the step has to be the optimiser's.
+    """
+
+    def __init__(self, optimizer: Any, backend: Any, index: int) -> None:
+        self.optimizer, self.begun = optimizer, False
+        found = [with_grad(group["params"]) for group in optimizer.param_groups]
+        self._params = [params for params, _ in found]
+        self.params = [p for params in self._params for p in params]
+        self._options = set[Any]()
+        self._written: list[Any] = []
+        self._coming: StepInput | None = None
+        if not self.fits() or not hasattr(backend, "captured_step"):
+            raise NotImplementedError("a step that is recorded, unscaled, or whose options change often")
+        if any(p._device.type != backend.type or p._device.index != index for p in self.params):
+            raise NotImplementedError("parameters of another device")
+        if any(not g.flags.c_contiguous for _, grads in found for g in grads):
+            raise NotImplementedError("gradients with gaps in memory")
+        self.values = self._prepared()
+        batches = self.values[0].batches
+        if not batches or any(each.key is None for each in batches):
+            raise NotImplementedError("a step without a kernel")
+        self._states = len(self.values) - 1
+
+    def fits(self) -> bool:
+        """Whether the optimiser's coming steps may be this one."""
+        optimizer, own = self.optimizer, vars(self.optimizer)
+        if len(self._options) > _MOST_OPTIONS:
+            _LEFT_OUT.add(optimizer)
+        if "grad_scale" in own or "found_inf" in own or optimizer in _LEFT_OUT:
+            return False
+        groups = optimizer.param_groups
+        return len(groups) == len(self._params) and not any(group["differentiable"] for group in groups)
+
+    def prepare(self) -> list[Any]:
+        """The coming step, and the memory of states; Nones where the optimiser has to take it."""
+        self.begun = False
+        values = self._prepared()
+        if len(values) != 1 + self._states or any(each.key is None for each in values[0].batches):
+            values = [None] * (1 + self._states)
+        self._coming = values[0]
+        return values
+
+    def _prepared(self) -> list[Any]:
+        batches, memory, first = list[Any](), list[Any](), 0
+        self._written = []
+        for group, params in zip(self.optimizer.param_groups, self._params, strict=True):
+            if params:
+                plan, options = self.optimizer._planned(group, params)
+                batches += [_BatchStep(self.optimizer, batch, options, first) for batch in plan.batches]
+                self._written += plan.written
+            first += len(params)
+        for each in batches:
+            memory += each.batch.batch.states
+            if each.scalars is None:
+                memory += each.batch.scalars.values()
+                self._options.add(each.key)
+        return [StepInput(batches), *memory]
+
+    def take(self, coming: StepInput | None, grads: list[Any], *, out: Any) -> None:
+        """Take the step: the call of programs, which write to `out`."""
+        self.begun = coming is None or coming.memory is None
+        if coming is None:
+            first = 0
+            for group, params in zip(self.optimizer.param_groups, self._params, strict=True):
+                if params:
+                    self.optimizer._step(group, params, grads[first : first + len(params)], None)
+                first += len(params)
+            return
+        start = 0
+        for each in coming.batches:
+            stop = start + len(each.values)
+            each.take(self.optimizer, grads, None if coming.memory is None else coming.memory[start:stop])
+            start = stop
+
+    def finish(self) -> None:
+        """Take note of the step that was taken."""
+        self.optimizer._opt_called = True
+        if self._coming is not None:
+            for each in self._coming.batches:
+                if each.scalars is not None:
+                    each.batch.keep(each.scalars)
+            note_writes(self._written)
+        self._coming, self._written = None, []
+
+
+def _constants(options: dict[str, Any]) -> Iterator[Any]:
+    """What a captured step takes of a group's options."""
+    for name, option in options.items():
+        if name not in ("params", "param_names"):
+            parts = option if isinstance(option, tuple) else (option,)
+            yield name, *(part.data.ptr if hasattr(part, "data") else repr(part) for part in parts)
