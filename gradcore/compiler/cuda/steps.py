@@ -39,7 +39,8 @@ class StepInput:
     """
 
     def __init__(self, batches: list[Any]) -> None:
-        self.batches, self.memory = batches, None
+        self.batches = batches
+        self.memory: Any = None
         self.key = tuple(each.key for each in batches)
         self.values = np.concatenate([each.values for each in batches])
 
