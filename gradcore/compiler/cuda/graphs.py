@@ -187,9 +187,7 @@ class _Instance:
     Its pool is its own: what another instance computes on the way must not lie where this one's results are.
     """
 
-    def __init__(
-        self, run: Any, backend: Any, arrays: tuple[Any, ...], copied: list[int], steps: list[int]
-    ) -> None:
+    def __init__(self, run: Any, backend: Any, arrays: tuple[Any, ...], copied: list[int], steps: list[int]) -> None:
         self.backend, inputs = backend, list(arrays)
         #: Position of steps, and memory of their numbers.
         self.steps = [(i, backend.xp.asarray(arrays[i].values)) for i in steps]
