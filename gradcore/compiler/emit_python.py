@@ -13,6 +13,7 @@ from gradcore.compiler.listing import listed
 from gradcore.compiler.memory import NO_PLAN, Buffers, memory_plan, ufunc_of
 from gradcore.compiler.passes import takes_scalars
 from gradcore.compiler.program import Call, Expression, Literal, Program, Value, values_in
+from gradcore.compiler.specialized import specialized
 from gradcore.tracebacks import generated_file
 
 __all__ = ["function_of", "source_of"]
@@ -31,7 +32,7 @@ _LARGE = 1 << 12
 
 def function_of(program: Program) -> Any:
     """The program as a function of its inputs that returns a tuple of its outputs."""
-    text, scope = source_of(listed(fused(program)) if program.backend is None else program)
+    text, scope = source_of(listed(specialized(fused(program))) if program.backend is None else program)
     exec(compile(text, generated_file(__name__, text), "exec"), scope)
     return scope["program"]
 

@@ -13,6 +13,7 @@ from gradcore.compiler.listing import listed
 from gradcore.compiler.memory import memory_plan
 from gradcore.compiler.passes import optimized, stages
 from gradcore.compiler.program import Program
+from gradcore.compiler.specialized import specialized
 
 __all__ = ["explained", "final"]
 
@@ -45,8 +46,9 @@ def explained(name: str, program: Program) -> Iterator[str]:
     whole = _with_groups(program, refused)
     yield from _changes("fused", program, whole)
     if program.backend is None:
-        before, whole = whole, listed(whole)
-        yield from _changes("listed", before, whole)
+        for stage, write in (("specialized", specialized), ("listed", listed)):
+            before, whole = whole, write(whole)
+            yield from _changes(stage, before, whole)
     groups: list[Any] = [call.function for call in whole.calls if call.name in ("fused", "listed")]
     for number, group in enumerate(groups):
         yield f"group {number} of the {name} ({group.described}):"

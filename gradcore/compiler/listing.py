@@ -23,8 +23,9 @@ _FLOATS = np.dtype("f4"), np.dtype("f8")
 _EXACT = frozenset([np.absolute, np.add, np.divide, np.multiply, np.negative, np.sqrt, np.square, np.subtract])
 #: The most elements of an array, and bytes of all.
 _MOST, _MOST_BYTES = 1 << 12, 1 << 20
-#: Nanoseconds of a call on numbers, of one on arrays, of all together, and of each array that goes in or comes out.
-_NUMBER, _ARRAY, _WHOLE, _MOVED = 25, 350, 1_200, 150
+#: Nanoseconds of a call on numbers, of one on arrays, of all together, of each array that goes in or comes out, and
+#: of a few of its bytes.
+_NUMBER, _ARRAY, _WHOLE, _MOVED, _BYTES = 25, 350, 1_200, 150, 8
 #: Integers up to this one are floats of any dtype.
 _INTEGER = 1 << 24
 #: Bytes between the beginnings of arrays, and of numbers.
@@ -117,7 +118,8 @@ class ListedCalls:
         self.inputs = list(dict.fromkeys(n for call in calls for n in call.read if n not in made))
         self.calls, self.outputs, self.types = calls, sorted(outputs), program.types
         saved = sum(_ARRAY if program.types[n].shape else _NUMBER for n in made)
-        self.pays = saved > _WHOLE + _MOVED * (len(self.inputs) + len(outputs))
+        moved = [program.types[n].nbytes for n in (*self.inputs, *outputs)]
+        self.pays = saved > _WHOLE + _MOVED * len(moved) + sum(moved) // _BYTES
         self._free: list[Any] = []
         if self.pays:
             self._list, self._memory = CallList(library), _Memory(program)

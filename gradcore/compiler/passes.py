@@ -50,7 +50,8 @@ def _small(call: Call, program: Program) -> Call:
     if kind not in ("kernels", "backend") or call.named or not (name in Backend.elementwise or name in RENAMED):
         return call
     sizes = [program.types[n].size for n in call.read if n in program.types]
-    small = CPU.kernels.small[name] if max(sizes, default=SMALL) < SMALL else None
+    kernels: Any = CPU.kernels
+    small = kernels.small[name] if max(sizes, default=SMALL) < SMALL else None
     return call._replace(function=small) if isinstance(small, np.ufunc) else call
 
 

@@ -1,0 +1,131 @@
+"""Specialising: kernels become the functions of NumPy that they come down to for arrays of these shapes and strides.
+
+What they ask of their arguments is known before a program runs. The functions are those that the kernels call: the
+results are the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.base import SMALL
+from gradcore.backends.numpy.elementwise import ONE, NumpyElementwise
+from gradcore.backends.numpy.matmul import MANY, NumpyProducts
+from gradcore.backends.numpy.reductions import NumpyReductions, ones
+from gradcore.backends.portable.products import Products
+from gradcore.backends.registry import CPU
+from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value
+
+__all__ = ["specialized"]
+
+
+def specialized(program: Program) -> Program:
+    """With functions of NumPy in the place of kernels that come down to them."""
+    if program.backend is not None or program.symbols:
+        return program
+    return _Specializing(program).run()
+
+
+class _Specializing:
+    """One pass over a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.found = program, program.copy()
+        self.transposes: dict[Any, Any] = {}
+
+    def run(self) -> Program:
+        backend = type(CPU.backend)
+        for call in self.program.calls:
+            kind, _, name = call.name.partition(".")
+            owner, rule = _RULES.get(name, (None, None))
+            own = kind in ("kernels", "backend") and getattr(backend, name, None) is getattr(owner, name, backend)
+            if rule is None or not own or call.named or not self._applies(rule, call):
+                self.found.calls.append(call)
+        return self.found
+
+    def _applies(self, rule: Any, call: Call) -> bool:
+        """Whether a rule has added calls in the place of one."""
+        if type(call.results) is not Value or len(call.args) != 2:
+            return False
+        first = self.program.type_of(call.args[0])
+        return first is not None and any(True for _ in rule(self, call, first, self.program.type_of(call.args[1])))
+
+    def add(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], result: Any) -> Any:
+        """Add a call; `result` is its value, or the type of a new one."""
+        value = self.found.new_value(result) if type(result) is ArrayType else result
+        self.found.calls.append(Call(name, function, args, {}, value))
+        return value
+
+    def transposed(self, leaf: Any, known: ArrayType) -> Any:
+        """The transposed matrix of an argument."""
+        if leaf not in self.transposes:
+            if type(leaf) is Literal:
+                self.transposes[leaf] = self.found.new_literal(self.program.literals[leaf.number].T)
+            else:
+                turned = _turned(known)
+                value = self.transposes[leaf] = self.add("method.transpose", np.ndarray.transpose, (leaf,), turned)
+                self.found.types[value.number] = turned  # a view
+        return self.transposes[leaf]
+
+    # -- rules: they yield once they have added calls ---------------------------------------------------------------
+
+    def product(self, call: Call, a: ArrayType, b: ArrayType | None) -> Iterator[None]:
+        if b is not None and _is_dot(a, b):
+            yield self.dot(call, *call.args)
+
+    def times_adjoint(self, call: Call, a: ArrayType, b: ArrayType | None) -> Iterator[None]:
+        if b is not None and _is_dot(a, _turned(b)):
+            yield self.dot(call, call.args[0], self.transposed(call.args[1], b))
+
+    def adjoint_times(self, call: Call, a: ArrayType, b: ArrayType | None) -> Iterator[None]:
+        if b is not None and _is_dot(_turned(a), b):
+            yield self.dot(call, self.transposed(call.args[0], a), call.args[1])
+
+    def dot(self, call: Call, a: Any, b: Any) -> None:
+        """Add the product of two matrices."""
+        self.add("method.dot", np.ndarray.dot, (a, b), call.results)
+
+    def sum_to_size(self, call: Call, x: ArrayType, _: Any) -> Iterator[None]:
+        """The sum of rows is a product with ones."""
+        if len(x.shape) == 2 and call.args[1] == x.shape[1:] and x.dtype.char in "fd" and x.size < SMALL:
+            array = ones(x.shape[0], x.dtype)
+            yield self.dot(call, self.found.new_literal(array), call.args[0])
+
+    def tanh_backward(self, call: Call, grad: ArrayType, y: ArrayType | None) -> Iterator[None]:
+        """The formula by NumPy's functions."""
+        if y is None or not y.shape or grad[:3] != y[:3] or y.dtype.char not in "fd" or y.size >= SMALL:
+            return
+        if y.strides != np.empty(y.shape, y.dtype).strides:
+            return
+        square = self.add("kernels.mul", np.multiply, (call.args[1], call.args[1]), y)
+        one = self.found.new_literal(ONE[y.dtype.char])
+        slope = self.add("kernels.sub", np.subtract, (one, square), y)
+        yield self.add("kernels.mul", np.multiply, (call.args[0], slope), call.results)
+
+
+def _turned(known: ArrayType) -> ArrayType:
+    """The type of a transposed array."""
+    return known._replace(shape=known.shape[::-1], strides=known.strides[::-1])
+
+
+def _is_dot(a: ArrayType, b: ArrayType) -> bool:
+    """Whether `NumpyProducts.matmul` of two arrays is ``a.dot(b)``."""
+    if not (len(a.shape) == 2 == len(b.shape) and a.dtype is b.dtype and a.dtype.char in "fd"):
+        return False
+    rows, inner = a.shape
+    copied = rows >= 48 and b.strides[1] > b.strides[0] and 512 <= b.size <= 8192
+    return inner == b.shape[0] and inner != 1 and rows * b.size <= MANY and not copied
+
+
+#: By the name of a kernel the class whose method it is, if it may be replaced, and what replaces it.
+_RULES: dict[str, tuple[Any, Any]] = {
+    "mm": (Products, _Specializing.product),
+    "matmul": (NumpyProducts, _Specializing.product),
+    "times_adjoint": (Products, _Specializing.times_adjoint),
+    "adjoint_times": (Products, _Specializing.adjoint_times),
+    "sum_to_size": (NumpyReductions, _Specializing.sum_to_size),
+    "tanh_backward": (NumpyElementwise, _Specializing.tanh_backward),
+}

@@ -1,0 +1,116 @@
+"""Kernels that come down to functions of NumPy are replaced by these, and give the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gradcore as gc
+from gradcore.backends.numpy.elementwise import NumpyElementwise
+from gradcore.backends.numpy.matmul import NumpyProducts
+from gradcore.backends.registry import CPU
+from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.passes import optimized
+from gradcore.compiler.specialized import specialized
+
+pytestmark = pytest.mark.skipif(
+    type(CPU.backend).matmul is not NumpyProducts.matmul, reason="the CPU has kernels of another backend"
+)
+
+
+def names(function: Callable[..., Any], *args: gc.Tensor) -> list[str]:
+    """The calls of a function's program and of its gradients', whose results have to be those of eager execution."""
+    compiled = CompiledFunction(function, fullgraph=True, cpp="0")
+    for run in (function, compiled, compiled, compiled):
+        leaves = [t.detach().requires_grad_(t.is_floating_point()) for t in args]
+        result = run(*leaves)
+        upstream = gc.ones_like(result) * 0.7
+        if result.requires_grad:
+            result.backward(upstream)
+        found = [result.detach(), *(t.grad for t in leaves if t.grad is not None)]
+        if run is function:
+            expected = found
+        assert [t.numpy().tobytes() for t in found] == [t.numpy().tobytes() for t in expected]
+    programs = [specialized(optimized(program)) for program in compiled._entries[0].programs]
+    return [call.name.partition(".")[2] for program in programs for call in program.calls]
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    gc.manual_seed(0)
+
+
+SHAPES = [
+    ((3, 5), (5, 4)),
+    ((8, 32), (32, 32)),
+    ((1, 7), (7, 1)),
+    ((60, 30), (30, 20)),
+    ((5, 0), (0, 3)),
+    ((0, 4), (4, 2)),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+def test_products_of_matrices_are_dots(left: Any, right: Any, dtype: Any) -> None:
+    a, b = gc.randn(*left, dtype=dtype), gc.randn(*right, dtype=dtype)
+    found = names(lambda a, b: a @ b, a, b)
+    assert "mm" not in found
+    if left[0] < 48 and min(*left, *right) > 1:
+        assert found.count("dot") == 3
+        assert not {"times_adjoint", "adjoint_times", "matmul"} & {*found}
+    turned = names(lambda a, b: a.t() @ b.t(), b, a)
+    assert ("dot" in turned) == (left[1] != 1)
+
+
+def test_a_transposed_matrix_is_made_once() -> None:
+    def function(w: gc.Tensor, x: gc.Tensor) -> gc.Tensor:
+        for _ in range(4):
+            x = (x @ w).tanh()
+        return x
+
+    found = names(function, gc.randn(6, 6), gc.randn(3, 6))
+    assert found.count("dot") == 12
+    assert found.count("transpose") <= 5
+    assert "tanh_backward" not in found
+
+
+def test_sums_of_rows_and_slopes_are_formulas() -> None:
+    found = names(lambda x, w, b: (x @ w + b).tanh(), gc.randn(4, 5), gc.randn(5, 6), gc.randn(6))
+    assert not {"sum_to_size", "tanh_backward"} & {*found}
+    assert names(lambda x, b: (x + b).sum(), gc.randn(200, 50), gc.randn(50)).count("dot") == 0
+    for shape in ((), (7,), (2, 3, 4)):
+        names(lambda x: x.tanh(), gc.randn(*shape))
+    names(lambda x: x.t().tanh(), gc.randn(3, 4))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (gc.randn(70, 30), gc.randn(70, 30).t()),
+        (gc.randn(4, 1), gc.randn(1, 4)),
+        (gc.randn(2, 3, 4), gc.randn(4, 5)),
+        (gc.randn(4), gc.randn(4)),
+        (gc.arange(6).reshape(2, 3), gc.arange(6).reshape(3, 2)),
+        (gc.randn(3, 3, dtype=gc.complex64), gc.randn(3, 3, dtype=gc.complex64)),
+        (gc.randn(700, 30), gc.randn(30, 700)),
+    ],
+)
+def test_what_kernels_treat_otherwise_stays(args: Any) -> None:
+    compiled = CompiledFunction(gc.matmul, fullgraph=True, cpp="0")
+    for _ in range(3):
+        assert gc.equal(compiled(*args), gc.matmul(*args))
+    program = specialized(optimized(compiled._entries[0].programs[0]))
+    assert all(call.name != "method.dot" for call in program.calls)
+
+
+def test_kernels_of_other_classes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other(type(CPU.backend)):  # type: ignore[misc]
+        def tanh_backward(self, grad: Any, output: Any) -> Any:
+            return super().tanh_backward(grad, output)
+
+    assert "tanh_backward" not in names(lambda x: x.tanh(), gc.randn(3))
+    monkeypatch.setattr(CPU.backend, "__class__", Other)
+    assert "tanh_backward" in names(lambda x: x.tanh(), gc.randn(3))
