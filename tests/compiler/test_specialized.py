@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import gradcore as gc
-from gradcore.backends.numpy.elementwise import NumpyElementwise
 from gradcore.backends.numpy.matmul import NumpyProducts
 from gradcore.backends.registry import CPU
 from gradcore.compiler.compiled import CompiledFunction
