@@ -68,8 +68,8 @@ def compile(
     model : callable, optional
         Without one, a decorator is returned.
     fullgraph : bool
-        Whether it is an error if the function cannot be recorded as a whole. Else it runs as it is, with a warning that
-        says why.
+        Whether it is an error if the function cannot be recorded as a whole. Else it is cut where that ends, or runs as
+        it is, with a warning that says why.
     dynamic : bool, optional
         Whether sizes that change become symbols of one program, as far as all that is computed follows from them: the
         second time that a dim has another size if True, the third time by default, never if False. With True there may
@@ -118,7 +118,7 @@ def compile(
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """The function itself, or a decorator that gives it back: compiled functions that call it run as they are."""
+    """The function itself, or a decorator that gives it back: compiled functions are cut where they call it."""
     if fn is None:
         return disable
     left_out.add(getattr(getattr(fn, "forward", fn), "__code__", None))
@@ -162,7 +162,7 @@ def reset() -> None:
 
 
 def graph_break(msg: str = "") -> None:
-    """End the recording: the compiled function runs as it is."""
+    """End the recording here: the compiled function is cut at the statement that calls this."""
     if current.recorder is not None:
         current.recorder.stop(msg or "graph_break() is called")
 

@@ -8,24 +8,26 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
+from textwrap import indent
 from typing import Any
 
 from gradcore.autograd.modes import GRAD, PROFILE, local
 from gradcore.compiler import cuda, native
 from gradcore.compiler.arrays import current
+from gradcore.compiler.cutting import cut, last_line
 from gradcore.compiler.entries import Entry, EntryWriter
 from gradcore.compiler.explanation import explained
-from gradcore.compiler.guards import Guards, Unguardable, names_in
+from gradcore.compiler.guards import Guards, HasHistory, Unguardable, names_in
 from gradcore.compiler.host_calls import looked_up
 from gradcore.compiler.numbers import plain_numbers
 from gradcore.compiler.recorded import RecordedRun
 from gradcore.compiler.recorder import Recorder, Unrecordable, recording_lock
 from gradcore.compiler.results import all_tensors_in
-from gradcore.compiler.scopes import is_installed
+from gradcore.compiler.scopes import is_installed, is_library
 from gradcore.compiler.sizes import Symbols
 from gradcore.compiler.storage import connected
 from gradcore.compiler.symbolic import SizeEscapes, SymbolicEntryWriter, SymbolicRecorder, SymbolicRun, symbols_between
-from gradcore.compiler.watching import Watch, handled
+from gradcore.compiler.watching import Watch, handled, line_after_which
 from gradcore.nn.module import Module
 from gradcore.tracebacks import is_own, shorten
 
@@ -56,6 +58,13 @@ _generation = [0]
 def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
     """Whether two calls have the same tensors, with the same numbers of dims."""
     return shapes.keys() == others.keys() and all(len(shapes[name]) == len(others[name]) for name in shapes)
+
+
+def _call_module(module: Module, forward: Any, cut: Any, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Call a module whose `forward` is cut, as long as the call is that and nothing else."""
+    if module._has_hooks() or getattr(module.forward, "__func__", module.forward) is not forward:
+        return call(*args, **named)
+    return cut(module, *args, **named) if hasattr(module.forward, "__func__") else cut(*args, **named)
 
 
 def forget_programs() -> None:
@@ -102,7 +111,13 @@ class CompiledFunction:
         #: Where the users' code may catch errors.
         self._handled: dict[types.CodeType, list[tuple[int, int]]] = {}
         self._computed_names = False
+        self._line_of_backward: int | None = None
         self._left: str | None = None
+        #: Why there is no program, as long as it is not known on which line.
+        self._sought: str | None = None
+        #: Called where there is no program: the function, or what it was cut into.
+        self._instead: Callable[..., Any] = self._function
+        self._parts: list[CompiledFunction] = []
         #: How often sizes could not become symbols, and why.
         self._static: list[str] = []
 
@@ -133,7 +148,7 @@ class CompiledFunction:
         if state.mode & PROFILE and current.profiler is None:
             return self._profiled(args, named)
         if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
-            return self._function(*args, **named)
+            return self._instead(*args, **named)
         if any(backend.is_capturing() for backend in connected()):  # a graph, in which nothing runs
             return self._function(*args, **named)
         if not recording_lock.acquire(blocking=False):  # another thread is recording
@@ -146,6 +161,8 @@ class CompiledFunction:
 
     def _next(self, args: Any, named: Any) -> Any:
         """Make one more program, if there may be one."""
+        if self._sought is not None:
+            return self._seek(args, named)
         if len(self._entries) >= self._most:
             failed = self._entries[0].run(args, named)
             text = self._entries[0].guards.texts[failed] if type(failed) is int else ""
@@ -153,7 +170,7 @@ class CompiledFunction:
                 f"there are {self._most} programs of it already, and this guard keeps failing: {text}. Pass what "
                 "changes as a tensor, or keep it the same"
             )
-            return self._function(*args, **named)
+            return self._instead(*args, **named)
         return self._record(args, named) if self._executed else self._observe(args, named)
 
     def _profiled(self, args: Any, named: Any) -> Any:
@@ -168,7 +185,7 @@ class CompiledFunction:
                 if type(result) is not int:
                     return result[0]
             state.mode |= PROFILE
-            return self._function(*args, **named)
+            return self._instead(*args, **named)
         finally:
             state.mode |= PROFILE
             current.profiler.end(event)
@@ -176,7 +193,7 @@ class CompiledFunction:
 
     def _observe(self, args: Any, named: Any) -> Any:
         """Run the function as it is, and see which code it is made of."""
-        watch = Watch(with_host_calls=False)
+        watch = Watch(self._code(), with_host_calls=False)
         with watch.on():
             result = self._function(*args, **named)
         self._learn(watch)
@@ -191,8 +208,9 @@ class CompiledFunction:
             self._users |= watch.user_codes
             self._handled = handled(self._users)
         self._computed_names |= watch.computed_names
+        self._line_of_backward = self._line_of_backward or watch.line_of_backward
         if watch.refused is not None:
-            self._leave(watch.refused)
+            self._leave(watch.refused, watch.line)
         return known
 
     def _knows(self, watch: Watch, guards: Guards | None) -> bool:
@@ -202,10 +220,45 @@ class CompiledFunction:
         known = known and (guards is None or not (guards.skipped & names or guards.reads_grads < ("grad" in names)))
         return known and watch.facts <= self._facts
 
-    def _leave(self, why: str) -> None:
-        """Run the function as it is from now on."""
+    def _stop(self, why: str, line: int | None) -> None:
+        """End the recordings for a reason that was found in one, on this line of the function if that is known."""
+        function = self._source()
+        if line is None and why.startswith("a result") and function is not None:
+            line = last_line(function)
+        if line is None and function is not None and not self._fullgraph:
+            self._sought = why
+        else:
+            self._leave(why, line)
+
+    def _seek(self, args: Any, named: Any) -> Any:
+        """Run the function as it is, and find the line after which it is no longer what the guards say it is."""
+        why, self._sought = str(self._sought), None
+        guards = self._guards(args, named, {})
+        check = guards.function_of()
+        metas = [each.tensor._autograd for each in guards.tensors]
+        leaves = [(meta, meta.grad) for meta in metas if meta is not None]
+
+        def is_changed() -> bool:
+            after = [meta.grad for meta, _ in leaves]
+            for meta, grad in leaves:
+                meta.grad = grad
+            try:
+                return type(check(args, named)) is int
+            finally:
+                for (meta, _), grad in zip(leaves, after, strict=True):
+                    meta.grad = grad
+
+        with line_after_which(self._code(), is_changed) as found:
+            result = self._function(*args, **named)
+        self._leave(why, found[0] if found else None)
+        return result
+
+    def _leave(self, why: str, line: int | None = None) -> None:
+        """Have no more programs: cut the function at this line if that can be, else run it as it is from now on."""
         if self._left is None:
             self._left = why
+            if not self._fullgraph and line is not None and self._cut_at(line):
+                return
             remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
             text = f"compile: {self._name()}{self._line()} runs as it is: {why}"
             text += f"; {remedy}" if remedy else ""
@@ -215,6 +268,35 @@ class CompiledFunction:
             while frame.f_back is not None and is_own(frame):
                 frame, level = frame.f_back, level + 1
             warnings.warn(text, stacklevel=level)
+
+    def _cut_at(self, line: int) -> bool:
+        """Whether the function has been cut at a line: what is before and after it is compiled by itself."""
+
+        def compiled(function: Any) -> CompiledFunction:
+            self._parts.append(CompiledFunction(function, False, self._cpp, self._dynamic, self._graphs))
+            return self._parts[-1]
+
+        function = self._source()
+        made = None if function is None or is_library(function.__globals__) else cut(function, line, compiled)
+        if made is None:
+            return False
+        owner = getattr(self._function, "__self__", self._function)
+        if isinstance(owner, Module):
+            self._instead = functools.partial(_call_module, owner, function, made, self._function)
+        else:
+            self._instead = made if owner is self._function else types.MethodType(made, owner)
+        return True
+
+    def _source(self) -> types.FunctionType | None:
+        """The function that users have written: of a module `forward`, of a method that of the class."""
+        shown = self._shown()
+        function = getattr(shown, "forward", shown) if isinstance(shown, Module) else shown
+        function = getattr(function, "__func__", function)
+        return function if isinstance(function, types.FunctionType) else None
+
+    def _code(self) -> types.CodeType | None:
+        function = self._source()
+        return None if function is None else function.__code__
 
     def _name(self) -> str:
         """The function's name, for messages; that of the class of a module."""
@@ -317,15 +399,12 @@ class CompiledFunction:
         try:
             guards = self._guards(args, named, {})
         except (Unguardable, RecursionError) as error:
-            self._leave(str(error))
+            self._leave(str(error), self._line_of_backward if isinstance(error, HasHistory) else None)
             return self._function(*args, **named)
         check = guards.function_of()
-        recorder, watch, function = (
-            Recorder(self._fullgraph, self._cpp, self._graphs),
-            Watch(),
-            looked_up(self._function),
-        )
-        recorder.handled, given = self._handled, all_tensors_in([*args, named])
+        recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())
+        function, given = looked_up(self._function), all_tensors_in([*args, named])
+        recorder.code, recorder.handled = self._code(), self._handled
         recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         try:
             with recorder.on(guards.hosts):
@@ -354,7 +433,7 @@ class CompiledFunction:
             )
         entry = EntryWriter(recorded).entry(self._function) if recorder.stopped is None else None
         if entry is None or recorder.stopped is not None:
-            self._leave(str(recorder.stopped))
+            self._stop(str(recorder.stopped), recorder.line)
             return result
         self._entries.insert(0, entry)
         guards.forget()
@@ -369,8 +448,18 @@ class CompiledFunction:
         the memory plan, the source, and what else the program does.
         """
         entry = self._entry_for(args, named)
-        if entry is None:
-            return f"no program: {self._left}"
+        return self._cut_text() if entry is None else self._text(entry)
+
+    def _cut_text(self) -> str:
+        """What `explain` says of a function without a program for these arguments."""
+        texts = [f"{'cut' if self._parts else 'no program'}: {self._left}"]
+        for each in self._parts:
+            found = each._text(each._entries[0]) if each._entries else each._cut_text()
+            texts.append(f"part {each._line().strip()}:\n" + indent(found, "  "))
+        return "\n".join(texts)
+
+    def _text(self, entry: Entry) -> str:
+        """What `explain` says of a program."""
         parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
         for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
             writer, writes = ("C++", native) if program.backend is None else ("CUDA", cuda)

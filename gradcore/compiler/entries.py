@@ -227,8 +227,9 @@ class EntryWriter:
         run = self.runnable(program)
         fresh = not set(program.outputs) & set(program.inputs) and len(set(program.outputs)) == len(program.outputs)
         seen = watched(self.run.tensors), watched(self.backward.outs)
-        inputs, changed = tuple(self.backward.inputs), self.guards.changed_since
-        return Backward(function, with_history, run, inputs, found, *seen, repeatable, changed, fresh)
+        inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
+        changed = self.guards.changed_since
+        return Backward(function, with_history, run, inputs, found, reached, *seen, repeatable, changed, fresh)
 
     def _made(self, t: Any) -> str:
         """The name of a result in the source."""

@@ -44,7 +44,7 @@ from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
 from gradcore.tracebacks import generated_file
 
-__all__ = ["Guards", "TensorGuard", "Unguardable", "names_in"]
+__all__ = ["Guards", "HasHistory", "TensorGuard", "Unguardable", "names_in"]
 
 #: A program that depends on more than this is not made.
 MOST = 4096
@@ -65,6 +65,10 @@ _FLAGS = 0x100 | 0x400
 
 class Unguardable(Exception):
     """A function depends on something that cannot be checked."""
+
+
+class HasHistory(Unguardable):
+    """An argument has a history, which the function may differentiate through."""
 
 
 class TensorGuard(NamedTuple):
@@ -519,7 +523,7 @@ class Guards:
             raise Unguardable(f"{text} has tangents, or is of inference mode")
         if has_history:
             if self._calls_backward:
-                raise Unguardable(f"{text} has a history, through which the function may call backward")
+                raise HasHistory(f"{text} has a history, through which the function may call backward")
             if not given or (meta is not None and (t._edge is None or meta.base is not None)):
                 raise Unguardable(f"{text} is a view with a history, or found outside of the arguments with one")
             self.require(f"{o}._edge is not None", f"{text} has a history", True)

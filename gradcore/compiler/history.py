@@ -40,6 +40,8 @@ class Backward(NamedTuple):
         Which tensors have gradients.
     found : tuple of bool
         For each of them, whether there is a gradient.
+    reached : tuple of frozenset
+        For each result, the positions in `inputs` of those that it depends on.
     watched : tuple of int
         The tensors whose memory is saved.
     watched_results : tuple of int
@@ -57,6 +59,7 @@ class Backward(NamedTuple):
     run: Callable[..., Any]
     inputs: tuple[int, ...]
     found: tuple[bool, ...]
+    reached: tuple[frozenset[int], ...]
     watched: tuple[int, ...]
     watched_results: tuple[int, ...]
     repeatable: bool
@@ -103,11 +106,16 @@ class CompiledFunctionBackward(Node):
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         self.check()
         half, given = self.half, grads if self._n_outputs > 1 else [grads]
-        if arithmetic.recorded or any(g is None for g in given):
+        missing = any(g is None for g in given)
+        if arithmetic.recorded or (missing and half.repeatable):
             return _again(self, [arithmetic.as_tensor(g) for g in given], arithmetic)
-        dense = [_dense(g, t.device.backend) for g, t in zip(given, self._output_metas, strict=True)]
+        dense = [_dense(g, t) for g, t in zip(given, self._output_metas, strict=True)]
         arrays = iter(local.state.run(half.run, *self.saved, *dense))
-        return [next(arrays) if exists else None for exists in half.found]
+        found = [next(arrays) if exists else None for exists in half.found]
+        if missing:
+            wanted = {i for each, g in zip(half.reached, given, strict=True) if g is not None for i in each}
+            found = [g if i in wanted else None for i, g in enumerate(found)]
+        return found
 
 
 class _FreshBackward(CompiledFunctionBackward):
@@ -139,7 +147,7 @@ def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
             backend = node._device.backend
             if not isinstance(grad, (np.generic, backend.array_type)):  # batches of gradients
                 return task.grad_inputs(node, grad, task.buffer.arithmetic(node._device), None)[i]
-            arrays = half.run(*node.saved, _dense(grad, backend))
+            arrays = half.run(*node.saved, _dense(grad, node._output_metas[0]))
             if len(arrays) < len(half.found):
                 given = iter(arrays)
                 arrays = [next(given) if exists else None for exists in half.found]
@@ -204,8 +212,12 @@ def without_history(tensors: Sequence[Any]) -> Iterator[None]:
             node._edges, node._hooks = edges, hooks
 
 
-def _dense(grad: Any, backend: Any) -> Any:
-    """A gradient as an array in row-major order: it may be a number that kernels take by value."""
+def _dense(grad: Any, meta: TensorMeta) -> Any:
+    """A gradient as an array in row-major order: it may be a number that kernels take by value, or be missing."""
+    backend = meta.device.backend
+    if grad is None:
+        with backend.use_index(meta.device.index):
+            return backend.xp.zeros(meta.shape, meta.dtype.numpy)
     if backend.array_type is np.ndarray:
         return np.asarray(grad, order="C")
     if not isinstance(grad, backend.array_type):
@@ -227,9 +239,8 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     inputs = [tensors[i] for i in half.inputs]
     if not half.repeatable:
         raise RuntimeError(
-            "the gradients of a compiled function that writes to tensors in place cannot be differentiated, nor "
-            "computed if the gradients of some of its results are missing: call it without gradcore.compile, or "
-            "compile all of the step"
+            "the gradients of a compiled function that writes to tensors in place cannot be differentiated: "
+            "call it without gradcore.compile, or compile all of the step"
         )
     for t in tensors:
         check_version(t, node._seq)

@@ -10,14 +10,13 @@ read from the function's source, as functions that are written in C see nothing 
 from __future__ import annotations
 
 import ast
-import functools
-import linecache
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from gradcore.autograd.variables import Variable
+from gradcore.compiler.sources import SCOPES, tree_of
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 
@@ -31,9 +30,8 @@ _OPERATORS = {
 #: The operators of tensors that programs have for numbers which they compute.
 _OF_TENSORS = frozenset("+-*/")
 _CONTAINERS = (ast.Tuple, ast.List, ast.Dict)
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-_NESTED = (*_SCOPES, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_NESTED = (*SCOPES, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class RecordedFloat(float):
@@ -125,7 +123,7 @@ def is_followed(frame: types.FrameType, is_last: bool) -> bool:
     is_last : bool
         Whether what the frame returns is returned by the compiled function.
     """
-    tree = _tree_of(frame.f_code)
+    tree = tree_of(frame.f_code)
     if tree is None:
         return False
     positions = [*frame.f_code.co_positions()][frame.f_lasti // 2]
@@ -138,38 +136,6 @@ def is_followed(frame: types.FrameType, is_last: bool) -> bool:
 
 def _position(node: Any) -> tuple[Any, ...]:
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
-
-
-@functools.lru_cache(256)
-def _tree_of(code: types.CodeType) -> Any:
-    """The syntax tree of a function; None if its source is not there, or is another one by now."""
-    text = "".join(linecache.getlines(code.co_filename))
-    try:
-        tree, module = ast.parse(text), compile(text, code.co_filename, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return None
-    if not any(each == code for each in _codes_in(module)):
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, _SCOPES):
-            lines = [node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))]
-            if min(lines) == code.co_firstlineno and getattr(node, "name", "<lambda>") == code.co_name:
-                return node if _is_alone(tree, node) else None
-    return None
-
-
-def _is_alone(tree: Any, node: Any) -> bool:
-    """Whether no other function of that name begins on the same line."""
-    name, line = getattr(node, "name", "<lambda>"), node.lineno
-    alike = [n for n in ast.walk(tree) if isinstance(n, _SCOPES) and n.lineno == line]
-    return len([n for n in alike if getattr(n, "name", "<lambda>") == name]) == 1
-
-
-def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            yield each
-            yield from _codes_in(each)
 
 
 def _is_number(node: Any) -> bool:

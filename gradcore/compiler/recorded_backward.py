@@ -36,6 +36,8 @@ class RecordedBackward:
         The numbers of the tensors with gradients.
     given, gradients : list of int
         In the program the numbers of the results' gradients, and of these tensors' gradients.
+    reached : list of frozenset
+        For each result with a history, which of `inputs` it depends on.
     mark : int
         The calls before those of backward.
     histories : dict
@@ -49,6 +51,7 @@ class RecordedBackward:
         self.inputs: list[int] = []
         self.given: list[int] = []
         self.gradients: list[int | None] = []
+        self.reached: list[frozenset[int]] = []
         self.mark = 0
         self.histories = {i: _state_of_history(t) for i, t in enumerate(tensors) if t._edge is not None}
         #: Whether the function has returned.
@@ -121,6 +124,10 @@ class RecordedBackward:
             self.script.refuse("results with a history are on several devices")
             return True
         self.outs, self.given = outs, [array.number for array in given]
+        ends = [gradient_edge(t) for t in inputs]
+        nodes = {edge[0] for edge in ends if edge is not None}
+        found_from = [_reached([t._edge[0]], nodes) for t in outs]
+        self.reached = [frozenset(i for i, e in enumerate(ends) if e is not None and e[0] in f) for f in found_from]
         self.gradients = [None if g is None else g._array.number for g in found]
         return True
 

@@ -32,6 +32,7 @@ from gradcore.compiler.effects import is_pure
 from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, plain_numbers
 from gradcore.compiler.plain_arrays import give_holders_plain_arrays, plain_batch
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, map_leaves
+from gradcore.compiler.sources import line_in
 from gradcore.compiler.storage import address_of, connected, owner_of, share_memory
 from gradcore.compiler.substitutes import Substitutes, plain_draw
 from gradcore.device import device
@@ -94,11 +95,17 @@ class Recorder:
     program : Program
     stopped : str or None
         Why there will be no program, with the user's line.
+    code : code, optional
+        Of the function that is recorded.
+    line : int or None
+        Where in that function the recording was stopped, if that is known.
     """
 
     def __init__(self, fullgraph: bool = False, cpp: str | None = None, graphs: str | None = None) -> None:
         self.program, self.cpp, self.graphs = Program(), cpp, graphs
         self.stopped: str | None = None
+        self.code: types.CodeType | None = None
+        self.line: int | None = None
         self.fullgraph = fullgraph
         self.draws_default = False
         #: How often the library's own methods of host objects are being recorded, one within another.
@@ -135,7 +142,7 @@ class Recorder:
         """End the recording: the function runs on as it is."""
         if self.stopped is None:
             where = user_line()
-            self.stopped = f"{why} ({where})"
+            self.stopped, self.line = f"{why} ({where})", line_in(self.code)
             if self.fullgraph:
                 raise Unrecordable(
                     f"compile(fullgraph=True) cannot record this function: {self.stopped}. Move this out of the "
@@ -285,6 +292,7 @@ class Recorder:
         except Exception:
             if self.stopped is None:  # other values raise none
                 self.stopped = f"an error of {name} is caught ({user_line()})"
+                self.line = line_in(self.code)
             raise
         finally:
             self._depth -= 1

@@ -6,19 +6,21 @@ import dis
 import gc
 import sys
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import get_gradient_edge
 from gradcore.autograd.node import Node
 from gradcore.compiler.host_calls import host_codes
 from gradcore.compiler.scopes import IMPURE_MODULES, backend_packages, is_library
+from gradcore.compiler.sources import line_in
 from gradcore.cuda import graphs, streams
 from gradcore.layouts import rows_with_sparse_gradient
 from gradcore.tensor import Tensor
 
-__all__ = ["FACTS", "Watch", "handled", "left_out"]
+__all__ = ["FACTS", "Watch", "handled", "left_out", "line_after_which"]
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -86,11 +88,49 @@ def handled(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tupl
     return found
 
 
+@contextmanager
+def line_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -> Iterator[list[int]]:
+    """Context that finds the line of a function after which something is so, in the outermost call of it.
+
+    Yields
+    ------
+    list of int
+        That line, once it has run; empty if there is none.
+    """
+    found: list[int] = []
+    before: list[int] = []
+    running: list[types.FrameType] = []
+
+    def line(frame: types.FrameType, event: str, arg: Any) -> Any:
+        sys.settrace(None)
+        if not found and event in ("line", "return"):
+            if before and is_so():
+                found.append(before[0])
+            before[:] = [frame.f_lineno]
+        sys.settrace(call)
+        return line
+
+    def call(frame: types.FrameType, event: str, arg: Any) -> Any:
+        if frame.f_code is not code or running:
+            return None
+        running.append(frame)
+        return line
+
+    outside = sys.gettrace()
+    sys.settrace(call)
+    try:
+        yield found
+    finally:
+        sys.settrace(outside)
+
+
 class Watch:
     """What ran while this was on.
 
     Parameters
     ----------
+    code : code, optional
+        Of the function that is watched.
     with_host_calls : bool
         Whether to look into host calls, which are no part of programs.
 
@@ -104,9 +144,14 @@ class Watch:
         Whether attributes were read by names that the code does not contain.
     refused : str or None
         What would be left out, or would be another in each call.
+    line : int or None
+        Where in the function that is watched this was, if that is known.
+    line_of_backward : int or None
+        Where in that function derivatives were first computed.
     """
 
-    def __init__(self, with_host_calls: bool = True) -> None:
+    def __init__(self, code: types.CodeType | None = None, with_host_calls: bool = True) -> None:
+        self.code = code
         self._skipped = frozenset[types.CodeType]() if with_host_calls else host_codes()
         #: The code that was seen, by its id as the hash of code takes microseconds, and what calls of it are.
         self._seen: dict[int, tuple[types.CodeType, str]] = {}
@@ -119,6 +164,8 @@ class Watch:
         self.facts: set[types.CodeType] = set()
         self.computed_names = False
         self.refused: str | None = None
+        self.line: int | None = None
+        self.line_of_backward: int | None = None
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -155,6 +202,8 @@ class Watch:
             kind = "skipped"
         else:
             self.executed.add(code)
+            if code is backward.__code__:
+                self.line_of_backward = line_in(self.code)
             if code in left_out:
                 self._refuse(f"{code.co_name} is not to be compiled", frame)
             if code in _OF_STREAMS and not self._within_library(frame):
@@ -193,6 +242,7 @@ class Watch:
 
     def _refuse(self, what: str, frame: types.FrameType) -> None:
         if self.refused is None:
+            self.line = line_in(self.code)
             while frame.f_back is not None and is_library(frame.f_globals):
                 frame = frame.f_back
             self.refused = f"{what} ({frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name})"

@@ -177,6 +177,12 @@ class Calls:
         """Call the module, and not its compiled function."""
         return _Call(self, args, kwargs).run()
 
+    def _has_hooks(self) -> bool:
+        """Whether a call does more than to call `forward`."""
+        own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+        every = _Everywhere
+        return bool(own or every.forward or every.forward_pre or every.backward or every.backward_pre)
+
     # -- registering ----------------------------------------------------------------------------------------------
 
     def register_forward_hook(

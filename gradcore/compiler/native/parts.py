@@ -256,7 +256,7 @@ class NativeProgram:
 
 def _are_apart(program: Program) -> bool:
     """Whether what is given to a program shares no memory in the recorded run."""
-    types = [program.types[n] for n in program.inputs]
+    types = [program.types[n] for n in program.inputs if n in program.types]  # else a number
     spans = sorted(
         (known.address + low, known.address + high)
         for known in types

@@ -1,0 +1,501 @@
+"""Functions that are cut where no program can go on: what is before and after is compiled, and all is as it was."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.compiler.cutting import cut
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+# -- how functions are cut, whatever they compute ----------------------------------------------------------------------
+
+NAMES = "abcde"
+_files = itertools.count()
+
+
+class Writer:
+    """Random functions of numbers."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.lines: list[str] = []
+
+    def number(self, depth: int = 0) -> str:
+        pick = self.random.randrange(12 if depth < 2 else 5)
+        name = self.random.choice(NAMES)
+        if pick < 3:
+            return name
+        if pick < 5:
+            return str(self.random.randrange(4))
+        one, two = self.number(depth + 1), self.number(depth + 1)
+        if pick < 8:
+            return f"({one} {self.random.choice('+-*')} {two})"
+        return {
+            8: f"note({one})",
+            9: f"sum({name} * {self.number(2)} for {name} in range(3))",
+            10: f"(lambda {name}: {name} + {one})({two})",
+            11: f"({one} if {two} > 2 else ({name} := {one}))",
+        }[pick]
+
+    def statement(self, indent: str, depth: int, in_loop: bool) -> None:
+        name, pick = self.random.choice(NAMES), self.random.randrange(20 if depth < 2 else 11)
+        put = self.lines.append
+        if pick < 5:
+            put(f"{indent}{name} = {self.number()}")
+        elif pick < 7:
+            put(f"{indent}{name} += {self.number()}")
+        elif pick < 8:
+            put(f"{indent}note({self.number()})")
+        elif pick < 9:
+            put(f"{indent}{name}, g = {self.number()}, {self.number()}")
+        elif pick < 10:
+            put(f"{indent}seen.append({self.number()})")
+        elif pick < 11:
+            put(f"{indent}{self.random.choice(['break', 'continue']) if in_loop else 'pass'}")
+        elif pick < 14:
+            put(f"{indent}if {self.number()} > 1:")
+            self.block(indent + "    ", depth + 1, in_loop)
+            if self.random.random() < 0.5:
+                put(f"{indent}else:")
+                self.block(indent + "    ", depth + 1, in_loop)
+        elif pick < 17:
+            put(f"{indent}for {name} in range({self.random.randrange(4)}):")
+            self.block(indent + "    ", depth + 1, True)
+        elif pick < 18:
+            put(f"{indent}try:")
+            self.block(indent + "    ", depth + 1, in_loop)
+            put(f"{indent}except NameError as {name}:")
+            self.block(indent + "    ", depth + 1, in_loop)
+        elif pick < 19:
+            put(f"{indent}with context({self.number()}) as {name}:")
+            self.block(indent + "    ", depth + 1, in_loop)
+        else:
+            put(f"{indent}return {self.number()}, {self.number()}")
+
+    def block(self, indent: str, depth: int, in_loop: bool) -> None:
+        for _ in range(self.random.randrange(1, 4)):
+            self.statement(indent, depth, in_loop)
+
+    def function(self) -> tuple[Callable[..., Any], list[Any], int]:
+        self.lines = ["def function(a, b=2, *, c=3):"]
+        if self.random.random() < 0.3:
+            self.lines.append("    global g")
+        for _ in range(self.random.randrange(2, 6)):
+            self.statement("    ", 0, False)
+        self.lines.append("    return a, b, c")
+        path = f"<random function {next(_files)}>"
+        text = "\n".join(self.lines) + "\n"
+        linecache.cache[path] = len(text), None, text.splitlines(True), path
+        noted: list[Any] = []
+        scope: dict[str, Any] = {"note": _note(noted), "seen": noted, "context": _Context}
+        exec(compile(text, path, "exec", dont_inherit=True), scope)
+        return scope["function"], noted, len(self.lines)
+
+
+def _note(noted: list[Any]) -> Callable[[Any], Any]:
+    def note(value: Any) -> Any:
+        noted.append(value)
+        return value
+
+    return note
+
+
+class _Context:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __enter__(self) -> Any:
+        return self.value
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def outcome(function: Any, noted: list[Any], a: int) -> Any:
+    noted.clear()
+    function.__globals__.pop("g", None)
+    try:
+        result: Any = function(a)
+    except (NameError, TypeError) as error:
+        result = type(error)
+    return result, [*noted], function.__globals__.get("g")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_functions_do_the_same_wherever_they_are_cut(seed: int) -> None:
+    parts = 0
+    for each in range(25):
+        function, noted, lines = Writer(1000 * seed + each).function()
+        wanted = [outcome(function, noted, a) for a in range(3)]
+        for line in range(2, lines + 1):
+            found = cut(function, line, lambda part: part)
+            if found is not None:
+                parts += 1
+                assert [outcome(found, noted, a) for a in range(3)] == wanted, (
+                    "".join(linecache.getlines(function.__code__.co_filename)), line,
+                )  # fmt: skip
+    assert parts > 5
+
+
+# -- what cut functions compute ----------------------------------------------------------------------------------------
+
+
+class Everything:
+    """A model, its optimiser and the things that training steps do beside."""
+
+    def __init__(self) -> None:
+        gc.manual_seed(3)
+        layers = gc.nn.Linear(4, 8), gc.nn.BatchNorm1d(8), gc.nn.Dropout(0.2), gc.nn.Linear(8, 2)
+        self.model = gc.nn.Sequential(*layers)
+        self.optimizer = gc.optim.Adam(self.model.parameters(), lr=0.05)
+        self.scheduler = gc.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.9)
+        self.log: list[Any] = []
+        self.steps = 0
+
+    def state(self) -> Any:
+        tensors = [*self.model.state_dict().values(), *(p.grad for p in self.model.parameters())]
+        moments = [v for each in self.optimizer.state.values() for v in each.values()]
+        return (
+            [each if each is None else each.tolist() for each in tensors],
+            [str(m) for m in moments],
+            self.log,
+            self.steps,
+        )
+
+
+def reads_at_the_end(self: Everything, x: Any) -> Any:
+    self.optimizer.zero_grad()
+    loss = self.model(x).square().mean()
+    loss.backward()
+    self.optimizer.step()
+    self.scheduler.step()
+    self.log.append(f"{loss.item():.6f}")
+    return loss
+
+
+def reads_in_the_middle(self: Everything, x: Any) -> Any:
+    self.optimizer.zero_grad()
+    out = self.model(x)
+    loss = out.square().mean()
+    self.log.append(loss.item())
+    loss.backward()
+    gc.nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
+    self.optimizer.step()
+    return out.detach() * 2, {"loss": loss.detach() + 0}
+
+
+def prints_in_a_loop(self: Everything, x: Any) -> Any:
+    total = gc.zeros(())
+    for i in range(4):
+        h = self.model(x * i)
+        loss = (h - 1).abs().mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        if i == 2:
+            print(end=f"{loss.item()}"[:0])
+        total = total + loss.detach() * 0.5
+    return total.sqrt()
+
+
+def counts(self: Everything, x: Any) -> Any:
+    h = self.model(x).relu()
+    y = h.sum(0)
+    self.steps += 1
+    return (h * y).mean() + self.steps
+
+
+def missing_gradients(self: Everything, x: Any) -> Any:
+    self.optimizer.zero_grad()
+    h = self.model[0](x)
+    out = self.model[1](h).exp().sum()
+    print(end="")
+    out.backward()
+    self.optimizer.step()
+    return h.detach() - h.detach().mean(0)  # whatever the bias, whose gradient is zero
+
+
+def keeps(self: Everything, x: Any) -> Any:
+    h = self.model(x).relu()
+    y = h.sum(0) * 2
+    self.log.append(y.detach().tolist() if x is None else 3)
+    z = (y + 1).sqrt()
+    self.hidden = z.detach()
+    return (h * y).exp().mean() * z
+
+
+def returns_a_view(self: Everything, x: Any) -> Any:
+    h = self.model(x).relu() + 1
+    y = h.log().sum(0) * 2
+    return x[0], y.exp(), h
+
+
+def selects_by_a_mask(self: Everything, x: Any) -> Any:
+    h = self.model(x)
+    k = h.exp() + 1
+    chosen = h[h > 0]
+    z = (chosen * 2).sum()
+    return (k.sum() * z).tanh()
+
+
+def under_no_grad(self: Everything, x: Any) -> Any:
+    with gc.no_grad():
+        h = self.model(x)
+        scale = float(h.abs().max())
+        y = h / 2
+    return y.exp() * scale + self.model(x)
+
+
+def draws(self: Everything, x: Any) -> Any:
+    noise = gc.randn(5, 4) * 0.1
+    h = self.model(x + noise)
+    self.log.append(h.detach().numpy().tolist())
+    more = gc.rand(5, 2)
+    return (h * more).sum(1)
+
+
+def leaves_early(self: Everything, x: Any) -> Any:
+    h = self.model(x)
+    if float(h.detach().sum()) > 100:
+        return None
+    g = h * 3
+    return g.exp()
+
+
+def has_functions_inside(self: Everything, x: Any) -> Any:
+    scale = 2.0
+
+    def half(t: Any) -> Any:
+        return t / scale
+
+    h = half(self.model(x))
+    self.log.append(str(h.mean().item()))
+    grads = gc.func.grad(lambda t: (t * scale).square().sum())(h.detach())
+    return half(grads)
+
+
+FUNCTIONS = [
+    reads_at_the_end, reads_in_the_middle, missing_gradients, keeps, returns_a_view, prints_in_a_loop, counts,
+    selects_by_a_mask, under_no_grad, draws, leaves_early, has_functions_inside,
+]  # fmt: skip
+
+
+def plain(result: Any) -> Any:
+    if isinstance(result, (tuple, list)):
+        return [plain(each) for each in result]
+    if isinstance(result, dict):
+        return {name: plain(each) for name, each in result.items()}
+    return (result.tolist(), result.requires_grad, str(result.dtype)) if isinstance(result, gc.Tensor) else result
+
+
+def numbers_in(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list, dict)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from numbers_in(each)
+    elif isinstance(value, (int, float)):
+        yield value
+
+
+@pytest.mark.parametrize("cpp", [False, "wait"])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+def test_parts_do_what_the_function_does(function: Any, cpp: Any) -> None:
+    eager, other = Everything(), Everything()
+    compiled = gc.compile(function, options={"cpp": cpp})
+    for i in range(7):
+        results = []
+        for run, these in ((function, eager), (compiled, other)):
+            gc.manual_seed(i)
+            result = run(these, gc.randn(5, 4))
+            results.append((plain(result), gc.rand(1).item()))
+            if isinstance(result, gc.Tensor) and result.requires_grad and function is not reads_at_the_end:
+                result.sum().backward()
+        if cpp:
+            one, other_one = (np.hstack([*numbers_in(each)]) for each in results)
+            assert np.allclose(one, other_one, rtol=1e-3, atol=1e-4)
+        else:
+            assert results[0] == results[1]
+            assert eager.state() == other.state()
+    assert any(entries(part) for part in compiled._parts), compiled._left
+
+
+def entries(compiled: Any) -> int:
+    """How many programs a function and its parts have."""
+    return len(compiled._entries) + sum(map(entries, compiled._parts))
+
+
+class Net(gc.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        gc.manual_seed(5)
+        self.first, self.second = gc.nn.Linear(4, 8), gc.nn.Linear(8, 4)
+        self.sums: list[float] = []
+
+    def forward(self, x: gc.Tensor, scale: float = 2.0) -> gc.Tensor:
+        h = self.first(x).relu() * scale
+        self.sums.append(h.sum().item())
+        return self.second(h).tanh()
+
+
+def test_forward_of_modules_is_cut_and_hooks_are_called() -> None:
+    nets, x = (Net(), Net(), Net()), gc.randn(3, 4)
+    compiled = gc.compile(nets[0])
+    nets[1].compile()
+    for _ in range(6):
+        found = [gc.equal(run(x, scale=3.0), nets[2](x, scale=3.0)) for run in (compiled, nets[1])]
+        assert found == [True, True]
+    assert entries(compiled._compiled_call_impl) == 2 == entries(nets[1]._compiled_call_impl)
+    for net in nets[:2]:
+        net.register_forward_hook(lambda module, args, out: out + 1)
+    assert gc.equal(compiled(x), nets[2](x) + 1)
+    assert gc.equal(nets[1](x), nets[2](x) + 1)
+    assert nets[0].sums[:6] == nets[1].sums[:6]
+
+
+def test_a_forward_that_is_replaced_is_called() -> None:
+    net, x = Net(), gc.randn(3, 4)
+    net.compile()
+    for _ in range(5):
+        net(x)
+    net.forward = lambda x: x * 5  # type: ignore[method-assign, assignment]
+    assert gc.equal(net(x), x * 5)
+
+
+TOTAL = 0.0
+
+
+def test_names_of_all_kinds() -> None:
+    inside = [1.0]
+    runs = 0
+
+    class Worker:
+        factor = 3.0
+
+        @gc.compile
+        def work(self, x: gc.Tensor, *more: gc.Tensor, power: float = 2.0, **named: gc.Tensor) -> Any:
+            """A docstring."""
+            global TOTAL
+            nonlocal runs
+            y = (x * self.factor) ** power + sum(each.sum() for each in more)
+            inside[0] += y.sum().item()
+            TOTAL += 1.0
+            runs += 1
+            z = y + named.get("other", x) * 2
+            for i, each in enumerate(more):
+                z = z - each.mean() / (i + 1)
+            return z, list(named)
+
+    worker, x = Worker(), gc.arange(3.0)
+    for i in range(7):
+        given = [gc.full((2,), float(i + k)) for k in range(2)]
+        z, names = worker.work(x, *given, other=x + i)
+        wanted = (x * 3.0) ** 2.0 + sum(each.sum() for each in given) + (x + i) * 2
+        wanted = wanted - given[0].mean() - given[1].mean() / 2
+        assert gc.allclose(z, wanted)
+        assert names == ["other"]
+    assert runs == 7 == TOTAL
+    assert entries(Worker.__dict__["work"]) > 0
+
+
+def test_what_is_asked_to_stay_outside_is_a_cut() -> None:
+    @gc.compiler.disable
+    def logged(x: gc.Tensor) -> None:
+        seen.append(x.tolist())
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        y = x.exp() * 2
+        logged(y)
+        z = y.log() + 1
+        gc.compiler.graph_break()
+        return z.sin() * 3
+
+    seen: list[Any] = []
+    compiled = gc.compile(function)
+    for i in range(8):
+        x = gc.full((2,), float(i))
+        assert gc.equal(compiled(x), function(x))
+    assert len(seen) == 16
+    assert entries(compiled) == 3
+    text = compiled.explain(gc.ones(2))
+    assert text.startswith("cut: logged is not to be compiled")
+    assert text.count("program, as it is recorded") == 3
+
+
+def test_an_error_is_raised_where_it_is() -> None:
+    def function(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+        z = x * 2 + 1
+        print(end="")
+        w = z @ y
+        return w.exp()
+
+    compiled = gc.compile(function)
+    for _ in range(6):
+        compiled(gc.ones(2, 3), gc.ones(3, 2))
+    with pytest.raises(RuntimeError) as caught:
+        compiled(gc.ones(2, 3), gc.ones(2, 3))
+    with pytest.raises(RuntimeError) as wanted:
+        function(gc.ones(2, 3), gc.ones(2, 3))
+    assert str(caught.value) == str(wanted.value)
+    lines = {each.lineno + 1 for each in caught.traceback if str(each.path) == __file__}
+    assert {each.lineno + 1 for each in wanted.traceback if each.name == "function"} <= lines
+
+
+def call(function: Any, times: int = 4) -> None:
+    for _ in range(times):
+        function(gc.ones(1))
+
+
+def test_functions_that_are_not_cut() -> None:
+    def looks_at_locals(x: gc.Tensor) -> gc.Tensor:
+        y = x * 2
+        print(end=str(len(locals()))[:0])
+        return y.exp()
+
+    def resumes(x: gc.Tensor) -> Any:
+        y = x * 2
+        yield y.item()
+        yield y.exp()
+
+    for function in (looks_at_locals, lambda x: (x * 2, print(end=""))[0], lambda x: [*resumes(x)]):
+        with pytest.warns(UserWarning, match="runs as it is"):
+            call(gc.compile(function))
+        with pytest.raises(RuntimeError):
+            call(gc.compile(function, fullgraph=True))
+
+
+def test_with_fullgraph_nothing_is_cut() -> None:
+    def function(x: gc.Tensor) -> gc.Tensor:
+        y = x * 2
+        print(end="")
+        return y.exp()
+
+    with pytest.raises(RuntimeError, match=r"print is called \(.*test_cutting.py"):
+        call(gc.compile(function, fullgraph=True))
+
+
+def test_gradients_of_some_results_alone() -> None:
+    """Of a function that cannot be called again, as it writes to buffers."""
+    both = []
+    for use in (lambda f: f, gc.compile):
+        gc.manual_seed(0)
+        norm, layer, other = gc.nn.BatchNorm1d(3), gc.nn.Linear(4, 3), gc.nn.Linear(4, 3)
+        run = use(lambda x, n=norm, a=layer, b=other: (n(a(x)).exp(), b(x).sin() * 2))
+        for i in range(5):
+            first, second = run(gc.randn(6, 4))
+            (first if i % 2 else second).square().sum().backward()
+            both.append(
+                [None if p.grad is None else p.grad.tolist() for m in (norm, layer, other) for p in m.parameters()]
+            )
+            if i < 4:
+                for m in (norm, layer, other):
+                    m.zero_grad()
+    assert both[:5] == both[5:]
+    assert None in both[3]
