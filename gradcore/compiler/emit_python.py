@@ -141,7 +141,8 @@ def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | Non
     args = [written(each) for each in call.args]
     outs = [f"b{n}" if n in plan.chosen else "None" for n in results]
     if call.name == "fused":
-        return f"{constant(call.function)}({', '.join(args)}, out=({', '.join(outs)},))"
+        joined = ", ".join(outs)
+        return f"{constant(call.function)}({', '.join([*args, f'out=({joined},)'])})"
     return f"{constant(ufunc_of(call))}({', '.join([*args, *outs])})"
 
 

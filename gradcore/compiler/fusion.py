@@ -17,13 +17,14 @@ from gradcore.backends.codegen.emit_numpy import NumpyTracer, emit
 from gradcore.backends.codegen.expr import NotFusible
 from gradcore.backends.codegen.schedule import Input
 from gradcore.backends.codegen.trace import trace
-from gradcore.backends.numpy import bits, tiled
+from gradcore.backends.numpy import bits, threads, tiled
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
 from gradcore.compiler.arrays import current
 from gradcore.compiler.effects import Effects, is_pure
-from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves
+from gradcore.compiler.memory import peak_of, ufunc_of
+from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, values_in
 
 __all__ = ["FusedKernel", "fused"]
 
@@ -33,6 +34,8 @@ _FLOATS = _DTYPES[:2]
 _FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
 #: Inputs, and calls, of one group at most.
 _MOST_INPUTS, _MOST_CALLS = 24, 200
+#: Elements of a tile for compiled kernels, which all choose as for larger arrays from there on; of one for threads.
+_TILE, _SHARED_TILE = 1 << 16, 1 << 18
 
 
 class FusedKernel:
@@ -93,13 +96,93 @@ class FusedKernel:
     def __call__(self, *arrays: Any, out: tuple[Any, ...] = ()) -> tuple[Any, ...]:
         given = out or [None] * len(self.types)
         results = [np.empty(t.shape, t.dtype) if a is None else a for t, a in zip(self.types, given, strict=True)]
-        flat = [arrays[i].reshape(-1) if any(arrays[i].strides) else _element(arrays[i]) for i in self.function.inputs]
         profiler = current.profiler
         event = None if profiler is None else profiler.begin(f"fused {' '.join(map(_last_name, self.calls))}")
-        tiled.run(self.function, flat, *[a.reshape(-1) for a in results])
+        self._run(arrays, [a.reshape(-1) for a in results])
         if event is not None:
             profiler.end(event)
         return tuple(results)
+
+    def _run(self, arrays: tuple[Any, ...], results: list[Any]) -> None:
+        flat = [arrays[i].reshape(-1) if any(arrays[i].strides) else _element(arrays[i]) for i in self.function.inputs]
+        tiled.run(self.function, flat, *results)
+
+
+class TiledCalls(FusedKernel):
+    """A group as its own calls, each on one tile of the arrays after the other.
+
+    Compiled kernels choose how they compute by the size of their first operand; no tile is so small that they would
+    choose otherwise for it than for the whole array.
+    """
+
+    def __init__(self, calls: list[Call], inputs: list[int], outputs: list[int], program: Program) -> None:
+        self.calls, self.inputs, self.outputs = calls, inputs, outputs
+        self.types = [program.types[n] for n in outputs]
+        size, least = self.types[0].size, tiled.SOME_STEPS
+        if max(known.nbytes for known in self.types) < tiled.NO_CACHE:
+            least = tiled.MANY_STEPS
+        if size < 2 * _TILE or len(calls) < least:
+            raise NotFusible(f"{len(calls)} calls on {size} elements are as fast by themselves")
+        self.literals: list[Any] = []
+        last = {n: i for i, call in enumerate(calls) for n in call.read}
+        self.steps = [self._step(call, i, last, program.literals) for i, call in enumerate(calls)]
+
+    def _step(self, call: Call, position: int, last: dict[int, int], literals: list[Any]) -> tuple[Any, ...]:
+        """A call: the function, its arguments and which of them are values, the result, and what is over then."""
+        number, ufunc = call.results.number, ufunc_of(call)
+        args: list[tuple[bool, Any]] = []
+        for leaf in call.args:
+            if type(leaf) is Literal and literals[leaf.number].shape:
+                self.literals.append(literals[leaf.number])
+                args.append((True, -len(self.literals)))
+            elif type(leaf) is Literal:
+                args.append((False, literals[leaf.number]))
+            elif type(leaf) is Value:
+                args.append((True, leaf.number))
+            elif any(True for _ in values_in(leaf)):
+                raise NotFusible("arrays are in a list")
+            else:
+                args.append((False, leaf))
+        over = {n for n in call.read if last[n] == position and n not in self.outputs}
+        into = self.outputs.index(number) if number in self.outputs else None
+        if into is not None and ufunc is not None:
+            return ufunc, args, number, over, into, True
+        return call.function, args, number, over, into, False
+
+    @property
+    def described(self) -> str:
+        return f"{len(self.calls)} calls on each tile"
+
+    def __repr__(self) -> str:
+        return f"TiledCalls({len(self.calls)} calls)"
+
+    def _run(self, arrays: tuple[Any, ...], results: list[Any]) -> None:
+        size = len(results[0])
+        count = size // (_TILE if threads.available() == 1 else _SHARED_TILE) or 1
+        given = dict(zip(self.inputs, arrays, strict=True))
+        given |= {-i: array for i, array in enumerate(self.literals, 1)}
+        flat = {n: _flat(array, size) for n, array in given.items()}
+        for i in range(count):
+            first, stop = size * i // count, size * (i + 1) // count
+            values = {n: a[first:stop] if a.ndim else a for n, a in flat.items()}
+            for function, args, number, over, into, is_written in self.steps:
+                operands = [values[leaf] if is_value else leaf for is_value, leaf in args]
+                if into is None:
+                    values[number] = function(*operands)
+                elif is_written:
+                    values[number] = function(*operands, results[into][first:stop])
+                else:
+                    values[number] = results[into][first:stop]
+                    values[number][...] = function(*operands)
+                for n in over:
+                    del values[n]
+
+
+def _flat(array: Any, size: int) -> Any:
+    """A view in one dim; an array without dims as it is."""
+    if not array.ndim or any(array.strides):
+        return array.reshape(-1) if array.ndim else array
+    return np.broadcast_to(_element(array), (size,))
 
 
 def _last_name(call: Call) -> str:
@@ -127,18 +210,43 @@ def fused(program: Program, refused: list[str] | None = None) -> Program:
     refused : list of str, optional
         Receives why calls on large arrays are not part of a group.
     """
-    return _Grouping(program, [] if refused is None else refused).run()
+    own = CPU.backend.__class__ is NumpyBackend
+    if program.symbols or not (own or getattr(CPU.backend, "library", None)):  # kernels may compute other bits
+        return program
+    kind = FusedKernel if own else TiledCalls
+    grouping = _Grouping(program, kind, False)
+    found = grouping.run()
+    if grouping.readers:
+        other = _Grouping(program, kind, True)
+        later = other.run()
+        if peak_of(later) < peak_of(found):
+            grouping, found = other, later
+    if refused is not None:
+        refused += grouping.refused
+    return found
 
 
 class _Grouping:
     """One pass over a program, with a group that is open to further calls.
 
     A call that is not of the group goes in front of it, unless it reads what the group computes, or writes to what the
-    group reads.
+    group reads. If it reads that and writes nothing, it may wait until the group is complete: results that only the
+    group reads further on are not stored then.
+
+    Parameters
+    ----------
+    program : Program
+    kind : type
+        Of the groups.
+    waits : bool
+        Whether such calls wait.
     """
 
-    def __init__(self, program: Program, refused: list[str]) -> None:
-        self.program, self.refused = program, refused
+    def __init__(self, program: Program, kind: type[FusedKernel], waits: bool) -> None:
+        self.program, self.kind, self.waits = program, kind, waits
+        self.refused: list[str] = []
+        self.readers = 0
+        self.waiting: list[Call] = []
         self.effects = Effects(program)
         self.found = program.copy()
         self.group: list[Call] = []
@@ -149,21 +257,26 @@ class _Grouping:
                 self.uses[n] = self.uses.get(n, 0) + 1
 
     def run(self) -> Program:
-        if CPU.backend.__class__ is not NumpyBackend or self.program.symbols:  # whose kernels compute other bits
-            return self.program
         for position, call in enumerate(self.program.calls):
             reason = self._refusal(call)
+            delayed = {n for each in self.waiting for n in each.made}
             if reason is None:
-                if not self._belongs(call):
+                if not self._belongs(call) or delayed & {*call.read}:
                     self._close()
                 self.group.append(call)
                 self.shape = self.program.types[call.results.number].shape
                 continue
             if reason:
                 self.refused.append(f"{call!r}: {reason}")
-            made = {each.results.number for each in self.group}
+            made = {each.results.number for each in self.group} | delayed
+            reads = bool(made & {*self._arguments(call)})
+            if reads and is_pure(call):
+                self.readers += 1
+                if self.waits:
+                    self.waiting.append(call)
+                    continue
             memory = {m for each in self.group for m in self.effects.reads(each)}
-            if made & {*self._arguments(call)} or memory & self.effects.writes[position]:
+            if reads or memory & self.effects.writes[position] or (self.waiting and not is_pure(call)):
                 self._close()
             self.found.calls.append(call)
         self._close()
@@ -213,7 +326,11 @@ class _Grouping:
 
     def _close(self) -> None:
         """Add the group to the program: as one call, if that is faster."""
-        calls, self.group = self.group, []
+        (calls, self.group), (waiting, self.waiting) = (self.group, []), (self.waiting, [])
+        self._add(calls)
+        self.found.calls += waiting
+
+    def _add(self, calls: list[Call]) -> None:
         made = [call.results.number for call in calls]
         inside: dict[int, int] = {}
         for call in calls:
@@ -224,7 +341,7 @@ class _Grouping:
         try:
             if len(calls) < 2 or not outputs:
                 raise NotFusible("it is alone")
-            kernel = FusedKernel(calls, inputs, outputs, self.program)
+            kernel = self.kind(calls, inputs, outputs, self.program)
         except Exception as error:  # NotFusible, or what a formula raises for expressions in the place of arrays
             self.refused += [f"{call!r}: {error}" for call in calls]
             self.found.calls += calls

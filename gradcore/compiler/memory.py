@@ -12,10 +12,9 @@ import numpy as np
 
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.compiler.effects import Effects
-from gradcore.compiler.fusion import FusedKernel
 from gradcore.compiler.program import ArrayType, Call, Program, Value
 
-__all__ = ["NO_PLAN", "Buffers", "MemoryPlan", "memory_plan", "ufunc_of"]
+__all__ = ["NO_PLAN", "Buffers", "MemoryPlan", "memory_plan", "peak_of", "ufunc_of"]
 
 #: Bytes from which values have buffers.
 _LARGE = 1 << 16
@@ -87,9 +86,27 @@ def memory_plan(program: Program) -> MemoryPlan:
     return plan
 
 
+def peak_of(program: Program) -> int:
+    """The most bytes that large values have at a time, from the call that makes each to the last that needs it."""
+    effects, types = Effects(program), program.types
+    last = {effects.memory(n): i for i, call in enumerate(program.calls) for n in (*call.read, *call.made)}
+    over: dict[int, list[int]] = {}
+    alive = peak = 0
+    known: set[int] = set()
+    for position, call in enumerate(program.calls):
+        new = {n for n in call.made if n in types and effects.memory(n) == n and types[n].nbytes >= _LARGE} - known
+        known |= new
+        for n in new - effects.escaping:
+            over.setdefault(last[n], []).append(types[n].nbytes)
+        alive += sum(types[n].nbytes for n in new)
+        peak = max(peak, alive)
+        alive -= sum(over.get(position, ()))
+    return peak
+
+
 def _destinations(call: Call, program: Program) -> list[int]:
     """The results that a call can write into arrays that it is given."""
-    if isinstance(call.function, FusedKernel):
+    if call.name == "fused":
         return list(call.made)
     if type(call.results) is not Value or ufunc_of(call) is None or call.results.number not in program.types:
         return []
@@ -126,7 +143,7 @@ def _is_free(buffer: int, position: int, plan: MemoryPlan, call: Call, known: Ar
         _, end = plan.lifetimes[n]
         if chosen == buffer and end >= position:
             own = Value(n) in call.args and plan.types[n][:3] == known[:3]
-            if end > position or not own or isinstance(call.function, FusedKernel):
+            if end > position or not own or call.name == "fused":
                 return False
     return True
 
