@@ -1,7 +1,7 @@
 """Fusion: elementwise calls on large arrays of one shape become one call, which computes them tile by tile.
 
 Each group is traced by its calls' formulas to a kernel (`gradcore.backends.codegen`), whose functions are those that
-the calls would have called: the results are the same bits.
+the calls would have called; with compiled kernels, the calls are made for each tile. The results are the same bits.
 """
 
 from __future__ import annotations
