@@ -44,7 +44,9 @@ def compiled_as_eager(function: Callable[..., Any], *args: gc.Tensor) -> tuple[P
         given = [gc.randn_like(t) for t in args]
         other = [t.clone() for t in given]
         expected, found = [*function(*other), *other], [*compiled(*given), *given]
-        assert all(a.detach().numpy().tobytes() == b.detach().numpy().tobytes() for a, b in zip(expected, found, strict=True))
+        assert all(
+            a.detach().numpy().tobytes() == b.detach().numpy().tobytes() for a, b in zip(expected, found, strict=True)
+        )
     program = optimized(compiled._entries[0].programs[0])
     return program, fused(program)
 
