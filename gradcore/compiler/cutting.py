@@ -79,12 +79,13 @@ def _function(tree: Any, function: Any, parts: dict[str, Any]) -> Any:
     code = function.__code__
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells.update((name, types.CellType(part)) for name, part in parts.items())
-    around = ast.parse("def around(): pass")
-    around.body[0].args.args = [ast.arg(name) for name in cells]  # type: ignore[attr-defined]
-    around.body[0].body = [tree]  # type: ignore[attr-defined]
-    ast.fix_missing_locations(around)
-    module = compile(around, code.co_filename, "exec", code.co_flags & _FUTURE, True)
-    made = next(each for each in codes_in(module) if each.co_name == tree.name and each.co_name != "around")
+    hidden = ast.FunctionDef(**{**dict(ast.iter_fields(tree)), "name": "<function>"})  # nobody's name
+    around: Any = ast.parse("def around(): pass")
+    around.body[0].args.args = [ast.arg(name) for name in cells]
+    around.body[0].body = [ast.copy_location(hidden, tree)]
+    module = compile(ast.fix_missing_locations(around), code.co_filename, "exec", code.co_flags & _FUTURE, True)
+    made = next(each for each in codes_in(module) if each.co_name == hidden.name)
+    made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
     closure = tuple(cells[name] for name in made.co_freevars)
     found = types.FunctionType(made, function.__globals__, tree.name, None, closure)
     found.__qualname__, found.__module__ = function.__qualname__, function.__module__

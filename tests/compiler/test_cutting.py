@@ -405,6 +405,22 @@ def test_names_of_all_kinds() -> None:
     assert entries(Worker.__dict__["work"]) > 0
 
 
+def calls_itself(x: gc.Tensor, n: int = 2) -> gc.Tensor:
+    y = x * 2 + n
+    print(end="")
+    if n:
+        y = y + calls_itself(x, n - 1)
+    return y.exp().sum() / 2
+
+
+def test_a_function_that_calls_itself() -> None:
+    compiled = gc.compile(calls_itself)
+    for i in range(6):
+        x = gc.randn(3) + i
+        assert gc.equal(compiled(x), calls_itself(x))
+    assert entries(compiled) == 2
+
+
 def test_what_is_asked_to_stay_outside_is_a_cut() -> None:
     @gc.compiler.disable
     def logged(x: gc.Tensor) -> None:
