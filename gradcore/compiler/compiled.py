@@ -465,7 +465,7 @@ class CompiledFunction:
             writer, writes = ("C++", native) if program.backend is None else ("CUDA", cuda)
             parts += [*explained(name, program), f"{writer} of the {name}:"]
             parts += [f"  {line}" for line in writes.described(run)]
-        parts += [f"sizes are no symbols: {each}" for each in self._static]
+        parts += [f"sizes are no symbols: {each}" for each in dict.fromkeys(self._static)]
         parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
         return "\n".join(parts)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore.backends import registry
 
-__all__ = ["address_of", "connected", "owner_of", "share_memory"]
+__all__ = ["address_of", "bounds", "connected", "owner_of", "share_memory"]
 
 
 def connected() -> list[Any]:
@@ -36,11 +36,11 @@ def share_memory(a: Any, b: Any) -> bool:
     """Whether the memory between the first and the last elements of two arrays overlaps."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return type(a) is type(b) and bool(np.may_share_memory(a, b))
-    (start, stop), (other_start, other_stop) = _bounds(a), _bounds(b)
+    (start, stop), (other_start, other_stop) = bounds(a), bounds(b)
     return start < other_stop and other_start < stop and bool(a.size and b.size)
 
 
-def _bounds(array: Any) -> tuple[int, int]:
+def bounds(array: Any) -> tuple[int, int]:
     """The addresses of the first byte of an array and of the first behind it."""
     steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
     start = address_of(array)

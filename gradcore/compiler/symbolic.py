@@ -500,8 +500,10 @@ class Sizes:
 
 def _copied(array: Any, sizes: dict[int, tuple[int, ...]] | None = None, position: int = 0) -> Any:
     """A copy that lies alike in memory; with other sizes of some dims, its elements repeat."""
-    if type(array) is not np.ndarray or any(step < 0 for step in array.strides):
-        raise SizeEscapes("an array has negative strides, or is none of the CPU")
+    if type(array) is not np.ndarray:
+        raise SizeEscapes("programs of CUDA tensors are for one size each")
+    if any(step < 0 for step in array.strides):
+        raise SizeEscapes("an array has negative strides")
     if sizes:
         for dim, values in sizes.items():
             array = np.take(array, np.arange(values[position]) % array.shape[dim], dim)

@@ -88,6 +88,22 @@ def test_groups_of_16_bit_floats_round_as_single_calls_do(dtype: gc.dtype) -> No
     assert forward.groups == 2
 
 
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16])
+def test_arguments_of_32_bits_are_rounded_where_they_are_converted(dtype: gc.dtype) -> None:
+    def function(x: gc.Tensor, y: gc.Tensor) -> Any:
+        low = x.to(dtype)
+        return (low * y).tanh().float() * 2, low.float() - x, low.to(gc.bfloat16).to(gc.float16) + y.to(gc.float16)
+
+    compiled = CompiledFunction(function, fullgraph=True)
+    for _ in range(5):
+        x, y = randn(50, requires_grad=True), randn(50).to(dtype).requires_grad_()
+        found, wanted = compiled(x, y), function(x, y)
+        assert equal(found, wanted)
+        upstream = [randn(50).to(each.dtype) for each in wanted]
+        assert equal(gc.autograd.grad(found, (x, y), upstream), gc.autograd.grad(wanted, (x, y), upstream))
+    assert compiled._entries[0].functions[0].groups
+
+
 def test_16_bit_floats_that_overflow_between_calls() -> None:
     def function(x: gc.Tensor) -> gc.Tensor:
         return (x * 300) * 300 / 65504 + (x * 1e-7) * 1e7
@@ -170,6 +186,42 @@ def test_parameters_that_move_are_found() -> None:
             w.data = randn(4)
         x = randn(4)
         assert equal(compiled(x), (x * w + 1).tanh())
+
+
+def test_memory_that_is_elsewhere_in_each_call_is_copied() -> None:
+    """What a part reads of another one, and what a backward reads of several forwards, has no place of its own."""
+    w = nn.Parameter(randn(4))
+    forward = CompiledFunction(lambda x: ((x * w).tanh() * 2).exp(), fullgraph=True)
+    plain = forward._function
+    for _ in range(10):
+        xs = [randn(4, requires_grad=True) for _ in range(5)]
+        outs = [forward(x) for x in xs], [plain(x) for x in xs]
+        upstream = [randn(4) for _ in xs]
+        found, wanted = (gc.autograd.grad(each, (*xs, w), upstream) for each in outs)
+        assert equal(found, wanted)
+    assert all("captured, " in state for state in states(forward)), states(forward)
+
+
+def test_arguments_with_gaps_and_repetitions() -> None:
+    compiled = CompiledFunction(lambda x, y, z: (x * y + z).tanh() - y, fullgraph=True)
+    for _ in range(8):
+        x, y, z = randn(1, 3).expand(4, 3), randn(4, 6)[:, 1::2], randn(4, 3, 2)[..., 1]
+        assert equal(compiled(x, y, z), compiled._function(x, y, z))
+    assert all("captured, " in state for state in states(compiled)), states(compiled)
+    far = CompiledFunction(lambda x: (x * 2).tanh(), fullgraph=True)
+    for _ in range(8):
+        x = randn(4, 100)[:, 0]
+        assert equal(far(x), far._function(x))
+    assert "gaps in memory" in states(far)[0]
+
+
+def test_programs_are_for_one_size_each() -> None:
+    compiled = CompiledFunction(lambda x: ((x * 2).tanh() + 1).sum(0), fullgraph=True, dynamic=True)
+    for n in range(24):
+        x = randn(2 + n % 6, 3)
+        assert equal(compiled(x), compiled._function(x))
+    assert compiled.explain(x).count("sizes are no symbols: programs of CUDA tensors are for one size each") == 1
+    assert len(compiled._entries) == 6
 
 
 def test_random_numbers_go_on_as_without_a_graph() -> None:

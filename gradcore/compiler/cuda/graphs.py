@@ -1,8 +1,9 @@
 """One CUDA graph for a program: captured once for the memory that it reads and writes, then launched.
 
 Arguments are copied into memory of the graph; parameters, buffers and all that the program writes to are read and
-written where they are: if they move, there is another graph. Results lie in the memory of a graph, which is launched
-again only when they are gone: until then another instance of it is. Results that are kept for long are copied instead.
+written where they are: if they move, there is another graph. What moves often, and is only read, is copied then.
+Results lie in the memory of a graph, which is launched again only when they are gone: until then another instance of it
+is. Results that are kept for long are copied instead.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gradcore.compiler import emit_python
 from gradcore.compiler.cuda.groups import grouped
 from gradcore.compiler.effects import Effects
 from gradcore.compiler.program import Program
-from gradcore.compiler.storage import share_memory
+from gradcore.compiler.storage import bounds, share_memory
 from gradcore.cuda.graphs import CUDAGraph, graph
 
 __all__ = ["GraphedProgram", "described", "runnable"]
@@ -25,6 +26,8 @@ __all__ = ["GraphedProgram", "described", "runnable"]
 _FIRST_CALLS = 2
 #: Instances of a graph for the same memory, places that there are graphs for, and captures before a program gives up.
 _MOST_INSTANCES, _MOST_PLACES, _MOST_CAPTURES = 2, 4, 24
+#: Addresses that an input has had before it is copied, and bytes between its ends at most, for each byte of its own.
+_MOST_ADDRESSES, _MOST_GAPS = 4, 4
 #: Products can be captured, by other kernels than otherwise.
 _OTHER_BITS = (
     "products are those of another kernel inside of a graph, as CuPy does not call cuBLAS there: install "
@@ -76,9 +79,16 @@ class GraphedProgram:
         self._run = emit_python.function_of(whole)
         given = [program.types.get(n) for n in program.inputs]
         written = Effects(program).written_inputs()
-        #: Positions of the inputs that are written to, that are copied into memory of the graph, and that are steps.
+        #: Positions of the inputs that are written to, that are (in part) results, that are copied into memory of the
+        #: graph, and that are steps.
         self._written = [i for i, n in enumerate(program.inputs) if n in written]
+        returned = {program.types[n].memory for n in program.outputs if n in program.types}
+        self._returned = [
+            i for i, n in enumerate(program.inputs) if n in program.types and program.types[n].memory in returned
+        ]
         self._copied = [i for i, n in enumerate(program.inputs) if n in copied and n not in written]
+        #: The addresses, when there was a capture, of the inputs that are neither.
+        self._addresses: dict[int, set[int]] = {}
         self._steps = [i for i, n in enumerate(program.inputs) if n in steps]
         self._kept: set[int] = set()
         self._instances: dict[tuple[Any, ...], list[_Instance]] = {}
@@ -135,10 +145,14 @@ class GraphedProgram:
 
     def _instance_for(self, arrays: tuple[Any, ...]) -> _Instance | None:
         """A graph for arrays, whose results are gone; None if there is none."""
-        copied, steps = self._copied, self._steps
+        steps = self._steps
         if any(type(a) is not self.backend.array_type for i, a in enumerate(arrays) if i not in steps):
             return self._give_up("it reads arrays of the CPU")
-        key = tuple([a.key if i in steps else a.data.ptr for i, a in enumerate(arrays) if i not in copied])
+        key = self._key(arrays)
+        if key not in self._instances and self._copies_more(arrays):
+            if self._reads_what_it_writes(arrays):
+                return None
+            key = self._key(arrays)
         found = self._instances.get(key)
         if found is None:
             if len(self._instances) >= _MOST_PLACES:
@@ -151,6 +165,24 @@ class GraphedProgram:
             oldest = found.pop(0)
             self._kept |= oldest.in_use()
         return self._captured(arrays, found)
+
+    def _key(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What is part of a captured graph: addresses, and kernels of steps."""
+        copied, steps = self._copied, self._steps
+        return tuple([a.key if i in steps else a.data.ptr for i, a in enumerate(arrays) if i not in copied])
+
+    def _copies_more(self, arrays: tuple[Any, ...]) -> bool:
+        """Let inputs that move often be copied from now on; returns whether there are some."""
+        for i, array in enumerate(arrays):
+            if not any(i in each for each in (self._steps, self._written, self._copied, self._returned)):
+                self._addresses.setdefault(i, set()).add(array.data.ptr)
+        found = [i for i, known in self._addresses.items() if len(known) > _MOST_ADDRESSES and _is_dense(arrays[i])]
+        for i in found:
+            del self._addresses[i]
+        self._copied += found
+        if found:
+            self._instances.clear()
+        return bool(found)
 
     def _captured(self, arrays: tuple[Any, ...], found: list[_Instance]) -> _Instance | None:
         if self._captures >= _MOST_CAPTURES:
@@ -170,6 +202,19 @@ class GraphedProgram:
         self._waiting, self.state = False, why
         self._instances.clear()
         return None
+
+
+def _is_dense(array: Any) -> bool:
+    """Whether the bytes between the ends of an array are few enough to be copied."""
+    start, stop = bounds(array)
+    return stop - start <= _MOST_GAPS * array.nbytes or not array.size
+
+
+def _like(backend: Any, array: Any) -> tuple[Any, Any, int]:
+    """An array with the strides of another one, its memory from end to end, and the bytes before its first element."""
+    start, stop = bounds(array)
+    memory, before = backend.xp.empty(stop - start, "u1"), array.data.ptr - start
+    return backend.xp.ndarray(array.shape, array.dtype, memory.data + before, array.strides), memory, before
 
 
 class _Result:
@@ -193,15 +238,14 @@ class _Instance:
         self.steps = [(i, backend.xp.asarray(arrays[i].values)) for i in steps]
         for i, numbers in self.steps:
             inputs[i] = arrays[i].within(numbers)
-        #: Position, memory and bytes of what is copied before each launch.
+        #: Position of what is copied before each launch, memory for it, and its bytes before the first element.
         self.copies: list[tuple[int, Any, int]] = []
         for i in copied:
-            own = arrays[i].copy("K")
-            if own.strides == arrays[i].strides and own.size:
-                inputs[i] = own
-                self.copies.append((i, own, own.nbytes))
-            elif own.size:
-                raise RuntimeError("an argument has gaps in memory, or repeats elements")
+            if not _is_dense(arrays[i]):
+                raise RuntimeError("an argument has gaps in memory")
+            if arrays[i].size:
+                inputs[i], memory, before = _like(backend, arrays[i])
+                self.copies.append((i, memory, before))
         self.graph = CUDAGraph()
         with graph(self.graph):
             self.outputs = run(*inputs)
@@ -219,8 +263,8 @@ class _Instance:
 
     def launch(self, arrays: tuple[Any, ...], kept: set[int], stream: Any) -> list[Any]:
         """Copy arguments, launch the graph, and return its results; those to be kept are copies."""
-        for i, own, size in self.copies:
-            own.data.copy_from_device_async(arrays[i].data, size, stream)
+        for i, memory, before in self.copies:
+            memory.data.copy_from_device_async(arrays[i].data - before, memory.nbytes, stream)
         for i, numbers in self.steps:
             values = arrays[i].values
             if values.size:  # memory that is not pinned is read before this returns

@@ -106,6 +106,7 @@ class FusedLaunch:
         def formula(F: Any, *given: Any) -> list[Any]:
             values = {(type(leaf), leaf.number): expr for leaf, expr in zip(inputs, given, strict=True)}
             formulas = _Formulas(F, backend)
+            loaded = {id(expr): known.dtype for expr, known in zip(given, types, strict=True)}
 
             def plain(leaf: Any) -> Any:
                 if type(leaf) in (Value, Literal):
@@ -121,7 +122,7 @@ class FusedLaunch:
                         dtype = program.types[result.number].dtype
                         if not isinstance(expr, Expr) or expr.dtype != compute_dtype(dtype):
                             raise NotFusible("it has other dtypes")
-                        rounds = dtype in _HALVES and expr.function != "input"
+                        rounds = dtype in _HALVES and loaded.get(id(expr)) != dtype
                         values[Value, result.number] = F.graph.rounded(expr, dtype) if rounds else expr
             found = [values[Value, n] for n in outputs]
             if any(expr.function == "input" for expr in found):
