@@ -27,7 +27,7 @@ from gradcore.compiler.scopes import is_installed, is_library
 from gradcore.compiler.sizes import Symbols
 from gradcore.compiler.storage import connected
 from gradcore.compiler.symbolic import SizeEscapes, SymbolicEntryWriter, SymbolicRecorder, SymbolicRun, symbols_between
-from gradcore.compiler.watching import Watch, handled, line_after_which
+from gradcore.compiler.watching import Watch, garbage_waits, handled, line_after_which
 from gradcore.nn.module import Module
 from gradcore.tracebacks import is_own, shorten
 
@@ -112,6 +112,8 @@ class CompiledFunction:
         self._handled: dict[types.CodeType, list[tuple[int, int]]] = {}
         self._computed_names = False
         self._line_of_backward: int | None = None
+        #: The names in the code that was executed.
+        self._names: frozenset[str] = frozenset()
         self._left: str | None = None
         #: Why there is no program, as long as it is not known on which line.
         self._sought: str | None = None
@@ -199,9 +201,9 @@ class CompiledFunction:
         self._learn(watch)
         return result
 
-    def _learn(self, watch: Watch, guards: Guards | None = None) -> bool:
-        """Take note of what ran; returns whether that was known."""
-        known = self._knows(watch, guards)
+    def _learn(self, watch: Watch) -> None:
+        """Take note of what ran."""
+        self._names |= names_in(watch.executed - self._executed)
         self._executed |= watch.executed
         self._facts |= watch.facts
         if not watch.user_codes <= self._users:
@@ -211,13 +213,12 @@ class CompiledFunction:
         self._line_of_backward = self._line_of_backward or watch.line_of_backward
         if watch.refused is not None:
             self._leave(watch.refused, watch.line)
-        return known
 
-    def _knows(self, watch: Watch, guards: Guards | None) -> bool:
+    def _knows(self, watch: Watch, guards: Guards) -> bool:
         """Whether what ran has run before, so that guards are complete."""
         names = names_in(watch.executed)
         known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
-        known = known and (guards is None or not (guards.skipped & names or guards.reads_grads < ("grad" in names)))
+        known = known and not (guards.skipped & names or guards.reads_grads < ("grad" in names))
         return known and watch.facts <= self._facts
 
     def _stop(self, why: str, line: int | None) -> None:
@@ -388,7 +389,7 @@ class CompiledFunction:
 
     def _guards(self, args: Any, named: Any, symbols: dict[str, dict[int, str]]) -> Guards:
         """The guards of a call."""
-        guards = Guards(self._executed, self._computed_names, self._facts, bool(self._handled))
+        guards = Guards(self._executed, self._names, self._computed_names, self._facts, bool(self._handled))
         guards.symbols = symbols
         guards.modes()
         guards.visit(self._function, guards.bind(self._function), "the function")
@@ -396,12 +397,16 @@ class CompiledFunction:
         return guards
 
     def _record(self, args: Any, named: Any) -> Any:
+        """Make one more program of a call."""
+        with garbage_waits():
+            return self._recorded(args, named)
+
+    def _recorded(self, args: Any, named: Any) -> Any:
         try:
             guards = self._guards(args, named, {})
         except (Unguardable, RecursionError) as error:
             self._leave(str(error), self._line_of_backward if isinstance(error, HasHistory) else None)
             return self._function(*args, **named)
-        check = guards.function_of()
         recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())
         function, given = looked_up(self._function), all_tensors_in([*args, named])
         recorder.code, recorder.handled = self._code(), self._handled
@@ -418,20 +423,21 @@ class CompiledFunction:
             raise
         recorded.end(result)
         result = plain_numbers(result)
-        known = self._learn(watch, guards)
+        known = self._knows(watch, guards)
+        self._learn(watch)
         if self._left is not None or not known:
             return result
         for code in watch.user_codes - guards.codes:
             where = f"{code.co_filename}:{code.co_firstlineno}"
             recorded.script.refuse(f"{code.co_name} ({where}) is called, and found in a way that cannot be checked")
-        failed = recorded.checked(lambda: check(args, named))
+        entry = EntryWriter(recorded).entry(self._function) if recorder.stopped is None else None
+        failed = None if entry is None else recorded.checked(lambda: entry.run(args, named, True))
         if recorder.stopped is None and type(failed) is int:
             recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
         if [*map(id, given)] != [*map(id, all_tensors_in([*args, named]))]:
             recorded.script.refuse(
                 "the function changes what it depends on: a tensor in a list or dict that it is given"
             )
-        entry = EntryWriter(recorded).entry(self._function) if recorder.stopped is None else None
         if entry is None or recorder.stopped is not None:
             self._stop(str(recorder.stopped), recorder.line)
             return result

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import Any
 
 from gradcore.backends.base import Backend
@@ -24,6 +25,7 @@ _WRITERS = {
     "method": frozenset(["fill", "partition", "put", "setfield", "sort"]),
     "xp": frozenset(["add.at", "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "subtract.at"]),
 }
+_NOTHING = frozenset[int]()
 #: Parameters of kernels that are written to.
 _TARGETS = frozenset(["out", "target"])
 #: Functions of NumPy, and of its arrays, that give a result for any values.
@@ -42,9 +44,11 @@ _TOTAL = {
 def written(call: Call) -> list[int] | None:
     """The values that a call writes to; None if that is not known."""
     known = vars(call)
-    if "written" not in known:
-        known["written"] = _written(call)
-    return known["written"]  # type: ignore[no-any-return]
+    try:
+        return known["written"]  # type: ignore[no-any-return]
+    except KeyError:
+        found = known["written"] = _written(call)
+        return found
 
 
 def _written(call: Call) -> list[int] | None:
@@ -125,6 +129,15 @@ def _targets(name: str) -> tuple[int, ...]:
     return ()
 
 
+class _Memories(dict[int, int]):
+    """The numbers of values' memory: that of those that are no arrays, or of an input, is no other one's."""
+
+    given: set[int]
+
+    def __missing__(self, number: int) -> int:
+        return -1 if number in self.given else number
+
+
 class Effects:
     """Which memory the calls of a program write to.
 
@@ -137,28 +150,26 @@ class Effects:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        owners = {program.types[n].memory for n in program.inputs if n in program.types}
-        self._given = owners.union(program.inputs)
+        types, memories = program.types, _Memories()
+        given = memories.given = {types[n].memory for n in program.inputs if n in types}.union(program.inputs)
+        for n, known in types.items():
+            memories[n] = -1 if known.memory in given else known.memory
+        #: The number of the memory of a value.
+        self.memory: Callable[[int], int] = memories.__getitem__
         self.escaping = {self.memory(n) for n in program.outputs}
         self.writes: list[frozenset[int]] = []
-        for call in program.calls:
+        self._positions: dict[int, list[int]] = {}
+        for position, call in enumerate(program.calls):
             found = written(call)
             if found is None:  # whatever it is given, or can be reached from outside
                 found = [*call.read, *program.inputs[:1]]
-            self.writes.append(frozenset(map(self.memory, found)))
-        self._positions: dict[int, list[int]] = {}
-        for position, memories in enumerate(self.writes):
-            for memory in memories:
+            writes = frozenset(map(self.memory, found)) if found else _NOTHING
+            self.writes.append(writes)
+            for memory in writes:
                 self._positions.setdefault(memory, []).append(position)
         self.written = frozenset(self._positions)
         #: Whether they may write to what is given to the program.
         self.writes_to_given = -1 in self.written
-
-    def memory(self, number: int) -> int:
-        """The number of the memory of a value."""
-        known = self.program.types.get(number)
-        found = number if known is None else known.memory
-        return -1 if found in self._given else found
 
     def written_inputs(self) -> set[int]:
         """The inputs whose memory the program writes to, as far as these do not share it in this recorded run."""
@@ -181,6 +192,8 @@ class Effects:
 
     def changes(self, memory: frozenset[int], start: int, stop: int) -> bool:
         """Whether one of the calls from `start` to before `stop` writes to this memory."""
+        if self.written.isdisjoint(memory):
+            return False
         for positions in (self._positions[m] for m in memory & self.written):
             found = bisect_left(positions, start)
             if found < len(positions) and positions[found] < stop:

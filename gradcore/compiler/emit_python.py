@@ -43,7 +43,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
     scope: dict[str, Any] = {"asarray": np.asarray}
     names: dict[int, str] = {}
     last = {n: i for i, call in enumerate(program.calls) for n in call.read}
-    kept = {*program.outputs}
+    large = {n for n, known in program.types.items() if known.nbytes >= _LARGE}.difference(program.outputs)
     lines = [f"v{n} = v{n}[()]" for n in _scalar_inputs(program)]
     numbers: dict[int, Any] = {}
 
@@ -84,16 +84,14 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
         return constant(numbers.setdefault(id(array), array[()]))
 
     for i, call in enumerate(program.calls):
-        results = list(call.made)
+        results = call.made
         if _computes_scalars(call, program):
             text = _called(call, number, constant)
         else:
             text = _called_into(call, plan, written, constant) or _called(call, written, constant)
         lines.append(text if not results else f"{_target(call.results)} = {text}")
         lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
-        over = {n for n in call.read if last[n] == i}
-        over |= {n for n in results if n not in last}
-        over = {n for n in over if n not in kept and n in program.types and program.types[n].nbytes >= _LARGE}
+        over = {n for n in (*call.read, *results) if n in large and last.get(n, i) == i}
         if over:
             lines.append(f"del {', '.join(f'v{n}' for n in sorted(over))}")
     head = f"def program({', '.join(map(program.name_of, program.inputs))}):"
@@ -110,11 +108,11 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
 
 def _computes_scalars(call: Call, program: Program) -> bool:
     """Whether a call computes one number, in the same way of NumPy's scalars as of arrays."""
-    if type(call.results) is not Value or not takes_scalars(call):
+    known = program.types.get(call.results.number) if type(call.results) is Value else None
+    if known is None or known.shape or not takes_scalars(call):
         return False
-    known = program.types.get(call.results.number)
     operands = [program.type_of(each) for each in call.args]
-    return known is not None and known.shape == () and all(each is None or each.shape == () for each in operands)
+    return all(each is None or not each.shape for each in operands)
 
 
 def _scalar_inputs(program: Program) -> list[int]:
@@ -135,7 +133,7 @@ def _scalar_inputs(program: Program) -> list[int]:
 
 def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
     """A call that is given the arrays to write to; None if it is not."""
-    results = list(call.made)
+    results = call.made
     if plan.chosen.keys().isdisjoint(results):
         return None
     args = [written(each) for each in call.args]

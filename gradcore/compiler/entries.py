@@ -32,7 +32,8 @@ class Entry(NamedTuple):
     ----------
     guards : Guards
     run : callable
-        Of the arguments and the named ones, the result in a tuple, or the number of the guard that failed.
+        Of the arguments and the named ones, the result in a tuple, or the number of the guard that failed; with True
+        it only checks the guards.
     programs, names : list
         The parts, and that of backward, if there is one; and what they are called.
     effects : list of str
@@ -184,7 +185,8 @@ class EntryWriter:
             can_fail = can_fail and not (part.writes or part.is_final)
         same = [f"if a{i} is not a{self.script.arguments[n]}: return 0" for i, n in self._given_twice()]
         same += [*self.script.checks, *self.size_checks()]
-        return "\n ".join(["def run(args, named):", *self.guards.checks(), *same, *lines, f"return ({result},)"])
+        head = ["def run(args, named, is_check=False):", *self.guards.checks(), "if is_check: return (None,)"]
+        return "\n ".join([*head, *same, *lines, f"return ({result},)"])
 
     def size_checks(self) -> list[str]:
         """Lines that return if the sizes are not known to be those of the program."""

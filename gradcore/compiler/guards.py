@@ -92,13 +92,14 @@ class TensorGuard(NamedTuple):
 
 
 def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
-    """The names of attributes that code may read: those in it, and its strings."""
+    """The names of attributes that code may read: those in it, and its strings of one line."""
     found: set[str] = set()
     for code in codes:
         found.update(code.co_names)
         for constant in code.co_consts:
-            parts = constant if isinstance(constant, (tuple, frozenset)) else (constant,)
-            found.update(name for part in parts if isinstance(part, str) for name in part.split("."))
+            for part in constant if isinstance(constant, (tuple, frozenset)) else (constant,):
+                if isinstance(part, str) and "\n" not in part:
+                    found.update(part.split("."))
     return frozenset(found)
 
 
@@ -124,6 +125,8 @@ class Guards:
     ----------
     executed : collection of code objects
         The code that runs. What other code refers to is not read, nor are attributes of names that do not occur in it.
+    names : frozenset of str
+        Those in this code, see `names_in`.
     every : bool
         Whether attributes may be read by names that are computed.
     facts : collection of code objects
@@ -135,13 +138,14 @@ class Guards:
     def __init__(
         self,
         executed: Iterable[types.CodeType],
-        every: bool = False,
-        facts: Iterable[types.CodeType] = (),
-        misses: bool = False,
+        names: frozenset[str],
+        every: bool,
+        facts: Iterable[types.CodeType],
+        misses: bool,
     ) -> None:
         self.facts = [FACTS[code] for code in facts]
         self.executed, self.every, self.misses = frozenset(executed), every, every or misses
-        self.names = names_in(self.executed)
+        self.names = names
         #: Whether `.grad` of leaves is read or set.
         self.reads_grads = every or any("grad" in code.co_names for code in self.executed)
         self._calls_backward = backward.__code__ in self.executed

@@ -59,7 +59,8 @@ NO_PLAN = MemoryPlan([], {}, {}, {})
 
 def memory_plan(program: Program) -> MemoryPlan:
     """Find buffers for the large values of a program that nobody else sees."""
-    if program.symbols:
+    large = {n for n, known in program.types.items() if known.nbytes >= _LARGE}
+    if program.symbols or not large:
         return NO_PLAN
     effects = Effects(program)
     last: dict[int, int] = {}
@@ -68,9 +69,11 @@ def memory_plan(program: Program) -> MemoryPlan:
             last[effects.memory(n)] = position
     plan = MemoryPlan([], {}, {}, {})
     for position, call in enumerate(program.calls):
+        if large.isdisjoint(call.made):
+            continue
         for n in _destinations(call, program):
             known = program.types[n]
-            if effects.memory(n) != n or n in effects.escaping or known.nbytes < _LARGE or n in plan.chosen:
+            if effects.memory(n) != n or n in effects.escaping or n not in large or n in plan.chosen:
                 continue
             free = [i for i in range(len(plan.buffers)) if _is_free(i, position, plan, call, known)]
             fitting = min(

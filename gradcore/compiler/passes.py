@@ -225,13 +225,17 @@ def _constant_calls(program: Program, effects: Effects) -> set[int]:
         constant, last_write = set(), dict[int, int]()
         made: set[int] = set()
         for position, call in enumerate(program.calls):
+            if not made.issuperset(call.read) or not _is_repeatable(call):
+                continue
             results, writes = call.made, effects.writes[position]
-            memory = {effects.memory(n) for n in results} | writes
+            memory = writes.union(map(effects.memory, results))
             small = all(n in program.types and _span(program.types[n]) <= _FOLDED for n in results)
-            if small and _is_repeatable(call) and made.issuperset(call.read) and not memory & spoilt:
+            if small and memory.isdisjoint(spoilt):
                 constant.add(position)
                 made.update(results)
                 last_write.update(dict.fromkeys(writes, position))
+        if not constant:
+            return constant
         seen, owned = set[int](), {effects.memory(n) for n in made}
         for position, call in enumerate(program.calls):
             if position not in constant:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +52,7 @@ class ArrayType(NamedTuple):
     @property
     def nbytes(self) -> int:
         """The bytes of all elements."""
-        return self.size * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class Literal(NamedTuple):
@@ -83,6 +82,20 @@ class Expression(NamedTuple):
         return self.text
 
 
+class _Kept:
+    """A property that is computed once, without the lock of ``functools.cached_property`` before Python 3.12."""
+
+    def __init__(self, function: Callable[[Any], tuple[int, ...]]) -> None:
+        self.function, self.__doc__ = function, function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> tuple[int, ...]:
+        found = instance.__dict__[self.name] = self.function(instance)
+        return found
+
+
 class _Call(NamedTuple):
     name: str
     function: Callable[..., Any]
@@ -105,15 +118,20 @@ class Call(_Call):
         What it returns, `Value` in the place of arrays: a value, a tuple or list of them, or None.
     """
 
-    @cached_property
+    @_Kept
     def read(self) -> tuple[int, ...]:
         """The numbers of the values among its arguments."""
-        return (*values_in(self.args), *values_in(self.named))
+        found: list[int] = []
+        _collect(self.args, tuple, found)
+        if self.named:
+            _collect(self.named, dict, found)
+        return tuple(found)
 
-    @cached_property
+    @_Kept
     def made(self) -> tuple[int, ...]:
         """The numbers of the values among its results."""
-        return tuple(values_in(self.results))
+        results = self.results
+        return (results.number,) if type(results) is Value else tuple(values_in(results))
 
     def __repr__(self) -> str:
         settings = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.named.items())]

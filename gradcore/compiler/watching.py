@@ -20,7 +20,7 @@ from gradcore.cuda import graphs, streams
 from gradcore.layouts import rows_with_sparse_gradient
 from gradcore.tensor import Tensor
 
-__all__ = ["FACTS", "Watch", "handled", "left_out", "line_after_which"]
+__all__ = ["FACTS", "Watch", "garbage_waits", "handled", "left_out", "line_after_which"]
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -78,6 +78,8 @@ def handled(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tupl
     suppressing = any(code.co_name == "__exit__" for code in codes)
     found: dict[types.CodeType, list[tuple[int, int]]] = {}
     for code in codes:
+        if not code.co_exceptiontable:
+            continue
         names = {each.offset: each.opname for each in dis.get_instructions(code)}
         after = dict(zip(names, [*names.values()][1:], strict=False))
         bytecode: Any = dis.Bytecode(code)
@@ -124,6 +126,18 @@ def line_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -> 
         sys.settrace(outside)
 
 
+@contextmanager
+def garbage_waits() -> Iterator[None]:
+    """Context in which no garbage is collected, so that nobody's callbacks run, nor is what is recorded searched."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class Watch:
     """What ran while this was on.
 
@@ -156,8 +170,6 @@ class Watch:
         #: The code that was seen, by its id as the hash of code takes microseconds, and what calls of it are.
         self._seen: dict[int, tuple[types.CodeType, str]] = {}
         self._backends = backend_packages()
-        #: The host call, or the function of a backend's packages, that is running: it is not looked into.
-        self._opaque: types.FrameType | None = None
         self.executed: set[types.CodeType] = set()
         self.user_codes: set[types.CodeType] = set()
         #: The code of `FACTS` that the user's code has called.
@@ -169,31 +181,38 @@ class Watch:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Context in which this thread is watched; garbage waits, so that nobody's callbacks run meanwhile."""
-        before, collects = sys.getprofile(), gc.isenabled()
-        gc.disable()
-        sys.setprofile(self._event)
-        try:
-            yield
-        finally:
-            sys.setprofile(before)
-            if collects:
-                gc.enable()
+        """Context in which this thread is watched."""
+        before = sys.getprofile()
+        with garbage_waits():
+            sys.setprofile(self._sees())
+            try:
+                yield
+            finally:
+                sys.setprofile(before)
 
-    def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        if event == "return" or event == "c_return":
-            if frame is self._opaque and event == "return":
-                self._opaque = None
-        elif self._opaque is None:
-            seen = self._seen.get(id(frame.f_code))
+    def _sees(self) -> Callable[[types.FrameType, str, Any], None]:
+        """The function that is called for each event of this thread."""
+        seen, unseen, opaque = self._seen, (None, ""), None
+
+        def event(frame: types.FrameType, event: str, arg: Any) -> None:
+            nonlocal opaque
             if event == "call":
-                kind = self._kind_of(frame) if seen is None else seen[1]
-                if kind == "skipped":
-                    self._opaque = frame
+                if opaque is not None:
+                    return
+                kind = seen.get(id(frame.f_code), unseen)[1] or self._kind_of(frame)
+                if kind == "library":
+                    return
+                if kind == "skipped":  # a host call, or a function of a backend's packages: it is not looked into
+                    opaque = frame
                 elif kind == "fact" and not self._within_library(frame):
                     self.facts.add(frame.f_code)
-            elif seen is not None and seen[1] == "user" and event == "c_call":
-                self._called(arg, frame)
+            elif event == "c_call":
+                if opaque is None and seen.get(id(frame.f_code), unseen)[1] == "user":
+                    self._called(arg, frame)
+            elif frame is opaque and event == "return":
+                opaque = None
+
+        return event
 
     def _kind_of(self, frame: types.FrameType) -> str:
         """Whether code that runs for the first time is skipped, the user's, a library's, or one of `FACTS`."""
