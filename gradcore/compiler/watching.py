@@ -192,7 +192,8 @@ class Watch:
 
     def _sees(self) -> Callable[[types.FrameType, str, Any], None]:
         """The function that is called for each event of this thread."""
-        seen, unseen, opaque = self._seen, (None, ""), None
+        seen, unseen = self._seen, (None, "")
+        opaque: types.FrameType | None = None
 
         def event(frame: types.FrameType, event: str, arg: Any) -> None:
             nonlocal opaque
