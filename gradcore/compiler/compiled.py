@@ -234,7 +234,11 @@ class CompiledFunction:
     def _seek(self, args: Any, named: Any) -> Any:
         """Run the function as it is, and find the line after which it is no longer what the guards say it is."""
         why, self._sought = str(self._sought), None
-        guards = self._guards(args, named, {})
+        try:
+            guards = self._guards(args, named, {})
+        except (Unguardable, RecursionError):
+            self._leave(why)
+            return self._function(*args, **named)
         check = guards.function_of()
         metas = [each.tensor._autograd for each in guards.tensors]
         leaves = [(meta, meta.grad) for meta in metas if meta is not None]
