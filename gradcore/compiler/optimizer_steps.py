@@ -24,6 +24,7 @@ from gradcore.compiler.passes import optimized
 from gradcore.compiler.program import Call, Program, Value, map_leaves
 from gradcore.compiler.recorder import Recorder
 from gradcore.compiler.scopes import is_library, namespace_of
+from gradcore.compiler.storage import address_of
 from gradcore.compiler.substitutes import RecordingBackend
 from gradcore.optim.elementwise import ElementwiseOptimizer
 from gradcore.profiler.recording import is_profiling
@@ -44,16 +45,20 @@ class TracedBatch:
     batch : ParameterBatch
     options : dict
         The group's options, with Python numbers.
+    grads : list of array
+        The gradients of all parameters.
     program : Program
         The calls of the formula are added to it.
     """
 
-    def __init__(self, optimizer: Any, batch: Any, options: dict[str, Any], program: Program) -> None:
+    def __init__(
+        self, optimizer: Any, batch: Any, options: dict[str, Any], grads: list[Any], program: Program
+    ) -> None:  # fmt: skip
         self.batch = batch
         settings = batch.advanced(optimizer.hyperparameters, options)[1]
         self.flags = {name: value for name, value in settings.items() if not is_number(value)}
         self.types = [*map(type, settings.values())]
-        scalars, self.guards = symbolic(settings)
+        self.guards: list[Any] | None = None
         recorder, backend = Recorder(), RecordingBackend(CPU.backend)
         recorder.program = program
         params, states = batch.batch.params, batch.batch.states
@@ -61,46 +66,49 @@ class TracedBatch:
         before, current.recorder = current.recorder, recorder
         recorder.start_at(program)
         try:
-            numbers = recorder.given(np.zeros(_MOST_NUMBERS, self.dtype))
+            self._numbers = np.zeros(_MOST_NUMBERS, self.dtype)  # kept, so that no other batch has that memory
+            numbers = recorder.given(self._numbers)
             given = [[recorder.given(np.zeros_like(p)) for p in params] for _ in range(2)]
             flat = [recorder.given(np.ones_like(s)) for s in states]
             for p, g, a, b in zip(*given, batch.batch.offsets, batch.batch.offsets[1:], strict=False):
+                scalars, guards = symbolic(settings)
+                self.guards = guards if self.guards is None else self.guards  # which are the same for all parameters
                 type(optimizer).formula(backend, p, g, *[s[a:b].reshape(p.shape) for s in flat], **scalars)
         finally:
             current.recorder = before
         if recorder.stopped is not None:
             raise NotImplementedError(recorder.stopped)
+        arrays = *params, *[grads[i] for i in batch.indices], *states
+        _move(program, {v.number: address_of(array) for v, array in zip([*given[0], *given[1], *flat], arrays, strict=True)})
         self.evaluators: list[Any] = []
         self._name_scalars(program, numbers)
 
     def _name_scalars(self, program: Program, numbers: Any) -> None:
         """Let scalars of the formula be elements of the array of numbers."""
-        known: dict[int, Value] = {}
-        kept: list[Any] = []
+        known: dict[Any, Value] = {}
         whole = program.types[numbers.number]
         calls = []
 
         def element(leaf: Any) -> Any:
             if leaf.__class__ is not SymbolicScalar:
                 return leaf
-            if id(leaf) not in known:
-                i = len(kept)
+            if leaf.expression not in known:
+                i = len(known)
                 if i >= whole.shape[0]:
                     raise NotImplementedError("a formula with many hyperparameters")
-                kept.append(leaf)
-                value = known[id(leaf)] = Value(1 + max(program.types))
+                value = known[leaf.expression] = Value(1 + max(program.types))
                 program.scalars.add(value.number)
                 place = whole.address + i * whole.dtype.itemsize
                 program.types[value.number] = whole._replace(shape=(), strides=(), address=place)
                 calls.append(Call("operator.getitem", operator.getitem, (Value(numbers.number), i), {}, value))
                 self.evaluators.append(leaf.evaluate)
-            return known[id(leaf)]
+            return known[leaf.expression]
 
         for call in program.calls:
             named = call._replace(args=map_leaves(element, call.args), named=map_leaves(element, call.named))
             calls.append(named)
         program.calls = calls
-        program.types[numbers.number] = whole._replace(shape=(len(kept),))
+        program.types[numbers.number] = whole._replace(shape=(len(known),))
 
     def settings(self, optimizer: Any, batch: Any, options: dict[str, Any]) -> tuple[Any, Any] | None:
         """The scalar state and the hyperparameters of the coming step; None if the formula would do something else."""
@@ -142,7 +150,7 @@ class PlannedStep:
         self.params: list[list[Any]] = []
         self.batches: list[list[TracedBatch]] = []
         for group in optimizer.param_groups:
-            params, _ = with_grad(group["params"])
+            params, grads = with_grad(group["params"])
             if group["differentiable"] or not params:
                 raise NotImplementedError("a step that is recorded, or of no parameters")
             plan, options = optimizer._planned(group, params)
@@ -152,7 +160,7 @@ class PlannedStep:
             if any(batch.state.on_device for batch in plan.batches):
                 raise NotImplementedError("states on a device")
             self.params.append(params)
-            self.batches.append([TracedBatch(optimizer, batch, options, formulas) for batch in plan.batches])
+            self.batches.append([TracedBatch(optimizer, batch, options, grads, formulas) for batch in plan.batches])
         self.program.inputs, self.program.types = [*formulas.inputs], {**formulas.types}
         self.program.calls = [Call("optimizer.step", self._take, (), {}, None)]
         self.program.native = optimized(formulas)
@@ -212,6 +220,14 @@ class PlannedStep:
         for batch, *_ in self._pending:
             batch.batch.grads = []
         self._pending = self._written = []
+
+
+def _move(program: Program, addresses: dict[int, int]) -> None:
+    """Let inputs, and the views of them, be where the arrays are that they stand for."""
+    types = program.types
+    moved = {n: address - types[n].address for n, address in addresses.items()}
+    for n, known in types.items():
+        types[n] = known._replace(address=known.address + moved.get(known.memory, 0))
 
 
 def _are_alike(batch: Any, other: Any) -> bool:

@@ -261,6 +261,46 @@ def test_an_index_out_of_bounds_writes_nothing() -> None:
         assert x.tolist() == [[0, 0, 0], [1, 1, 1], [0, 0, 0], [0, 0, 0]]
 
 
+def test_a_write_stays_behind_an_index_that_may_be_out_of_bounds() -> None:
+    def function(x: gc.Tensor, w: gc.Tensor, i: gc.Tensor) -> Any:
+        doubled = w * 2
+        rows = (x * 1)[i]
+        w.add_(doubled)
+        return rows * 2
+
+    compiled = CompiledFunction(function, fullgraph=True)
+    x, w = gc.randn(4, 3), gc.ones(5)
+    for _ in range(4):
+        compiled(x, w, gc.tensor([1, 3]))
+    assert w.tolist() == [81.0] * 5
+    with pytest.raises(IndexError):
+        compiled(x, w, gc.tensor([0, 4]))
+    assert w.tolist() == [81.0] * 5
+
+
+def test_arguments_that_share_memory() -> None:
+    def function(a: gc.Tensor, b: gc.Tensor, c: gc.Tensor) -> Any:
+        a.mul_(c)
+        b.add_(a)
+        a.sub_(b * c)
+        return a * b
+
+    c = gc.tensor(3.0, dtype=gc.float64)
+    compiled = CompiledFunction(function, fullgraph=True)
+    for _ in range(4):
+        compiled(*(gc.randn(8, dtype=gc.float64) for _ in range(2)), c)
+    for starts in ((0, 1), (1, 0), (0, 0), (0, 8)):
+        outcomes = []
+        for call in (function, compiled):
+            array = np.random.default_rng(0).normal(size=16)
+            found = call(*(gc.from_numpy(array[start : start + 8]) for start in starts), c)
+            outcomes.append((found.numpy().tobytes(), array.tobytes()))
+        assert outcomes[0] == outcomes[1]
+    assert len(compiled._entries) == 1
+    program = NativeProgram(optimized(compiled._entries[0].programs[0]), blas=True)
+    assert len(program.loops) == 1
+
+
 def test_numbers_and_rows_are_written_to_indices() -> None:
     def function(x: gc.Tensor, i: gc.Tensor, j: gc.Tensor) -> Any:
         y, z = x * 2, gc.zeros(4, 6)

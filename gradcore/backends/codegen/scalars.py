@@ -59,13 +59,16 @@ class SymbolicScalar(ScalarParameter):
     ----------
     evaluator : callable
         Computes it from the hyperparameters.
+    expression : hashable
+        What it is in terms of hyperparameters: equal for scalars that are equal whatever these are.
     guards : list of Guard
         The comparisons that were made; shared by all symbolic scalars of a formula.
     """
 
-    __slots__ = ("evaluator", "guards")
+    __slots__ = ("evaluator", "expression", "guards")
     __hash__ = float.__hash__
     evaluator: Evaluator
+    expression: Hashable
     guards: list[Guard]
 
     @property
@@ -77,9 +80,9 @@ class SymbolicScalar(ScalarParameter):
         return self.evaluator(hyperparameters)  # type: ignore[no-any-return]
 
 
-def _symbolic_scalar(value: float, evaluator: Evaluator, guards: list[Guard]) -> SymbolicScalar:
+def _symbolic_scalar(value: float, evaluator: Evaluator, expression: Hashable, guards: list[Guard]) -> SymbolicScalar:
     scalar = SymbolicScalar(value)
-    scalar.evaluator, scalar.guards = evaluator, guards
+    scalar.evaluator, scalar.expression, scalar.guards = evaluator, expression, guards
     return scalar
 
 
@@ -92,7 +95,7 @@ def symbolic(hyperparameters: dict[str, Any]) -> tuple[dict[str, Any], list[Guar
     """The hyperparameters with symbolic scalars for numbers, and the list that collects their guards."""
     guards: list[Guard] = []
     found = {
-        name: _symbolic_scalar(value, operator.itemgetter(name), guards) if is_number(value) else value
+        name: _symbolic_scalar(value, operator.itemgetter(name), name, guards) if is_number(value) else value
         for name, value in hyperparameters.items()
     }
     return found, guards
@@ -102,17 +105,22 @@ def _evaluator_of(other: Any) -> Evaluator:
     return other.evaluator if isinstance(other, SymbolicScalar) else lambda hyperparameters: other
 
 
+def _expression_of(other: Any) -> Hashable:
+    return other.expression if isinstance(other, SymbolicScalar) else (type(other), repr(other))
+
+
 def _arithmetic(function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
     def method(self: SymbolicScalar, *others: Any) -> Any:
         if not all(isinstance(o, (int, float)) and not isinstance(o, np.generic) for o in others):
             return NotImplemented
         parts = [self.evaluator, *map(_evaluator_of, others)][:: -1 if reflected else 1]
         values = [float(self), *map(float, others)][:: -1 if reflected else 1]
+        expression = function, reflected, self.expression, *map(_expression_of, others)
 
         def evaluate(hyperparameters: dict[str, Any]) -> Any:
             return function(*[part(hyperparameters) for part in parts])
 
-        return _symbolic_scalar(function(*values), evaluate, self.guards)
+        return _symbolic_scalar(function(*values), evaluate, expression, self.guards)
 
     return method
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,8 @@ _SLOW_ABOVE = 1 << 12
 DIALECT = Dialect(emit_cpp.CPU.real | _LIBRARY, None, emit_cpp.CPU.where)
 #: Expressions that one group has at most, functions counted as so many.
 _MOST, _FUNCTION = 240, 8
+#: Bytes of arrays in one loop that have nothing to do with each other.
+_UNRELATED = 1 << 13
 
 
 class _Tracer(emit_cpp.CppTracer):
@@ -64,13 +66,22 @@ def stored(F: Any, expr: Expr, dtype: np.dtype[Any]) -> Expr:
 
 
 class Group:
-    """Loops and reductions of one shape."""
+    """Loops and reductions of one shape.
 
-    def __init__(self, step: Loop | Reduction) -> None:
-        self.shape = step.shape
+    Parameters
+    ----------
+    step : Loop or Reduction
+        The first one.
+    relation : int
+        See `_related`.
+    """
+
+    def __init__(self, step: Loop | Reduction, relation: int = 0) -> None:
+        self.shape, self.relations = step.shape, {relation}
         self.steps: list[Loop | Reduction] = [step]
         self.dims: tuple[int, ...] | None = step.dims if isinstance(step, Reduction) else None
         self.fallible = False
+        self._arrays = _arrays(step)
 
     @property
     def reads(self) -> list[View]:
@@ -80,21 +91,47 @@ class Group:
     def writes(self) -> list[View]:
         return [w for step in self.steps for w in step.writes]
 
-    def takes(self, step: Step, given: frozenset[int]) -> bool:
+    def takes(self, step: Step, relation: int, given: frozenset[int]) -> bool:
         """Whether a step can be one of the group: element by element, in the order of the steps."""
         if not isinstance(step, (Loop, Reduction)) or step.shape != self.shape or len(self.steps) >= _MOST:
             return False
         if isinstance(step, Reduction) and self.dims not in (None, step.dims):
+            return False
+        if relation not in self.relations and sum((self._arrays | _arrays(step)).values()) > _UNRELATED:
             return False
         for r in step.reads:
             if any(_differ(r, w, given) for w in self.writes):
                 return False
         return not any(_differ(w, v, given) for w in step.writes for v in (*self.reads, *self.writes))
 
-    def add(self, step: Loop | Reduction) -> None:
+    def add(self, step: Loop | Reduction, relation: int) -> None:
         self.steps.append(step)
+        self.relations.add(relation)
+        self._arrays |= _arrays(step)
         if isinstance(step, Reduction):
             self.dims = step.dims
+
+
+def _arrays(step: Step) -> dict[tuple[int, int], int]:
+    """Where the arrays begin of which a step uses many elements, and their bytes."""
+    return {(v.memory, v.offset): v.size * v.dtype.itemsize for v in (*step.reads, *step.writes) if any(v.strides)}
+
+
+def _related(steps: list[Step]) -> list[int]:
+    """A number for each step: equal for loops over one shape that have arrays in common, with each other or others."""
+    above = [*range(len(steps))]
+    users: dict[Any, int] = {}
+
+    def top(i: int) -> int:
+        while above[i] != i:
+            above[i] = i = above[above[i]]
+        return i
+
+    for i, step in enumerate(steps):
+        if isinstance(step, (Loop, Reduction)):
+            for each in _arrays(step):
+                above[top(i)] = top(users.setdefault((step.shape, *each), i))
+    return [*map(top, above)]
 
 
 def _differ(a: View, b: View, given: frozenset[int]) -> bool:
@@ -104,22 +141,26 @@ def _differ(a: View, b: View, given: frozenset[int]) -> bool:
     return overlap(a, b) and a != b
 
 
-def grouped(steps: list[Step], given: frozenset[int]) -> list[Any]:
-    """Groups and kernels in an order in which they can run."""
+def grouped(steps: list[Step], given: frozenset[int], made: Collection[int]) -> list[Any]:
+    """Groups and kernels in an order in which they can run.
+
+    Memories that are `given` may share elements. Before a step that may fail, only memories are written that are
+    `made` by the steps.
+    """
     out: list[Any] = []
-    for step in steps:
+    for step, relation in zip(steps, _related(steps), strict=True):
         chosen = None
         if isinstance(step, (Loop, Reduction)):
             for each in reversed(out[-24:]):
-                if isinstance(each, Group) and each.takes(step, given):
+                if isinstance(each, Group) and each.takes(step, relation, given):
                     chosen = each
                     break
-                if clashes(each, step, given):
+                if clashes(each, step, given) or (each.fallible and any(w.memory not in made for w in step.writes)):
                     break
         if chosen is None:
-            out.append(Group(step) if isinstance(step, (Loop, Reduction)) else step)
+            out.append(Group(step, relation) if isinstance(step, (Loop, Reduction)) else step)
         elif isinstance(step, (Loop, Reduction)):
-            chosen.add(step)
+            chosen.add(step, relation)
     return out
 
 

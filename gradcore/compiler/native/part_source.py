@@ -129,7 +129,8 @@ class PartSource:
             lines.append(f"char* const {_name(memory)} = g{i}.data;")
         if self.apart:
             spans = ", ".join(map(self._bounds, self.apart))
-            lines += [f"Span spans[] = {{{spans}}};", "if (!apart(spans)) return 1;"]
+            lines += [f"const Span spans[] = {{{spans}}};", f"static thread_local Order<{len(self.apart)}> order;"]
+            lines.append("if (!apart(spans, order)) return 1;")
         if self.scratch:
             lines.append(f"char* const arena = item(given, {len(self.arguments)}).data;")
         elif self._size:

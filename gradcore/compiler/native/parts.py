@@ -128,11 +128,14 @@ class NativeProgram:
 
     def _writes_outside(self, part: Part) -> bool:
         """Whether a part could not run again from its beginning."""
+        made = self._made(part)
+        return any(w.memory not in made for s in part.steps for w in s.writes)
+
+    def _made(self, part: Part) -> set[int]:
+        """The memories that begin in a part: it may write to them again from its beginning."""
         views = self.lowering.views
         made = {n for call in part.calls for n in call.made if n in views and views[n].memory == n}
-        made |= self.lowering.temporary
-        made -= {*self.program.inputs}
-        return any(w.memory not in made for s in part.steps for w in s.writes)
+        return (made | self.lowering.temporary) - {*self.program.inputs}
 
     def _close(self, part: Part) -> None:
         if part.computing >= _LEAST:
@@ -196,7 +199,7 @@ class NativeProgram:
         given = frozenset(n for n in part.touched if n in self.program.inputs)
         written = given & {w.memory for step in part.steps for w in step.writes}
         apart = given if written and len(given) > 1 and self.are_apart else frozenset()
-        ordered = groups.grouped(part.steps, given - apart)
+        ordered = groups.grouped(part.steps, given - apart, self._made(part))
         users: dict[int, set[int]] = {}
         for i, each in enumerate(ordered):
             for view in (*each.reads, *each.writes):
@@ -221,7 +224,7 @@ class NativeProgram:
                 part.in_threads |= "spread(" in text
                 invocations.append(source.loop_call(name, traced))
         writer = PartSource(invocations, self.private.__contains__, self.owner, lambda m: self._is_fresh(m, part))
-        writer.apart = {m: m in written for m in sorted(apart) if self.owner(m).size}
+        writer.apart = {m: m in written for m in writer.arguments if m in apart and self.owner(m).size}
         part.arguments, part.scratch = writer.arguments, writer.scratch
         part.text = writer.text(part.in_threads)
         self.rolled += map(str, writer.repeats)

@@ -38,12 +38,23 @@ struct Span {
     bool is_written;
 };
 
+// The order in which arguments began in the last call of a thread: most often, it is that of the next one.
+template <int count>
+struct Order {
+    int at[count] = {};
+    constexpr Order() {
+        for (int i = 0; i < count; ++i) at[i] = i;
+    }
+};
+
 // Whether arguments that are written to share no memory with others.
 template <int count>
-inline bool apart(Span (&spans)[count]) {
-    std::sort(spans, spans + count, [](const Span& a, const Span& b) { return a.start < b.start; });
+inline bool apart(const Span (&spans)[count], Order<count>& order) {
+    const auto before = [&](int i, int j) { return spans[i].start < spans[j].start; };
+    if (!std::is_sorted(order.at, order.at + count, before)) std::sort(order.at, order.at + count, before);
     const char *all = nullptr, *written = nullptr;  // where those so far end
-    for (const Span& each : spans) {
+    for (const int i : order.at) {
+        const Span& each = spans[i];
         if (each.start < (each.is_written ? all : written)) return false;
         all = std::max(all, each.stop);
         if (each.is_written) written = std::max(written, each.stop);

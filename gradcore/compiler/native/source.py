@@ -61,6 +61,14 @@ def _types(traced: TracedGroup) -> list[str]:
     return [C_TYPES[d.name] for d in dtypes]
 
 
+def _sources(traced: TracedGroup) -> list[int]:
+    """By array of a loop, the one whose pointer it has: what is written in place has one."""
+    loads = {view: i for i, view in enumerate(traced.loads)}
+    first = len(loads) + len(traced.stores)
+    stores = [loads.get(view, len(loads) + k) for k, view in enumerate(traced.stores)]
+    return [*loads.values(), *stores, *range(first, first + len(traced.reductions))]
+
+
 class _Writer:
     """The lines of one loop."""
 
@@ -69,11 +77,13 @@ class _Writer:
         self.body, self.results = statements(traced.kernel, DIALECT)
         self.size = math.prod(traced.shape)
         self.lines: list[str] = []
+        self.sources = _sources(traced)
+        self.names = [f"a{i}" for i in sorted({*self.sources})]
 
     def parameters(self) -> list[str]:
         """The parameters of the function: the first elements of arrays."""
-        loads = len(self.traced.loads)
-        return [f"{'const ' if i < loads else ''}{kind}* a{i}" for i, kind in enumerate(self.types)]
+        written = {*self.sources[len(self.traced.loads) :]}
+        return [f"{'' if i in written else 'const '}{self.types[i]}* a{i}" for i in sorted({*self.sources})]
 
     def emit(self, depth: int, text: str) -> None:
         self.lines.append(f"{'    ' * depth}{text}")
@@ -86,17 +96,23 @@ class _Writer:
             step = self.dims[d].steps[array]
             if step:
                 terms.append(f"{name} * {step // size}" if step != size else name)
-        return f"a{array}[{' + '.join(terms) or '0'}]"
+        return f"a{self.sources[array]}[{' + '.join(terms) or '0'}]"
 
-    def element(self, depth: int, indices: list[tuple[int, str]]) -> None:
-        """The statements for one element, without its sums."""
-        loads = len(self.traced.loads)
+    def load(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
+        """Read the elements; only those that are the same, or not the same, for all indices."""
         for i, (given, kind) in enumerate(zip(self.traced.kernel.inputs, self.types, strict=False)):
+            if still is not None and still == any(dim.steps[i] for dim in self.dims):
+                continue
             element = self.place(i, indices)
             half = kind in _HALVES
             self.emit(
                 depth, f"const {'float' if half else kind} {given.name} = {f'load({element})' if half else element};"
             )
+
+    def element(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
+        """The statements for one element, without its sums."""
+        loads = len(self.traced.loads)
+        self.load(depth, indices, still)
         for line in self.body:
             self.emit(depth, line)
         for k in range(len(self.traced.stores)):
@@ -109,13 +125,14 @@ class _Writer:
     def simple(self, start: str, stop: str) -> None:
         """Without reductions: from `start` to `stop` of the first dim."""
         indices = []
+        self.load(1, [], still=True)
         for d, dim in enumerate(self.dims):
             low, high = (start, stop) if d == 0 else ("0", str(dim.size))
             if d == len(self.dims) - 1:
                 self.emit(d + 1, "#pragma omp simd")
             self.emit(d + 1, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
             indices.append((d, f"i{d}"))
-        self.element(len(self.dims) + 1, indices)
+        self.element(len(self.dims) + 1, indices, still=False)
         for d in reversed(range(len(self.dims))):
             self.emit(d + 1, "}")
 
@@ -308,7 +325,7 @@ def loop_source(traced: TracedGroup) -> tuple[str, str]:
         step = 64 if len(writer.dims) == 1 else 1
         # A function of pointers: those that it would capture are read again for each element.
         head = f"    const auto part = []({', '.join(['i64 start', 'i64 stop', *writer.parameters()])}) {{"
-        call = f"part({', '.join(['start', 'stop', *(f'a{i}' for i in range(len(writer.types)))])});"
+        call = f"part({', '.join(['start', 'stop', *writer.names])});"
         shared_part = f"    spread({rows}, {grain}, {step}, threads, [&](i64 start, i64 stop) {{ {call} }});"
         lines = [head, *lines, "    };", shared_part]
     text = "\n".join([f"({', '.join([*writer.parameters(), 'i64 threads'])}) {{", "    (void)threads;", *lines, "}"])
@@ -319,7 +336,7 @@ def loop_source(traced: TracedGroup) -> tuple[str, str]:
 def loop_call(name: str, traced: TracedGroup) -> Invocation:
     """The call of a group's function."""
     views = (*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions))
-    text = f"{name}({', '.join([*(f'{{{i}}}' for i in range(len(views))), 'threads'])})"
+    text = f"{name}({', '.join([*(f'{{{i}}}' for i in sorted({*_sources(traced)})), 'threads'])})"
     return Invocation(text, views, shared=_shared(traced))
 
 
