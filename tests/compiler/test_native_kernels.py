@@ -261,6 +261,16 @@ def test_an_index_out_of_bounds_writes_nothing() -> None:
         assert x.tolist() == [[0, 0, 0], [1, 1, 1], [0, 0, 0], [0, 0, 0]]
 
 
+def test_results_that_are_written_to_an_array_are_native() -> None:
+    def function(x: gc.Tensor) -> gc.Tensor:
+        return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+    compiled = check(lambda x: gc.autograd.functional.hessian(function, x), gc.randn(7, dtype=gc.float64))
+    program = compiled._entries[0].programs[0]
+    assert any("out" in call.named for call in program.calls)
+    assert NativeProgram(optimized(program), blas=True).refused == []
+
+
 def test_a_write_stays_behind_an_index_that_may_be_out_of_bounds() -> None:
     def function(x: gc.Tensor, w: gc.Tensor, i: gc.Tensor) -> Any:
         doubled = w * 2

@@ -14,6 +14,7 @@ from gradcore import config, nn
 from gradcore.backends.compiled.building import BuildError, find_compiler
 from gradcore.compiler import emit_python, native
 from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.native.parts import NativeProgram
 from gradcore.compiler.optimizer_steps import PlannedStep
 
 F = nn.functional
@@ -521,6 +522,23 @@ def test_a_scaler_and_groups_by_formulas(by_formulas: list[PlannedStep]) -> None
     test_muon_and_groups()
     test_a_scaler_leaves_out_the_steps_of_infinite_gradients()
     test_two_optimizers_take_turns()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_a_step_is_one_loop_for_each_shape(name: str) -> None:
+    """Arrays are read and written once, in loops of their own, however many parameters there are."""
+    params = [gc.ones(*shape, requires_grad=True) for shape in [(70, 50)] * 40 + [(50,)] * 40]
+    groups = [{"params": params[:60], "lr": 0.3}, {"params": params[60:], "lr": 0.2}]
+    optimizer = getattr(gc.optim, name)(groups, lr=0.1, weight_decay=0.1)
+    for p in params:
+        p.grad = gc.ones_like(p)
+    optimizer.step()
+    program = PlannedStep(optimizer, "0").program.native
+    assert program is not None
+    made = NativeProgram(program, blas=True)
+    assert made.refused == []
+    assert [part.scratch for part in made.parts] == [0]
+    assert len(made.loops) == 2
 
 
 #: What may be done to an optimiser between steps, and whether its step is still that of the program then.

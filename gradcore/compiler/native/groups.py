@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -28,8 +29,6 @@ _SLOW_ABOVE = 1 << 12
 DIALECT = Dialect(emit_cpp.CPU.real | _LIBRARY, None, emit_cpp.CPU.where)
 #: Expressions that one group has at most, functions counted as so many.
 _MOST, _FUNCTION = 240, 8
-#: Bytes of arrays in one loop that have nothing to do with each other.
-_UNRELATED = 1 << 13
 
 
 class _Tracer(emit_cpp.CppTracer):
@@ -81,7 +80,6 @@ class Group:
         self.steps: list[Loop | Reduction] = [step]
         self.dims: tuple[int, ...] | None = step.dims if isinstance(step, Reduction) else None
         self.fallible = False
-        self._arrays = _arrays(step)
 
     @property
     def reads(self) -> list[View]:
@@ -97,7 +95,7 @@ class Group:
             return False
         if isinstance(step, Reduction) and self.dims not in (None, step.dims):
             return False
-        if relation not in self.relations and sum((self._arrays | _arrays(step)).values()) > _UNRELATED:
+        if relation not in self.relations and math.prod(self.shape) > 1:
             return False
         for r in step.reads:
             if any(_differ(r, w, given) for w in self.writes):
@@ -107,14 +105,8 @@ class Group:
     def add(self, step: Loop | Reduction, relation: int) -> None:
         self.steps.append(step)
         self.relations.add(relation)
-        self._arrays |= _arrays(step)
         if isinstance(step, Reduction):
             self.dims = step.dims
-
-
-def _arrays(step: Step) -> dict[tuple[int, int], int]:
-    """Where the arrays begin of which a step uses many elements, and their bytes."""
-    return {(v.memory, v.offset): v.size * v.dtype.itemsize for v in (*step.reads, *step.writes) if any(v.strides)}
 
 
 def _related(steps: list[Step]) -> list[int]:
@@ -129,8 +121,9 @@ def _related(steps: list[Step]) -> list[int]:
 
     for i, step in enumerate(steps):
         if isinstance(step, (Loop, Reduction)):
-            for each in _arrays(step):
-                above[top(i)] = top(users.setdefault((step.shape, *each), i))
+            for v in (*step.reads, *step.writes):
+                if any(v.strides):  # one number may be a part of what has nothing to do with each other
+                    above[top(i)] = top(users.setdefault((step.shape, v.memory, v.offset), i))
     return [*map(top, above)]
 
 

@@ -147,7 +147,8 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
 
     def _steps(self, call: Call) -> list[Step]:
         _, _, name = call.name.rpartition(".")
-        if name not in _WRITERS and (written(call) != [] or "out" in call.named):
+        into = call.name.startswith("xp.") and call.named.keys() == {"out"} and call.named["out"] == (call.results,)
+        if name not in _WRITERS and not into and (written(call) != [] or "out" in call.named):
             raise Unsupported("it writes in place")
         numbers = list(call.made)
         kinds = {self.program.types[n].dtype for n in (*numbers, *values_in(call.args))}
@@ -156,6 +157,8 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         known = set(self.views)
         results = [self.views[n] if n in known else self._result(call, n) for n in numbers]
         own = [n for n in numbers if n not in known and self.views[n].memory == n]
+        if into:
+            return [self._loop(call._replace(named={}), name, results)]
         if name in _VIEWS and not own:
             return []
         handler = getattr(self, f"_lower_{name}", None)
