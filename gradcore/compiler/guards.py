@@ -583,14 +583,14 @@ class Guards:
         shape, strides = f"{a}.shape == {array.shape}", f"{a}.strides == {array.strides}"
         if symbols:
             shape, strides = self._symbolic(a, array, symbols, text), f"{a}.flags.c_contiguous"
-        conditions = " and ".join([
-            shape, strides, f"{o}._dtype is {self.bind(t._dtype)}",
-            f"{o}._device is {'CPU' if on_cpu else self.bind(t._device)}",
-            f"type({a}) is {'ndarray' if on_cpu else self.bind(type(array))}",
-            *([f"{a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"] if on_cpu else []),
-        ])  # fmt: skip
-        if not given and on_cpu and not symbols:  # most often the array of the last call
-            conditions = f"{self.bind(weakref.ref(array))}() is {a} or {conditions}"
+        kind = f"{o}._dtype is {self.bind(t._dtype)} and {o}._device is {'CPU' if on_cpu else self.bind(t._device)}"
+        layout = f"{shape} and {strides} and type({a}) is {'ndarray' if on_cpu else self.bind(type(array))}"
+        if on_cpu:
+            layout += f" and {a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"
+        conditions = f"{kind} and {layout}"
+        if on_cpu and not symbols:  # most often the array of the last call, which no one else has
+            known = f"{self.bind(weakref.ref(array))}() is {a}"
+            conditions = f"{kind} and ({known} or {layout})" if given else f"{known} or {conditions}"
         described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
         if symbols:
             sizes = ", ".join(symbols.get(i, str(n)) for i, n in enumerate(array.shape))
