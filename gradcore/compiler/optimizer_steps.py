@@ -58,7 +58,7 @@ class TracedBatch:
         settings = batch.advanced(optimizer.hyperparameters, options)[1]
         self.flags = {name: value for name, value in settings.items() if not is_number(value)}
         self.types = [*map(type, settings.values())]
-        self.guards: list[Any] | None = None
+        self.guards: list[Any] = []
         recorder, backend = Recorder(), RecordingBackend(CPU.backend)
         recorder.program = program
         params, states = batch.batch.params, batch.batch.states
@@ -72,7 +72,7 @@ class TracedBatch:
             flat = [recorder.given(np.ones_like(s)) for s in states]
             for p, g, a, b in zip(*given, batch.batch.offsets, batch.batch.offsets[1:], strict=False):
                 scalars, guards = symbolic(settings)
-                self.guards = guards if self.guards is None else self.guards  # which are the same for all parameters
+                self.guards = self.guards or guards  # which are the same for all parameters
                 type(optimizer).formula(backend, p, g, *[s[a:b].reshape(p.shape) for s in flat], **scalars)
         finally:
             current.recorder = before
