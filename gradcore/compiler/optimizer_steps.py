@@ -79,7 +79,10 @@ class TracedBatch:
         if recorder.stopped is not None:
             raise NotImplementedError(recorder.stopped)
         arrays = *params, *[grads[i] for i in batch.indices], *states
-        _move(program, {v.number: address_of(array) for v, array in zip([*given[0], *given[1], *flat], arrays, strict=True)})
+        _move(
+            program,
+            {v.number: address_of(array) for v, array in zip([*given[0], *given[1], *flat], arrays, strict=True)},
+        )
         self.evaluators: list[Any] = []
         self._name_scalars(program, numbers)
 
