@@ -6,15 +6,17 @@ results are the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradcore.backends.base import SMALL
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.elementwise import ONE, NumpyElementwise
 from gradcore.backends.numpy.matmul import MANY, NumpyProducts
-from gradcore.backends.numpy.reductions import NumpyReductions, ones
+from gradcore.backends.numpy.reductions import NumpyReductions
+from gradcore.backends.numpy.row_blocks import ones
 from gradcore.backends.portable.products import Products
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value
@@ -35,6 +37,8 @@ class _Specializing:
     def __init__(self, program: Program) -> None:
         self.program, self.found = program, program.copy()
         self.transposes: dict[Any, Any] = {}
+        #: Values with memory of their own; of inputs that may lie in each other's only in the recorded run, none.
+        self.owners = _owners(program)
 
     def run(self) -> Program:
         backend = type(CPU.backend)
@@ -42,6 +46,7 @@ class _Specializing:
             kind, _, name = call.name.partition(".")
             owner, rule = _RULES.get(name, (None, None))
             own = kind in ("kernels", "backend") and getattr(backend, name, None) is getattr(owner, name, backend)
+            own |= kind == "xp" and owner is None
             if rule is None or not own or call.named or not self._applies(rule, call):
                 self.found.calls.append(call)
         return self.found
@@ -51,7 +56,7 @@ class _Specializing:
         if type(call.results) is not Value or len(call.args) != 2:
             return False
         first = self.program.type_of(call.args[0])
-        return first is not None and any(True for _ in rule(self, call, first, self.program.type_of(call.args[1])))
+        return first is not None and rule(self, call, first, self.program.type_of(call.args[1]))
 
     def add(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], result: Any) -> Any:
         """Add a call; `result` is its value, or the type of a new one."""
@@ -70,45 +75,74 @@ class _Specializing:
                 self.found.types[value.number] = turned  # a view
         return self.transposes[leaf]
 
-    # -- rules: they yield once they have added calls ---------------------------------------------------------------
+    # -- rules: whether they have added calls in the place of one -----------------------------------------------------
 
-    def product(self, call: Call, a: ArrayType, b: ArrayType | None) -> Iterator[None]:
-        if b is not None and _is_dot(a, b):
-            yield self.dot(call, *call.args)
+    def product(self, call: Call, a: ArrayType, b: ArrayType | None) -> bool:
+        return b is not None and _is_dot(a, b) and self.dot(call, *call.args)
 
-    def times_adjoint(self, call: Call, a: ArrayType, b: ArrayType | None) -> Iterator[None]:
-        if b is not None and _is_dot(a, _turned(b)):
-            yield self.dot(call, call.args[0], self.transposed(call.args[1], b))
+    def times_adjoint(self, call: Call, a: ArrayType, b: ArrayType | None) -> bool:
+        if b is None or not _is_dot(a, _turned(b)):
+            return False
+        return self.dot(call, call.args[0], self.transposed(call.args[1], b))
 
-    def adjoint_times(self, call: Call, a: ArrayType, b: ArrayType | None) -> Iterator[None]:
-        if b is not None and _is_dot(_turned(a), b):
-            yield self.dot(call, self.transposed(call.args[0], a), call.args[1])
+    def adjoint_times(self, call: Call, a: ArrayType, b: ArrayType | None) -> bool:
+        if b is None or not _is_dot(_turned(a), b):
+            return False
+        return self.dot(call, self.transposed(call.args[0], a), call.args[1])
 
-    def dot(self, call: Call, a: Any, b: Any) -> None:
+    def dot(self, call: Call, a: Any, b: Any) -> bool:
         """Add the product of two matrices."""
         self.add("method.dot", np.ndarray.dot, (a, b), call.results)
+        return True
 
-    def sum_to_size(self, call: Call, x: ArrayType, _: Any) -> Iterator[None]:
+    def sum_to_size(self, call: Call, x: ArrayType, _: Any) -> bool:
         """The sum of rows is a product with ones."""
-        if len(x.shape) == 2 and call.args[1] == x.shape[1:] and x.dtype.char in "fd" and x.size < SMALL:
-            array = ones(x.shape[0], x.dtype)
-            yield self.dot(call, self.found.new_literal(array), call.args[0])
+        if len(x.shape) != 2 or call.args[1] != x.shape[1:] or x.dtype.char not in "fd" or x.size >= SMALL:
+            return False
+        return self.dot(call, self.found.new_literal(ones(x.shape[0], x.dtype)), call.args[0])
 
-    def tanh_backward(self, call: Call, grad: ArrayType, y: ArrayType | None) -> Iterator[None]:
+    def broadcast(self, call: Call, x: ArrayType, _: Any) -> bool:
+        """A view that is made at once of the array that owns its memory."""
+        types, number = self.program.types, call.results.number
+        known = types[number]
+        owner = types.get(known.memory)
+        if owner is None or known.memory == number or number in self.program.outputs or not x.size:
+            return False
+        if known.memory not in self.owners or owner.strides != np.empty(owner.shape, owner.dtype).strides:
+            return False
+        start = known.address - owner.address
+        stop = (
+            start + sum((n - 1) * step for n, step in zip(known.shape, known.strides, strict=True)) + x.dtype.itemsize
+        )
+        if start < 0 or stop > owner.nbytes or min(known.strides, default=0) < 0 or not known.size:
+            return False
+        where = Value(known.memory), start, known.strides
+        self.add("xp.ndarray", np.ndarray, (known.shape, known.dtype, *where), call.results)
+        return True
+
+    def tanh_backward(self, call: Call, grad: ArrayType, y: ArrayType | None) -> bool:
         """The formula by NumPy's functions."""
         if y is None or not y.shape or grad[:3] != y[:3] or y.dtype.char not in "fd" or y.size >= SMALL:
-            return
+            return False
         if y.strides != np.empty(y.shape, y.dtype).strides:
-            return
+            return False
         square = self.add("kernels.mul", np.multiply, (call.args[1], call.args[1]), y)
         one = self.found.new_literal(ONE[y.dtype.char])
         slope = self.add("kernels.sub", np.subtract, (one, square), y)
-        yield self.add("kernels.mul", np.multiply, (call.args[0], slope), call.results)
+        self.add("kernels.mul", np.multiply, (call.args[0], slope), call.results)
+        return True
 
 
 def _turned(known: ArrayType) -> ArrayType:
     """The type of a transposed array."""
     return known._replace(shape=known.shape[::-1], strides=known.strides[::-1])
+
+
+def _owners(program: Program) -> set[int]:
+    """The values whose memory holds all its views where it did in the recorded run."""
+    given = [program.types[n].memory for n in program.inputs if n in program.types]
+    made = {n for call in program.calls for n in call.made}
+    return {n for n in (*program.inputs, *made) if given.count(n) == (n in program.inputs)}
 
 
 def _is_dot(a: ArrayType, b: ArrayType) -> bool:
@@ -128,4 +162,6 @@ _RULES: dict[str, tuple[Any, Any]] = {
     "adjoint_times": (Products, _Specializing.adjoint_times),
     "sum_to_size": (NumpyReductions, _Specializing.sum_to_size),
     "tanh_backward": (NumpyElementwise, _Specializing.tanh_backward),
+    "expand": (NumpyBackend, _Specializing.broadcast),
+    "broadcast_to": (None, _Specializing.broadcast),
 }

@@ -113,3 +113,25 @@ def test_kernels_of_other_classes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tanh_backward" not in names(lambda x: x.tanh(), gc.randn(3))
     monkeypatch.setattr(CPU.backend, "__class__", Other)
     assert "tanh_backward" in names(lambda x: x.tanh(), gc.randn(3))
+
+
+def test_expanded_arrays_are_views_that_are_made_at_once() -> None:
+    def function(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+        turned = (x * 2).t()[1:]
+        return turned.expand(3, -1, -1).tanh() + (y * 3)[1:].expand(3, 2, 4) + y[:1].expand(2, 4)
+
+    args = gc.randn(4, 3), gc.randn(5)[1:]
+    assert names(function, gc.randn(4, 3), gc.randn(5)).count("ndarray") >= 2
+    compiled = CompiledFunction(lambda x, y: (x.expand(3, 4, 3) * 2, y.expand(2, 4) * 2), cpp="0")
+    for _ in range(3):
+        assert all(map(gc.equal, compiled(*args), (args[0].expand(3, 4, 3) * 2, args[1].expand(2, 4) * 2)))
+
+
+def test_arguments_that_lie_in_each_others_memory_may_lie_elsewhere_in_the_next_call() -> None:
+    whole = gc.randn(12)
+    for first in (3, 0, 1):
+        compiled = CompiledFunction(lambda x, y: x.expand(2, 4).exp() + y.exp().sum(), cpp="0")
+        for i in (first, first, first, 8 - first, 4):
+            x = whole[i : i + 4]
+            assert gc.equal(compiled(x, whole), x.expand(2, 4).exp() + whole.exp().sum())
+        assert compiled._entries
