@@ -31,6 +31,11 @@ def specialized(program: Program) -> Program:
     return _Specializing(program).run()
 
 
+#: The most columns, and elements of a result that is computed column by column.
+_MOST_COLUMNS, _LEAST, _MOST = 8, 1 << 11, 1 << 17
+_BY_COLUMNS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+
+
 class _Specializing:
     """One pass over a program."""
 
@@ -44,6 +49,8 @@ class _Specializing:
         backend = type(CPU.backend)
         for call in self.program.calls:
             kind, _, name = call.name.partition(".")
+            if kind in ("kernels", "backend") and name in _BY_COLUMNS:
+                call = self.by_columns(call, _BY_COLUMNS[name])
             owner, rule = _RULES.get(name, (None, None))
             own = kind in ("kernels", "backend") and getattr(backend, name, None) is getattr(owner, name, backend)
             own |= kind == "xp" and owner is None
@@ -120,6 +127,32 @@ class _Specializing:
         self.add("xp.ndarray", np.ndarray, (known.shape, known.dtype, *where), call.results)
         return True
 
+    def by_columns(self, call: Call, function: np.ufunc) -> Call:
+        """Arithmetic with rows of a few elements that are repeated column by column: NumPy takes row by row."""
+        kinds = [self.program.type_of(each) for each in call.args]
+        result = self.program.types.get(call.results.number) if type(call.results) is Value else None
+        kernels: Any = CPU.kernels
+        if (
+            result is None
+            or call.named
+            or len(kinds) != 2
+            or kernels.small[call.name.rpartition(".")[2]] is not function
+        ):
+            return call
+        known = [each for each in kinds if each is not None and each.dtype is result.dtype and len(each.shape) > 1]
+        width = result.shape[-1] if len(result.shape) > 2 else 0
+        if (
+            len(known) != 2
+            or width not in range(2, _MOST_COLUMNS + 1)
+            or any(each.shape[-1] != width for each in known)
+        ):
+            return call
+        repeated = any(each.shape[-2] != result.shape[-2] for each in known)
+        dense = result.strides == np.empty(result.shape, result.dtype).strides and result.dtype.char in "fd"
+        if not (repeated and dense and _LEAST <= result.size <= _MOST):
+            return call
+        return call._replace(function=_ByColumns(function, result))
+
     def tanh_backward(self, call: Call, grad: ArrayType, y: ArrayType | None) -> bool:
         """The formula by NumPy's functions."""
         if y is None or not y.shape or grad[:3] != y[:3] or y.dtype.char not in "fd" or y.size >= SMALL:
@@ -131,6 +164,21 @@ class _Specializing:
         slope = self.add("kernels.sub", np.subtract, (one, square), y)
         self.add("kernels.mul", np.multiply, (call.args[0], slope), call.results)
         return True
+
+
+class _ByColumns:
+    """A function of two arrays, the columns of the result one by one."""
+
+    nin, nout = 2, 1
+
+    def __init__(self, function: np.ufunc, result: ArrayType) -> None:
+        self.function, self.shape, self.dtype = function, result.shape, result.dtype
+
+    def __call__(self, x: Any, y: Any, out: Any = None) -> Any:
+        out = np.empty(self.shape, self.dtype) if out is None else out
+        for k in range(self.shape[-1]):
+            self.function(x[..., k], y[..., k], out[..., k])
+        return out
 
 
 def _turned(known: ArrayType) -> ArrayType:

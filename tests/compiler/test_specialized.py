@@ -143,3 +143,15 @@ def test_arguments_that_lie_in_each_others_memory_may_lie_elsewhere_in_the_next_
     ]
     first = specialized(program).calls[0]
     assert first.name == ("xp.broadcast_to", "xp.ndarray")[memory]
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+@pytest.mark.parametrize("width", [2, 3, 8, 9])
+def test_narrow_rows_that_are_repeated_are_taken_by_columns(width: int, dtype: Any) -> None:
+    x, y = gc.randn(60, 1, width, dtype=dtype), gc.randn(60, width, dtype=dtype)
+    compiled = CompiledFunction(lambda x, y: ((x - y).exp(), y / x, (x * 2)[:3] - y), fullgraph=True, cpp="0")
+    for _ in range(3):
+        assert all(map(gc.equal, compiled(x, y), ((x - y).exp(), y / x, (x * 2)[:3] - y)))
+    program = specialized(optimized(compiled._entries[0].programs[0]))
+    found = sum(type(call.function).__name__ == "_ByColumns" for call in program.calls)
+    assert found == (2 if 60 * 60 * width > 2048 and width <= 8 else 0)
