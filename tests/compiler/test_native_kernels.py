@@ -11,6 +11,7 @@ import gradcore as gc
 from gradcore import nn
 from gradcore.compiler import native
 from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.native import parts, places
 from gradcore.compiler.native.parts import NativeProgram
 from gradcore.compiler.passes import optimized
 from tests.compiler.test_native import arrays_of, check, libraries, pytestmark, writer
@@ -162,6 +163,20 @@ def test_indices_that_only_a_part_sees_are_narrow() -> None:
     assert {program.owner(memory).dtype for memory in program.private} == {np.dtype(np.float32), np.dtype(np.int32)}
     found = check(lambda x: F.max_pool2d(x * 2, 2, return_indices=True), gc.randn(2, 3, 8, 6))(gc.randn(2, 3, 8, 6))
     assert found[1].dtype is gc.int64
+
+
+def test_arrays_that_fit_into_no_cache_are_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(x: gc.Tensor, i: gc.Tensor) -> Any:
+        picked = x.gather(1, i)
+        return gc.autograd.grad((picked * picked).sum(), x)[0], x.detach().scatter(1, i, x.detach()[:, :7] * 2)
+
+    x, i = gc.randn(6, 50).requires_grad_(), gc.randint(0, 50, (6, 7))
+    assert by_python(check(step, x, i)) == []
+    monkeypatch.setattr(places, "NO_CACHE", 6 * 50 * 4)
+    monkeypatch.setattr(parts, "_LEAST", 2)  # another plan
+    refused = by_python(check(step, x, i))
+    assert len(refused) == 2
+    assert all("gather" in each and "no cache" in each for each in refused)
 
 
 def test_masked_numbers() -> None:

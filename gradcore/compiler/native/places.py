@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.backends.numpy.tiled import NO_CACHE
 from gradcore.compiler.native.steps import Kernel, Step, Unsupported, View
 from gradcore.compiler.program import Call, Literal, Value
 
@@ -197,6 +198,8 @@ def _kernel(kind: str, values: View, at: _Indexed) -> Step:
     if any(i.dtype != at.indices[0].dtype or i.dtype.name not in ("int32", "int64") for i in at.indices):
         raise Unsupported("the indices")
     size, integer = x.dtype.itemsize, at.indices[0].dtype.itemsize
+    if kind != "put" and prod(x.shape) * size >= NO_CACHE:
+        raise Unsupported("the library's kernel is faster on arrays that fit into no cache")
     rows = [(values.strides, size), (at.strides, size), *((i.strides, integer) for i in at.indices)]
     if any(s % unit for strides, unit in [*rows, (x.strides, size)] for s in strides):
         raise Unsupported("the strides")
