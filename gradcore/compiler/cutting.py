@@ -74,7 +74,7 @@ def last_line(function: Any) -> int | None:
     return body[-1].lineno if is_last else None  # type: ignore[index]
 
 
-def _function(tree: Any, function: Any, parts: dict[str, Any]) -> Any:
+def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.FunctionType:
     """A function of a tree that has the globals and the cells of another one, and parts by their names."""
     code = function.__code__
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
@@ -223,7 +223,8 @@ class _Cutter:
         given = sorted(names.exposed.union(name for name in outs if name not in names.bound))
         if not before.issuperset(given):
             return [*run]
-        load, store = ([ast.Name(name, ctx) for name in outs] for ctx in (ast.Load(), ast.Store()))
+        load: list[Any] = [ast.Name(name, ast.Load()) for name in outs]
+        store: list[Any] = [ast.Name(name, ast.Store()) for name in outs]
         body = [*self.declared, *run]
         if outs:
             body.append(ast.Return(load[0] if len(outs) == 1 else ast.Tuple(load, ast.Load())))

@@ -207,9 +207,10 @@ def names_bound_in(node: Any) -> set[str]:
 
 def captured_names(tree: Any) -> set[str]:
     """Names that are read by functions which the function makes, and which may run at any later time."""
-    consumed = {id(node.args[0]) for node in ast.walk(tree) if _is_consumed_at_once(node)}
+    nodes: list[Any] = [*ast.walk(tree)]
+    consumed = {id(node.args[0]) for node in nodes if _is_consumed_at_once(node)}
     later = (*SCOPES, ast.ClassDef, ast.GeneratorExp)
-    nested = [n for n in ast.walk(tree) if isinstance(n, later) and n is not tree and id(n) not in consumed]
+    nested = [n for n in nodes if isinstance(n, later) and n is not tree and id(n) not in consumed]
     return {each.id for scope in nested for each in ast.walk(scope) if isinstance(each, ast.Name)}
 
 
