@@ -15,6 +15,7 @@ import gradcore as gc
 from gradcore import compiled as kernels
 from gradcore import config, nn
 from gradcore.backends.compiled.building import BuildError, find_compiler
+from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.compiler import native
 from gradcore.compiler.compiled import CompiledFunction
 from gradcore.compiler.native import building, parts
@@ -525,3 +526,23 @@ def test_a_folder_that_others_may_write_to_is_not_used(libraries: Path, tmp_path
     (tmp_path / "programs").chmod(0o777)
     compiled = check(lambda x: (x * 13).sum() + 1, gc.randn(4))
     assert "others may write" in states(compiled)[0]
+
+
+@pytest.mark.parametrize("sizes", [(700, 40, 33), (33, 40, 700), (130, 300, 130), (129, 200, 257)])
+@pytest.mark.parametrize("turned", [0, 1, 2, 3])
+def test_large_products_in_threads(sizes: tuple[int, int, int], turned: int) -> None:
+    height, inner, width = sizes
+    a = gc.randn(inner, height).mT if turned & 1 else gc.randn(height, inner)
+    b = gc.randn(width, inner).mT if turned & 2 else gc.randn(inner, width)
+    number = gc.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            gc.set_num_threads(threads)
+            before = NUMPY.library and NUMPY.library.read()
+            compiled = gc.compile(lambda a, b: (a + 1) @ b * 2, options={"cpp": "wait"})
+            for _ in range(3):
+                found = compiled(a, b)
+            assert gc.allclose(found, (a + 1) @ b * 2, rtol=1e-4, atol=1e-3)
+            assert NUMPY.library is None or NUMPY.library.read() == before
+    finally:
+        gc.set_num_threads(number)

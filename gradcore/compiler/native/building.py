@@ -10,7 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -180,8 +180,15 @@ def _tools() -> _Tools:
     return _Tools(tuple.__basicsize__, address("gradcore_share"), sgemm, dgemm, long, *convolution)
 
 
-def loaded(path: Path, first: int, in_threads: list[bool]) -> list[Callable[..., Any]]:
+def loaded(path: Path, first: int, parts: Sequence[tuple[bool, bool]]) -> list[Callable[..., Any]]:
     """The functions of a library's parts from the first one on, which take a tuple of arrays.
+
+    Parameters
+    ----------
+    path : Path
+    first : int
+    parts : sequence of (bool, bool)
+        Of each, `PartPlan.in_threads` and `PartPlan.multiplies`.
 
     Raises
     ------
@@ -196,7 +203,7 @@ def loaded(path: Path, first: int, in_threads: list[bool]) -> list[Callable[...,
     begin.argtypes, begin.restype = [ctypes.c_int64, ctypes.c_void_p], None
     begin(object.__basicsize__, ctypes.addressof(_tools()))
     _check(library)
-    return [_function(library, i, each) for i, each in enumerate(in_threads, first)]
+    return [_function(library, i, *each) for i, each in enumerate(parts, first)]
 
 
 def _check(library: ctypes.CDLL) -> None:
@@ -214,17 +221,25 @@ def _check(library: ctypes.CDLL) -> None:
             raise OSError("this interpreter's arrays are not what it expects")
 
 
-def _function(library: ctypes.CDLL, number: int, in_threads: bool) -> Callable[..., Any]:
+def _function(library: ctypes.CDLL, number: int, in_threads: bool, multiplies: bool) -> Callable[..., Any]:
     address = ctypes.cast(getattr(library, f"part{number}"), ctypes.c_void_p).value or 0
     if not in_threads:  # it is short: other threads of Python may wait
-        run: Any = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object)(address)
-        run.library = library
-        return run  # type: ignore[no-any-return]
+        short: Any = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object)(address)
+        short.library = library
+        return short  # type: ignore[no-any-return]
     shared = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_int64)(address)
     available = threads.available
 
     def run_in_threads(given: tuple[Any, ...]) -> Any:
         return shared(given, available())
 
-    run_in_threads.library = library  # type: ignore[attr-defined]
-    return run_in_threads
+    def run_alone(given: tuple[Any, ...]) -> Any:
+        number = available()
+        if number < 2:
+            return shared(given, number)
+        with NUMPY.alone():  # threads that BLAS has started would be in the way of these
+            return shared(given, number)
+
+    run = run_alone if multiplies and _tools().share else run_in_threads
+    run.library = library  # type: ignore[attr-defined]
+    return run

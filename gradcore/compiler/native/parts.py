@@ -14,6 +14,7 @@ from gradcore.compiler.native.draws import RESERVING
 from gradcore.compiler.native.lowering import Lowering
 from gradcore.compiler.native.part_source import PartSource
 from gradcore.compiler.native.plans import PartPlan, Plan, name_of
+from gradcore.compiler.native.products import LARGE_PRODUCT
 from gradcore.compiler.native.rolling import Invocation
 from gradcore.compiler.native.steps import Kernel, Loop, Reduction, Step, Unsupported, View
 from gradcore.compiler.program import Call, Program
@@ -37,6 +38,8 @@ class Part:
         The bytes that it is given beside.
     in_threads : bool
         Whether its function takes some time: it is told how many threads there are, and other threads of Python run.
+    multiplies : bool
+        Whether its products are those of BLAS, which is to use one thread meanwhile.
     text : str
         The C++ function, but for its name.
     """
@@ -47,7 +50,7 @@ class Part:
         self.computing = 0
         self.arguments: list[int] = []
         self.scratch = 0
-        self.in_threads = False
+        self.in_threads = self.multiplies = False
         self.text = ""
 
     @property
@@ -210,6 +213,7 @@ class NativeProgram:
             if isinstance(each, Kernel):
                 invocations.append(Invocation(each.text, (*each.writes, *each.reads), each.fallible))
                 part.in_threads |= each.lasting
+                part.multiplies |= each.text.startswith(LARGE_PRODUCT)
                 continue
 
             def kept(memory: int, i: int = i) -> bool:
@@ -250,7 +254,16 @@ class NativeProgram:
         for piece in self.pieces:
             if isinstance(piece, Part):
                 calls = tuple([position[id(call)] for call in piece.calls])
-                pieces.append(PartPlan(calls, piece.computing, tuple(piece.arguments), piece.scratch, piece.in_threads))
+                pieces.append(
+                    PartPlan(
+                        calls,
+                        piece.computing,
+                        tuple(piece.arguments),
+                        piece.scratch,
+                        piece.in_threads,
+                        piece.multiplies,
+                    )
+                )
             else:
                 pieces.append(position[id(piece)])
         begun = {n for n, piece in self.made_by.items() if isinstance(piece, Part)}

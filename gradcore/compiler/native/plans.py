@@ -58,6 +58,8 @@ class PartPlan(NamedTuple):
         The bytes that it is given beside.
     in_threads : bool
         Whether it is told how many threads there are, and other threads of Python run.
+    multiplies : bool
+        Whether its products are those of BLAS, which is to use one thread meanwhile.
     """
 
     calls: tuple[int, ...]
@@ -65,6 +67,7 @@ class PartPlan(NamedTuple):
     arguments: tuple[int, ...]
     scratch: int
     in_threads: bool
+    multiplies: bool
 
 
 class Plan:
@@ -103,7 +106,7 @@ class Plan:
 
     def function(self, path: Path, first: int = 0) -> Any:
         """The program as a function of Python that calls a library's, from that of the first part on."""
-        runs = building.loaded(path, first, [part.in_threads for part in self.parts])
+        runs = building.loaded(path, first, [(part.in_threads, part.multiplies) for part in self.parts])
         for run, part in zip(runs, self.parts, strict=True):
             vars(run)["again"] = functools.partial(_again, self, part, [])
         return emit_python.function_of(self.linked(runs))

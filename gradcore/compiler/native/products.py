@@ -12,7 +12,10 @@ from gradcore.compiler.native.rows import rows_kernel
 from gradcore.compiler.native.steps import Kernel, Loop, Step, Unsupported, View
 from gradcore.compiler.program import Call, Program
 
-__all__ = ["Products"]
+__all__ = ["LARGE_PRODUCT", "Products"]
+
+#: The function of products by BLAS.
+LARGE_PRODUCT = "large_product"
 
 #: Multiplications in a product for which one written here is at least as fast as BLAS.
 _SMALL_PRODUCT = 1 << 15
@@ -82,8 +85,10 @@ class Products:
         (at, lead_a), (bt, lead_b) = _blas(a), _blas(b)
         if height > 1 and o0 < width:
             raise Unsupported("the strides of a product")
-        numbers = f"{at}, {bt}, {height}, {inner}, {width}, {{0}}, {{1}}, {lead_a}, {{2}}, {lead_b}, {max(o0, width)}"
-        return [Kernel(f"large_product<{kind}>({numbers})", [out], [a, b], lasting=True)]
+        sizes, leads = f"{height}, {inner}, {width}", (lead_a, lead_b, max(o0, width))
+        arrays = "{{0}}, {{1}}, {}, {{2}}, {}, {}".format(*leads)
+        text = f"{LARGE_PRODUCT}<{kind}>({at}, {bt}, {sizes}, {arrays}, threads)"
+        return [Kernel(text, [out], [a, b], lasting=True)]
 
     def _lower_mm(self, call: Call, results: list[View]) -> list[Step]:
         a, b = call.args

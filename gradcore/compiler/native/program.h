@@ -220,13 +220,28 @@ void blas_product(const void* function, bool at, bool bt, i64 height, i64 inner,
                                                         I(inner), T(1), a, I(a0), b, I(b0), T(0), out, I(o0));
 }
 
-// The same by BLAS; a and b may each lie in columns.
+// The same by BLAS, in parts of rows or of columns, whichever are more; a and b may each lie in columns.
 template <class T>
 void large_product(bool at, bool bt, i64 height, i64 inner, i64 width, T* out, const T* a, i64 a0, const T* b, i64 b0,
-                   i64 o0) {
+                   i64 o0, i64 threads) {
+    constexpr i64 worth_a_thread = 1 << 18, step_of_parts = 16;
     const void* function = sizeof(T) == 4 ? tools.multiply_f : tools.multiply_d;
     const auto run = tools.long_integers ? blas_product<T, int64_t> : blas_product<T, int32_t>;
-    run(function, at, bt, height, inner, width, out, a, a0, b, b0, o0);
+    const i64 most = tools.share ? std::min(threads, height * inner * width / worth_a_thread) : 1;
+    const bool by_columns = width > height;
+    const i64 length = by_columns ? width : height, steps = (length + step_of_parts - 1) / step_of_parts;
+    const i64 cuts = std::max(std::min(most, steps), i64(1));
+    const auto part = [=](i64 i) {
+        const i64 start = std::min(steps * i / cuts * step_of_parts, length);
+        const i64 size = std::min(steps * (i + 1) / cuts * step_of_parts, length) - start;
+        if (by_columns) {
+            run(function, at, bt, height, inner, size, out + start, a, a0, b + start * (bt ? b0 : 1), b0, o0);
+        } else {
+            run(function, at, bt, size, inner, width, out + start * o0, a + start * (at ? 1 : a0), a0, b, b0, o0);
+        }
+    };
+    using Part = decltype(part);
+    share(cuts, threads, [](const void* w, i64 i) { (*static_cast<const Part*>(w))(i); }, &part);
 }
 
 // ------------------------------------------------------------------------------------------------------- rows
