@@ -213,6 +213,8 @@ def fused(program: Program, refused: list[str] | None = None) -> Program:
     own = CPU.backend.__class__ is NumpyBackend
     if program.symbols or not (own or getattr(CPU.backend, "library", None)):  # kernels may compute other bits
         return program
+    if all(known.size < Backend.LARGE for known in program.types.values()):
+        return program
     kind = FusedKernel if own else TiledCalls
     grouping = _Grouping(program, kind, False)
     found = grouping.run()
