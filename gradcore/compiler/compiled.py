@@ -415,17 +415,21 @@ class CompiledFunction:
         function, given = looked_up(self._function), all_tensors_in([*args, named])
         recorder.code, recorder.handled = self._code(), self._handled
         recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
+        profile = sys.getprofile()
         try:
             with recorder.on(guards.hosts):
                 recorded.begin(sys._getframe())
                 with watch.on():
                     result = function(*args, **named)
                     recorded.record_backward(result)
+            recorded.end(result)
         except BaseException as error:
+            sys.setprofile(profile)
+            recorder.restore()
+            recorder.stopped = recorder.stopped or "an error"
             recorded.end(None)
             shorten(error)
             raise
-        recorded.end(result)
         result = plain_numbers(result)
         known = self._knows(watch, guards)
         self._learn(watch)

@@ -230,8 +230,10 @@ class EntryWriter:
         fresh = not set(program.outputs) & set(program.inputs) and len(set(program.outputs)) == len(program.outputs)
         seen = watched(self.run.tensors), watched(self.backward.outs)
         inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
-        changed = self.guards.changed_since
-        return Backward(function, with_history, run, inputs, found, reached, *seen, repeatable, changed, fresh)
+        counted = [version_counter(t).version for t in self.backward.outs]
+        versions = tuple((i, version) for i, version in enumerate(counted) if version)
+        called = repeatable, self.guards.changed_since
+        return Backward(function, with_history, run, inputs, found, reached, *seen, *called, fresh, versions)
 
     def _made(self, t: Any) -> str:
         """The name of a result in the source."""

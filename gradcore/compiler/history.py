@@ -16,7 +16,7 @@ from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import FREED, Node
 from gradcore.autograd.saved import SavedTensor, check_version
-from gradcore.autograd.variables import TensorMeta, new, tick, wrap
+from gradcore.autograd.variables import TensorMeta, new, tick, version_counter, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.random.generator import repeated
 from gradcore.tensor import Tensor
@@ -52,6 +52,8 @@ class Backward(NamedTuple):
         Of a call, what it depends on that has changed since, in words; see `Guards.changed_since`.
     fresh : bool
         Whether the gradients are new arrays.
+    versions : tuple of tuple of int
+        The results that were written in place, and how often.
     """
 
     function: Callable[..., Any]
@@ -65,6 +67,7 @@ class Backward(NamedTuple):
     repeatable: bool
     changed: Callable[..., str | None]
     fresh: bool
+    versions: tuple[tuple[int, int], ...]
 
 
 #: A call that a program has made: the tensors that took part, their arrays, its arguments, the generator's state if it
@@ -166,7 +169,7 @@ for _values in ("arrays", "fused"):
 
 def is_planned(half: Backward) -> bool:
     """Whether `connect_one` makes the result of a function with this backward, if that is one."""
-    return half.fresh and len(half.inputs) <= _MOST_EDGES and not half.watched_results
+    return half.fresh and len(half.inputs) <= _MOST_EDGES and not (half.watched_results or half.versions)
 
 
 def connect_one(half: Backward, array: Any, dtype: Any, device: Any, saved: Any, call: ReplayedCall) -> Any:
@@ -191,6 +194,8 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
     outs = [wrap(array, device, None, (node, i)) for i, array in enumerate(results)]
     node._n_outputs, node._metas = len(outs), [TensorMeta.of(t) for t in outs]
     node.half, node.call, node.saved = half, call, saved
+    for i, version in half.versions:
+        version_counter(outs[i]).version = version
     node.results = [SavedTensor.of_output(outs[i], i) for i in half.watched_results]
     return outs
 

@@ -47,6 +47,7 @@ class RecordedRun:
         self.tensors = [guard.tensor for guard in guards.tensors]
         self.arrays = [t._array for t in self.tensors]
         self.first_grads = [grad_of(t) for t in self.tensors]
+        self.grads = [*self.first_grads]
         self.requires_grad = [t.requires_grad for t in self.tensors]
         self.mode = local.state.mode
         self.script = Script(recorder)
@@ -68,7 +69,7 @@ class RecordedRun:
         for i, (t, array) in enumerate(zip(self.tensors, self.arrays, strict=True)):
             t._array = recorder.given(array)
             self.script.arguments.setdefault(t._array.number, i)
-        self.numbers, self.grads = numbers, [grad_of(t) for t in self.tensors]
+        self.numbers = numbers
 
     def record_backward(self, result: Any) -> None:
         """Record, after the function, the gradients of its results that have a history."""

@@ -113,7 +113,7 @@ class RecordedBackward:
             found = gradients_of(outs, inputs, grads, retain_graph=True, allow_unused=True)
         except Unrecordable:
             raise
-        except RuntimeError as error:
+        except Exception as error:  # which comes when the gradients are asked for
             if str(error) != FREED:
                 self.script.refuse(f"the gradients of a result cannot be computed: {error}")
             return str(error) != FREED

@@ -123,6 +123,7 @@ class Recorder:
         self.on_number: Any = None
         self.foreign: str | None = None
         self._depth = 0
+        self._substitutes: Substitutes | None = None
         self._calling = ""
         self._constants: dict[int, Any] = {}
         self._known: dict[int, RecordedArray] = {}
@@ -442,8 +443,14 @@ class Recorder:
             with self._substitutes.on():
                 yield
 
+    def restore(self) -> None:
+        """Let everything run as it is, also where an interrupt has ended the context of `on`."""
+        if self._substitutes is not None:
+            self._substitutes.restore()
+
     def off(self) -> AbstractContextManager[None]:
         """Context, within that of `on`, in which everything runs as it is."""
+        assert self._substitutes is not None
         return self._substitutes.off()
 
     def give_all_plain_arrays(self) -> None:

@@ -45,22 +45,26 @@ class Substitutes:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Context in which this thread is recorded."""
-        self._begin()
-        for name in _STATE_METHODS:
-            setattr(PhiloxState, name, _watched(name))
-        GraphTask.run = _seen_run  # type: ignore[assignment,method-assign]
-        for name, operator in _OPERATORS.items():
-            setattr(Tensor, name, _taking_numbers(operator))
         try:
+            self._begin()
+            for name in _STATE_METHODS:
+                setattr(PhiloxState, name, _watched(name))
+            GraphTask.run = _seen_run  # type: ignore[assignment,method-assign]
+            for name, operator in _OPERATORS.items():
+                setattr(Tensor, name, _taking_numbers(operator))
             with watched(self.hosts):
                 yield
         finally:
-            for name, method in _STATE_METHODS.items():
-                setattr(PhiloxState, name, method)
-            GraphTask.run = _run  # type: ignore[method-assign]
-            for name, operator in _OPERATORS.items():
-                setattr(Tensor, name, operator)
-            self._end()
+            self.restore()
+
+    def restore(self) -> None:
+        """Take everything back, also where an interrupt has ended the context of `on`."""
+        for name, method in _STATE_METHODS.items():
+            setattr(PhiloxState, name, method)
+        GraphTask.run = _run  # type: ignore[method-assign]
+        for name, operator in _OPERATORS.items():
+            setattr(Tensor, name, operator)
+        self._end()
 
     @contextmanager
     def off(self) -> Iterator[None]:

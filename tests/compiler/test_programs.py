@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc as collector
 import pickle
+import warnings
 import weakref
 from typing import Any
 
@@ -17,6 +18,7 @@ import gradcore as gc
 from gradcore import nn
 from gradcore.compiler.arrays import RecordedArray
 from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.recorder import Recorder
 
 F = nn.functional
 
@@ -518,3 +520,56 @@ def test_a_number_that_is_written_to_is_read_anew() -> None:
         x = gc.tensor(1.0 + k)
         assert compiled(x, x).item() == 9 * (1.0 + k) ** 3 * 3
         assert x.item() == 3 * (1.0 + k)
+
+
+class Refusing(gc.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: gc.Tensor) -> gc.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: gc.Tensor) -> gc.Tensor:
+        raise ValueError("no gradient")
+
+
+def test_errors_of_gradients_come_when_these_are_asked_for() -> None:
+    compiled = gc.compile(lambda x: Refusing.apply(x) + 1)
+    x = gc.ones(2, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(4):
+            out = compiled(x)
+            assert out.tolist() == [3.0, 3.0]
+            with pytest.raises(ValueError, match="no gradient"):
+                out.sum().backward()
+
+
+@pytest.mark.parametrize("last", [lambda y: y.sigmoid_(), lambda y: y.add_(1)])
+def test_results_that_were_written_in_place_have_their_versions(last: Any) -> None:
+    compiled = gc.compile(lambda x: (last((x * 2).add_(1)), x * 3))
+    for _ in range(4):
+        x = gc.ones(2, requires_grad=True)
+        out, other = compiled(x)
+        assert (out._version, other._version) == (2, 0)
+        (out.sum() + other.sum()).backward()
+        assert x.grad is not None
+
+
+def test_an_interrupt_leaves_plain_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = gc.ones(2, requires_grad=True)
+    for when in range(2):
+        compiled = CompiledFunction(lambda x: x * w)
+        compiled(gc.ones(2))
+        plain, calls = Recorder.given, iter(range(9))
+
+        def interrupted(self: Any, array: Any, plain: Any = plain, calls: Any = calls, when: int = when) -> Any:
+            if next(calls) == when:
+                raise KeyboardInterrupt
+            return plain(self, array)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Recorder, "given", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                compiled(gc.ones(2))
+        assert type(w._array).__name__ == "ndarray"
+        assert compiled(gc.ones(2)).tolist() == [1.0, 1.0]

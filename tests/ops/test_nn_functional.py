@@ -516,3 +516,16 @@ def test_bilinear_errors() -> None:
 )
 def test_names_of_nodes(name: str, call: Any) -> None:
     assert call(gc.ones(1, 2, 4, 4, requires_grad=True)).grad_fn.name() == name
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0)])
+def test_norms_of_no_elements_have_gradients(shape: tuple[int, int]) -> None:
+    for call in (
+        lambda x: F.layer_norm(x, x.shape[-1:]),
+        lambda x: F.group_norm(x[None], 1),
+        lambda x: F.instance_norm(x[None]),
+    ):
+        x = gc.zeros(shape, requires_grad=True)
+        call(x).sum().backward()
+        assert x.grad is not None
+        assert x.grad.shape == shape

@@ -175,8 +175,8 @@ class Normalization:
         if not needs[0]:
             return None, to_weight, to_bias
         weight = xp.ones(width, x.dtype) if weight is None else weight.reshape(width)
-        of_var = _plus(self.matmul(product, weight) * (r * r * r / -2), grad_var) * (2 / width)
-        of_mean = _plus(self.matmul(grad, weight) * -r, grad_mean) / width
+        of_var = _plus(self.matmul(product, weight) * (r * r * r / -2), grad_var) * (2 / max(width, 1))
+        of_mean = _plus(self.matmul(grad, weight) * -r, grad_mean) / max(width, 1)
         c *= of_var.reshape(rows, 1)
         c += of_mean.reshape(rows, 1)
         result = xp.multiply(grad, weight, out=product)
@@ -218,7 +218,7 @@ class Normalization:
         if weight is not None:
             weight = weight.reshape(groups, channels)
             total, product, scale = total * weight, product * weight, r * weight
-        count = channels * points
+        count = max(channels * points, 1)
         of_var = product.sum(axis=2, keepdims=True) * (r * r * r / -2)
         slope = _plus(of_var, grad_var) * (2 / count)
         shift = _plus(total.sum(axis=2, keepdims=True) * -r, grad_mean) / count
@@ -236,7 +236,7 @@ class Normalization:
         total, product = self.sum_over(grad, dims), self._channel_products(grad, c)
         result = None
         if needs[0]:
-            scale, count = r if weight is None else r * weight, prod(x.shape) // max(x.shape[1], 1)
+            scale, count = r if weight is None else r * weight, max(prod(x.shape) // max(x.shape[1], 1), 1)
             slope = _plus(product * (scale * r * r / -2), grad_var) * (2 / count)
             shift = _plus(-total * scale, grad_mean) / count
             scale, slope, shift = (each.reshape(column) for each in (scale, slope, shift))
