@@ -6,13 +6,14 @@ Calls change their order for that, as far as none comes before what it depends o
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from gradcore import dtypes
 from gradcore.backends.codegen.emit_cuda import CudaTracer
-from gradcore.backends.codegen.expr import Expr, NotFusible
+from gradcore.backends.codegen.expr import Expr, NotFusible, as_output
 from gradcore.backends.codegen.scalars import ScalarParameter
 from gradcore.backends.codegen.schedule import Input
 from gradcore.backends.codegen.trace import compute_dtype, trace
@@ -38,8 +39,8 @@ _OPERATORS = frozenset((
 ))  # fmt: skip
 #: Functions that CuPy computes otherwise than generated kernels do, where they are alone.
 _LEFT_TO_CUPY = frozenset([*SPECIAL, "exp2"])
-#: Arrays that a kernel is given at most, and calls of a group.
-_MOST_ARRAYS, _MOST_CALLS = 48, 200
+#: Arrays that a kernel is given at most, and calls of a group; bytes of a copy that comes later than it could.
+_MOST_ARRAYS, _MOST_CALLS, _MOST_COPIED = 48, 200, 1 << 16
 
 
 class _Collector:
@@ -167,6 +168,8 @@ def _called(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
     """The expressions of a call's results."""
     kind, _, name = call.name.partition(".")
     args, named = map_leaves(plain, call.args), map_leaves(plain, call.named)
+    if call.name == "method.copy":
+        return as_output(args[0])
     if name == "astype":
         return F.graph.cast(args[0], compute_dtype(np.dtype(args[1])))
     if name in _FUSED:
@@ -200,7 +203,14 @@ class _Grouping:
     def __init__(self, program: Program, refused: list[str]) -> None:
         self.program, self.refused = program, refused
         self.found = program.copy()
-        self.shapes = [self._shape(call) for call in program.calls]
+        self.copied = Counter(n for call in program.calls if call.name == "method.copy" for n in call.read)
+        #: The values that calls of no group make.
+        self.alone = set[int]()
+        self.shapes: list[Any] = []
+        for call in program.calls:
+            self.shapes.append(self._shape(call))
+            if self.shapes[-1] is None:
+                self.alone.update(call.made)
         self.before = _order(program)
         self.uses: dict[int, int] = dict.fromkeys(program.outputs, 1)
         for call in program.calls:
@@ -227,7 +237,8 @@ class _Grouping:
     def _group(self, waiting: list[int], done: set[int]) -> list[int]:
         """The first elementwise call that may come next, and all of its shape that may come with it."""
         shape, group, leaves = None, list[int](), set[Any]()
-        for i in waiting:
+        copies = [i for i in waiting if self.program.calls[i].name == "method.copy"]
+        for i in [*(i for i in waiting if i not in copies), *copies]:  # so that many copies come together
             if self.shapes[i] is None or shape not in (None, self.shapes[i]) or not self.before[i] <= done.union(group):
                 continue
             more = leaves | {*leaves_of(self.program.calls[i])}
@@ -240,7 +251,7 @@ class _Grouping:
     def _shape(self, call: Call) -> tuple[int, ...] | None:
         """The shape of an elementwise call's results; None for other calls."""
         kind, _, name = call.name.partition(".")
-        known = name in _FUSED or name in _FORMULAS or name == "astype"
+        known = name in _FUSED or name in _FORMULAS or name == "astype" or self._is_single_copy(call)
         known = known or (
             kind in ("kernels", "backend") and (name in self.program.backend.elementwise or name in RENAMED)
         )
@@ -253,6 +264,16 @@ class _Grouping:
             self.refused.append(f"{call!r}: {why}")
             return None
         return results[0].shape  # type: ignore[no-any-return]
+
+    def _is_single_copy(self, call: Call) -> bool:
+        """Whether a call is the only copy of a small array that no group computes, as of gradients in one array."""
+        if call.name != "method.copy" or len(call.args) != 1 or call.named or len(call.read) != 1:
+            return False
+        (n,) = call.read
+        known = self.program.types.get(n)
+        if known is None or n not in self.alone or known.dtype not in _DTYPES or known.dtype.kind != "f":
+            return False
+        return known.strides == _dense(known) and known.nbytes <= _MOST_COPIED and self.copied[n] == 1
 
     def _refusal(self, call: Call, results: list[Any]) -> str | None:
         shape = results[0].shape
