@@ -53,10 +53,12 @@ OTHER_LISTS = {
         "compiler/arrays.py": "METHODS _make_operators _refuse_arithmetic",
         "compiler/emit_python.py": "_INFIX",
         "compiler/cuda/groups.py": "_OPERATORS",
+        "compiler/local_names.py": "_CONSUMERS",
         "compiler/memory.py": "_OPERATORS",
         "compiler/sizes.py": "_ARITHMETIC _COMPARISONS _CONVERSIONS",
     },
     "what a compiler does with calls in the place of kernels, names of methods and operators among them": {
+        "compiler/specialized.py": "_BY_COLUMNS _RULES",
         "compiler/native/groups.py": "_LIBRARY",
         "compiler/native/lowering.py": "_COPIES _ELEMENTWISE _MOVING _REDUCTIONS _RESHAPES _VIEWS",
         "compiler/numbers.py": "_OPERATORS",
