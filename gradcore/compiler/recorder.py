@@ -66,6 +66,8 @@ _SIZED_BY_VALUES = frozenset((
     "nonzero", "repeat", "setdiff1d", "trim_zeros", "union1d", "unique", "unique_all", "unique_counts",
     "unique_inverse", "unique_values",
 ))  # fmt: skip
+#: Kernels that give None where they have nothing for operands of such shapes and dtypes.
+_DECLINING = frozenset(["kernels.fused_forward", "kernels.fused_gradients"])
 #: What may be an argument beside arrays: it is the same in every call.
 _CONSTANTS = (
     bool, int, float, complex, str, bytes, type(None), type(...), np.dtype, np.generic, type, range, np.ufunc,
@@ -301,7 +303,7 @@ class Recorder:
                 sys.setprofile(None)
         if self._depth:
             return result
-        if name in OF_METADATA:
+        if name in OF_METADATA or (result is None and name in _DECLINING):
             return result
         if name == "backend.shares_memory":
             self._check_sharing(arrays)
