@@ -50,6 +50,44 @@ class RecurrentStep(Case, abstract=True):
 
         return step
 
+    def jax_style(self, np, *arrays):
+        import jax
+        from jax import lax
+
+        *parameters, x = arrays
+        for layer in range(self.layers):
+            found = []
+            for direction in range(self.directions):
+                first = 4 * (self.directions * layer + direction)
+                w, u, b, c = parameters[first : first + 4]
+                inputs = (x[::-1] if direction else x) @ w.T + b
+                states = lax.scan(jax_steps(self.kind, jax, u, c), np.zeros((2, self.batch, self.width)), inputs)[1]
+                found.append(states[::-1] if direction else states)
+            x = np.concatenate(found, -1)
+        return (x * x).mean()
+
+
+def jax_steps(kind, jax, u, c):
+    """One step of a layer, of the products of its inputs, for ``lax.scan``."""
+    sigmoid, np = jax.nn.sigmoid, jax.numpy
+
+    def step(state, given):
+        h, cell = state
+        own = h @ u.T + c
+        if kind == "RNN":
+            h = np.tanh(given + own)
+        elif kind == "GRU":
+            (r, z, n), (r_, z_, n_) = np.split(given, 3, -1), np.split(own, 3, -1)
+            z = sigmoid(z + z_)
+            h = (1 - z) * np.tanh(n + sigmoid(r + r_) * n_) + z * h
+        else:
+            i, f, g, o = np.split(given + own, 4, -1)
+            cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(cell)
+        return np.stack([h, cell]), h
+
+    return step
+
 
 class LSTMOfOne(RecurrentStep):
     """A single sequence of `size` steps."""
