@@ -1,4 +1,4 @@
-"""Sphinx extension: ``benchmark-results`` shows the newest recorded run of every device and number of threads."""
+"""Sphinx extension: ``benchmark-results`` shows the newest run of every device, number of threads and baseline."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from benchmarks.report import Report  # noqa: E402  (found through the path that
 
 SHOWN = {
     "goals": "Goals",
+    "compiled": "Goals of compiled programs",
     "ratios": "Times and memory",
     "shares": "Beside what the machine can do",
     "device": "Host and device",
@@ -25,15 +26,15 @@ SHOWN = {
 }
 
 
-def newest() -> dict[tuple[str, int], tuple[Path, Report]]:
-    """The newest run for every device and number of threads; files of other formats are passed over."""
-    found: dict[tuple[str, int], tuple[Path, Report]] = {}
+def newest() -> dict[tuple[str, str, int], tuple[Path, Report]]:
+    """The newest run for every baseline, device and number of threads; files of other formats are passed over."""
+    found: dict[tuple[str, str, int], tuple[Path, Report]] = {}
     for path in sorted(RESULTS.glob("*.json")):
         try:
             report = Report.load(path)
         except ValueError:
             continue
-        key = (report.about["device"], report.about["threads"])
+        key = (report.baseline, report.about["device"], report.about["threads"])
         if key not in found or found[key][1].about["date"] <= report.about["date"]:
             found[key] = path, report
     return found
@@ -44,8 +45,9 @@ class BenchmarkResults(Directive):
 
     def run(self) -> list[nodes.Node]:
         shown: list[nodes.Node] = []
-        for (device, threads), (path, report) in sorted(newest().items()):
-            title = f"{device}, {threads} CPU thread{'s' * (threads > 1)}, {report.about['date'][:10]}"
+        for (baseline, device, threads), (path, report) in sorted(newest().items(), reverse=True):
+            where = f"{device}, {threads} CPU thread{'s' * (threads > 1)}, {report.about['date'][:10]}"
+            title = f"Over {baseline}: {where}"
             section = nodes.section(ids=[nodes.make_id(title)])
             section += nodes.title(text=title)
             section += nodes.paragraph(text=f"Python {report.about['python']}, {report.about['libraries']}.")

@@ -546,3 +546,30 @@ def test_large_products_in_threads(sizes: tuple[int, int, int], turned: int) -> 
             assert NUMPY.library is None or NUMPY.library.read() == before
     finally:
         gc.set_num_threads(number)
+
+
+def copied(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+    x.copy_(y)
+    return x + y
+
+
+def placed(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+    x[gc.arange(6)] = y
+    return x + y
+
+
+def placed_in_itself(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
+    x[gc.arange(1, 6)] = x[:-1]
+    return x * 2
+
+
+@pytest.mark.parametrize("function", [copied, placed, placed_in_itself], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("recorded", [0, 10])
+def test_what_is_written_may_lie_in_what_is_read(function: Any, recorded: int) -> None:
+    """Recorded with arguments that share memory, or that do not, and called with others."""
+    compiled = gc.compile(function, options={"cpp": "wait"})
+    for start, other in ((1, 1 + recorded), (1, 1 + recorded), (1, 0), (1, 0), (1, 0), (0, 1), (3, 0), (0, 10), (0, 0)):
+        mine, wanted = gc.arange(20.0), gc.arange(20.0)
+        found = compiled(mine[start : start + 6], mine[other : other + 6])
+        assert gc.equal(found, function(wanted[start : start + 6], wanted[other : other + 6]))
+        assert gc.equal(mine, wanted)

@@ -16,7 +16,7 @@ from gradcore.compiler.native.part_source import PartSource
 from gradcore.compiler.native.plans import PartPlan, Plan, name_of
 from gradcore.compiler.native.products import LARGE_PRODUCT
 from gradcore.compiler.native.rolling import Invocation
-from gradcore.compiler.native.steps import Kernel, Loop, Reduction, Step, Unsupported, View
+from gradcore.compiler.native.steps import Kernel, Loop, Reduction, Step, Unsupported, View, overlap
 from gradcore.compiler.program import Call, Program
 
 __all__ = ["NativeProgram", "Part", "name_of_plan", "source_of"]
@@ -119,6 +119,8 @@ class NativeProgram:
     def _native(self, call: Call) -> list[Step] | None:
         try:
             steps = self.lowering.steps(call)
+            if any(self._may_meet(step) for step in steps):
+                raise Unsupported("what it reads may be what it writes to")
             for step in [] if building.has_vector_functions() else steps:
                 if isinstance(step, (Loop, Reduction)):
                     traced = groups.trace_group(groups.Group(step), lambda memory: True, {})
@@ -128,6 +130,12 @@ class NativeProgram:
         except (Unsupported, NotFusible, AttributeError, TypeError, ValueError) as error:  # of a formula
             self.refused.append(f"{call.name}: {error}")
             return None
+
+    def _may_meet(self, step: Step) -> bool:
+        """Whether a step may read elements of other positions than those that it writes at the same time."""
+        given = frozenset() if self.are_apart else frozenset(self.program.inputs)
+        pairs = [(w, r) for w in step.writes for r in step.reads if w != r]
+        return any(overlap(w, r) or (w.memory != r.memory and {w.memory, r.memory} <= given) for w, r in pairs)
 
     def _writes_outside(self, part: Part) -> bool:
         """Whether a part could not run again from its beginning."""
