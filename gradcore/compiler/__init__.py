@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 from gradcore import paths
 from gradcore.compiler.arrays import current
-from gradcore.compiler.compiled import CompiledFunction, forget_programs
+from gradcore.compiler.compiled import CompiledFunction, choose_stance, forget_programs
 from gradcore.compiler.modules import compiled_module
-from gradcore.compiler.settings import BACKENDS, check_settings, graphs_of
+from gradcore.compiler.settings import BACKENDS, STANCES, check_settings, graphs_of
 from gradcore.compiler.watching import left_out
 from gradcore.nn.module import Module
 
@@ -178,9 +178,56 @@ def mark_dynamic(t: Any, index: Any, **bounds: Any) -> None:
 maybe_mark_dynamic = mark_static = mark_dynamic
 
 
-def set_stance(stance: str = "default", **settings: Any) -> contextlib.AbstractContextManager[None]:
-    """A context that changes nothing."""
-    return contextlib.nullcontext()
+class set_stance(contextlib.ContextDecorator):
+    """Choose what compiled functions do, from now on; as a context or a decorator, as long as that runs.
+
+    Parameters
+    ----------
+    stance : str
+        - ``"default"``, ``"eager_then_compile"``, ``"aot_eager_then_compile"``: they are recorded, in the second call.
+        - ``"force_eager"``: they run as they are.
+        - ``"eager_on_recompile"``: where there is no program for the arguments, they run as they are.
+        - ``"fail_on_recompile"``: where there is none, that is an error.
+    skip_guard_eval_unsafe : bool
+        Accepted: guards are always checked.
+    force_backend : str, optional
+        Accepted: all backends are the same.
+
+    Raises
+    ------
+    RuntimeError
+        For another stance, and in calls for which ``"fail_on_recompile"`` is chosen.
+
+    Examples
+    --------
+    >>> import gradcore
+    >>> double = gradcore.compile(lambda x: x * 2)
+    >>> with gradcore.compiler.set_stance("fail_on_recompile"):
+    ...     double(gradcore.ones(1))
+    Traceback (most recent call last):
+    ...
+    RuntimeError: Detected recompile when compile's stance is 'fail_on_recompile': <lambda> ...
+    """
+
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
+    ) -> None:
+        if stance not in STANCES:
+            raise RuntimeError(f"invalid compile stance {stance!r}, should be one of: {', '.join(STANCES)}")
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("non-default stance cannot have force_backend set")
+        check_settings(None, force_backend, None, None)
+        self.stance, self.before = stance, choose_stance(stance)
+
+    def __call__(self, func: _Function) -> _Function:
+        choose_stance(self.before)
+        return super().__call__(func)
+
+    def __enter__(self) -> None:
+        choose_stance(self.stance)
+
+    def __exit__(self, *error: object) -> None:
+        choose_stance(self.before)
 
 
 paths.show_public(__name__)

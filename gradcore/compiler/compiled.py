@@ -31,7 +31,7 @@ from gradcore.compiler.watching import Watch, garbage_waits, handled, line_after
 from gradcore.nn.module import Module
 from gradcore.tracebacks import is_own, shorten
 
-__all__ = ["CompiledFunction", "forget_programs"]
+__all__ = ["CompiledFunction", "choose_stance", "forget_programs"]
 
 #: Programs that one function may have, for different arguments and modes; and with ``dynamic=True``.
 MOST_PROGRAMS, MOST_DYNAMIC = 8, 64
@@ -52,7 +52,11 @@ _REMEDIES = {
 #: How often it is tried to make sizes symbols, by the setting `dynamic`.
 _MOST_ATTEMPTS = {True: 6, None: 2}
 
-_generation = [0]
+#: How often programs have been forgotten; None as long as none is used.
+_generation: list[int | None] = [0]
+_forgotten = [0]
+#: What happens where there is no program, see `gradcore.compiler.set_stance`.
+_stance = ["default"]
 
 
 def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
@@ -69,7 +73,15 @@ def _call_module(module: Module, forward: Any, cut: Any, call: Callable[..., Any
 
 def forget_programs() -> None:
     """Let every compiled function begin anew."""
-    _generation[0] += 1
+    _forgotten[0] += 1
+    choose_stance(_stance[0])
+
+
+def choose_stance(stance: str) -> str:
+    """Choose what compiled functions do from now on; returns the choice before."""
+    before, _stance[0] = _stance[0], stance
+    _generation[0] = None if stance == "force_eager" else _forgotten[0]
+    return before
 
 
 class CompiledFunction:
@@ -103,7 +115,7 @@ class CompiledFunction:
         self._begin()
 
     def _begin(self) -> None:
-        self._generation = _generation[0]
+        self._generation = _forgotten[0]
         self._entries: list[Entry] = []
         self._executed: set[types.CodeType] = set()
         self._users: set[types.CodeType] = set()
@@ -131,7 +143,7 @@ class CompiledFunction:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if current.recorder is not None or self._generation != _generation[0]:
-            if current.recorder is not None:
+            if current.recorder is not None or _generation[0] is None:
                 return self._function(*args, **named)
             self._begin()
         entries = self._entries
@@ -150,6 +162,12 @@ class CompiledFunction:
         if state.mode & PROFILE and current.profiler is None:
             return self._profiled(args, named)
         if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
+            return self._instead(*args, **named)
+        if _stance[0] in ("eager_on_recompile", "fail_on_recompile"):
+            if _stance[0] == "fail_on_recompile":
+                raise RuntimeError(
+                    f"Detected recompile when compile's stance is 'fail_on_recompile': {self._name()}{self._line()}"
+                )
             return self._instead(*args, **named)
         if any(backend.is_capturing() for backend in connected()):  # a graph, in which nothing runs
             return self._function(*args, **named)

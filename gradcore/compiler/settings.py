@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["BACKENDS", "check_settings", "graphs_of"]
+__all__ = ["BACKENDS", "STANCES", "check_settings", "graphs_of"]
 
 #: They differ in nothing: what a program is, its writers decide.
 BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")
+#: What compiled functions do where there is no program.
+STANCES = (
+    "default", "eager_then_compile", "aot_eager_then_compile", "force_eager", "eager_on_recompile", "fail_on_recompile",
+)  # fmt: skip
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _CPP = (True, False, "wait")
 _OPTIONS = (

@@ -119,3 +119,41 @@ def test_settings_are_those_of_compile() -> None:
     reading.compile()
     with pytest.warns(UserWarning, match=r"compile: .*Reading \(.*test_modules.py:\d+\) runs as it is: elements"):
         assert [reading(gc.full((1,), 2.0)).item() for _ in range(3)] == [4.0] * 3
+
+
+def test_stances() -> None:
+    compiled, stance = gc.compile(lambda x: x * 2), gc.compiler.set_stance
+    for _ in range(3):
+        compiled(gc.ones(2))
+    with stance("fail_on_recompile"):
+        assert gc.equal(compiled(gc.ones(2)), gc.full((2,), 2.0))
+        with pytest.raises(RuntimeError, match=r"Detected recompile .*<lambda> \(.*test_modules.py:\d+\)"):
+            compiled(gc.ones(2, 2))
+        with stance("eager_on_recompile"):
+            assert gc.equal(compiled(gc.ones(2, 2)), gc.full((2, 2), 2.0))
+        with pytest.raises(RuntimeError, match="Detected recompile"):
+            compiled(gc.ones(2, 2))
+    assert len(compiled._entries) == 1
+    entry = compiled._entries[0]
+
+    @stance("force_eager")
+    def run() -> int:
+        compiled._entries = []
+        for _ in range(3):
+            compiled(gc.ones(2))
+        return len(compiled._entries)
+
+    assert run() == 0
+    compiled._entries = [entry]
+    stance("force_eager")
+    gc.compiler.reset()
+    compiled(gc.ones(2))
+    assert compiled._entries == [entry]  # not looked at
+    stance("default")
+    for _ in range(3):
+        compiled(gc.ones(2))
+    assert len(compiled._entries) == 1
+    assert compiled._entries[0] is not entry
+    for wrong in ({"stance": "eager"}, {"stance": "force_eager", "force_backend": "inductor"}):
+        with pytest.raises(RuntimeError, match="stance"):
+            stance(**wrong)
