@@ -370,19 +370,20 @@ class CompiledFunction:
         symbols, tries = symbols_between(shapes, known)
         if not symbols or len({*map(str, known)}) < (1 if self._dynamic else 2):
             return None
+        first = Symbols(tries[0])
         try:
-            return self._symbolic_at(args, named, symbols, tries[0])
-        except SizeEscapes as error:
-            if "decides" not in str(error):
+            return self._symbolic_at(args, named, symbols, first)
+        except SizeEscapes:
+            if not first.decided:
                 raise
-            return self._symbolic_at(args, named, symbols, tries[1])
+            return self._symbolic_at(args, named, symbols, Symbols(tries[1]))
 
-    def _symbolic_at(self, args: Any, named: Any, symbols: Any, values: dict[str, tuple[int, ...]]) -> Entry:
+    def _symbolic_at(self, args: Any, named: Any, symbols: Any, values: Symbols) -> Entry:
         """The program for these arguments, recorded at these sizes of symbols."""
         guards = self._guards(args, named, symbols)
         if self._looks_at_types(guards):
             raise SizeEscapes("the function looks at types, which sizes that are recorded do not have")
-        recorder, watch = SymbolicRecorder(Symbols(values)), Watch()
+        recorder, watch = SymbolicRecorder(values), Watch()
         recorder.handled = self._handled
         recorded = SymbolicRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         try:

@@ -49,10 +49,13 @@ class Symbols:
         By the name of a symbol, the number of its value in the program.
     conditions : dict
         By expression, whether it is true.
+    decided : bool
+        Whether a comparison has come out otherwise at other sizes, which ends the recording.
     """
 
     def __init__(self, values: dict[str, tuple[int, ...]]) -> None:
         self.values = values
+        self.decided = False
         self.numbers: dict[str, int] = {}
         self.conditions: dict[str, bool] = {}
 
@@ -75,6 +78,7 @@ class Symbols:
         """Note what a comparison gives: the same at all sizes that are recorded."""
         outcomes = [*map(bool, values)]
         if len({*(outcomes[:RECORDED] if _is_library_that_asks() else outcomes)}) > 1:
+            self.decided = True
             self.escape(f"{expression} decides how the function goes on")
         self.conditions[expression] = outcomes[0]
         return outcomes[0]
