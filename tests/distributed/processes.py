@@ -105,8 +105,9 @@ def outcomes(module: str, size: int, backend: str = "mpi") -> dict[str, list[str
         args = ("-m", "tests.distributed.processes", str(HERE / module), folder, backend)
         done: Any = start(size, *args) if backend == "mpi" else start_on_rig(size, *args)
         files = sorted(Path(folder).glob("*.json"))
-        assert len(files) == size, str(done)[-9000:]
         each = [json.loads(file.read_text()) for file in files]
+        wrong = "\n".join(text for found in each for text in found.values() if text)
+        assert len(files) == size, f"{str(done)[-9000:]}\n{wrong}"
     return {name: [found[name] for found in each] for name in each[0]}
 
 
