@@ -112,6 +112,8 @@ class CompiledFunction:
         self._graphs = graphs
         self._dynamic, self._most = dynamic, MOST_DYNAMIC if dynamic else MOST_PROGRAMS
         self._function, self._fullgraph, self._cpp = function, fullgraph, cpp
+        #: Whether it was cut out of another one, which is why nobody is told that it runs as it is.
+        self._is_part = False
         self._begin()
 
     def _begin(self) -> None:
@@ -280,7 +282,9 @@ class CompiledFunction:
         """Have no more programs: cut the function at this line if that can be, else run it as it is from now on."""
         if self._left is None:
             self._left = why
-            if not self._fullgraph and line is not None and self._cut_at(line):
+            if (not self._fullgraph and line is not None and self._cut_at(line)) or (
+                self._is_part and not self._entries
+            ):
                 return
             remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
             text = f"compile: {self._name()}{self._line()} runs as it is: {why}"
@@ -296,8 +300,10 @@ class CompiledFunction:
         """Whether the function has been cut at a line: what is before and after it is compiled by itself."""
 
         def compiled(function: Any) -> CompiledFunction:
-            self._parts.append(CompiledFunction(function, False, self._cpp, self._dynamic, self._graphs))
-            return self._parts[-1]
+            part = CompiledFunction(function, False, self._cpp, self._dynamic, self._graphs)
+            part._is_part = True
+            self._parts.append(part)
+            return part
 
         function = self._source()
         made = None if function is None or is_library(function.__globals__) else cut(function, line, compiled)
@@ -452,6 +458,8 @@ class CompiledFunction:
         result = plain_numbers(result)
         known = self._knows(watch, guards)
         self._learn(watch)
+        if self._is_part and not recorder.program.calls:
+            self._leave("nothing in it is computed with arrays")
         if self._left is not None or not known:
             return result
         for code in watch.user_codes - guards.codes:

@@ -487,6 +487,25 @@ def test_functions_that_are_not_cut() -> None:
             call(gc.compile(function, fullgraph=True))
 
 
+def test_parts_without_arrays_are_left_alone() -> None:
+    losses: list[float] = []
+
+    def step(x: gc.Tensor, i: int) -> gc.Tensor:
+        y = (x * 2).exp().sum()
+        losses.append(y.item())
+        if i % 5 == 0:
+            print(end=f"{i}"[:0])
+        if len(losses) > 3:
+            losses.clear()
+        return y
+
+    compiled = gc.compile(step)
+    for i in range(20):
+        x = gc.full((2,), i / 10)
+        assert gc.equal(compiled(x, i), (x * 2).exp().sum())
+    assert entries(compiled) == 1
+
+
 def test_with_fullgraph_nothing_is_cut() -> None:
     def function(x: gc.Tensor) -> gc.Tensor:
         y = x * 2
