@@ -31,9 +31,11 @@ def is_library(namespace: dict[str, Any]) -> bool:
     """Whether the globals are those of gradcore, the standard library, or an installed package."""
     name = str(namespace.get("__name__", ""))
     root = name.partition(".")[0]
-    if root == "gradcore" or root.startswith("namedtuple_") or (root in sys.stdlib_module_names and root != "__main__"):
+    file = str(namespace.get("__file__") or "")
+    if root == "gradcore" or root.startswith("namedtuple_") or file.startswith(_LIBRARY_FOLDERS):
         return True
-    return str(namespace.get("__file__", "")).startswith(_LIBRARY_FOLDERS)
+    # A file of the user's may have the name of a module of the standard library.
+    return root in sys.stdlib_module_names and root != "__main__" and (not file or ".zip" in file)
 
 
 def is_installed(code: types.CodeType) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 import functools
+import importlib.util
 import sys
 import types
 import warnings
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
@@ -541,3 +543,16 @@ def test_derivatives_of_derivatives_after_changes(number: int) -> None:
     assert expected is None or gc.equal(found, expected)
     with pytest.raises(RuntimeError, match="once something that it depends on has changed: "):
         gc.autograd.grad(outs[1], given["x"], create_graph=True)
+
+
+def test_files_with_names_of_the_standard_library(tmp_path: Path) -> None:
+    path = tmp_path / "antigravity.py"
+    path.write_text("scale = 2.0\n\ndef scaled(x):\n    return x * scale\n")
+    spec = importlib.util.spec_from_file_location("antigravity", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    compiled = gc.compile(module.scaled)
+    for module.scale in (2.0, 2.0, 2.0, 3.0):
+        assert gc.equal(compiled(gc.ones(2)), gc.full((2,), module.scale))
