@@ -95,7 +95,10 @@ def threads_of_libraries() -> list[int]:
 def modes() -> list[object]:
     """The modes of this thread, and whatever else a context can change."""
     state = {name: getattr(local.state, name) for name in State.__slots__ if name not in ("enter", "enclose")}
-    return [state, gc.get_default_dtype(), threads.works_in_parts(), threads_of_libraries()]
+    kinds = ("cudnn", "flash", "math", "mem_efficient")
+    attention = [getattr(gc.backends.cuda, f"{kind}_sdp_enabled")() for kind in kinds]
+    drawn = gc.get_rng_state().tolist()
+    return [state, gc.get_default_dtype(), attention, drawn, threads.works_in_parts(), threads_of_libraries()]
 
 
 OPERATIONS = {

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradcore.backends import cuda
+from gradcore.interrupts import surely
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 
@@ -66,10 +67,18 @@ def sdpa_kernel(backends: SDPBackend | Iterable[SDPBackend], set_priority: bool 
                 f"{type(each).__name__}"
             )
     before = {way: is_allowed() for way, (is_allowed, _) in _SWITCHES.items()}
+
+    def restore() -> None:
+        for way, (_, allow) in _SWITCHES.items():
+            allow(before[way])
+
     try:
         for way, (_, allow) in _SWITCHES.items():
             allow(way in allowed)
         yield
     finally:
-        for way, (_, allow) in _SWITCHES.items():
-            allow(before[way])
+        try:
+            restore()
+        except BaseException:
+            surely(restore)
+            raise
