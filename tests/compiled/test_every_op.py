@@ -9,15 +9,14 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.compiled import conversions, elementwise, indexing, reductions, rows, sorting
-from gradcore.backends.compiled.elementwise import CompiledElementwise
 from tests.ops.cases import ALL, Drawn
 
 CASES = [case for case in ALL if not case.op.random and any(a.dtype == "f8" for a in case.arrays())]
 
 
 @pytest.fixture(autouse=True)
-def _everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CompiledElementwise, "LARGE", 1)
+def _everything(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "LARGE", 1)  # not of the class: the kernels of the CPU keep theirs
     monkeypatch.setattr(elementwise, "_NARROW", 1)
     for module in (conversions, indexing, rows, sorting):
         monkeypatch.setattr(module, "_LARGE", 1)

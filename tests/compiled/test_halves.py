@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.backends.compiled.elementwise import CompiledElementwise
 from gradcore.backends.compiled.halves import CompiledHalves
 
 OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -41,7 +40,7 @@ def loops(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The loops that have run on halves."""
     found: list[Any] = []
     run = CompiledHalves._run_on_halves
-    monkeypatch.setattr(CompiledElementwise, "LARGE", 1000)
+    monkeypatch.setattr(compiled, "LARGE", 1000)
 
     def noting(self: Any, *args: Any) -> None:
         found.append(args[0])
