@@ -1,11 +1,12 @@
 """Examples in docstrings say `gc` for gradcore and leave every setting as it was; the CPU is NumPy."""
 
+import contextlib
 import gc
 import os
-import shutil
 import sys
-import tempfile
+import time
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,25 +71,32 @@ SETTINGS: dict[str, Callable[[], Any]] = {
 }
 
 
-#: Holds what the processes of one run share: compiled kernels, and byte code where it is not kept beside the sources.
-_shared = ""
+#: Days after which a compiled kernel that no test has used is deleted.
+KEPT_DAYS = 14
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What is made once is there for all workers, and for the programs that tests start."""
-    global _shared
+    """Name the folder of what tests compile, for all workers and for the programs that tests start.
+
+    The names of the files in it are digests of all that they are made of, so later runs use them too.
+    """
     # The tests of slow scopes are collected first, those of docstrings last: so all workers end at about the same time.
     config.option.loadscopereorder = False
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        _shared = tempfile.mkdtemp(prefix="gradcore-tests-")
-        os.environ.setdefault("GRADCORE_TEST_CACHE", os.path.join(_shared, "kernels"))
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        kept = Path(os.environ.setdefault("GRADCORE_TEST_CACHE", str(caches / "gradcore-tests")))
         if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-            os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(_shared, "bytecode")
+            os.environ["PYTHONPYCACHEPREFIX"] = str(kept / "bytecode")
+        _delete_unused(kept)
 
 
-def pytest_unconfigure() -> None:
-    if _shared:
-        shutil.rmtree(_shared, ignore_errors=True)
+def _delete_unused(folder: Path) -> None:
+    """Delete the files of a folder that have not been read for `KEPT_DAYS` days."""
+    oldest = time.time() - KEPT_DAYS * 86400
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            if path.is_file() and max(path.stat().st_atime, path.stat().st_mtime) < oldest:
+                path.unlink()
 
 
 @pytest.hookimpl(wrapper=True)

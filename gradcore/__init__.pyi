@@ -6,8 +6,11 @@ from typing import Any, Literal, TypeAlias, overload
 
 from gradcore import accelerator as accelerator
 from gradcore import amp as amp
+from gradcore import array_api as array_api
+from gradcore import as_torch as as_torch
 from gradcore import autograd as autograd
 from gradcore import backends as backends
+from gradcore import compiled as compiled
 from gradcore import compiler as compiler
 from gradcore import cpu as cpu
 from gradcore import cuda as cuda
@@ -26,6 +29,7 @@ from gradcore import linalg as linalg
 from gradcore import masked as masked
 from gradcore import multiprocessing as multiprocessing
 from gradcore import nn as nn
+from gradcore import numpy as numpy
 from gradcore import optim as optim
 from gradcore import overrides as overrides
 from gradcore import profiler as profiler
@@ -33,6 +37,7 @@ from gradcore import quasirandom as quasirandom
 from gradcore import random as random
 from gradcore import return_types as return_types
 from gradcore import safetensors as safetensors
+from gradcore import scipy as scipy
 from gradcore import serialization as serialization
 from gradcore import signal as signal
 from gradcore import sparse as sparse
@@ -69,7 +74,6 @@ from gradcore.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from gradcore.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from gradcore.autograd.grad_mode import no_grad as no_grad
 from gradcore.autograd.grad_mode import set_grad_enabled as set_grad_enabled
-from gradcore.backends.cupy.memory import OutOfMemoryError as OutOfMemoryError
 from gradcore.backends.numpy.malloc import empty_cache as empty_cache
 from gradcore.backends.numpy.malloc import memory_stats as memory_stats
 from gradcore.backends.numpy.threads import get_num_threads as get_num_threads
@@ -126,6 +130,7 @@ from gradcore.dtypes import get_default_dtype as get_default_dtype
 from gradcore.dtypes import iinfo as iinfo
 from gradcore.dtypes import promote_types as promote_types
 from gradcore.dtypes import set_default_dtype as set_default_dtype
+from gradcore.errors import OutOfMemoryError as OutOfMemoryError
 from gradcore.flags import get_num_interop_threads as get_num_interop_threads
 from gradcore.flags import is_warn_always_enabled as is_warn_always_enabled
 from gradcore.flags import set_flush_denormal as set_flush_denormal
@@ -1194,7 +1199,7 @@ def resolve_neg(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = ..., eps: builtins.float | None = ...
 ) -> Tensor: ...
-def roll(input: Tensor, shifts: Ints, dims: Ints = ..., *, out: Any = ...) -> Tensor: ...
+def roll(input: Tensor, shifts: Ints, dims: Ints | None = ..., *, out: Any = ...) -> Tensor: ...
 def rot90(input: Tensor, k: builtins.int = ..., dims: Ints = ..., *, out: Any = ...) -> Tensor: ...
 def round(input: Tensor, *, decimals: builtins.int = ..., out: Any = ...) -> Tensor: ...
 def round_(input: Tensor, *args: Any, **named: Any) -> Tensor: ...

@@ -14,9 +14,12 @@ tensor([0., 2.])
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import multiprocessing.spawn
 import runpy
 import sys
 from collections.abc import Iterable, Sequence
@@ -27,7 +30,7 @@ from types import ModuleType
 from typing import Any
 
 import gradcore
-from gradcore import paths
+from gradcore import paths, placeholders
 from gradcore.torch_version import TorchVersion
 
 __all__ = ["install", "main"]
@@ -53,6 +56,7 @@ class _Loader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.spec  # which Python has just replaced
+        _complete(module)
 
 
 class _Refusing(Loader):
@@ -92,10 +96,18 @@ class _Finder(MetaPathFinder):
             try:
                 found = importlib.util.find_spec(name)
             except ModuleNotFoundError as error:
-                raise ModuleNotFoundError(str(error).replace(repr(name), repr(fullname)), name=fullname) from None
-            return found and ModuleSpec(
-                fullname, _Loader(name), is_package=found.submodule_search_locations is not None
-            )
+                why = str(error).replace("'gradcore.", "'torch." if top == "torch" else "'gradcore.")
+                why = why.replace(repr(name), repr(fullname))
+                if fullname not in placeholders.names():
+                    raise ModuleNotFoundError(why, name=fullname) from None
+                return ModuleSpec(fullname, placeholders.Placeholders(why), is_package=True)
+            if found is not None:
+                is_package = found.submodule_search_locations is not None
+                return ModuleSpec(fullname, _Loader(name), is_package=is_package)
+            if fullname in placeholders.names():
+                why = f"No module named {fullname!r}"
+                return ModuleSpec(fullname, placeholders.Placeholders(why), is_package=True)
+            return None
         if fullname in _COMPILED and PathFinder.find_spec(fullname) is not None:
             return ModuleSpec(fullname, _Refusing())
         return None
@@ -105,6 +117,50 @@ class _Finder(MetaPathFinder):
     ) -> Iterable[importlib.metadata.Distribution]:
         """The distribution ``torch``, where it is asked for."""
         return [_Distribution()] if context.name in ("torch", None) else []
+
+
+def _complete(module: ModuleType) -> None:
+    """Give a module of gradcore the names that only PyTorch has, and its classes the modules that PyTorch's have."""
+    top, _, inner = module.__name__.partition(".")
+    if top not in ("gradcore", "torch"):
+        return
+    path = f"torch.{inner}".rstrip(".")
+    placeholders.attach(module, path)
+    for name, cls in list(vars(module).items()):
+        if isinstance(cls, type) and cls.__module__.partition(".")[0] == "gradcore" and cls.__name__ == name:
+            home = _home_of(cls, path)
+            if home:
+                with contextlib.suppress(TypeError):  # of a class of C
+                    cls.__module__ = home
+
+
+def _home_of(cls: type, path: str) -> str:
+    """Return the module in which PyTorch defines a class of this name, if the class is found there; or ""."""
+    first = ".".join(path.split(".")[:2])
+    for home in placeholders.homes().get(cls.__name__, ()):
+        if home == "torch" or (home + ".").startswith(first + "."):
+            with contextlib.suppress(ImportError, AttributeError):
+                if getattr(importlib.import_module(f"gradcore{home[5:]}"), cls.__name__) is cls:
+                    return home
+    return ""
+
+
+class _Inherited:
+    """Data by which a spawned process makes `torch` gradcore, before it reads anything else."""
+
+    def __reduce__(self) -> Any:
+        lines = f"import sys; sys.path[:] = {sys.path!r}; import gradcore.as_torch; gradcore.as_torch.install()"
+        return exec, (lines,)
+
+
+def _install_in_children() -> None:
+    prepare = multiprocessing.spawn.get_preparation_data
+
+    @functools.wraps(prepare)
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        return {**prepare(name), "gradcore": _Inherited()}
+
+    multiprocessing.spawn.get_preparation_data = get_preparation_data
 
 
 def install() -> None:
@@ -139,6 +195,13 @@ def install() -> None:
     gradcore.__version__ = TorchVersion(f"{VERSION}+gradcore.{gradcore.__version__}")
     sys.meta_path.insert(0, _Finder())
     sys.modules["torch"] = vars(gradcore)["torch"] = gradcore
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "gradcore" and isinstance(module, ModuleType):
+            _complete(module)
+    paths.on_public = lambda name: _complete(sys.modules[name])
+    _install_in_children()
+    # PyTorch's own behaviour, of which a warning says what is lost.
+    gradcore.set_history_loss("warn")
 
 
 def main(arguments: Sequence[str]) -> None:

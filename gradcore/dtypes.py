@@ -112,6 +112,16 @@ class dtype:
     def __new__(cls, *args: Any, **kwargs: Any) -> "dtype":
         raise TypeError("cannot create 'gradcore.dtype' instances; use gradcore.float32 and so on")
 
+    @property
+    def __numpy_dtype__(self) -> np.dtype[Any]:
+        """NumPy's dtype, for which ``np.dtype(dtype)`` asks from NumPy 2.4 on."""
+        return self.numpy
+
+    @property
+    def type(self) -> Any:
+        """NumPy's class of scalars, by the name that its dtypes have for it."""
+        return self.numpy.type
+
     def __init_subclass__(cls, *, internal: bool = False) -> None:
         if not internal:
             raise TypeError("type 'gradcore.dtype' is not an acceptable base type")

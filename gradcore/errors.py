@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
+from collections.abc import Iterator
+from types import FrameType
 
 from gradcore import config, flags
 
@@ -15,6 +18,8 @@ __all__ = [
     "Unavailable",
     "caller_depth",
     "history_lost",
+    "scipy_advice",
+    "use_program_names",
     "warn",
     "warn_deprecated",
     "warn_once",
@@ -61,6 +66,57 @@ class Unavailable(Exception):
     """A backend cannot be used here; the text says why and what to do."""
 
 
+def scipy_advice() -> str:
+    """Return what to call instead where a function of SciPy's is converting a tensor; empty where none is.
+
+    The frames of SciPy's above the caller name the module, and those nearest to the user the function or class.
+    """
+    frames = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith("scipy."):
+            frames.append(frame)
+        frame = frame.f_back
+    for frame in reversed(frames):
+        module = frame.f_globals["__name__"].split(".")[1]
+        if module == "sparse":
+            return " SciPy's sparse matrices compute with arrays: gradcore.sparse.from_scipy(matrix) has derivatives."
+        for name in _names_of(frame):
+            path = f"gradcore.scipy.{module}.{name}"
+            if _exists(path):
+                return f" scipy.{module} computes with arrays, without derivatives: {path} has them."
+    return ""
+
+
+def _names_of(frame: FrameType) -> Iterator[str]:
+    """Yield what a frame may be called by: its function, its class, the method of a distribution."""
+    owner, function = frame.f_locals.get("self"), frame.f_code.co_name
+    if owner is None:
+        yield function
+    elif isinstance(getattr(owner, "name", None), str):
+        yield f"{owner.name}.{function}"
+    else:
+        yield type(owner).__name__
+
+
+def _exists(path: str) -> bool:
+    """Return whether a path of names leads to something public, whose module is imported if need be."""
+    package, library, module, *names = path.split(".")
+    try:
+        found: object = importlib.import_module(f"{package}.{library}.{module}")
+    except ImportError:
+        return False
+    for name in names:
+        found = None if name.startswith("_") else getattr(found, name, None)
+    return callable(found)
+
+
+def use_program_names(text: str) -> str:
+    """Return a message with gradcore's names as the program knows them: ``torch.`` after `as_torch.install`."""
+    torch = sys.modules.get("torch")
+    return text.replace("gradcore.", "torch.") if torch is not None and torch is sys.modules["gradcore"] else text
+
+
 def caller_depth() -> int:
     """The `stacklevel` with which the function that asks warns from the first line outside of gradcore."""
     depth, frame = 1, sys._getframe(1)
@@ -71,7 +127,7 @@ def caller_depth() -> int:
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn from the user's line."""
-    warnings.warn(message, category, stacklevel=caller_depth())
+    warnings.warn(use_program_names(message), category, stacklevel=caller_depth())
 
 
 #: The warnings that were given and are not given again.
@@ -134,5 +190,5 @@ def history_lost(how: str) -> None:
     text, raises = _LOSSES[how]
     policy = config.history_loss()
     if policy == "error" or (policy == "default" and raises):
-        raise RuntimeError(f"{text} gradcore.set_history_loss('warn') makes this error a warning.")
-    warnings.warn(f"{text} gradcore.set_history_loss('error') makes this warning an error.", stacklevel=caller_depth())
+        raise RuntimeError(use_program_names(f"{text} gradcore.set_history_loss('warn') makes this error a warning."))
+    warn(f"{text} gradcore.set_history_loss('error') makes this warning an error.")

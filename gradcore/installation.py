@@ -59,7 +59,7 @@ METHODS: tuple[Row, ...] = (
     (sharing, "is_shared share_memory_"),
     (storage, "storage storage_type untyped_storage"),
     (subclasses, "as_subclass"),
-    (to, "to"),
+    (to, "astype copy to"),
 )
 #: Methods whose errors are shortened where they leave gradcore; the others do so themselves, or check nothing.
 SHORTENED_METHODS: tuple[Row, ...] = (

@@ -63,6 +63,7 @@ def from_dlpack_on_host(source: Any) -> tuple[Any, dtypes.dtype]:
         What has ``__dlpack__``, or what that returned.
     """
     capsule = source if _is_capsule(source) else _capsule_of(source)
+    _check_strides(capsule)
     element, versioned = _element(capsule), _name_of(capsule) == VERSIONED
     half = tuple(element) == BFLOAT16
     if half:
@@ -80,6 +81,8 @@ VERSIONED = b"dltensor_versioned"
 CAPSULES = {b"dltensor": 0, VERSIONED: 32}
 #: Where in that header the device is, and code and bits of the dtype.
 DEVICE, ELEMENT = 8, 20
+#: Where the number of dims stands, and the address of the strides.
+NDIM, STRIDES = 16, 32
 BFLOAT16, UINT16 = (4, 16), (1, 16)
 
 
@@ -132,6 +135,19 @@ def _header(capsule: Any) -> int:
     """The address of the tensor's header in a capsule."""
     name = _name_of(capsule)
     return int(_pointer(capsule, name)) + CAPSULES[name]
+
+
+def _check_strides(capsule: Any) -> None:
+    """Raise BufferError if strides, in bytes, are no 64-bit integers: libraries would let them wrap around."""
+    header = _header(capsule)
+    ndim = ctypes.c_int32.from_address(header + NDIM).value
+    strides = ctypes.c_void_p.from_address(header + STRIDES).value
+    if not strides or ndim <= 0:
+        return
+    size = -(-_element(capsule)[1] // 8) * ctypes.c_uint16.from_address(header + ELEMENT + 2).value
+    for stride in (ctypes.c_int64 * ndim).from_address(strides):
+        if not -(2**63) <= stride * size < 2**63:
+            raise BufferError(f"a DLPack capsule has a stride of {stride} elements, which is no number of bytes")
 
 
 def _element(capsule: Any) -> Any:

@@ -21,6 +21,7 @@ from gradcore.creation.legacy import legacy_tensor
 from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace
 from gradcore.errors import warn, warn_once
+from gradcore.ops.geometry import expanded
 from gradcore.storage import TypedStorage, UntypedStorage, located
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.typing import AnyTensor, Array
@@ -126,6 +127,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         return f"{module}.{self._dtype.scalar_name}Tensor"
     if isinstance(dtype, str) and dtype.endswith("Tensor"):
         dtype = legacy_class(dtype)
+    if dtype is Tensor:
+        dtype = dtypes.get_default_dtype()
     if isinstance(dtype, LegacyTensor):
         return self.to(device=dtype._device_type, dtype=dtype._dtype)
     return self.to(dtypes.as_dtype(dtype))
@@ -255,7 +258,8 @@ def _mapped(self: Tensor, others: tuple[Tensor, ...], function: Callable[..., An
         raise TypeError(f"{name} is only implemented on CPU tensors")
     if self.requires_grad or any(t.requires_grad for t in others):
         raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
-    arrays = [np.broadcast_to(t._array, self._array.shape) for t in others]
+    shape = self._array.shape
+    arrays = [np.broadcast_to(t._array, expanded(t._array.shape, shape)) for t in others]
     for index in np.ndindex(self._array.shape):
         self._array[index] = function(self._array[index].item(), *(a[index].item() for a in arrays))
     bump(self)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial, wraps
 from typing import Any
 
 from gradcore import functional, paths
+from gradcore.dispatch.torch_function import argument_error, takes_over
 from gradcore.ops.table import OPS
 from gradcore.tensor import Tensor
 
@@ -43,6 +44,24 @@ METHODS = (
 )  # fmt: skip
 
 
+@cache
+def _make_function(name: str) -> Callable[..., Any]:
+    """Return a method of tensors as a function, which says so where it is given anything else."""
+    method = getattr(Tensor, name)
+
+    @wraps(method)
+    def function(input: Any, *args: Any, **named: Any) -> Any:
+        if not isinstance(input, Tensor) and not takes_over(type(input)):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        try:
+            return method(input, *args, **named)
+        except AttributeError as error:
+            raise argument_error(method, (input, *args), {}) or error from None
+
+    function.__module__, function.__name__, function.__qualname__ = "gradcore", name, name
+    return function
+
+
 def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
     """Makers of the functions of one namespace (``""``, ``"nn.functional"``, ``"linalg"`` ...), by name.
 
@@ -50,7 +69,7 @@ def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
     """
     found: dict[str, Callable[[], Callable[..., Any]]] = {}
     if not path:
-        found.update((name, partial(getattr, Tensor, name)) for name in METHODS)
+        found.update((name, partial(_make_function, name)) for name in METHODS)
     for op in OPS.values():
         if op.function:
             home = op.path.rpartition(".")[0]

@@ -189,9 +189,9 @@ utils.data.sampler: BatchSampler RandomSampler Sampler SequentialSampler SubsetR
 
 #: Submodules that are imported when they are first looked up as attributes.
 _SUBMODULES = """
-gradcore: accelerator compiler cpu distributed distributions functional functorch nn optim
-gradcore: futures hub jit multiprocessing profiler quasirandom safetensors serialization signal sparse testing
-gradcore: torch_version types version viz
+gradcore: accelerator array_api as_torch compiled compiler cpu distributed distributions functional functorch nn optim
+gradcore: futures hub jit multiprocessing numpy profiler quasirandom safetensors scipy serialization signal sparse
+gradcore: testing torch_version types version viz
 distributed: checkpoint nn
 distributions: utils
 nn: _reduction common_types grad
@@ -202,8 +202,8 @@ utils: _pytree benchmark data
 
 #: Modules of PyTorch that have no counterpart, with the reason and what does their work here.
 ABSENT = {
-    "_dynamo.config": "nothing is compiled, so there is nothing to configure",
-    "_inductor": "programs are not compiled; see gradcore.compiled for kernels made by this machine's compiler",
+    "_dynamo.config": "gradcore.compile takes its settings as arguments, see gradcore.compiler",
+    "_inductor": "gradcore.compile has targets of its own, see gradcore.compiler and gradcore.compiled",
     "_prims": "operations are declared in gradcore.ops",
     "_refs": "operations are declared in gradcore.ops",
     "_subclasses": "tensors of the device 'meta' have shapes and dtypes without data",
@@ -328,11 +328,17 @@ def further(module: str) -> Callable[[str], Any]:
     return __getattr__
 
 
+#: Called with the name of each module that shows its public names, once `as_torch` is installed.
+on_public: Callable[[str], None] | None = None
+
+
 def show_public(package: str) -> None:
     """Let `dir` show the public names alone, and errors suggest no others: of a package and its modules so far."""
     for name, module in list(sys.modules.items()):
         if (name == package or name.startswith(f"{package}.")) and "__all__" in vars(module):
             vars(module)["__dir__"] = partial(_shown, module)
+            if on_public is not None:
+                on_public(name)
 
 
 def _shown(module: ModuleType) -> list[str]:

@@ -115,21 +115,43 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
     if len(data) < 8 or length > min(_LONGEST, len(data) - 8):
         raise ValueError("no file of safetensors: its header is incomplete")
     try:
-        header = json.loads(data[8 : 8 + length])
-        header.pop("__metadata__", None)
+        text = data[8 : 8 + length].decode()  # which refuses lone surrogates that are bytes
+        header = json.loads(text)
+        metadata = header.pop("__metadata__", None) or {}
         entries = {name: (_DTYPES[e["dtype"]], tuple(e["shape"]), *e["data_offsets"]) for name, e in header.items()}
+        texts = [*entries, *metadata, *metadata.values()]
+        if not all(type(t) is str and t.encode() is not None for t in texts):
+            raise TypeError("metadata are no strings")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no file of safetensors, or one with unknown dtypes: {error!r:.200}") from None
-    content, found = memoryview(data)[8 + length :], {}
+    content, found, places = memoryview(data)[8 + length :], {}, []
     for name, (dtype, shape, begin, end) in entries.items():
         numbers = (*shape, begin, end)
         if not all(type(n) is int and n >= 0 for n in numbers) or len(shape) > 64:
             raise ValueError(f"no file of safetensors: {name!r:.100} has a shape or a place that is none")
+        places.append((begin, end))
         if begin > end or end > len(content) or prod(shape) * dtype.itemsize != end - begin:
             raise ValueError(f"no file of safetensors: the elements of {name!r:.100} are not there")
         array = np.frombuffer(content[begin:end], dtype.numpy).reshape(shape).copy()
+        if dtype is dtypes.bool_:
+            array = array.view("u1") != 0  # whatever bytes stand for True
         found[name] = functional.to(wrap(array, CPU, dtype), device=device)
+    _check_places(places, len(content))
     return found
+
+
+def _check_places(places: list[tuple[int, int]], length: int) -> None:
+    """Raise ValueError if tensors overlap, or bytes belong to none: such a file could be read as another one, too."""
+    last = 0
+    for begin, end in sorted(places):
+        if begin != last:
+            raise ValueError(
+                f"no file of safetensors: {'tensors overlap' if begin < last else 'bytes belong to no tensor'} from "
+                f"byte {min(begin, last)} of its content"
+            )
+        last = end
+    if last != length:
+        raise ValueError(f"no file of safetensors: {length - last} bytes follow the last tensor")
 
 
 def load_file(filename: Any, device: Any = "cpu") -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradcore import dispatch, functional
 from gradcore.autograd import views
+from gradcore.autograd.batch_dims import take_common_sample
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.record import record
 from gradcore.autograd.variables import PLAIN_TYPES, Variable, bump
@@ -52,6 +53,10 @@ def overwrite(op: Op, self: AnyTensor, kernel: str, arrays: tuple[Any, ...], arg
     dispatch.check_inplace(self, state)
     if not op.fills:
         dispatch.check_own_memory(self)
+    for a in args:
+        if isinstance(a, Variable) and a._device is not self._device:
+            args = tuple([_outside_batches(a, self) for a in args])
+            break
     tensors = [self, *[args[p - 1] for p in op.tensors[1:]]]
     edges: list[Any] = []
     if state.mode and self._dtype.is_differentiable:
@@ -67,8 +72,17 @@ def overwrite(op: Op, self: AnyTensor, kernel: str, arrays: tuple[Any, ...], arg
     return self
 
 
+def _outside_batches(value: Any, self: AnyTensor) -> Any:
+    """Return a value, if it is a tensor, in no batch that `self` is not in; one whose samples differ stays in it."""
+    if not isinstance(value, Variable) or value._device is self._device:
+        return value
+    return take_common_sample(value, self._device)
+
+
 def fill_(self: AnyTensor, value: Any) -> Any:
     """Write a value, a number or a 0-dim tensor, to every element of the tensor."""
+    if not isinstance(self, Variable):
+        raise TypeError(f"fill_(): argument 'input' (position 1) must be Tensor, not {type(self).__name__}")
     if not isinstance(value, Variable):
         value = setting("fill_", "value", "Number", 0).take(value)
         return overwrite(OPS["fill_number_"], self, "copy_into", (fitting(value, self._dtype),), (value,))
@@ -138,6 +152,7 @@ def _put(self: AnyTensor, indices: tuple[Any, ...], values: AnyTensor, accumulat
             f"Index put requires the source and destination dtypes match, got {self._dtype.scalar_name} for the "
             f"destination and {values._dtype.scalar_name} for the source."
         )
+    values = _outside_batches(values, self)
     inner = {level for t in (values, *indices) if t is not None for level in t._device.levels}
     if not inner.issubset(self._device.levels):
         raise RuntimeError(INPLACE)

@@ -216,7 +216,10 @@ def _reexports(module: ModuleType) -> list[str]:
                 imports.append((module.__name__, name))
             continue
         home = str(getattr(value, "__module__", None))
-        where = home if home.startswith("gradcore.") else _defining_module(name, value)
+        if value is None or isinstance(value, float):  # a constant, which several modules may have
+            where = None
+        else:
+            where = home if home.startswith("gradcore.") else _defining_module(name, value)
         if where is None:
             kind = "None" if value is None else "builtins.float" if isinstance(value, float) else "Any"
             values.append(f"{name}: {kind}")

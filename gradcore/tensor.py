@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import opcode
 import sys
 import warnings
@@ -22,7 +23,7 @@ from gradcore.autograd.views import chain_of, gradient_edge, replay, requires_gr
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
 from gradcore.dispatch.settings import setting
-from gradcore.errors import history_lost
+from gradcore.errors import history_lost, scipy_advice
 from gradcore.methods import Methods
 from gradcore.ops.shapes import wrap_dim
 from gradcore.representation import text_of
@@ -222,7 +223,11 @@ class Tensor(Variable, Methods):
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps in elements along the dims, or along one."""
-        strides = tuple(s // self._array.itemsize for s in self._array.strides)
+        array = self._array
+        if array.size or any(array.strides):
+            strides = tuple(s // array.itemsize for s in array.strides)
+        else:  # NumPy writes zeros where there are no elements
+            strides = tuple(math.prod(max(n, 1) for n in array.shape[i + 1 :]) for i in range(array.ndim))
         return strides if dim is None else strides[_place(self, "stride", dim)]
 
     def storage_offset(self) -> int:
@@ -520,7 +525,9 @@ class Tensor(Variable, Methods):
         if force:
             return self.detach().cpu().numpy()
         if (self._edge is not None or self._autograd is not None) and is_differentiated(self):
-            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead." + scipy_advice()
+            )
         if self._device.levels:
             return self._on_host()  # type: ignore[no-any-return]  # which says why not
         if self._device is not CPU:
@@ -571,10 +578,10 @@ class Tensor(Variable, Methods):
         return bool(self)
 
     def __int__(self) -> int:
-        return int(self._only())
+        return int(self._real("int64_t"))
 
     def __float__(self) -> float:
-        return float(self._only(sys._getframe(1)))
+        return float(self._real("double", sys._getframe(1)))
 
     def __complex__(self) -> complex:
         return complex(self._only(sys._getframe(1)))
@@ -586,6 +593,15 @@ class Tensor(Variable, Methods):
         if self._array.size != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         return self.item()
+
+    def _real(self, kind: str, caller: FrameType | None = None) -> Any:
+        """Return the single element, of a complex tensor its real part if it has no other."""
+        value = self._only(caller)
+        if isinstance(value, complex):
+            if value.imag:
+                raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
+            return value.real
+        return value
 
     def __index__(self) -> int:
         if self._dtype.is_differentiable or self._array.size != 1:
@@ -603,7 +619,7 @@ class Tensor(Variable, Methods):
         return iter(functional.unbind(self, 0))
 
     def __reversed__(self) -> Tensor:
-        return functional.flip(self, tuple(range(self.ndim))) if self.ndim else self
+        return functional.flip(self, (0,)) if self.ndim else self
 
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, (Tensor, bool, int, float, complex)):
@@ -668,10 +684,13 @@ class Tensor(Variable, Methods):
 
         return cuda_array_interface(self)
 
-    def __dlpack__(self, **named: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
         from gradcore.interop import dlpack
 
-        return dlpack(self, named)
+        named = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return dlpack(self, {name: value for name, value in named.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         from gradcore.interop import exported

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore import dtypes
+from gradcore import dtypes, functional
 from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.batch_dims import broadcast_to_batch
 from gradcore.autograd.graph import Node
@@ -19,7 +19,7 @@ from gradcore.ops.reductions import REAL_PARTS
 from gradcore.tracebacks import shorten
 from gradcore.typing import AnyTensor, Array
 
-__all__ = ["moved", "parse_to", "to", "to_copy"]
+__all__ = ["astype", "copy", "moved", "parse_to", "to", "to_copy"]
 
 
 def moved(array: Array, source: Any, target: Any, non_blocking: bool = False) -> Any:
@@ -84,6 +84,8 @@ def _to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool,
     if dtype is not t._dtype:
         if t._dtype.is_complex:
             warn_of_real_parts(dtype)
+        if t._dtype is dtypes.bool_ and dtype is dtypes.bfloat16:  # whose own cast reads bytes other than 0 as numbers
+            array = state.run(t._device.kernels["astype"], array, dtypes.float32.numpy)
         array = state.run(t._device.kernels["astype"], array, dtype.numpy)
     elif device is t._device:
         array = array.copy()
@@ -159,3 +161,29 @@ def to(self: AnyTensor, *args: Any, **named: Any) -> AnyTensor:
     except BaseException as error:
         shorten(error)
         raise
+
+
+def astype(self: AnyTensor, dtype: Any, *, copy: bool = True) -> Any:
+    """Return the tensor in another dtype: a copy, also where the dtype is the same, unless ``copy=False``.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.tensor([1, 2]).astype("float64")
+    tensor([1., 2.], dtype=torch.float64)
+    """
+    wanted = dtypes.as_dtype(dtype)
+    return functional.clone(self) if copy and wanted is self._dtype else to(self, wanted)
+
+
+def copy(self: AnyTensor) -> Any:
+    """Return a copy with the tensor's history, as `clone` does, by NumPy's name.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> x = gc.ones(2, requires_grad=True)
+    >>> x.copy().requires_grad
+    True
+    """
+    return functional.clone(self)

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import zlib
-from collections import Counter
 from collections.abc import Generator, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import devices
+from tests import changed, devices
 
 # For type checkers, for a rig with CuPy, or a program that says `import torch`: not modules of tests.
 collect_ignore = [
@@ -32,14 +31,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 #: Of a function with more cases than this, one in `SHARE` is run where no path is given, and of those marked slow none.
 MANY, SHARE = 8, 8
 
+#: Node ids of cases that were made only because pytest needs one.
+UNWANTED = pytest.StashKey[set[str]]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="where tensors are made; see devices.py")
-    parser.addoption("--sample", default=1, type=int, help="with --device cuda, one of so many tests")
+    parser.addoption("--sample", default=1, type=int, help="one of so many tests, slow ones on the CPU left out")
     parser.addoption(
         "--whole", action="store_true", help="slow tests and all generated cases, also where no path is given"
     )
     parser.addoption("--rest", action="store_true", help="what is no part of the sample")
+    parser.addoption(
+        "--changed", nargs="?", const="HEAD", metavar="COMMIT", help="what concerns the changes since a commit"
+    )
     parser.addoption("--seed", default=0, type=int, help="draws another sample of generated cases")
 
 
@@ -47,9 +52,18 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     return devices.in_rig(config) if config.getoption("device") == "cuda" else None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    base = config.getoption("changed")
+    if base is not None:
+        config.stash[changed.SELECTION] = changed.Selection(base)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     on_device = config.getoption("device") == "cuda"
-    return True if on_device and devices.is_left_out(collection_path) else None
+    selection = config.stash.get(changed.SELECTION, None)
+    if (on_device and devices.is_left_out(collection_path)) or (selection and selection.is_left_out(collection_path)):
+        return True
+    return None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,26 +72,72 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
         return (yield)
 
 
+def _is_sampled(config: pytest.Config) -> bool:
+    """Return whether this run takes the sample, or with ``--rest`` what the sample leaves out."""
+    return config.getoption("rest") or (config.args == config.getini("testpaths") and not config.getoption("whole"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any]:
+    """Drop the cases that this run leaves out before pytest makes items of them.
+
+    An item costs some 300 us and 8 kB in each worker, and most of the 100,000 are never run.
+    """
+    result = yield
+    calls = metafunc._calls
+    if metafunc.config.getoption("device") == "cuda" or metafunc.config.getoption("sample") > 1:
+        chosen = [call for call in calls if devices.is_drawn(metafunc.config, _nodeid(metafunc, call))]
+    elif _is_sampled(metafunc.config):
+        chosen = _choose(metafunc, calls)
+    else:
+        return result
+    if calls and not chosen:
+        # Without any case pytest would make one item without arguments, so one case stays until collection ends.
+        metafunc.config.stash.setdefault(UNWANTED, set()).add(_nodeid(metafunc, calls[0]))
+        chosen = calls[:1]
+    metafunc._calls = chosen
+    return result
+
+
+def _nodeid(metafunc: pytest.Metafunc, call: Any) -> str:
+    """Return the node id of the item that pytest will make of a case."""
+    return f"{metafunc.definition.parent.nodeid}::{metafunc.definition.name}[{call.id}]"
+
+
+def _choose(metafunc: pytest.Metafunc, calls: list[Any]) -> list[Any]:
+    """Return the cases of a function that are in the sample, or with ``--rest`` the others."""
+    seed, rest = metafunc.config.getoption("seed"), metafunc.config.getoption("rest")
+    selection = metafunc.config.stash.get(changed.SELECTION, None)
+    slow = metafunc.definition.get_closest_marker("slow") is not None
+
+    def is_left_out(call: Any) -> bool:
+        if slow or any(mark.name == "slow" for mark in call.marks):
+            return True
+        wanted = selection.is_wanted(metafunc.definition.path, call.id) if selection else None
+        if wanted is not None:
+            return not wanted
+        return len(calls) > MANY and zlib.crc32(f"{seed}{_nodeid(metafunc, call)}".encode()) % SHARE != 0
+
+    return [call for call in calls if is_left_out(call) == rest]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    unwanted, sampled, rest = config.stash.get(UNWANTED, set()), _is_sampled(config), config.getoption("rest")
+
+    def is_wanted(item: pytest.Item) -> bool:
+        if config.getoption("sample") > 1 and not devices.is_drawn(config, item.nodeid):
+            return False
+        if config.getoption("sample") > 1 and item.get_closest_marker("slow") is not None:
+            return config.getoption("device") == "cuda"
+        if hasattr(item, "callspec"):  # decided by `pytest_generate_tests`
+            return item.nodeid not in unwanted
+        return not sampled or (item.get_closest_marker("slow") is not None) == rest
+
     if config.getoption("device") == "cuda":
         devices.choose(config, items)
-    elif config.getoption("rest") or (config.args == config.getini("testpaths") and not config.getoption("whole")):
-        _sample(config, items)
-
-
-def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect slow tests, and most cases of each function with many; with ``--rest`` everything else."""
-    of = [item.nodeid.partition("[")[0] for item in items]
-    counts = Counter(of)
-    seed = config.getoption("seed")
-    left_out = [
-        item.get_closest_marker("slow") is not None
-        or (counts[function] > MANY and zlib.crc32(f"{seed}{item.nodeid}".encode()) % SHARE != 0)
-        for item, function in zip(items, of, strict=True)
-    ]
-    chosen = config.getoption("rest")
-    config.hook.pytest_deselected(items=[item for item, out in zip(items, left_out, strict=True) if out != chosen])
-    items[:] = [item for item, out in zip(items, left_out, strict=True) if out == chosen]
+    else:
+        config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item)])
+    items[:] = [item for item in items if is_wanted(item)]
 
 
 @pytest.fixture(autouse=True)

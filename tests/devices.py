@@ -117,15 +117,19 @@ def is_left_out(path: Path) -> bool:
     return path != tests and path.relative_to(tests).parts[0] not in (*GROUPS, "cuda", "cupy_host")
 
 
+def is_drawn(config: pytest.Config, nodeid: str) -> bool:
+    """Return whether a test of the device is in the sample that was asked for."""
+    every, seed = config.getoption("sample"), config.getoption("seed")
+    return bool((zlib.crc32(nodeid.encode()) - seed) % every == 0)
+
+
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests on the device, leave the sample that was asked for; skip those that say nothing about it.
+    """Leave the tests of the device that are in the sample, and skip those that say nothing about it.
 
     Docstrings, which print tensors of the CPU, are left out.
     """
-    reason, every, seed = why_not(), config.getoption("sample"), config.getoption("seed")
-    items[:] = [
-        i for i in items if i.nodeid.startswith("tests/") and (zlib.crc32(i.nodeid.encode()) - seed) % every == 0
-    ]
+    reason = why_not()
+    items[:] = [item for item in items if item.nodeid.startswith("tests/") and is_drawn(config, item.nodeid)]
     for item in items:
         why = f"no CUDA device: {reason}; tests/cupy_host/build.sh makes one" if reason else _not_on_device(item)
         if why:

@@ -9,7 +9,7 @@ import numpy as np
 #: Name, and the arguments of each call. Letters are the arrays of `drawn`.
 CALLS = """
 absolute: A; C; I; A, where=M; A[:, ::2]
-add: A, B; A, 2.5; I, 2.5; E, I; A, W; A, B, where=M; I, I, dtype=float; True, A; C, A; F64, E; [[1.0]], A
+add: A, B; A, 2.5; I, 2.5; E, I; A, W; A, B, where=M; I, I, dtype=float; True, A; C, A; [[1.0]], A
 append: A, B; A, B, axis=1
 apply_along_axis: np.cumsum, 1, A; np.sum, 0, A
 apply_over_axes: np.sum, D, [0, 2]
@@ -142,7 +142,7 @@ histogram_bin_edges: A, 4; A, "auto"
 histogramdd: A, 2
 hsplit: A, 2
 hstack: (A, B); (V, V)
-hypot: A, B; A, 1.0
+hypot: F64, E; A, B; A, 1.0
 i0: A
 identity: 3
 imag: C; A

@@ -310,3 +310,23 @@ def test_libraries_in_their_array_api_mode(library: str, program: str) -> None:
         [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, env=environment, check=False
     )
     assert done.stdout == "done\n", done.stderr
+
+
+def test_limits_have_the_dtype_itself() -> None:
+    for name in (*FLOATS, *COMPLEX):
+        dtype = getattr(xp, name)
+        assert xp.finfo(dtype).dtype == dtype.to_real()
+        assert xp.finfo(dtype).eps == np.finfo(name).eps
+    for name in (*SIGNED, *UNSIGNED):
+        assert xp.iinfo(getattr(xp, name)).dtype == getattr(xp, name)
+
+
+def test_shapes_that_only_broadcast() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    assert xp.linalg.cross(xp.asarray(x), xp.asarray(x[0])).tolist() == np.cross(x, x[0]).tolist()
+    assert xp.linalg.cross(xp.ones((0, 3)), xp.ones(3)).shape == (0, 3)
+    assert xp.expand_dims(xp.ones(3), 0).shape == xp.expand_dims(xp.ones(3), axis=0).shape == (1, 3)
+    with pytest.raises(ValueError, match="0d arrays"):
+        xp.nonzero(xp.asarray(1))
+    for function in (xp.vecdot, gc.Tensor.__dlpack__):
+        assert not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())

@@ -92,13 +92,13 @@ def test_exit_codes_and_usage(tmp_path):
 
 
 MISSING = {
-    "import torch.fx.experimental": "No module named 'torch.fx.experimental'; torch.fx has no counterpart",
-    "from torch.export import export": "No module named 'torch.export'; torch.export has no counterpart",
+    "import torch.fx; torch.fx.Graph()": "torch.fx has no counterpart",
+    "from torch.export import export; export(1)": "No module named 'torch.export'; torch.export has no counterpart",
     "import torch.no_such_module": "No module named 'torch.no_such_module'",
     "from torch.nn import NoSuchLayer": "cannot import name 'NoSuchLayer'",
     "from torch import no_such_function": "cannot import name 'no_such_function' from 'torch'",
-    "import torch; torch.nested": "torch.nested has no counterpart in gradcore",
-    "import torch.distributed.rpc": "torch.distributed.rpc has no counterpart",
+    "import torch; torch.nested.nested_tensor(1)": "torch.nested has no counterpart in gradcore",
+    "import torch.distributed.rpc; torch.distributed.rpc.rpc_sync(1)": "torch.distributed.rpc has no counterpart",
 }
 
 
@@ -107,7 +107,7 @@ def test_what_is_missing_says_so(tmp_path):
         for statement, message in {MISSING!r}.items():
             try:
                 exec(statement)
-            except (ImportError, AttributeError) as error:
+            except (ImportError, AttributeError, NotImplementedError) as error:
                 assert message in str(error), (statement, error)
             else:
                 raise AssertionError(statement)
@@ -191,3 +191,186 @@ def test_packages_that_need_torch(tmp_path):
         print(einops.reduce(torch.ones(4, 2), "a b -> b", "sum").tolist())
     """
     assert script(tmp_path, program).stdout == "[4.0, 4.0]\n"
+
+
+PLACEHOLDERS = """
+    import importlib, pickle, sys, typing
+    import torch
+    from gradcore import placeholders
+    {selection}
+    kinds = dict.fromkeys("cCeEfmv", 0)
+    for path in paths:
+        module = importlib.import_module(path)
+        for name, entry in placeholders.names()[path].items():
+            value = getattr(module, name)
+            kinds[entry[0]] += 1
+            if isinstance(value, type) and str(value.__doc__).startswith("A name alone") and entry[0] in "cC":
+                assert not isinstance(torch.ones(1), value)
+                inherited = type("Inherited", (value,), {{}})
+                for cls in (value, inherited):
+                    try:
+                        cls(1, a=2)
+                    except NotImplementedError as error:
+                        assert "by name alone" in str(error), error
+                    else:
+                        raise AssertionError((path, name))
+    print(all(kinds.values()), sum(kinds.values()) > {least})
+"""
+
+
+def test_names_of_pytorch_can_be_imported(tmp_path):
+    """A sample of the modules; the next test has all of them."""
+    selection = "paths = sorted(placeholders.names())[::40] + ['torch', 'torch.fx', 'torch.hub']"
+    assert script(tmp_path, PLACEHOLDERS.format(selection=selection, least=1500)).stdout == "True True\n"
+
+
+@pytest.mark.slow
+def test_all_names_of_pytorch_can_be_imported(tmp_path):
+    selection = "paths = sorted(placeholders.names())"
+    assert script(tmp_path, PLACEHOLDERS.format(selection=selection, least=20_000)).stdout == "True True\n"
+
+
+def test_names_alone_are_refused_when_they_are_called(tmp_path):
+    program = """
+        import pickle
+        import torch
+        from torch.hub import HASH_REGEX
+        from torch.utils.model_zoo import load_url
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.distributed.tensor import DTensor
+        from torch.fx import GraphModule
+        import torch.distributed.rpc, torch.fx.experimental, torch.onnx
+
+        class Mode(TorchDispatchMode):
+            pass
+
+        class Layer(GraphModule, torch.nn.Module):
+            pass
+
+        for call in (lambda: load_url("a"), Mode, Layer, lambda: torch.onnx.export(1), DTensor, torch.float8_e4m3fn):
+            try:
+                call()
+            except NotImplementedError as error:
+                assert "by name alone" in str(error) and "gradcore" in str(error), error
+            else:
+                raise AssertionError(call)
+        assert not isinstance(torch.ones(1), (DTensor, GraphModule))
+        assert HASH_REGEX.search("resnet18-f37072fd.pth")[1] == "f37072fd"
+        assert not torch.distributed.rpc.is_available()
+        assert pickle.loads(pickle.dumps(torch.float8_e4m3fn)) is torch.float8_e4m3fn
+        for missing in ("torch.no_such_name", "torch.nn.NoSuchLayer", "torch.fx.no_such_name"):
+            try:
+                eval(missing)
+            except AttributeError:
+                pass
+            else:
+                raise AssertionError(missing)
+        print("fine")
+    """
+    assert script(tmp_path, program).stdout == "fine\n"
+
+
+def test_without_as_torch_there_are_no_placeholders():
+    code = """
+        import gradcore
+        for path in ("fx.GraphModule", "float8_e4m3fn", "hub.HASH_REGEX", "serialization.DEFAULT_PROTOCOL"):
+            value = gradcore
+            *above, last = path.split(".")
+            for name in above:
+                value = getattr(value, name)
+            assert not hasattr(value, last), path
+        assert gradcore.Tensor.__module__.startswith("gradcore")
+        print("fine")
+    """
+    assert run(code=code).stdout == "fine\n"
+
+
+def test_classes_are_of_pytorchs_modules(tmp_path):
+    """Libraries choose what to do by these; what is pickled is found again, in files too."""
+    program = """
+        import io, pickle
+        import torch
+        expected = {
+            torch.Tensor: "torch", torch.nn.Linear: "torch.nn.modules.linear", torch.optim.Adam: "torch.optim.adam",
+            torch.nn.Parameter: "torch.nn.parameter", torch.Size: "torch", torch.dtype: "torch",
+            torch.utils.data.DataLoader: "torch.utils.data.dataloader",
+            torch.distributions.Normal: "torch.distributions.normal",
+        }
+        assert {cls: cls.__module__ for cls in expected} == expected
+        model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3), torch.nn.LSTM(3, 2))
+        for value in (model, torch.ones(2), torch.nn.Parameter(torch.ones(1)), torch.optim.SGD(model.parameters(), 0.1),
+                      torch.Size([1]), torch.float32, torch.device("cpu")):
+            assert type(pickle.loads(pickle.dumps(value))) is type(value)
+            file = io.BytesIO()
+            torch.save(value, file)
+            file.seek(0)
+            assert type(torch.load(file, weights_only=False)) is type(value)
+        public = [torch.nn, torch.optim, torch.utils.data, torch.distributions]
+        for module in public:
+            for name in module.__all__:
+                cls = getattr(module, name)
+                if isinstance(cls, type):
+                    assert pickle.loads(pickle.dumps(cls)) is cls, cls
+        print("fine")
+    """
+    assert script(tmp_path, program).stdout == "fine\n"
+
+
+def test_history_is_lost_with_a_warning(tmp_path):
+    program = """
+        import warnings, torch
+        x = torch.ones(2, requires_grad=True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            print(torch.tensor([x.sum(), x.sum()]).tolist(), any('histories' in str(w.message) for w in caught))
+    """
+    assert script(tmp_path, program).stdout == "[2.0, 2.0] True\n"
+
+
+SPAWNING = """
+    import sys
+    import torch, torch.multiprocessing as mp
+    import multiprocessing
+
+    def work(rank, queue):
+        queue.put((rank, torch.__version__.split("+")[1][:8], type(torch.ones(1)).__module__))
+
+    if __name__ == "__main__":
+        context = multiprocessing.get_context(sys.argv[1])
+        queue = context.Queue()
+        if sys.argv[1] == "spawn":
+            mp.spawn(work, args=(queue,), nprocs=2)
+        else:
+            children = [context.Process(target=work, args=(rank, queue)) for rank in range(2)]
+            for child in children:
+                child.start()
+        print(sorted(queue.get() for _ in range(2)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="methods of POSIX")
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_processes_of_a_program_inherit_it(tmp_path, method):
+    found = script(tmp_path, SPAWNING, method).stdout
+    assert found == f"{[(rank, 'gradcore', 'torch') for rank in range(2)]}\n"
+
+
+def test_hints_name_what_the_program_imports(tmp_path):
+    program = """
+        import warnings, torch
+        x = torch.ones(2, requires_grad=True)
+        y = x.exp()
+        y.add_(1)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            print("torch.autograd.set_detect_anomaly" in str(error), "gradcore." in str(error))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            float(x.sum())
+        print("torch.set_history_loss" in str(caught[0].message), "gradcore." in str(caught[0].message))
+    """
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(program))
+    assert run("-m", "gradcore.as_torch", path).stdout.split() == ["True", "False"] * 2

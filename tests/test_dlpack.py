@@ -101,3 +101,18 @@ def test_states_of_anything_else_are_refused_and_change_nothing(value):
     with pytest.raises(RuntimeError, match='While copying the parameter named "weight"'):
         net.load_state_dict({"weight": value, "bias": net.bias})
     assert gc.equal(net.weight, before)
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+@pytest.mark.parametrize("stride", [2**61, -(2**61) - 1, 2**62, -(2**63), 2**63 - 1])
+def test_strides_that_are_no_number_of_bytes_are_refused(version, stride):
+    import ctypes
+
+    from gradcore import interop
+
+    source = gc.ones(2, 3)
+    capsule = source.__dlpack__() if version is None else source.__dlpack__(max_version=version)
+    strides = ctypes.c_void_p.from_address(interop._header(capsule) + interop.STRIDES).value
+    (ctypes.c_int64 * 2).from_address(strides)[0] = stride
+    with pytest.raises(BufferError, match="stride"):
+        gc.from_dlpack(capsule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import inspect
 from typing import Any
 
@@ -76,3 +77,60 @@ def test_a_spacing_that_is_differentiated_takes_the_keywords() -> None:
     assert gc.linspace(start, 2, 3, out=out) is out
     (grad,) = gc.autograd.grad(gc.logspace(start, 2, 3, dtype=gc.float32).sum(), start)
     assert grad.item() == pytest.approx(np.log(10) * (10 + 10**1.5 / 2), rel=1e-5)
+
+
+@pytest.mark.parametrize("start", [0.0, -0.0, np.float64(0), np.float32(0), gc.tensor(0.0), None, 0, False], ids=repr)
+def test_a_start_of_zero_keeps_its_type(start: Any) -> None:
+    expected = gc.float32 if isinstance(start, (float, np.floating, gc.Tensor)) else gc.int64
+    assert gc.arange(start, 3).dtype is gc.arange(start=start, end=3).dtype is expected
+
+
+@pytest.mark.parametrize("name", ["rand", "randn", "zeros", "ones", "empty"])
+@pytest.mark.filterwarnings("ignore")
+def test_outputs_are_resized(name: str) -> None:
+    for out in (gc.tensor(()), gc.zeros(2), gc.zeros(5, 5), gc.zeros(1, dtype=gc.float64)):
+        dtype = out.dtype
+        assert getattr(gc, name)(3, 2, out=out) is out
+        assert (out.shape, out.dtype) == ((3, 2), dtype)
+    with pytest.raises(RuntimeError, match="does not match dtype of out parameter"):
+        getattr(gc, name)(3, dtype=gc.float64, out=gc.zeros(3))
+
+
+def test_numbers_of_a_sequence_have_the_precision_of_the_output() -> None:
+    out = gc.empty(7, dtype=gc.float64)
+    assert gc.linspace(0, 1, 7, out=out).tolist() == np.linspace(0, 1, 7).tolist()
+
+
+def test_buffers_share_memory() -> None:
+    memory = bytearray(np.arange(3.0).tobytes())
+    for buffer in (memory, memoryview(memory)):
+        t = gc.asarray(buffer, dtype=gc.float64)
+        assert t.tolist() == [0.0, 1.0, 2.0]
+        t[0] = 5.0
+        assert np.frombuffer(memory)[0] == 5.0
+        t[0] = 0.0
+        assert gc.asarray(buffer, dtype=gc.float64, copy=True).data_ptr() != t.data_ptr()
+    assert gc.asarray(array.array("i", [1, 2])).tolist() == [1, 2]
+    x = gc.ones(2)
+    assert gc.asarray(x.__dlpack__()).data_ptr() == x.data_ptr()
+
+
+def test_python_asks_complex_tensors_for_numbers() -> None:
+    assert int(gc.tensor(2 + 0j)) == float(gc.tensor([2 + 0j])) == 2
+    assert complex(gc.tensor(2 + 1j)) == 2 + 1j
+    for kind in (int, float):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            kind(gc.tensor(2 + 1j))
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_reversed_is_that_of_sequences(ndim: int) -> None:
+    x = gc.arange(2.0**ndim).reshape((2,) * ndim).requires_grad_()
+    assert reversed(x).tolist() == list(reversed(x.tolist()))
+    (reversed(x) * x.detach()).sum().backward()
+    assert x.grad.tolist() == list(reversed(x.tolist()))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,), (2, 0, 3), (2, 3, 0, 4)], ids=repr)
+def test_strides_of_no_elements(shape: tuple[int, ...]) -> None:
+    assert gc.empty(shape).stride() == gc.empty([max(n, 1) for n in shape]).stride()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import warnings
 from collections.abc import Iterator
@@ -202,7 +203,9 @@ def test_promotion_is_numpys() -> None:
     ints, singles = gc.tensor([1, 2]), gc.tensor([1.0, 2.0])
     assert np.multiply(ints, 0.5).dtype is gc.float64
     assert np.multiply(singles, 0.5).dtype is gc.float32
-    assert np.multiply(singles, np.float64(0.5)).dtype is gc.float64
+    assert gnp.multiply(singles, np.float64(0.5)).dtype is gc.float64
+    assert np.multiply(singles, np.float64(0.5)).dtype is gc.float32  # which is `singles * np.float64(0.5)`, too
+    assert np.hypot(singles, np.float64(0.5)).dtype is gc.float64
     assert np.add(singles, ints).dtype is gc.float64
     assert np.sin(ints).dtype is gc.float64
     assert np.mean(ints).dtype is gc.float64
@@ -210,6 +213,35 @@ def test_promotion_is_numpys() -> None:
     assert (singles + ints).dtype is gc.float32  # operators are the tensor's own
     with pytest.raises(OverflowError):
         np.add(gc.tensor([1], dtype=gc.int8), 300)
+
+
+@pytest.mark.parametrize("scalar", [np.float64(0.5), np.longdouble(0.5), np.array(0.5)], ids=repr)
+def test_operators_have_one_dtype_on_both_sides(scalar: Any) -> None:
+    for x in (gc.tensor([1.0, 2.0]), gc.tensor([1, 2]), gc.tensor([1.0], dtype=gc.float64)):
+        expected = (x * (0.5 if np.isscalar(scalar) else gc.as_tensor(scalar))).dtype
+        for function in (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod):
+            left, right = function(scalar, x), function(x, scalar)
+            assert left.dtype is right.dtype is expected
+            assert left.tolist() == function(0.5, x).tolist()
+    w = gc.tensor([1.0, 2.0], requires_grad=True)
+    (scalar / w).sum().backward()
+    assert w.grad.tolist() == [-0.5, -0.125]
+
+
+def test_methods_of_arrays_keep_the_history() -> None:
+    array = np.array([[1.0, 2.0], [4.0, 8.0]])
+    x = gc.tensor(array, requires_grad=True)
+    for method, named in (("std", {}), ("var", {"axis": 0}), ("std", {"axis": 1, "keepdims": True})):
+        for ddof in (0, 1):
+            np.testing.assert_allclose(
+                getattr(x, method)(ddof=ddof, **named).detach(), getattr(array, method)(ddof=ddof, **named)
+            )
+    assert gradcheck(lambda t: t.std(ddof=0), x)
+    copied, double = x.copy(), x.astype("complex128")
+    assert copied.data_ptr() != x.data_ptr()
+    assert x.astype(gc.float64).data_ptr() != x.data_ptr() == x.astype(np.float64, copy=False).data_ptr()
+    (copied.sum() + double.real.sum()).backward()
+    assert x.grad.tolist() == [[2.0, 2.0], [2.0, 2.0]]
 
 
 def test_results_into_given_memory() -> None:
@@ -265,9 +297,9 @@ def test_a_function_that_is_not_known_is_refused_where_history_would_be_lost() -
 
     special = pytest.importorskip("scipy.special")
     x = gc.ones(2, dtype=gc.float64)
-    assert_array_equal(special.jv(1, x).numpy(), special.jv(1, np.ones(2)))
+    assert_array_equal(special.kolmogorov(x).numpy(), special.kolmogorov(np.ones(2)))
     with pytest.raises(RuntimeError, match="requires grad"):
-        special.jv(1, x.requires_grad_())
+        special.kolmogorov(x.requires_grad_())
 
 
 def test_vectorize_stacks() -> None:
@@ -293,3 +325,39 @@ def test_the_namespace_is_imported_when_it_is_used() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert gnp.asarray([1, 2]).dtype is gc.int64
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda npr: npr.rand(2, 3), lambda npr: npr.randn(4), lambda npr: npr.randint(5, size=3),
+        lambda npr: npr.permutation(5), lambda npr: npr.RandomState(3).normal(size=2),
+        lambda npr: npr.default_rng(3).uniform(size=2), lambda npr: npr.uniform(), lambda npr: npr.choice(9, 3),
+    ],
+)  # fmt: skip
+def test_random_numbers_are_those_of_numpy(draw: Any) -> None:
+    gnp.random.seed(5)
+    found = draw(gnp.random)
+    np.random.seed(5)
+    expected = draw(np.random)
+    assert isinstance(found, gc.Tensor) is isinstance(expected, np.ndarray)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_random_numbers_of_tensors() -> None:
+    x, array = gc.arange(5.0), np.arange(5.0)
+    gnp.random.seed(1)
+    gnp.random.shuffle(x)
+    np.random.seed(1)
+    np.random.shuffle(array)
+    assert x.tolist() == array.tolist()
+    assert gnp.random.normal(x, 0.0).tolist() == x.tolist()
+    with pytest.raises(RuntimeError, match="requires grad"):
+        gnp.random.normal(x.requires_grad_(), 1.0)
+
+
+def test_numpy_takes_dtypes() -> None:
+    assert gnp.ones(1).dtype.type is np.float64
+    assert gnp.row_stack([gnp.ones(2)] * 2).shape == (2, 2)
+    if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
+        assert np.ones(2).astype(gnp.float32).dtype == np.dtype(gc.float32) == np.float32

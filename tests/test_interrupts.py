@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -170,6 +171,35 @@ def test_an_interrupt_at_any_step_leaves_everything_as_it_was(program: Callable[
 
     assert interrupt_everywhere(program, check, 300) > 20
     check_threads(threads._pool)
+
+
+def test_an_interrupt_of_a_save_leaves_neither_a_file_nor_a_descriptor(tmp_path: Path) -> None:
+    path, module = tmp_path / "net.pt", gc.nn.Linear(3, 2)
+    gc.save(module.state_dict(), path)
+    content, folder = path.read_bytes(), Path("/proc/self/fd")
+
+    def descriptors() -> int:
+        return len(list(folder.iterdir())) if folder.exists() else 0
+
+    before = descriptors()
+
+    def check(where: str) -> None:
+        assert [p.name for p in tmp_path.iterdir()] == ["net.pt"], where
+        assert path.read_bytes() == content, where
+        assert descriptors() == before, where
+
+    assert interrupt_everywhere(lambda: gc.save(module.state_dict(), path), check, 300) > 20
+
+
+def test_contexts_that_were_left_have_no_finalizer_to_drop_an_interrupt() -> None:
+    for library in (openblas.NUMPY, openblas.SCIPY):
+        context = library.alone()
+        with context:
+            pass
+        assert not hasattr(context, "__del__")
+        with pytest.raises(KeyError), (abandoned := library.alone()):
+            raise KeyError
+        assert not hasattr(abandoned, "__del__")
 
 
 def test_an_interrupt_leaves_a_module_its_own_parameters() -> None:

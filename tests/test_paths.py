@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -148,3 +149,17 @@ def test_imports_hide_no_function() -> None:
         module = importlib.import_module(f"gradcore.{path}".rstrip("."))
         assert vars(package).get(name) is before or before is None or before is module, path
     assert callable(importlib.import_module("gradcore.nn.parallel").data_parallel)
+
+
+def test_modules_that_the_documentation_uses_are_attributes() -> None:
+    """In a fresh process ``gc.name`` works for every module of the package that a document or docstring writes so."""
+    root = Path(gc.__file__).parent
+    texts = [*root.rglob("*.py"), *(root.parent / "docs").rglob("*.md"), root.parent / "README.md"]
+    used = {
+        name for path in texts for name in re.findall(r"\b(?:gc|gradcore)\.([a-z]\w*)\.\w", path.read_text("utf-8"))
+    }
+    modules = sorted(n for n in used if (root / n / "__init__.py").exists() or (root / f"{n}.py").exists())
+    assert {"compiled", "numpy", "scipy"} <= set(modules)
+    code = f"import gradcore; print([n for n in {modules} if not hasattr(gradcore, n)])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from gradcore import dtypes
@@ -24,11 +25,11 @@ _SAME = (
     "prod", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type", "roll", "round", "searchsorted",
     "sign", "signbit", "sin", "sinh", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take",
     "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril", "triu", "trunc", "unique_all", "unique_counts",
-    "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
+    "unique_inverse", "unique_values", "unstack", "var", "where", "zeros", "zeros_like",
 )  # fmt: skip
 globals().update({name: getattr(gnp, name) for name in _SAME})
 
-__all__ = [*_SAME, "argsort", "clip", "expand_dims", "finfo", "iinfo", "sort"]
+__all__ = [*_SAME, "argsort", "clip", "expand_dims", "finfo", "iinfo", "sort", "vecdot"]
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
@@ -47,7 +48,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     return gnp.astype(gnp.clip(t, min, max), t._dtype, copy=False)  # type: ignore[attr-defined]
 
 
-def expand_dims(x: Any, /, *, axis: Any = 0) -> Any:
+def expand_dims(x: Any, /, axis: Any = 0) -> Any:
     """`x` with new dims of size one."""
     t = tensor_of(x)
     axes = axis if isinstance(axis, tuple) else (axis,)
@@ -57,13 +58,25 @@ def expand_dims(x: Any, /, *, axis: Any = 0) -> Any:
 
 
 def finfo(type: Any, /) -> Any:
-    """Limits of the floating-point dtype of a tensor or dtype; of a complex one, those of its parts."""
-    return dtypes.finfo(_dtype(type).to_real())
+    """Return the limits of the floating-point dtype of a tensor or dtype; of a complex one, those of its parts."""
+    dtype = _dtype(type).to_real()
+    return _limits(dtypes.finfo(dtype), dtype, ("bits", "eps", "max", "min", "smallest_normal"))
 
 
 def iinfo(type: Any, /) -> Any:
-    """Limits of the integer dtype of a tensor or dtype."""
-    return dtypes.iinfo(_dtype(type))
+    """Return the limits of the integer dtype of a tensor or dtype."""
+    dtype = _dtype(type)
+    return _limits(dtypes.iinfo(dtype), dtype, ("bits", "max", "min"))
+
+
+def _limits(found: Any, dtype: dtypes.dtype, names: tuple[str, ...]) -> SimpleNamespace:
+    """Return the standard's attributes of limits, with the dtype itself where PyTorch has its name."""
+    return SimpleNamespace(**{name: getattr(found, name) for name in names}, dtype=dtype)
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Return the dot products of vectors along an axis."""
+    return gnp.linalg.vecdot(x1, x2, axis=axis)
 
 
 def _dtype(value: Any) -> Any:

@@ -32,6 +32,7 @@ __all__ = [
     "remove_batch_dim",
     "repeated",
     "running",
+    "take_common_sample",
 ]
 
 Array = Any
@@ -52,8 +53,15 @@ class BatchBackward0(Node):
             return [None]
         if not arithmetic.recorded:
             return [self.adjoint(grads)]
-        extra = tuple(level for level in grads._device.levels if level not in self._device.levels)
-        return [_mapped(grads, batched_device(extra, self._input_devices[0]), self.adjoint, self.forward)]
+        adjoint, forward = self.adjoint, self.forward
+        # Inside the `vmap` of a level, gradients are those of single samples, and stay in the batch.
+        levels = adjoint.levels if isinstance(adjoint, _SampleMap) else ()
+        inside = tuple(level for level in levels if level in local.state.batches)
+        grads = broadcast_to_batch(grads, batched_device((*self._device.levels, *inside), grads._device))
+        if inside:
+            adjoint, forward = adjoint.without(inside), forward.without(inside)  # type: ignore[attr-defined]
+        extra = tuple(level for level in grads._device.levels if level in inside or level not in self._device.levels)
+        return [_mapped(grads, batched_device(extra, self._input_devices[0]), adjoint, forward)]
 
 
 BatchBackward0.__module__ = "builtins"
@@ -62,12 +70,9 @@ BatchBackward0.__module__ = "builtins"
 def _mapped(t: AnyTensor, device: Any, map: Map, adjoint: Map) -> Any:
     """The result of a linear map of raw arrays on tensors, recorded; it lies on `device`, in the batches it is in."""
     state = local.state
-    if state.mode & DUAL:
-        level = next((lv for lv in reversed(state.levels) if forward.tangent_of(t, lv) is not None), None)
-        if level is not None:
-            out = _mapped(forward.primal(t, level), device, map, adjoint)
-            forward.attach(out, level, _mapped(forward.tangent_of(t, level), device, map, adjoint))
-            return out
+    dual = _map_dual(t, lambda part: _mapped(part, device, map, adjoint))
+    if dual is not None:
+        return dual
     array = map(t._array)
     device = batched_device(tuple(levels_of(array)), device)
     out = wrap(array, device, t._dtype)
@@ -80,6 +85,20 @@ def _mapped(t: AnyTensor, device: Any, map: Map, adjoint: Map) -> Any:
                 anomaly_mode.note(node)
             out._edge = (node, 0)
     return out
+
+
+def _map_dual(t: AnyTensor, function: Callable[[Any], Any]) -> Any:
+    """Return the dual of what a linear function of tensors makes of the primal and of the tangent; None for others.
+
+    The two may be in different batches, so a function that depends on those must be called with each.
+    """
+    state = local.state
+    if state.mode & DUAL:
+        level = next((lv for lv in reversed(state.levels) if forward.tangent_of(t, lv) is not None), None)
+        if level is not None:
+            out = function(forward.primal(t, level))
+            return forward.attach(out, level, function(forward.tangent_of(t, level)))
+    return None
 
 
 def add_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
@@ -103,10 +122,14 @@ def remove_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
 
 def broadcast_to_batch(t: AnyTensor, device: Any) -> Any:
     """The tensor `t`, which all samples share, on a device of batched tensors."""
-    if t._device is device:
-        return t
     levels = tuple(level for level in device.levels if level not in t._device.levels)
-    out = _mapped(t, batched_device(levels, t._device), _same, _summing(levels))
+    if not levels:
+        return t
+    dual = _map_dual(t, lambda part: broadcast_to_batch(part, device))
+    if dual is not None:
+        dual._vc = version_counter(t)
+        return dual
+    out = _mapped(t, batched_device(levels, t._device), _SampleMap(levels), _SampleSum(levels))
     out._vc = version_counter(t)
     return out
 
@@ -167,21 +190,72 @@ def basis(like: AnyTensor, start: int, stop: int) -> Any:
     return wrap(flat.reshape(stop - start, *like._array.shape), device, like._dtype)
 
 
-def _same(a: Any) -> Any:
-    return a
+def take_common_sample(t: AnyTensor, device: Any) -> Any:
+    """Return a tensor of a batch whose samples share their memory as a tensor of `device`, outside of the batch.
+
+    It is the mean of the samples: a gradient that arrives outside of the batch is divided among them. A tensor whose
+    samples differ stays in the batch.
+    """
+    apart = tuple(levels_of(t._array))
+    levels = tuple(level for level in t._device.levels if level not in device.levels and level not in apart)
+    if not levels:
+        return t
+    dual = _map_dual(t, lambda part: take_common_sample(part, device))
+    if dual is not None:
+        return dual
+    rest = tuple(level for level in t._device.levels if level not in levels)
+    return _mapped(t, batched_device(rest, t._device.real), _SampleMean(levels), _SampleShare(levels))
 
 
-def _summing(levels: tuple[Any, ...]) -> Map:
-    """The sum of gradients over the samples of levels; inside their ``vmap`` each sample has its own."""
+class _SampleMap:
+    """A linear map over the samples of levels: the identity, also of the subclasses inside their ``vmap``."""
 
-    def total(a: Any) -> Any:
+    __slots__ = ("levels",)
+
+    def __init__(self, levels: tuple[Any, ...]) -> None:
+        self.levels = levels
+
+    def __call__(self, a: Any) -> Any:
         active = local.state.batches
-        for level in reversed(levels):
+        for level in reversed(self.levels):
             if level not in active:
-                a = _sum_over(a, level)
+                a = self.at(a, level)
         return a
 
-    return total
+    def at(self, a: Any, level: Any) -> Any:
+        """Return what the map makes of `a` at one level."""
+        return a
+
+    def without(self, levels: tuple[Any, ...]) -> _SampleMap:
+        """Return the map over the samples of the other levels."""
+        return type(self)(tuple(level for level in self.levels if level not in levels))
+
+
+class _SampleSum(_SampleMap):
+    """The sum over samples: the adjoint of broadcasting to them."""
+
+    __slots__ = ()
+
+    def at(self, a: Any, level: Any) -> Any:
+        return _sum_over(a, level)
+
+
+class _SampleMean(_SampleMap):
+    """The mean of samples."""
+
+    __slots__ = ()
+
+    def at(self, a: Any, level: Any) -> Any:
+        return _sum_over(a, level) / level.size if level in levels_of(a) else a
+
+
+class _SampleShare(_SampleMap):
+    """The share of each sample in a gradient: the adjoint of the mean."""
+
+    __slots__ = ()
+
+    def at(self, a: Any, level: Any) -> Any:
+        return a / level.size
 
 
 def _sum_over(a: Any, level: Any) -> Any:

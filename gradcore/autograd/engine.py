@@ -220,9 +220,10 @@ class GraphTask:
                     grad = pending.pop(node)
                     if node._device is not device:
                         device = node._device
-                        arithmetic, F, plans, array_type = self.execution_context(device)
+                        arithmetic, F, plans, array_type, stays = self.execution_context(device)
                     plan = plans.get(type(node))
-                if plan is None or grad is None or node._hooks is not None or (special and node in special):
+                if plan is None or grad is None or (stays is not None and not stays(node._seq)) or (
+                    node._hooks is not None or (special and node in special)):  # fmt: skip
                     if silent and _calls_out(node):
                         return node, grad
                     self.run_node(node, grad)
@@ -297,22 +298,32 @@ class GraphTask:
             if node not in failed:
                 self.run_node_general(node, pending.pop(node))
 
-    def execution_context(self, device: Any) -> tuple[Any, Any, dict[type, Any], Any]:
-        """Make a device current; the arithmetic of its gradients, ``F``, the plans of plain nodes, the arrays' class.
+    def execution_context(self, device: Any) -> tuple[Any, Any, dict[type, Any], Any, Any]:
+        """Make a device current, and return what its nodes need.
 
         Nodes of one device follow each other, so this is rare.
+
+        Returns
+        -------
+        tuple
+            The arithmetic of gradients, ``F``, the plans of plain nodes, the class of arrays, and, where streams were
+            chosen, a function of a node's number that says whether the node runs in the present stream.
         """
         if device.guarded or self.guard is not None:
             self.use_device(device)
         buffer = self.buffer
         if buffer.recorded:
             plans = {} if self.watch or variables.subclasses_used else PLANS["tensors"]
-            return TENSOR_GRADS, TENSOR_GRADS.F, plans, None
+            return TENSOR_GRADS, TENSOR_GRADS.F, plans, None, None
         arithmetic: Any = buffer.arithmetic(device)
         backend = arithmetic.F
-        if self.watch or (STREAMS.used and backend.has_streams):
-            return arithmetic, backend, {}, backend.array_type
-        return arithmetic, backend, PLANS["fused" if backend.has_fused_gradients else "arrays"], backend.array_type
+        stays = None
+        if STREAMS.used and backend.has_streams:
+            stays = STREAMS.stays(device.real.backend, device.index)
+        if self.watch or (stays is None and STREAMS.used and backend.has_streams):
+            return arithmetic, backend, {}, backend.array_type, None
+        plans = PLANS["fused" if backend.has_fused_gradients else "arrays"]
+        return arithmetic, backend, plans, backend.array_type, stays
 
     def use_device(self, device: Any) -> None:
         """Make `device` current, where devices have to be."""

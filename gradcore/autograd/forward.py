@@ -254,22 +254,19 @@ def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: l
 
 
 def _dual_for(saved: Any, primal: AnyTensor, dual: AnyTensor) -> Any:
-    if primal is dual:
+    """Return what a node keeps in the place of `saved`, which it made of `primal`: the same made of `dual`.
+
+    An operation may have converted its argument to the dtype of the computation, or broadcast it to a batch. Gradients
+    then arrive in that dtype and in that batch, so the dual must be converted in the same way.
+    """
+    if primal is dual or saved is None:
         return saved
     if isinstance(saved, SavedTensor):
-        saved.keep_dual(dual if saved.dtype is dual._dtype else _converted(dual, saved.dtype))
+        kept = saved.tensor
+        dtype, device = (saved.dtype, dual._device) if kept is None else (kept._dtype, kept._device)
+        saved.keep_dual(functional.to(dual, device, dtype))
         return saved
-    return dual if saved is primal else _converted(dual, saved._dtype)
-
-
-def _converted(dual: AnyTensor, dtype: Any) -> Any:
-    """What an operation that computed in another dtype has kept of a dual."""
-    state = local.state
-    before, state.mode = state.mode, state.mode & ~GRAD
-    try:
-        return functional.to(dual, dtype)
-    finally:
-        state.mode = before
+    return dual if saved is primal else functional.to(dual, saved._device, saved._dtype)
 
 
 def _fitted(tangent: AnyTensor, out: Any) -> Any:

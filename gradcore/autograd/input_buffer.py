@@ -13,7 +13,7 @@ from gradcore.autograd import variables
 from gradcore.autograd.modes import TORCH_FUNCTION_MODE, TORCH_FUNCTION_OFF, local
 from gradcore.autograd.variables import TensorMeta, Variable, repeats, sum_of_tensors, wrap
 from gradcore.backends.vmap import batched_device
-from gradcore.backends.vmap.array import levels_of
+from gradcore.backends.vmap.array import BatchedArray, levels_of
 from gradcore.typing import AnyTensor
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ class InputBuffer:
             and total.dtype is grad.dtype
             and device is node._device
             and may_own
-            and (not self.batches or _holds(total, grad))
+            and (total.__class__ is not BatchedArray or _holds(total, grad))
         ):
             return self.run(*_in_threads(total, grad, device, True) or (iadd, total, grad))
         if total.__class__ in _NUMBERS and total.__class__ is grad.__class__ and device is node._device:
@@ -342,7 +342,7 @@ class InputBuffer:
         if edge is None or edge[0] not in self.owned or edge[0]._device is not node._device:
             return False
         total = self.pending.get(edge[0])
-        if total is None or total.dtype != grad.dtype or (self.batches and not _holds(total, grad)):
+        if total is None or total.dtype != grad.dtype or (grad.__class__ is BatchedArray and not _holds(total, grad)):
             return False
         if total.__class__ is not self.arithmetic(node._device).F.array_type:  # a number, which has no parts
             return False

@@ -21,6 +21,7 @@ from gradcore.autograd.variables import (
     type_name,
     version_counter,
 )
+from gradcore.errors import use_program_names
 from gradcore.typing import AnyTensor
 
 __all__ = [
@@ -451,7 +452,7 @@ def modified_in_place(t: AnyTensor, edge: Edge | None, expected: int) -> Runtime
     else:
         hint = (
             "enable anomaly detection to find the operation that failed to compute its gradient, with "
-            "gradcore.autograd.set_detect_anomaly(True, check_nan=False)."
+            + use_program_names("gradcore.autograd.set_detect_anomaly(True, check_nan=False).")
         )
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "

@@ -20,6 +20,7 @@ from gradcore.autograd.variables import (
     wrap,
 )
 from gradcore.autograd.views import gradient_edge, requires_grad
+from gradcore.errors import use_program_names
 from gradcore.typing import AnyTensor
 
 __all__ = [
@@ -51,7 +52,7 @@ def refuse_inference(*tensors: Any) -> None:
         return
     for t in tensors:
         if isinstance(t, Variable) and t._autograd is not None and t._autograd.inference:
-            raise RuntimeError(INFERENCE_SAVED)
+            raise RuntimeError(use_program_names(INFERENCE_SAVED))
 
 
 def current_hooks() -> tuple[Any, Any] | None:
@@ -153,7 +154,7 @@ class SavedTensor:
         if vc is None:
             return
         if vc is INFERENCE_COUNTER and not local.state.transforms:
-            raise RuntimeError(INFERENCE_SAVED)
+            raise RuntimeError(use_program_names(INFERENCE_SAVED))
         if vc.version != self.version:
             if self.output_nr is None:
                 raise modified_in_place(self.tensor, gradient_edge(self.tensor), self.version)
@@ -269,7 +270,7 @@ def check_version(t: AnyTensor, time: int) -> None:
     """Raise if a tensor (or None) has been written in place since a time on the clock of `tick`."""
     vc = getattr(t, "_vc", None)
     if vc is INFERENCE_COUNTER and not local.state.transforms:
-        raise RuntimeError(INFERENCE_SAVED)
+        raise RuntimeError(use_program_names(INFERENCE_SAVED))
     if vc is not None and vc.written > time:
         raise modified_in_place(t, gradient_edge(t), vc.at(time))
 

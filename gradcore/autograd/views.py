@@ -383,11 +383,17 @@ class CopySlices(Node):
                 "location. Please clone() the tensor before performing the operation."
             )
         if not arithmetic.recorded:
-            array = self._device.backend.xp.array
-            result = self._laid_out(grads, lambda x: array(x, order="C"), lambda x, dims: x.transpose(dims))
-            part = replay_raw(result, self.chain, self._device.kernels)
+            device, result = self._device, self._copy_gradient(grads, self._device)
+            part = replay_raw(result, self.chain, device.kernels)
             pieces = self._through(part.copy(), arithmetic)
-            self._device.kernels["copy_into"](part, 0 if pieces[own] is None else pieces[own])
+            written = 0 if pieces[own] is None else pieces[own]
+            more = tuple(set(levels_of(written)).difference(levels_of(part)))
+            if more:  # samples that shared memory get memory of their own
+                device = batched_device(more, device)
+                apart = device.backend.xp.zeros(result.shape, result.dtype) + result
+                result = self._copy_gradient(apart, device)
+                part = replay_raw(result, self.chain, device.kernels)
+            device.kernels["copy_into"](part, written)
         else:
             result = self._laid_out(grads, _contiguous_clone, functional.permute)
             part = replay(result, self.chain)
@@ -401,6 +407,11 @@ class CopySlices(Node):
                 part = replay(result, self.chain)
             functional.zero_(part) if filled else functional.copy_(part, written)
         return _replaced(pieces, own, result)
+
+    def _copy_gradient(self, grads: Any, device: Any) -> Any:
+        """Return a copy of the gradient, a raw array, that lies in memory as the base does."""
+        array = device.backend.xp.array
+        return self._laid_out(grads, lambda x: array(x, order="C"), lambda x, dims: x.transpose(dims))
 
     def _laid_out(self, grads: Any, copy: Any, permute: Any) -> Any:
         """A copy of the gradient that lies in memory as the base does: what is a view of one is one of the other."""

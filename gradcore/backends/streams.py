@@ -13,8 +13,9 @@ from typing import Any
 
 __all__ = ["STREAMS", "Streams", "in_order"]
 
-#: Choices that are remembered, of each thread and device; older nodes run in the present stream.
-_MOST_CHOICES = 1 << 16
+#: Choices that are remembered, of each thread and device: many where their streams are at work, few where these are
+#: done, as it makes no difference then. Older nodes run in the present stream.
+_MOST_CHOICES, _FEW_CHOICES = 1 << 16, 1 << 10
 
 
 class _Choices:
@@ -25,14 +26,34 @@ class _Choices:
         self.streams: list[Any] = []
 
     def add(self, time: int, stream: Any) -> None:
-        if len(self.times) >= _MOST_CHOICES:
-            del self.times[: _MOST_CHOICES // 2], self.streams[: _MOST_CHOICES // 2]
+        if self.streams and self.streams[-1] == stream:
+            return
+        count = len(self.times)
+        if count and count % _FEW_CHOICES == 0 and (count >= _MOST_CHOICES or _are_done(self.streams[: count // 2])):
+            del self.times[: count // 2], self.streams[: count // 2]
         self.times.append(time)
         self.streams.append(stream)
 
     def at(self, time: int) -> Any:
         place = bisect(self.times, time)
         return self.streams[place - 1] if place else None
+
+
+#: A number that no node has.
+_NEVER = 1 << 62
+
+
+def _are_done(streams: list[Any]) -> bool:
+    """Whether no stream has work left; those that are recorded for a graph cannot be asked."""
+    distinct = {stream.ptr: stream for stream in streams}.values()
+    return all(not stream.is_capturing() and stream.done for stream in distinct)
+
+
+def _forget_ended(chosen: dict[int, _Choices]) -> None:
+    """Forget threads that have ended and whose streams are done: no node has to wait for their work."""
+    alive = {thread.ident for thread in threading.enumerate()}
+    for ident in [i for i, choices in chosen.items() if i not in alive and _are_done(choices.streams)]:
+        del chosen[ident]
 
 
 class Streams:
@@ -55,10 +76,13 @@ class Streams:
 
     def chosen(self, stream: Any, device: Any) -> None:
         """Note that `stream` is the one in which this thread's work on a device is queued from now on."""
+        own = threading.get_ident()
         with self._lock:
             self.used = True
-            choices = self._chosen.setdefault(device, {}).setdefault(threading.get_ident(), _Choices())
-            choices.add(self.clock(), stream)
+            chosen = self._chosen.setdefault(device, {})
+            if own not in chosen:
+                _forget_ended(chosen)
+            chosen.setdefault(own, _Choices()).add(self.clock(), stream)
 
     def at(self, time: int, device: int) -> list[Any]:
         """The streams that were chosen on a device at that time, by this thread and by others; may be none."""
@@ -67,6 +91,31 @@ class Streams:
             own = choices.get(threading.get_ident())
             found = [each.at(time) for each in ([own] if own else []) + [c for c in choices.values() if c is not own]]
         return [s for i, s in enumerate(found) if s is not None and not any(s == other for other in found[:i])]
+
+    def stays(self, backend: Any, device: int) -> Callable[[int], bool] | None:
+        """Return whether nodes, by their numbers, run in the present stream; None if that has to be asked of each.
+
+        Parameters
+        ----------
+        backend : CupyBackend
+        device : int
+            The current device.
+        """
+        present = backend.xp.cuda.get_current_stream()
+        if present.is_capturing():
+            return None
+        with self._lock:
+            every = list(self._chosen.get(device, {}).values())
+            settled = all(each.streams[-1] == present for each in every)
+            since = max((each.times[-1] for each in every), default=0) if settled else _NEVER
+
+        def is_in_present(time: int) -> bool:
+            if time >= since:
+                return True
+            found = (each.at(time) for each in every)
+            return all(stream is None or stream is present or stream == present for stream in found)
+
+        return is_in_present
 
     @contextlib.contextmanager
     def as_at(self, time: int, backend: Any, device: int) -> Iterator[Any]:

@@ -7,18 +7,20 @@ called or ``python -m gradcore.compiled`` is.
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
 from gradcore import paths
 from gradcore.backends.compiled import building, cache_folder, library, state, workplaces
 from gradcore.backends.compiled.building import BuildError
+from gradcore.backends.compiled.variants import chosen
 from gradcore.backends.registry import CPU
 
 __all__ = ["BuildError", "build", "build_variants", "is_used", "remove", "state"]
 
 
-def build(jobs: int | None = None) -> Path:
+def build(jobs: int | None = None, report: building.Report | None = None) -> Path:
     """Compile the kernels for this version of gradcore and this CPU.
 
     They are used by processes that start after that. Where they are built already they are built anew.
@@ -27,6 +29,8 @@ def build(jobs: int | None = None) -> Path:
     ----------
     jobs : int, optional
         How many compilers run at a time; by default as many as there are cores.
+    report : callable, optional
+        Called with a line of text when a file has been compiled, as `print`.
 
     Returns
     -------
@@ -38,18 +42,25 @@ def build(jobs: int | None = None) -> Path:
     BuildError
         If there is no C++ compiler, or if it fails; the message says what was tried.
     """
-    return building.build(_loops(), jobs or os.cpu_count() or 1)
+    return building.build(_loops(), jobs or _cores(), report)
 
 
-def build_variants(jobs: int | None = None) -> list[Path]:
+def build_variants(
+    jobs: int | None = None, only_this_cpu: bool = False, report: building.Report | None = None
+) -> list[Path]:
     """Compile the kernels into the package, for each instruction set of this architecture.
 
-    Installing gradcore from its sources does this. Libraries that are up to date are left as they are.
+    Installing gradcore from its sources does this for the instruction set that this CPU uses, and for all of them
+    where ``GRADCORE_BUILD`` is ``all``. Libraries that are up to date are left as they are.
 
     Parameters
     ----------
     jobs : int, optional
         Number of compilers that run at a time; by default the number of cores.
+    only_this_cpu : bool
+        Whether to compile only the library that this CPU would load.
+    report : callable, optional
+        Called with a line of text when a file has been compiled, as `print`.
 
     Returns
     -------
@@ -59,9 +70,21 @@ def build_variants(jobs: int | None = None) -> list[Path]:
     Raises
     ------
     BuildError
-        If there is no C++ compiler, or if it fails; the message says what was tried.
+        If there is no C++ compiler, if it fails, or if no instruction set fits this CPU; the message says what was
+        tried.
     """
-    return building.build_variants(_loops(), jobs or os.cpu_count() or 1)
+    variants = None
+    if only_this_cpu:
+        best = chosen()
+        if best is None:
+            raise BuildError(f"There are no compiled kernels for this CPU ({platform.machine()}).")
+        variants = [best]
+    return building.build_variants(_loops(), jobs or _cores(), variants=variants, report=report)
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _loops() -> Iterator[str]:

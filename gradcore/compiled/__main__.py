@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 
@@ -14,12 +15,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gradcore.compiled", description="Compiled kernels for the CPU.")
     parser.add_argument("command", choices=["build", "variants", "status", "remove"], nargs="?", default="build")
     parser.add_argument("--jobs", type=int, help="how many compilers run at a time (default: one for each core)")
+    parser.add_argument("--this-cpu", action="store_true", help="with variants: only the one that this CPU uses")
     options = parser.parse_args(arguments)
     if options.command in ("build", "variants"):
         start = time.perf_counter()
+        report = functools.partial(print, flush=True)
         try:
-            variants = options.command == "variants"
-            paths = compiled.build_variants(options.jobs) if variants else [compiled.build(options.jobs)]
+            if options.command == "variants":
+                paths = compiled.build_variants(options.jobs, options.this_cpu, report)
+            else:
+                paths = [compiled.build(options.jobs, report)]
         except compiled.BuildError as error:
             print(error, file=sys.stderr)
             return 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
 import types
 import warnings
@@ -14,7 +15,7 @@ from typing import Any
 from gradcore.autograd.modes import GRAD, PROFILE, local
 from gradcore.compiler import cuda, native
 from gradcore.compiler.arrays import current
-from gradcore.compiler.cutting import cut, last_line
+from gradcore.compiler.cutting import cut
 from gradcore.compiler.entries import Entry, EntryWriter
 from gradcore.compiler.explanation import explained
 from gradcore.compiler.guards import Guards, HasHistory, Unguardable, names_in
@@ -23,11 +24,12 @@ from gradcore.compiler.numbers import plain_numbers
 from gradcore.compiler.recorded import RecordedRun
 from gradcore.compiler.recorder import Recorder, Unrecordable, recording_lock
 from gradcore.compiler.results import all_tensors_in
-from gradcore.compiler.scopes import is_installed, is_library
+from gradcore.compiler.scopes import is_library
 from gradcore.compiler.sizes import Symbols
+from gradcore.compiler.sources import offset_of_return
 from gradcore.compiler.storage import connected
 from gradcore.compiler.symbolic import SizeEscapes, SymbolicEntryWriter, SymbolicRecorder, SymbolicRun, symbols_between
-from gradcore.compiler.watching import Watch, garbage_waits, handled, line_after_which
+from gradcore.compiler.watching import Watch, garbage_waits, handled, offset_after_which
 from gradcore.nn.module import Module
 from gradcore.tracebacks import is_own, shorten
 
@@ -59,9 +61,20 @@ _forgotten = [0]
 _stance = ["default"]
 
 
+def _describe_error(error: BaseException) -> str:
+    """Return why sizes could not become symbols."""
+    known = isinstance(error, (Unguardable, RecursionError, SizeEscapes))
+    return str(error) if known else f"{type(error).__name__}: {error}"
+
+
 def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
     """Whether two calls have the same tensors, with the same numbers of dims."""
     return shapes.keys() == others.keys() and all(len(shapes[name]) == len(others[name]) for name in shapes)
+
+
+def _code_of(function: types.FunctionType) -> tuple[Any, ...]:
+    """Return a function with what may be replaced of it, and of which its parts are made."""
+    return function, function.__code__, function.__defaults__, function.__kwdefaults__
 
 
 def _call_module(module: Module, forward: Any, cut: Any, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
@@ -122,18 +135,22 @@ class CompiledFunction:
         self._executed: set[types.CodeType] = set()
         self._users: set[types.CodeType] = set()
         self._facts: set[types.CodeType] = set()
+        #: Functions of gradcore by which the user's code asks for settings.
+        self._queries: set[Any] = set()
         #: Where the users' code may catch errors.
         self._handled: dict[types.CodeType, list[tuple[int, int]]] = {}
         self._computed_names = False
-        self._line_of_backward: int | None = None
+        self._offset_of_backward: int | None = None
         #: The names in the code that was executed.
         self._names: frozenset[str] = frozenset()
         self._left: str | None = None
-        #: Why there is no program, as long as it is not known on which line.
+        #: Why there is no program, as long as it is not known at which statement.
         self._sought: str | None = None
         #: Called where there is no program: the function, or what it was cut into.
         self._instead: Callable[..., Any] = self._function
         self._parts: list[CompiledFunction] = []
+        #: The function that was split, with its code and defaults.
+        self._split: tuple[Any, ...] | None = None
         #: How often sizes could not become symbols, and why.
         self._static: list[str] = []
 
@@ -163,6 +180,9 @@ class CompiledFunction:
         state = local.state
         if state.mode & PROFILE and current.profiler is None:
             return self._profiled(args, named)
+        split = self._split
+        if split is not None and not all(map(operator.is_, split, _code_of(split[0]))):
+            self._begin()
         if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
             return self._instead(*args, **named)
         if _stance[0] in ("eager_on_recompile", "fail_on_recompile"):
@@ -226,33 +246,34 @@ class CompiledFunction:
         self._names |= names_in(watch.executed - self._executed)
         self._executed |= watch.executed
         self._facts |= watch.facts
+        self._queries |= watch.queries
         if not watch.user_codes <= self._users:
             self._users |= watch.user_codes
             self._handled = handled(self._users)
         self._computed_names |= watch.computed_names
-        self._line_of_backward = self._line_of_backward or watch.line_of_backward
+        self._offset_of_backward = self._offset_of_backward or watch.offset_of_backward
         if watch.refused is not None:
-            self._leave(watch.refused, watch.line)
+            self._leave(watch.refused, watch.offset)
 
     def _knows(self, watch: Watch, guards: Guards) -> bool:
         """Whether what ran has run before, so that guards are complete."""
         names = names_in(watch.executed)
         known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
         known = known and not (guards.skipped & names or guards.reads_grads < ("grad" in names))
-        return known and watch.facts <= self._facts
+        return known and watch.facts <= self._facts and watch.queries <= self._queries
 
-    def _stop(self, why: str, line: int | None) -> None:
-        """End the recordings for a reason that was found in one, on this line of the function if that is known."""
+    def _stop(self, why: str, offset: int | None) -> None:
+        """End the recordings for a reason that was found in one, at this instruction if that is known."""
         function = self._source()
-        if line is None and why.startswith("a result") and function is not None:
-            line = last_line(function)
-        if line is None and function is not None and not self._fullgraph:
+        if offset is None and why.startswith("a result") and function is not None:
+            offset = offset_of_return(function.__code__)
+        if offset is None and function is not None and not self._fullgraph:
             self._sought = why
         else:
-            self._leave(why, line)
+            self._leave(why, offset)
 
     def _seek(self, args: Any, named: Any) -> Any:
-        """Run the function as it is, and find the line after which it is no longer what the guards say it is."""
+        """Run the function as it is, and find the statement after which it is no longer what the guards say it is."""
         why, self._sought = str(self._sought), None
         try:
             guards = self._guards(args, named, {})
@@ -273,16 +294,16 @@ class CompiledFunction:
                 for (meta, _), grad in zip(leaves, after, strict=True):
                     meta.grad = grad
 
-        with line_after_which(self._code(), is_changed) as found:
+        with offset_after_which(self._code(), is_changed) as found:
             result = self._function(*args, **named)
         self._leave(why, found[0] if found else None)
         return result
 
-    def _leave(self, why: str, line: int | None = None) -> None:
-        """Have no more programs: cut the function at this line if that can be, else run it as it is from now on."""
+    def _leave(self, why: str, offset: int | None = None) -> None:
+        """Have no more programs: cut the function at this instruction's statement if possible, else run it as it is."""
         if self._left is None:
             self._left = why
-            if (not self._fullgraph and line is not None and self._cut_at(line)) or (
+            if (not self._fullgraph and offset is not None and self._cut_at(offset)) or (
                 self._is_part and not self._entries
             ):
                 return
@@ -296,8 +317,8 @@ class CompiledFunction:
                 frame, level = frame.f_back, level + 1
             warnings.warn(text, stacklevel=level)
 
-    def _cut_at(self, line: int) -> bool:
-        """Whether the function has been cut at a line: what is before and after it is compiled by itself."""
+    def _cut_at(self, offset: int) -> bool:
+        """Cut the function at the statement of an instruction; return whether that was possible."""
 
         def compiled(function: Any) -> CompiledFunction:
             part = CompiledFunction(function, False, self._cpp, self._dynamic, self._graphs)
@@ -306,9 +327,10 @@ class CompiledFunction:
             return part
 
         function = self._source()
-        made = None if function is None or is_library(function.__globals__) else cut(function, line, compiled)
-        if made is None:
+        made = None if function is None or is_library(function.__globals__) else cut(function, offset, compiled)
+        if function is None or made is None:
             return False
+        self._split = _code_of(function)
         owner = getattr(self._function, "__self__", self._function)
         if isinstance(owner, Module):
             self._instead = functools.partial(_call_module, owner, function, made, self._function)
@@ -348,21 +370,31 @@ class CompiledFunction:
     # -- programs for many sizes ------------------------------------------------------------------------------------
 
     def _with_symbols(self, args: Any, named: Any) -> Any:
-        """The result, in a tuple, of a program for many sizes; else something else."""
+        """Return the result, in a tuple, of a program for many sizes, else something else.
+
+        Whatever goes wrong while symbols are tried means that there are none.
+        """
         for entry in self._entries:
             if entry.sizes is not None:
-                frequent = entry.sizes.frequent(args, named)
-                if frequent and len(self._entries) < self._most:
+                try:
+                    frequent = entry.sizes.frequent(args, named)
+                    serves = not (frequent and len(self._entries) < self._most) and (
+                        frequent or entry.sizes.admits(args, named)
+                    )
+                except (Exception, SizeEscapes) as error:
+                    self._static.append(_describe_error(error))
                     return None
-                if frequent or entry.sizes.admits(args, named):
+                if serves:
                     return entry.run(args, named)
+                if frequent:
+                    return None
         tried = len(self._static) + sum(entry.sizes is not None for entry in self._entries)
         if self._dynamic is False or tried >= _MOST_ATTEMPTS[self._dynamic] or not 0 < len(self._entries) < self._most:
             return None
         try:
             made = self._symbolic(args, named)
-        except (Unguardable, RecursionError, SizeEscapes) as error:
-            self._static.append(str(error))
+        except (Exception, SizeEscapes) as error:
+            self._static.append(_describe_error(error))
             return None
         if made is None:
             return None
@@ -413,12 +445,19 @@ class CompiledFunction:
 
     def _looks_at_types(self, guards: Guards) -> bool:
         """Whether code other than gradcore's may call ``type``: it sees that sizes that are recorded are no ints."""
-        codes = [*self._users, *filter(is_installed, self._executed)]
-        return self._computed_names or any("type" in code.co_names for code in codes) or guards.refers_to(type)
+        return self._computed_names or any("type" in code.co_names for code in self._users) or guards.refers_to(type)
 
     def _guards(self, args: Any, named: Any, symbols: dict[str, dict[int, str]]) -> Guards:
         """The guards of a call."""
-        guards = Guards(self._executed, self._names, self._computed_names, self._facts, bool(self._handled))
+        guards = Guards(
+            self._executed,
+            self._names,
+            self._computed_names,
+            self._facts,
+            bool(self._handled),
+            self._users,
+            self._queries,
+        )
         guards.symbols = symbols
         guards.modes()
         guards.visit(self._function, guards.bind(self._function), "the function")
@@ -434,7 +473,7 @@ class CompiledFunction:
         try:
             guards = self._guards(args, named, {})
         except (Unguardable, RecursionError) as error:
-            self._leave(str(error), self._line_of_backward if isinstance(error, HasHistory) else None)
+            self._leave(str(error), self._offset_of_backward if isinstance(error, HasHistory) else None)
             return self._function(*args, **named)
         recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())
         function, given = looked_up(self._function), all_tensors_in([*args, named])
@@ -474,7 +513,7 @@ class CompiledFunction:
                 "the function changes what it depends on: a tensor in a list or dict that it is given"
             )
         if entry is None or recorder.stopped is not None:
-            self._stop(str(recorder.stopped), recorder.line)
+            self._stop(str(recorder.stopped), recorder.offset)
             return result
         self._entries.insert(0, entry)
         guards.forget()

@@ -10,14 +10,13 @@ import __future__
 
 import ast
 import types
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gradcore.compiler.local_names import LocalNames, Unclear, captured_names, names_bound_in, parameters_of
-from gradcore.compiler.sources import codes_in, keep_tree, tree_of
+from gradcore.compiler.sources import codes_in, keep_tree, statements_of, tree_of
 
-__all__ = ["cut", "last_line"]
+__all__ = ["cut"]
 
 _RESUMES = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators: inspect.CO_*
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
@@ -33,29 +32,32 @@ _LEFT = (
 _WORK = (ast.Call, ast.BinOp, ast.AugAssign)
 
 
-def cut(function: Any, line: int, compiled: Callable[[Any], Any]) -> Callable[..., Any] | None:
-    """The function, with what stands before and after a line compiled.
+def cut(function: Any, offset: int, compiled: Callable[[Any], Any]) -> Callable[..., Any] | None:
+    """Return the function with what stands before and after a statement compiled.
 
     Parameters
     ----------
     function : function
-    line : int
-        Of its file.
+    offset : int
+        That of an instruction of the statement that stays.
     compiled : callable
         Compiles a part: ``(function) -> callable``.
 
     Returns
     -------
     function or None
-        None if there is nothing to compile beside that line, or the source does not say what the parts would be.
+        None if there is nothing to compile beside that statement, or the source does not say what the parts would be.
     """
     code = function.__code__
     tree = tree_of(code)
     if not isinstance(tree, ast.FunctionDef) or code.co_flags & _RESUMES:
         return None
+    statement = statements_of(code, tree)[offset // 2]
+    if statement is None:
+        return None
     try:
-        cutter = _Cutter(tree, function, compiled)
-        body = cutter.suite(tree.body, cutter.parameters, line)
+        cutter = _Cutter(tree, function, compiled, statement)
+        body = cutter.suite(tree.body, cutter.parameters, frozenset())
     except (Unclear, SyntaxError):
         return None
     if not cutter.parts:
@@ -102,27 +104,18 @@ class _Cutter:
         By the names that the rest of the function calls them by.
     """
 
-    def __init__(self, tree: Any, function: Any, compiled: Callable[[Any], Any]) -> None:
+    def __init__(self, tree: Any, function: Any, compiled: Callable[[Any], Any], statement: Any) -> None:
         self.tree, self.function, self.compiled = tree, function, compiled
         self.parts: dict[str, Any] = {}
         self.local, self.parameters = frozenset(names_bound_in(tree)), set(parameters_of(tree))
         self.names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-        #: By name, the nodes that read it, and the lines on which their statements begin.
-        self.reads: dict[str, list[tuple[Any, int]]] = defaultdict(list)
-        self._find_reads(tree, tree.lineno)
+        #: The statement that stays, and those around it.
+        self.staying = {id(node) for node in ast.walk(tree) if any(each is statement for each in ast.walk(node))}
         self.captured = captured_names(tree) & self.local
         self.declared = [n for n in ast.walk(tree) if isinstance(n, (ast.Global, ast.Nonlocal))]
         self._check()
-        #: The outermost loop around the block that is being cut.
-        self.loop: Any = None
-
-    def _find_reads(self, node: Any, line: int) -> None:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            self.reads[node.id].append((node, line))
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            self.reads[node.target.id].append((node.target, node.lineno))
-        for each in ast.iter_child_nodes(node):
-            self._find_reads(each, each.lineno if isinstance(each, ast.stmt) else line)
+        #: Names that are read after a ``with`` statement around, which may swallow an error in the middle of a part.
+        self.after_errors: frozenset[str] = frozenset()
 
     def _check(self) -> None:
         """Raise `Unclear` for what would be something else in parts of the function."""
@@ -148,59 +141,83 @@ class _Cutter:
 
     # -- blocks -----------------------------------------------------------------------------------------------------
 
-    def suite(self, body: Sequence[Any], bound: set[str], line: int | None) -> list[Any]:
-        """The statements of a block, with calls of parts in the place of all that can be in one.
+    def suite(self, body: Sequence[Any], bound: set[str], later: frozenset[str]) -> list[Any]:
+        """Return the statements of a block, with calls of parts in the place of all that can be in one.
 
         Parameters
         ----------
         body : list of statements
         bound : set of str
             The local names that are bound before it.
-        line : int, optional
-            Where the statement is that stays, if it is in this block.
+        later : frozenset of str
+            The local names that may be read after it.
         """
         names, out = LocalNames(self.local, bound), []
         run: list[Any] = []
         before = set(bound)
 
-        def end_of_run() -> None:
+        def end_of_run(end: int) -> None:
             nonlocal run
-            out.extend(self.part(run, before))
+            if run:
+                out.extend(self.part(run, before, later | self._reads(body[end:])))
             run = []
 
-        for statement in body:
-            stays = line is not None and statement.lineno <= line <= statement.end_lineno
+        for i, statement in enumerate(body):
+            stays = id(statement) in self.staying
             if stays or not self._movable(statement):
-                end_of_run()
-                out.append(self._within(statement, set(names.bound), line) if stays else statement)
+                end_of_run(i)
+                after = later | self._reads(body[i + 1 :])
+                out.append(self._within(statement, set(names.bound), after) if stays else statement)
                 names.visit(statement)
                 before = set(names.bound)
                 continue
             run.append(statement)
             names.visit(statement)
             if isinstance(statement, ast.Return):
-                end_of_run()
-        end_of_run()
+                end_of_run(i + 1)
+        end_of_run(len(body))
         return out
 
-    def _within(self, statement: Any, bound: set[str], line: int | None) -> Any:
-        """A statement that stays, with its blocks cut in turn."""
+    def _reads(self, statements: Sequence[Any]) -> frozenset[str]:
+        """Return the local names that statements, or functions inside, may read."""
+        nodes = [node for each in statements for node in ast.walk(each)]
+        found = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        targets = [node.target for node in nodes if isinstance(node, ast.AugAssign)]
+        return self.local & found.union(node.id for node in targets if isinstance(node, ast.Name))
+
+    def _within(self, statement: Any, bound: set[str], later: frozenset[str]) -> Any:
+        """Return a statement that stays, with its blocks cut in turn."""
         if not isinstance(statement, (ast.If, ast.With, *_LOOPS)):
             return statement
-        outermost = self.loop
+        outside = self.after_errors
         names = LocalNames(self.local, bound)
         if isinstance(statement, _LOOPS):
-            self.loop = outermost or statement
+            later |= self._reads([statement])  # in the next turn
         if isinstance(statement, ast.For):
             names.block([statement.iter, statement.target])
         elif isinstance(statement, ast.With):
             names.block(statement.items)
+            if not all(map(self._lets_errors_pass, statement.items)):
+                self.after_errors |= later
         fields = dict(ast.iter_fields(statement))
         for name, start in (("body", names.bound), ("orelse", bound)):
             if fields.get(name):
-                fields[name] = self.suite(fields[name], set(start), line)
-        self.loop = outermost
+                fields[name] = self.suite(fields[name], set(start), later)
+        self.after_errors = outside
         return ast.copy_location(type(statement)(**fields), statement)
+
+    def _lets_errors_pass(self, item: Any) -> bool:
+        """Return whether an item of a ``with`` statement is a call of a global function or class of gradcore's."""
+        node, path = getattr(item.context_expr, "func", None), []
+        while isinstance(node, ast.Attribute):
+            path.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id in self.local:
+            return False
+        value = self.function.__globals__.get(node.id)
+        for name in reversed(path):
+            value = getattr(value, name, None) if isinstance(value, types.ModuleType) else None
+        return str(getattr(value, "__module__", "")).partition(".")[0] == "gradcore"
 
     def _movable(self, statement: Any) -> bool:
         """Whether a statement can be in a function of its own."""
@@ -212,28 +229,37 @@ class _Cutter:
 
     # -- parts ------------------------------------------------------------------------------------------------------
 
-    def part(self, run: Sequence[Any], before: set[str]) -> list[Any]:
-        """Statements that do what others do: a call of the part that is made of them, or they themselves."""
+    def part(self, run: Sequence[Any], before: set[str], later: frozenset[str]) -> list[Any]:
+        """Return statements that do what others do: a call of the part that is made of them, or they themselves.
+
+        Parameters
+        ----------
+        run : list of statements
+        before : set of str
+            The local names that are bound before them.
+        later : frozenset of str
+            The local names that may be read after them.
+        """
         if not any(isinstance(node, _WORK) for each in run for node in ast.walk(each)):
             return [*run]
         names = LocalNames(self.local)
         names.block(run)
         returns = isinstance(run[-1], ast.Return)
-        outs = [] if returns else sorted(name for name in names.written if self._is_read_later(name, run, names))
+        outs = [] if returns else sorted(names.written & (later | self.captured))
         given = sorted(names.exposed.union(name for name in outs if name not in names.bound))
-        if not before.issuperset(given):
+        if not before.issuperset(given) or not names.unbound.isdisjoint(outs):
+            return [*run]
+        if not self.after_errors.isdisjoint(outs) and not (len(run) == 1 and _binds_at_its_end(run[0])):
             return [*run]
         load: list[Any] = [ast.Name(name, ast.Load()) for name in outs]
         store: list[Any] = [ast.Name(name, ast.Store()) for name in outs]
         body = [*self.declared, *run]
         if outs:
-            body.append(ast.Return(load[0] if len(outs) == 1 else ast.Tuple(load, ast.Load())))
+            body.append(_after(ast.Return(load[0] if len(outs) == 1 else ast.Tuple(load, ast.Load())), run[-1]))
         head: Any = ast.parse(f"def {self.tree.name}(): pass").body[0]
         head.args.args, head.body = [ast.arg(name) for name in given], body
         where = run[0]
         head.lineno = head.end_lineno = where.lineno
-        for each in body[len(self.declared) + len(run) :]:
-            ast.copy_location(each, run[-1])
         ast.copy_location(head.args, where)
         name = f"part {len(self.parts)} of {self.function.__code__.co_name}"
         self.parts[name] = self.compiled(_function(head, self.function, {}))
@@ -246,14 +272,21 @@ class _Cutter:
             made = ast.Expr(call)
         return [ast.fix_missing_locations(ast.copy_location(made, where))]
 
-    def _is_read_later(self, name: str, run: Sequence[Any], names: LocalNames) -> bool:
-        """Whether a name may be read after these statements."""
-        if name in self.captured or (self.loop is not None and name in names.exposed):
-            return True
-        own = {id(node) for each in run for node in ast.walk(each)}
-        again = set() if self.loop is None else {id(node) for node in ast.walk(self.loop)}
-        end = run[-1].end_lineno
-        return any(line >= end or id(node) in again for node, line in self.reads[name] if id(node) not in own)
+
+def _after(statement: Any, last: Any) -> Any:
+    """Return a statement whose position is the empty one behind another statement, where none of the source's is."""
+    nodes: list[Any] = [*ast.walk(statement)]
+    for node in nodes:
+        node.lineno = node.end_lineno = last.end_lineno
+        node.col_offset = node.end_col_offset = last.end_col_offset
+    return statement
+
+
+def _binds_at_its_end(statement: Any) -> bool:
+    """Return whether a statement only binds names, after all else that it does."""
+    walrus = any(isinstance(node, ast.NamedExpr) for node in ast.walk(statement))
+    is_plain = isinstance(statement, ast.Assign) and all(isinstance(node, ast.Name) for node in statement.targets)
+    return is_plain and not walrus
 
 
 def _bound_by(node: Any) -> list[str]:

@@ -7,11 +7,14 @@ or by identity; tensors by what matters of them. Modules of the standard library
 
 from __future__ import annotations
 
+import builtins
 import dis
 import enum
 import functools
 import importlib.util
+import itertools
 import operator
+import os
 import re
 import sys
 import types
@@ -29,10 +32,10 @@ from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends import switches
 from gradcore.backends.registry import CPU
-from gradcore.compiler.host_calls import HOST_CLASSES, watched_class
-from gradcore.compiler.scopes import IMPURE_MODULES, is_generated, is_library, namespace_of
+from gradcore.compiler.host_calls import HOST_CLASSES, can_be_observed
+from gradcore.compiler.scopes import IMPURE_MODULES, is_foreign, is_generated, is_library, namespace_of
 from gradcore.compiler.storage import connected
-from gradcore.compiler.watching import FACTS
+from gradcore.compiler.watching import FACTS, is_pure
 from gradcore.determinism import get_deterministic_debug_mode as deterministic
 from gradcore.device import device, get_default_device
 from gradcore.nn.module import Module
@@ -54,6 +57,16 @@ _UNIQUE = (
     types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
+#: The most values of a type whose identity a function may compare.
+_MOST_IDENTITIES = 32
+_DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
+#: ``Py_TPFLAGS_HEAPTYPE``: whether a class was made at run time.
+_HEAP_TYPE = 1 << 9
+#: Attributes that all classes have.
+_OF_CLASSES = frozenset((
+    "__annotations__", "__dict__", "__doc__", "__module__", "__weakref__", "__slots__", "__abstractmethods__",
+    "__parameters__", "__orig_bases__", "__firstlineno__", "__static_attributes__",
+))  # fmt: skip
 #: Of `FACTS`, what all tensors without a history have in common, or is guarded of them.
 _OF_HISTORY = ("{}.output_nr", "{}.retains_grad")
 #: Tables of modules, which are most often empty.
@@ -103,6 +116,28 @@ def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
     return frozenset(found)
 
 
+def _compares_identity(code: types.CodeType) -> bool:
+    """Return whether code may compare two objects by ``is``, beside with a constant."""
+    found = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
+    if not {"is_", "is_not"}.isdisjoint(code.co_names):
+        return True
+    return any(each.opname == "IS_OP" and before.opname != "LOAD_CONST" for before, each in itertools.pairwise(found))
+
+
+class _Plain:
+    """An object without anything but attributes."""
+
+
+def _has_state_in_c(kind: Any) -> bool:
+    """Return whether objects of a class have more than attributes in a dict, which nothing can check."""
+    return kind.__basicsize__ > _Plain.__basicsize__ or bool(kind.__itemsize__)
+
+
+def _is_constant_class(cls: type) -> bool:
+    """Return whether nobody sets attributes of a class: it is that of trusted code, or cannot be changed."""
+    return is_library(namespace_of(cls)) or not cls.__flags__ & _HEAP_TYPE
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether two constants are the same: of one type, and equal with their signs; nan is the same as nan."""
     if a is b:
@@ -133,6 +168,10 @@ class Guards:
         That of `gradcore.compiler.watching.FACTS` which the function calls.
     misses : bool
         Whether the function may go on where there is no such attribute: it asks for one, or catches errors.
+    users : collection of code objects
+        That of the executed code which is not trusted.
+    queries : collection of functions
+        Functions without arguments by which this code asks for settings of the library.
     """
 
     def __init__(
@@ -142,7 +181,16 @@ class Guards:
         every: bool,
         facts: Iterable[types.CodeType],
         misses: bool,
+        users: Iterable[types.CodeType] = (),
+        queries: Iterable[Any] = (),
     ) -> None:
+        users = [*users]
+        #: Names in the code that is not trusted: of modules of others, no other attributes are read.
+        self._user_names = names_in(users)
+        self._sees_identity = any(map(_compares_identity, users))
+        self._queries = [*queries]
+        #: By type, containers and numbers whose identity the function may see: what they are, and their expressions.
+        self._identities: dict[type, list[tuple[Any, str, bool]]] = {}
         self.facts = [FACTS[code] for code in facts]
         self.executed, self.every, self.misses = frozenset(executed), every, every or misses
         self.names = names
@@ -218,6 +266,16 @@ class Guards:
             raise Unguardable("there are hooks of all modules")
         self.require(f"not ({every})", "there are no hooks of all modules")
         self.require(f"get_default_device() is {self.bind(get_default_device())}", "the default device")
+        distributions: Any = sys.modules.get("gradcore.distributions.distribution")
+        if distributions is not None and any(_DISTRIBUTIONS in code.co_filename for code in self.executed):
+            cls = distributions.Distribution
+            validates = cls._validate_args
+            self.require(f"{self.bind(cls)}._validate_args is {validates}", "whether distributions check arguments")
+        for query in sorted(self._queries, key=lambda each: str(each.__qualname__)):
+            value = query()
+            if not isinstance(value, (*_PLAIN, *_UNIQUE)):
+                raise Unguardable(f"{query.__name__}() gives a {type(value).__name__}, which cannot be checked")
+            self.require(f"same({self.bind(query)}(), {self.bind(value)})", f"{query.__name__}() is {value!r}")
         for backend in connected():
             made = self.bind(functools.partial(_choices, backend))
             self.require(f"{made}() == {_choices(backend)}", "the current device, TensorFloat32, fusion, attention")
@@ -241,31 +299,79 @@ class Guards:
             return self.require(f"{expression} is {value}", f"{text} is {value}")
         if kind in _PLAIN:
             name = self.bind(value)
-            return self.require(f"({expression}) is {name} or same({expression}, {name})", f"{text} == {value!r}")
-        if isinstance(value, _UNIQUE) or (isinstance(value, type) and is_library(namespace_of(value))):
+            self.require(f"({expression}) is {name} or same({expression}, {name})", f"{text} == {value!r}")
+            return self._identity(value, f"({expression})", text, given)
+        if isinstance(value, _UNIQUE) or (isinstance(value, type) and _is_constant_class(value)):
+            self._refuse_calls(value, text)
             name = self.bind(value)
             self.require(f"({expression}) is {name}", f"{text} is {value!r}")
             return self._unique(value, name, text)
-        if kind in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        if isinstance(value, (tuple, list)):
             return self._sequence(value, expression, text, given)
         if isinstance(value, dict):
             return self._dict(value, expression, text, given)
-        if kind in (set, frozenset) and all(type(each) in _PLAIN for each in value):
-            o, elements = self._variable(expression), self.bind(tuple(value))  # in their order, which may differ
-            alike = f"type({o}) is {self.bind(kind)} and len({o}) == {len(value)} and all(map(same, {o}, {elements}))"
-            return self.require(alike, f"elements of {text}")
+        if isinstance(value, (set, frozenset)):
+            return self._set(value, expression, text, given)
         if kind is slice:
             parts = f"(lambda s: (s.start, s.stop, s.step))({expression})"
             return self._sequence((value.start, value.stop, value.step), parts, text, given)
         return self._object(value, expression, text)
 
     def _sequence(self, value: Any, expression: str, text: str, given: bool) -> None:
-        o = self._variable(expression)
-        self.require(f"type({o}) is {self.bind(type(value))} and len({o}) == {len(value)}", f"length of {text}")
-        self.containers[id(value)] = value, o
-        for i, each in enumerate(value):
-            self.visit(each, f"{o}[{i}]", f"{text}[{i}]", given)
+        o = self._container(value, expression, text, given)
+        if o is None:
+            return
+        base: Any = list if isinstance(value, list) else tuple
+        own = type(value) is base or type(value).__getitem__ is base.__getitem__
+        length, item = (
+            ("len", "{}[{}]") if own else (f"{base.__name__}.__len__", f"{base.__name__}.__getitem__({{}}, {{}})")
+        )
+        size = base.__len__(value)
+        self.require(f"type({o}) is {self.bind(type(value))} and {length}({o}) == {size}", f"length of {text}")
+        for i in range(size):
+            self.visit(base.__getitem__(value, i), item.format(o, i), f"{text}[{i}]", given)
         self._of_subclass(value, o, text)
+
+    def _set(self, value: Any, expression: str, text: str, given: bool) -> None:
+        kind: Any = type(value)
+        base: Any = set if isinstance(value, set) else frozenset
+        found = (*base.__iter__(value),)
+        if not all(type(each) in _PLAIN for each in found):
+            raise Unguardable(f"{text} has elements that cannot be checked")
+        o = self._container(value, expression, text, given)
+        if o is None:
+            return
+        elements = self.bind(found)  # in their order, which may differ
+        elements = f"all(map(same, {base.__name__}.__iter__({o}), {elements}))"
+        alike = f"{base.__name__}.__len__({o}) == {len(found)} and {elements}"
+        self.require(f"type({o}) is {self.bind(kind)} and {alike}", f"elements of {text}")
+        self._of_subclass(value, o, text)
+
+    def _container(self, value: Any, expression: str, text: str, given: bool) -> str | None:
+        """Return a variable for a container, or None if it has been found before: then it has to be the same one."""
+        known = self.containers.get(id(value))
+        if known is not None and type(value) is not tuple:
+            self.require(f"({expression}) is {known[1]}", f"{text} is found twice")
+            return None
+        o = self._variable(expression)
+        self.containers[id(value)] = value, o
+        self._identity(value, o, text, given)
+        return o
+
+    def _identity(self, value: Any, expression: str, text: str, given: bool) -> None:
+        """Guard which values that a function compares by ``is`` are the same object."""
+        if not self._sees_identity or type(value) is bool:
+            return
+        if not given:
+            self.require(f"{expression} is {self.bind(value)}", f"{text} is the same object")
+        known = self._identities.setdefault(type(value), [])
+        if sum(not fixed for *_, fixed in known) > _MOST_IDENTITIES:
+            raise Unguardable(f"the function compares identities, and there are more than {_MOST_IDENTITIES} values")
+        for other, name, fixed in known:
+            if given or not fixed:
+                same = "is" if other is value else "is not"
+                self.require(f"{expression} {same} {name}", f"{text} {same} another value")
+        known.append((value, expression, not given))
 
     def _of_subclass(self, value: Any, o: str, text: str) -> None:
         """Guard what a container of a class of the user's has beside its elements."""
@@ -290,14 +396,15 @@ class Guards:
     def _dict(self, value: Any, expression: str, text: str, given: bool) -> None:
         if any(not isinstance(key, (*_PLAIN, *_UNIQUE)) for key in value):
             raise Unguardable(f"{text} has keys that cannot be checked")
-        o = self._variable(expression)
+        o = self._container(value, expression, text, given)
+        if o is None:
+            return
         same_keys = f"tuple({o}) == {self.bind(tuple(value))}" if value else f"not {o}"
         if any(type(key) is not str for key in value):  # 1, 1.0 and True are equal
             same_keys = f"len({o}) == {len(value)} and all(map(same, {o}, {self.bind(tuple(value))}))"
         elif len(value) == 1:  # and its only element is found below
             same_keys = f"len({o}) == 1"
         self.require(f"type({o}) is {self.bind(type(value))} and {same_keys}", f"keys of {text}")
-        self.containers[id(value)] = value, o
         for key in value:
             self.visit(dict.__getitem__(value, key), f"{o}[{self.bind(key)}]", f"{text}[{key!r}]", given)
         self._of_subclass(value, o, text)
@@ -320,6 +427,9 @@ class Guards:
         elif isinstance(value, functools.partial):
             for part in ("func", "args", "keywords"):
                 self.visit(getattr(value, part), f"{name}.{part}", f"{text}.{part}")
+        elif isinstance(value, functools._lru_cache_wrapper):
+            self.require(f"{name}.cache_info()[1:] == {value.cache_info()[1:]}", f"results in the cache of {text}")
+            self.visit(value.__wrapped__, f"{name}.__wrapped__", f"{text}.__wrapped__")
         elif isinstance(value, types.ModuleType):
             self._module(value, name, text)
         elif isinstance(value, type):
@@ -338,9 +448,9 @@ class Guards:
             self._given_to_library(value, name, text)
             return
         self.require(f"{name}.__code__ is {self.bind(value.__code__)}", f"code of {text}")
+        self._attributes(vars(value), name, text)
         if value.__code__ not in self.executed:
             return
-        self._attributes(vars(value), name, text)
         for i, cell in enumerate(value.__closure__ or ()):
             at = f"{name}.__closure__[{i}].cell_contents"
             label = value.__code__.co_freevars[i]
@@ -376,6 +486,9 @@ class Guards:
                 self.visit(value, f"{scope}.get({name!r})", name)
             else:
                 self.require(f"{name!r} not in {scope}", f"there is no global name {name}")
+                found = vars(builtins).get(name)
+                if found is not None and not isinstance(found, (type, types.BuiltinFunctionType)):
+                    self.visit(found, f"{self.bind(vars(builtins))}.get({name!r})", f"builtins.{name}")
         self._imports(code, namespace)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType) and constant in self.executed:
@@ -402,16 +515,29 @@ class Guards:
         if value is np and "random" in code.co_names:
             raise Unguardable("numpy.random gives other values in each call")
 
+    def _refuse_calls(self, value: Any, text: str) -> None:
+        """Refuse functions and classes written in C that may give another value in each call: C may call them."""
+        of_c = isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType))
+        module = str(getattr(value, "__module__", "") if isinstance(value, type) else "").partition(".")[0].strip("_")
+        if (of_c and not is_pure(value, False)) or module in (*IMPURE_MODULES, "posix", "nt", "thread"):
+            raise Unguardable(f"{text} may give other values in each call")
+
     def _module(self, value: types.ModuleType, name: str, text: str) -> None:
         if is_library(vars(value)):
             return
+        names = self._user_names if is_foreign(vars(value)) else self.names
         self.skipped |= vars(value).keys() - self.names
         if self.misses:
             self.require(f"len({name}.__dict__) == {len(vars(value))}", f"names in {text}")
-        for each in sorted(self.names & vars(value).keys()):
+        for each in sorted(names & vars(value).keys()):
+            if value is sys and each == "modules":
+                raise Unguardable("sys.modules cannot be checked")
             self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
 
     def _class(self, value: type, name: str, text: str) -> None:
+        meta: Any = type(value)
+        if not is_library(namespace_of(meta)):
+            self.visit(meta, f"type({name})", f"type of {text}")
         for cls in value.__mro__:
             if is_library(namespace_of(cls)):
                 continue
@@ -420,7 +546,12 @@ class Guards:
             self.require(alike, f"bases and attributes of {text}")
             for each, found in vars(cls).items():
                 special = each[:2] == "__" and each[-2:] == "__"
-                if isinstance(found, types.FunctionType) if special else self.every or each in self.names:
+                if special:  # its type is that of a method, or code of the user's has its name
+                    own_names = each in self._user_names or each == "__match_args__"
+                    is_read = isinstance(found, types.FunctionType) or (own_names and each not in _OF_CLASSES)
+                else:
+                    is_read = self.every or each in self.names
+                if is_read:
                     self.visit(found, f"{own}.__dict__.get({each!r})", f"{text}.{each}")
                 elif not special:
                     self.skipped.add(each)
@@ -428,7 +559,7 @@ class Guards:
     def _instance(self, value: Any, name: str, text: str) -> None:
         kind = type(value)
         own = getattr(value, "__dict__", None)
-        if type(own) is not dict or isinstance(value, (np.ndarray, types.GeneratorType)) or hasattr(kind, "__next__"):
+        if type(own) is not dict or _has_state_in_c(kind) or hasattr(kind, "__next__"):
             raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         if str(kind.__module__).startswith(("numpy", "random")):
             raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
@@ -471,10 +602,8 @@ class Guards:
 
     def _host(self, value: Any, name: str, text: str) -> None:
         """Guard what recorded methods of a host object read: parameters, the factor of losses."""
-        try:
-            watched_class(value.__class__)
-        except TypeError:
-            raise Unguardable(f"{text} is of a class that cannot be checked") from None
+        if not can_be_observed(type(value)):
+            raise Unguardable(f"{text} is of a class that looks up or sets attributes in its own way")
         self.hosts.append(value)
         if isinstance(value, Optimizer):  # which may change what comes after a step
             hooks = f"bool({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"

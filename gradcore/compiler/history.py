@@ -79,7 +79,8 @@ class CompiledFunctionBackward(Node):
     """A compiled function in the graph."""
 
     half: Backward
-    call: ReplayedCall
+    #: None once it has been freed, as arguments and results are.
+    call: ReplayedCall | None
     #: The arrays that the backward program needs of the first; None once they have been freed.
     saved: Any
     #: The results whose memory is among these.
@@ -91,7 +92,8 @@ class CompiledFunctionBackward(Node):
         return self._metas
 
     def release(self) -> None:
-        self.saved = None
+        self.saved = self.call = None
+        self.results = ()
 
     def is_freed(self) -> bool:
         return self.saved is None
@@ -102,7 +104,7 @@ class CompiledFunctionBackward(Node):
             raise RuntimeError(FREED)
         if variables.last_write > self._seq:
             for i in self.half.watched:
-                check_version(self.call[0][i], self._seq)
+                check_version(self.call[0][i], self._seq)  # type: ignore[index]
             for each in self.results:
                 each.check(self)
 
@@ -110,7 +112,7 @@ class CompiledFunctionBackward(Node):
         self.check()
         half, given = self.half, grads if self._n_outputs > 1 else [grads]
         missing = any(g is None for g in given)
-        if arithmetic.recorded or (missing and half.repeatable):
+        if arithmetic.recorded:
             return _again(self, [arithmetic.as_tensor(g) for g in given], arithmetic)
         dense = [_dense(g, t) for g, t in zip(given, self._output_metas, strict=True)]
         arrays = iter(local.state.run(half.run, *self.saved, *dense))
@@ -118,6 +120,10 @@ class CompiledFunctionBackward(Node):
         if missing:
             wanted = {i for each, g in zip(half.reached, given, strict=True) if g is not None for i in each}
             found = [g if i in wanted else None for i, g in enumerate(found)]
+            if half.repeatable and any(_has_nan(g) for g in found if g is not None):
+                # Perhaps zero times infinity, on a way that is not gone: the function as it is does not go it.
+                with contextlib.suppress(Exception):  # something has changed since
+                    return _again(self, [None if g is None else arithmetic.as_tensor(g) for g in given], arithmetic)
         return found
 
 
@@ -139,7 +145,7 @@ class _PlannedBackward(_FreshBackward):
     _output_metas = Node._output_metas
 
     def release(self) -> None:
-        self.saved = self.found = None
+        self.saved = self.call = self.found = None
 
 
 def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
@@ -238,8 +244,18 @@ def freed(t: Any) -> Any:
     return t
 
 
+def _has_nan(array: Any) -> bool:
+    if array.dtype.kind not in "fc":
+        return False
+    if type(array) is np.ndarray:  # the sum of squares is NaN where an element is, and takes no memory
+        square = np.vdot(array, array)
+        return bool(square != square)
+    return bool((array != array).any())
+
+
 def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
-    """The gradients by calling the function once more, as it is: so they have a history, and may be incomplete."""
+    """Return the gradients by calling the function once more, as it is: so they have a history."""
+    assert node.call is not None
     half, (tensors, arrays, args, named, place) = node.half, node.call
     inputs = [tensors[i] for i in half.inputs]
     if not half.repeatable:
@@ -252,9 +268,8 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     changed = half.changed(args, named, tensors, arrays)
     if changed is not None:
         raise RuntimeError(
-            "the gradients of a compiled function cannot be differentiated, nor computed if the gradients of some of "
-            f"its results are missing, once something that it depends on has changed: {changed}. Compute them before, "
-            "or call it without gradcore.compile"
+            "the gradients of a compiled function cannot be differentiated once something that it depends on has "
+            f"changed: {changed}. Compute them before, or call it without gradcore.compile"
         )
     recorded = bool(local.state.mode & GRAD)
     with enable_grad(), contextlib.nullcontext() if place is None else repeated(place):

@@ -1,15 +1,14 @@
 """Host calls: methods of optimisers, schedulers and gradient scalers that a program calls between its parts.
 
-While a function is recorded, such objects are of a subclass of their class, which hands calls of these methods to the
-recorder. Whatever else the function reads of them ends the recording, as a program does not see how it changes.
+While a function is recorded, looking up these methods gives ones that hand calls to the recorder. Whatever else the
+function reads of such objects ends the recording, as a program does not see how it changes.
 """
 
 from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from gradcore.amp.scaling import GradScaler
@@ -19,7 +18,8 @@ from gradcore.optim import optimizer
 from gradcore.optim.lr_scheduler.base import LRScheduler
 from gradcore.optim.optimizer import Optimizer
 
-__all__ = ["HOST_CLASSES", "host_codes", "looked_up", "recorded_methods", "runs_user_code", "watched", "watched_class"]
+__all__ = ["HOST_CLASSES", "can_be_observed", "end_observation", "host_codes", "looked_up", "observe",
+           "recorded_methods", "runs_user_code"]  # fmt: skip
 
 #: The methods that are called as they are.
 _CALLED = {Optimizer: ("step",), LRScheduler: ("step",), GradScaler: ("unscale_", "step", "update")}
@@ -38,43 +38,68 @@ def recorded_methods(cls: type) -> tuple[str, ...]:
     return tuple(name for name in _names(_RECORDED, cls) if getattr(cls, name) is getattr(base, name))
 
 
+#: What a class of its own may not replace, as the recorder sees what is done with host objects by it.
+_OBSERVING = ("__getattribute__", "__setattr__", "__delattr__")
+
+
+def can_be_observed(cls: type) -> bool:
+    """Return whether the recorder sees what is done with host objects of a class: it has no such methods itself."""
+    classes = [each for each in cls.__mro__ if each not in (object, *HOST_CLASSES)]
+    return not any(name in vars(each) for each in classes for name in _OBSERVING)
+
+
 @functools.cache
-def watched_class(cls: Any) -> Any:
-    """The subclass whose instances tell the recorder what is done with them."""
-    recorded = recorded_methods(cls)
-    called = {*_names(_CALLED, cls), *_names(_RECORDED, cls)} - {*recorded}
+def _methods(cls: Any) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the methods of a class that are host calls, and those that are recorded."""
+    recorded = frozenset(recorded_methods(cls))
+    return frozenset((*_names(_CALLED, cls), *_names(_RECORDED, cls))) - recorded, recorded
+
+
+def observe(hosts: Sequence[Any]) -> None:
+    """Report to the recorder what is done with host objects, whose class stays what it is.
+
+    For the time of a recording their base class has methods that look attributes up. Those do nothing else in other
+    threads, and for other objects.
+    """
+    observed = {id(host) for host in hosts}
+
+    def is_observed(self: Any) -> bool:
+        recorder = current.recorder
+        return recorder is not None and id(self) in observed
 
     def __getattribute__(self: Any, name: str) -> Any:
-        recorder = current.recorder
-        if recorder is None or recorder.within_library or name == "__class__":
-            return cls.__getattribute__(self, name)
+        if not is_observed(self) or name == "__class__" or current.recorder.within_library:
+            return object.__getattribute__(self, name)
+        recorder, kind = current.recorder, type(self)
+        called, recorded = _methods(kind)  # type: ignore[arg-type]
         if name in called:
             return functools.partial(recorder.host_call, self, name)
         if name in recorded:
             return lambda *args, **named: recorder.within(self, name, args, named)
-        recorder.stop(f"{name} of {cls.__name__} is used")
-        return cls.__getattribute__(self, name)
+        recorder.stop(f"{name} of {type(self).__name__} is used")
+        return object.__getattribute__(self, name)
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
-        if current.recorder is not None:
-            current.recorder.stop(f"{name} of {cls.__name__} is set")
-        cls.__setattr__(self, name, value)
+        if is_observed(self):
+            current.recorder.stop(f"{name} of {type(self).__name__} is set")
+        object.__setattr__(self, name, value)
 
-    members = {"__getattribute__": __getattribute__, "__setattr__": __setattr__, "__module__": cls.__module__}
-    return type(cls.__name__, (cls,), {**members, "__qualname__": cls.__qualname__})
+    def __delattr__(self: Any, name: str) -> None:
+        if is_observed(self):
+            current.recorder.stop(f"{name} of {type(self).__name__} is deleted")
+        object.__delattr__(self, name)
+
+    for base in HOST_CLASSES if hosts else ():
+        for method in (__getattribute__, __setattr__, __delattr__):
+            setattr(base, method.__name__, method)
 
 
-@contextmanager
-def watched(hosts: Sequence[Any], on: bool = True) -> Iterator[None]:
-    """Context in which host objects tell the recorder what is done with them; or, within it, do not."""
-    before: list[Any] = [type(host) for host in hosts]
-    for host, cls in zip(hosts, before, strict=True):
-        object.__setattr__(host, "__class__", watched_class(cls) if on else cls.__bases__[0])
-    try:
-        yield
-    finally:
-        for host, cls in zip(hosts, before, strict=True):
-            object.__setattr__(host, "__class__", cls)
+def end_observation() -> None:
+    """Take the methods of `observe` away."""
+    for base in HOST_CLASSES:
+        for name in _OBSERVING:
+            if name in vars(base):
+                delattr(base, name)
 
 
 def looked_up(function: Any) -> Any:

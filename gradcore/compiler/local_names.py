@@ -41,12 +41,15 @@ class LocalNames(ast.NodeVisitor):
     bound : set of str
         Names that are bound after them, whichever way they take. After a statement that nothing follows (``return``),
         these are all.
+    unbound : set of str
+        Names that they may leave without a value.
     """
 
     def __init__(self, local: Iterable[str], bound: Iterable[str] = ()) -> None:
         self.local, self.bound = frozenset(local), set(bound)
         self.exposed: set[str] = set()
         self.written: set[str] = set()
+        self.unbound: set[str] = set()
 
     def block(self, statements: Sequence[ast.AST]) -> None:
         """Follow statements, one after the other."""
@@ -134,6 +137,7 @@ class LocalNames(ast.NodeVisitor):
         self._bind(*filter(None, [node.name]))
         self.block(node.body)
         self.bound.discard(node.name)
+        self.unbound |= self.local & {node.name}
 
     def visit_Match(self, node: Any) -> None:
         raise Unclear("there is a match statement")

@@ -32,7 +32,7 @@ from gradcore.compiler.effects import is_pure
 from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, plain_numbers
 from gradcore.compiler.plain_arrays import give_holders_plain_arrays, plain_batch
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, map_leaves
-from gradcore.compiler.sources import line_in
+from gradcore.compiler.sources import running_offset
 from gradcore.compiler.storage import address_of, connected, owner_of, share_memory
 from gradcore.compiler.substitutes import Substitutes, plain_draw
 from gradcore.device import device
@@ -99,15 +99,15 @@ class Recorder:
         Why there will be no program, with the user's line.
     code : code, optional
         Of the function that is recorded.
-    line : int or None
-        Where in that function the recording was stopped, if that is known.
+    offset : int or None
+        The instruction of that function at which the recording was stopped, if that is known.
     """
 
     def __init__(self, fullgraph: bool = False, cpp: str | None = None, graphs: str | None = None) -> None:
         self.program, self.cpp, self.graphs = Program(), cpp, graphs
         self.stopped: str | None = None
         self.code: types.CodeType | None = None
-        self.line: int | None = None
+        self.offset: int | None = None
         self.fullgraph = fullgraph
         self.draws_default = False
         #: How often the library's own methods of host objects are being recorded, one within another.
@@ -145,7 +145,7 @@ class Recorder:
         """End the recording: the function runs on as it is."""
         if self.stopped is None:
             where = user_line()
-            self.stopped, self.line = f"{why} ({where})", line_in(self.code)
+            self.stopped, self.offset = f"{why} ({where})", running_offset(self.code)
             if self.fullgraph:
                 raise Unrecordable(
                     f"compile(fullgraph=True) cannot record this function: {self.stopped}. Move this out of the "
@@ -295,7 +295,7 @@ class Recorder:
         except Exception:
             if self.stopped is None:  # other values raise none
                 self.stopped = f"an error of {name} is caught ({user_line()})"
-                self.line = line_in(self.code)
+                self.offset = running_offset(self.code)
             raise
         finally:
             self._depth -= 1

@@ -1,4 +1,4 @@
-"""Whose code is whose: that of gradcore, the standard library and installed packages is taken for constant."""
+"""Whose code is whose: gradcore, NumPy and a short list of pure modules are trusted, all other code is the user's."""
 
 from __future__ import annotations
 
@@ -12,35 +12,53 @@ import numpy as np
 
 from gradcore.backends import registry
 
-__all__ = ["IMPURE_MODULES", "backend_packages", "is_generated", "is_installed", "is_library", "namespace_of"]
+__all__ = ["IMPURE_MODULES", "PURE_MODULES", "backend_packages", "is_foreign", "is_generated", "is_library",
+           "is_standard", "namespace_of"]  # fmt: skip
 
 #: Modules whose functions give other values in each call, or do more than give a value.
 IMPURE_MODULES = frozenset((
     "random", "time", "os", "datetime", "secrets", "uuid", "tempfile", "socket", "subprocess", "threading", "io",
     "logging",
 ))  # fmt: skip
-_LIBRARY_FOLDERS = (
-    *{sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")},
-    str(Path(np.__file__).parent),  # wherever it is installed
-)
+#: Modules of the standard library whose functions depend on their arguments alone, and read no attribute of them by a
+#: name that is not in the code of the user's.
+PURE_MODULES = frozenset((
+    "__future__", "_abc", "_collections", "_collections_abc", "_functools", "_operator", "_py_abc", "_typing",
+    "_weakrefset", "abc", "bisect", "builtins", "cmath", "collections", "contextlib", "enum", "functools", "heapq",
+    "itertools", "keyword", "math", "numbers", "operator", "reprlib", "types", "typing", "typing_extensions", "weakref",
+))  # fmt: skip
+_STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({sysconfig.get_paths()[name] for name in ("purelib", "platlib")})
-_OWN_FOLDERS = str(Path(np.__file__).parent), str(Path(__file__).parents[1])
+_NUMPY = str(Path(np.__file__).parent)  # wherever it is installed
+#: Packages that are trusted where gradcore itself calls them, and are the user's code where he calls them.
+_USED = frozenset(("cuda", "cupy", "cupy_backends", "cupyx", "fastrlock", "numpy", "nvmath", "scipy"))
 
 
 def is_library(namespace: dict[str, Any]) -> bool:
-    """Whether the globals are those of gradcore, the standard library, or an installed package."""
-    name = str(namespace.get("__name__", ""))
-    root = name.partition(".")[0]
-    file = str(namespace.get("__file__") or "")
-    if root == "gradcore" or root.startswith("namedtuple_") or file.startswith(_LIBRARY_FOLDERS):
+    """Return whether globals are those of trusted code: of gradcore, NumPy, or a pure module."""
+    root, file = _origin(namespace)
+    if root == "gradcore" or root.startswith("namedtuple_") or file.startswith(_NUMPY):
+        return True
+    return root in PURE_MODULES and (is_standard(namespace) or root == "typing_extensions")
+
+
+def is_standard(namespace: dict[str, Any]) -> bool:
+    """Return whether globals are those of a module of the standard library."""
+    root, file = _origin(namespace)
+    if file.startswith(_STANDARD) and not file.startswith(_PACKAGES):
         return True
     # A file of the user's may have the name of a module of the standard library.
     return root in sys.stdlib_module_names and root != "__main__" and (not file or ".zip" in file)
 
 
-def is_installed(code: types.CodeType) -> bool:
-    """Whether code is that of an installed package other than gradcore and NumPy."""
-    return code.co_filename.startswith(_PACKAGES) and not code.co_filename.startswith(_OWN_FOLDERS)
+def is_foreign(namespace: dict[str, Any]) -> bool:
+    """Return whether globals are those of code that is trusted where gradcore itself calls it."""
+    return is_standard(namespace) or _origin(namespace)[0] in _USED
+
+
+def _origin(namespace: dict[str, Any]) -> tuple[str, str]:
+    """Return the root of the name of a module, and its file."""
+    return str(namespace.get("__name__", "")).partition(".")[0], str(namespace.get("__file__") or "")
 
 
 def backend_packages() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The source of functions: their syntax trees, and the line that runs."""
+"""The source of functions: their syntax trees, and the statements that their instructions belong to."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import functools
 import linecache
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-__all__ = ["SCOPES", "codes_in", "keep_tree", "line_in", "tree_of"]
+__all__ = ["SCOPES", "codes_in", "keep_tree", "offset_of_return", "running_offset", "statements_of", "tree_of"]
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -61,12 +61,66 @@ def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from codes_in(each)
 
 
-def line_in(code: types.CodeType | None) -> int | None:
-    """The line that runs of the outermost call of a function; None if it does not run."""
+def running_offset(code: types.CodeType | None) -> int | None:
+    """Return the offset of the instruction that runs in a function's outermost call, or None if it does not run."""
     frame: types.FrameType | None = sys._getframe(1)
-    line = None
+    offset = None
     while frame is not None:
         if frame.f_code is code:
-            line = frame.f_lineno
+            offset = frame.f_lasti
         frame = frame.f_back
-    return line
+    return offset
+
+
+def statements_of(code: types.CodeType, tree: Any) -> Sequence[Any]:
+    """Return, for each instruction of a function, the innermost statement of `tree` that it belongs to.
+
+    Statements are found by line and column, so that several of them may be on one line. The entry is None for an
+    instruction of no statement, or where Python keeps no columns and the line has several statements.
+    """
+    spans = [] if tree is None else [(_span(node), node) for node in _statements_below(tree)]
+    found: dict[Any, Any] = {}
+    out = []
+    for line, end_line, column, end_column in code.co_positions():
+        key: Any = line, end_line, column, end_column
+        if key not in found:
+            found[key] = None if line is None else _innermost(spans, *key)
+        out.append(found[key])
+    return out
+
+
+def offset_of_return(code: types.CodeType) -> int | None:
+    """Return the offset of a function's last statement, if that is ``return`` and not its only one."""
+    tree = tree_of(code)
+    body = getattr(tree, "body", None)
+    if not isinstance(body, list) or len(body) < 2 or not isinstance(body[-1], ast.Return):
+        return None
+    found = statements_of(code, tree)
+    return next((2 * i for i, each in enumerate(found) if each is body[-1]), None)
+
+
+def _statements_below(tree: Any) -> Iterator[Any]:
+    for each in ast.iter_child_nodes(tree):
+        if isinstance(each, ast.stmt):
+            yield each
+        if isinstance(each, (ast.stmt, ast.ExceptHandler, ast.match_case)) and not isinstance(each, SCOPES):
+            yield from _statements_below(each)
+
+
+def _span(node: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+
+
+def _innermost(spans: Any, line: int, end_line: int, column: int | None, end_column: int | None) -> Any:
+    """Return the statement with the smallest span around a position."""
+    if column is None or end_column is None:
+        around = [(start[0], end[0], node) for (start, end), node in spans if start[0] <= line <= end[0]]
+        ends = [node for start, end, node in around if not any(start <= s and e <= end for s, e, n in around
+                                                               if n is not node)]  # fmt: skip
+        return ends[0] if len(ends) == 1 else None
+    start, end = (line, column), (end_line, end_column)
+    found = None
+    for (first, last), node in spans:
+        if first <= start and end <= last and (found is None or (found[0] <= first and last <= found[1])):
+            found = first, last, node
+    return None if found is None else found[2]

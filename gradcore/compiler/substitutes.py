@@ -19,7 +19,7 @@ from gradcore.backends.base import Kernels
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import connect, devices_of, put
 from gradcore.compiler.arrays import RecordedArray, current
-from gradcore.compiler.host_calls import watched
+from gradcore.compiler.host_calls import end_observation, observe
 from gradcore.compiler.numbers import RecordedFloat, RecordedInteger, plain_numbers
 from gradcore.compiler.sizes import SymbolicNumber
 from gradcore.tensor import Tensor
@@ -52,8 +52,8 @@ class Substitutes:
             GraphTask.run = _seen_run  # type: ignore[assignment,method-assign]
             for name, operator in _OPERATORS.items():
                 setattr(Tensor, name, _taking_numbers(operator))
-            with watched(self.hosts):
-                yield
+            observe(self.hosts)
+            yield
         finally:
             self.restore()
 
@@ -64,6 +64,7 @@ class Substitutes:
         GraphTask.run = _run  # type: ignore[method-assign]
         for name, operator in _OPERATORS.items():
             setattr(Tensor, name, operator)
+        end_observation()
         self._end()
 
     @contextmanager
@@ -73,8 +74,7 @@ class Substitutes:
         sys.setprofile(None)
         self._end()
         try:
-            with watched(self.hosts, on=False):
-                yield
+            yield
         finally:
             self._begin()
             sys.setprofile(watch)

@@ -515,7 +515,8 @@ def _copied(array: Any, sizes: dict[int, tuple[int, ...]] | None = None, positio
         memory = np.zeros(-(-span // array.itemsize), array.dtype)
         found = np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
         found[...] = array
-    found.flags.writeable = array.flags.writeable
+    if not array.flags.writeable:
+        found.flags.writeable = False
     return found
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dis
+import functools
 import gc
+import importlib._bootstrap
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator
@@ -14,13 +16,21 @@ from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import get_gradient_edge
 from gradcore.autograd.node import Node
 from gradcore.compiler.host_calls import host_codes
-from gradcore.compiler.scopes import IMPURE_MODULES, backend_packages, is_library
-from gradcore.compiler.sources import line_in
+from gradcore.compiler.scopes import (
+    IMPURE_MODULES,
+    backend_packages,
+    is_foreign,
+    is_generated,
+    is_library,
+    is_standard,
+)
+from gradcore.compiler.sources import codes_in, running_offset, statements_of, tree_of
 from gradcore.cuda import graphs, streams
 from gradcore.layouts import rows_with_sparse_gradient
 from gradcore.tensor import Tensor
+from gradcore.tracebacks import is_own
 
-__all__ = ["FACTS", "Watch", "garbage_waits", "handled", "left_out", "line_after_which"]
+__all__ = ["FACTS", "Watch", "garbage_waits", "handled", "is_pure", "left_out", "offset_after_which"]
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -42,35 +52,78 @@ FACTS: dict[Any, str | None] = {
     get_gradient_edge.__code__: None,
 }
 
-#: Functions written in C that users may call: what they give depends on their arguments alone.
+#: Modules with functions written in C that users may call: what they give depends on their arguments alone.
 _MODULES = frozenset(
     ["builtins", "math", "cmath", "_operator", "itertools", "_functools", "_collections", "_abc", "_typing"]
 )
-_EFFECTS = frozenset(
-    [
-        "print",
-        "open",
-        "input",
-        "eval",
-        "exec",
-        "compile",
-        "globals",
-        "locals",
-        "vars",
-        "dir",
-        "id",
-        "hash",
-        "breakpoint",
-        "__import__",
-        "next",
-    ]
-)
+_EFFECTS = frozenset((
+    "__import__", "breakpoint", "compile", "dir", "eval", "exec", "globals", "hash", "id", "input", "locals", "next",
+    "open", "print", "vars",
+))  # fmt: skip
+#: Of these, what trusted modules may not call either.
+_EFFECTS_OF_LIBRARIES = frozenset(("__import__", "breakpoint", "input", "open", "print"))
+#: What trusted modules may call of others.
+_OF_LIBRARIES = frozenset(("sys.exc_info", "sys.intern", "sys._getframe"))
 #: What reads or sets attributes by names that the code may have computed.
 _BY_NAME = frozenset(
     ["__dict__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr", "vars"]
 )
-_METHODS_OF = (list, dict, tuple, str, bytes, set, frozenset, int, float, complex, range, type, types.GeneratorType)
-_IMPURE_FILES = IMPURE_MODULES | {"warnings"}
+_METHODS_OF = (
+    list, dict, tuple, str, bytes, set, frozenset, int, float, complex, range, slice, types.GeneratorType,
+    BaseException,
+)  # fmt: skip
+#: Methods of classes that are written in C and depend on their arguments alone; `__subclasses__` and `now` do not.
+_OF_CLASSES = frozenset((
+    "__init_subclass__", "__new__", "__prepare__", "__subclasshook__", "from_bytes", "from_iterable", "fromhex",
+    "fromkeys", "maketrans", "mro",
+))  # fmt: skip
+_IMPURE_FILES = IMPURE_MODULES | {"importlib", "warnings"}
+#: Beginnings of the names of functions without arguments that tell a setting of the library's.
+_QUERIES = ("current_", "default_", "get_", "initial_", "is_")
+
+
+def is_pure(function: Any, trusted: bool) -> bool:
+    """Return whether what a function written in C gives depends on its arguments alone.
+
+    Parameters
+    ----------
+    function : builtin function or method
+    trusted : bool
+        Whether a trusted module calls it, which may do more.
+    """
+    owner, name = getattr(function, "__self__", None), function.__name__
+    if isinstance(owner, types.ModuleType):
+        module = owner.__name__
+        if trusted and (f"{module}.{name}" in _OF_LIBRARIES or module == "_weakref"):
+            return True
+        effects = _EFFECTS_OF_LIBRARIES if trusted else _EFFECTS
+        return (module in _MODULES and name not in effects) or _is_of_numpy(module)
+    if trusted:
+        return True
+    if isinstance(owner, type):
+        return name in _OF_CLASSES and owner.__module__ in _MODULES
+    if owner is not None:
+        return isinstance(owner, _METHODS_OF)
+    of = getattr(function, "__objclass__", None)
+    if of is not None:
+        return issubclass(of, _METHODS_OF)
+    module = str(getattr(function, "__module__", None) or "")
+    return module in _MODULES or _is_of_numpy(module)
+
+
+def _is_of_numpy(module: str) -> bool:
+    return module.partition(".")[0] == "numpy" and "random" not in module
+
+
+#: The code that imports a module: what the module does then is done once, whoever imports it.
+_IMPORTING = frozenset(getattr(importlib._bootstrap, name).__code__ for name in ("_find_and_load", "_handle_fromlist"))
+#: The code of functions that choose by a table to which others may be added.
+_DISPATCHING = frozenset(codes_in(functools.singledispatch.__code__))
+
+
+def _matches_positions(code: types.CodeType) -> bool:
+    """Return whether code has a pattern ``Class(x)``, for which Python reads attributes by ``__match_args__``."""
+    return any(each.opname == "MATCH_CLASS" and each.arg for each in dis.get_instructions(code))
 
 
 def handled(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tuple[int, int]]]:
@@ -91,32 +144,36 @@ def handled(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tupl
 
 
 @contextmanager
-def line_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -> Iterator[list[int]]:
-    """Context that finds the line of a function after which something is so, in the outermost call of it.
+def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -> Iterator[list[int]]:
+    """Context that finds the statement of a function after which something is so, in the outermost call of it.
 
     Yields
     ------
     list of int
-        That line, once it has run; empty if there is none.
+        The offset of an instruction of that statement, once it has run; empty if there is none.
     """
     found: list[int] = []
-    before: list[int] = []
+    before: list[tuple[int, Any]] = []
     running: list[types.FrameType] = []
+    statements = [] if code is None else statements_of(code, tree_of(code))
 
-    def line(frame: types.FrameType, event: str, arg: Any) -> Any:
+    def step(frame: types.FrameType, event: str, arg: Any) -> Any:
         sys.settrace(None)
-        if not found and event in ("line", "return"):
+        frame.f_trace_opcodes = True
+        statement = None if event == "return" else statements[frame.f_lasti // 2]
+        if not found and event in ("opcode", "return") and not (before and statement is before[0][1]):
             if before and is_so():
-                found.append(before[0])
-            before[:] = [frame.f_lineno]
+                found.append(before[0][0])
+            before[:] = [(frame.f_lasti, statement)]
         sys.settrace(call)
-        return line
+        return step
 
     def call(frame: types.FrameType, event: str, arg: Any) -> Any:
         if frame.f_code is not code or running:
             return None
         running.append(frame)
-        return line
+        frame.f_trace_opcodes = True
+        return step
 
     outside = sys.gettrace()
     sys.settrace(call)
@@ -154,14 +211,16 @@ class Watch:
         All code that ran, and that of it which is no library's.
     facts : set of code
         That of `FACTS` which code of the user's has called.
+    queries : set of function
+        Functions of gradcore without arguments by which the user's code has asked for settings.
     computed_names : bool
         Whether attributes were read by names that the code does not contain.
     refused : str or None
         What would be left out, or would be another in each call.
-    line : int or None
-        Where in the function that is watched this was, if that is known.
-    line_of_backward : int or None
-        Where in that function derivatives were first computed.
+    offset : int or None
+        The instruction of the watched function where this was, if that is known.
+    offset_of_backward : int or None
+        The instruction of that function where derivatives were first computed.
     """
 
     def __init__(self, code: types.CodeType | None = None, with_host_calls: bool = True) -> None:
@@ -174,10 +233,11 @@ class Watch:
         self.user_codes: set[types.CodeType] = set()
         #: The code of `FACTS` that the user's code has called.
         self.facts: set[types.CodeType] = set()
+        self.queries: set[Any] = set()
         self.computed_names = False
         self.refused: str | None = None
-        self.line: int | None = None
-        self.line_of_backward: int | None = None
+        self.offset: int | None = None
+        self.offset_of_backward: int | None = None
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -191,78 +251,142 @@ class Watch:
                 sys.setprofile(before)
 
     def _sees(self) -> Callable[[types.FrameType, str, Any], None]:
-        """The function that is called for each event of this thread."""
+        """Return the function that is called for each event of this thread."""
         seen, unseen = self._seen, (None, "")
         opaque: types.FrameType | None = None
+        #: Frames of the user's within opaque ones, and these.
+        inner: list[tuple[types.FrameType, types.FrameType]] = []
 
         def event(frame: types.FrameType, event: str, arg: Any) -> None:
             nonlocal opaque
             if event == "call":
                 if opaque is not None:
-                    return
+                    if seen[id(opaque.f_code)][1] != "foreign" or self._is_trusted_within(frame):
+                        return
+                    inner.append((frame, opaque))  # a function that was given to one of a package's
+                    opaque = None
                 kind = seen.get(id(frame.f_code), unseen)[1] or self._kind_of(frame)
+                if kind == "foreign":
+                    kind = "skipped" if self._within_own(frame) else self._kind_of_user(frame)
                 if kind == "library":
                     return
                 if kind == "skipped":  # a host call, or a function of a backend's packages: it is not looked into
                     opaque = frame
                 elif kind == "fact" and not self._within_library(frame):
                     self.facts.add(frame.f_code)
+                elif kind == "query" and not self._within_library(frame):
+                    self._ask(frame)
             elif event == "c_call":
-                if opaque is None and seen.get(id(frame.f_code), unseen)[1] == "user":
-                    self._called(arg, frame)
-            elif frame is opaque and event == "return":
-                opaque = None
+                if opaque is None:
+                    kind = seen.get(id(frame.f_code), unseen)[1]
+                    if kind in ("user", "foreign"):
+                        self._called(arg, frame)
+                    elif kind == "pure" and not (
+                        is_pure(arg, True) or self._within_own(frame) or self._is_importing(frame)
+                    ):
+                        self._refuse(f"{arg.__name__} is called", frame)
+            elif event == "return":
+                if frame is opaque:
+                    opaque = None
+                elif inner and frame is inner[-1][0]:
+                    opaque = inner.pop()[1]
 
         return event
 
     def _kind_of(self, frame: types.FrameType) -> str:
-        """Whether code that runs for the first time is skipped, the user's, a library's, or one of `FACTS`."""
-        code, kind = frame.f_code, "library"
-        if code in self._skipped or str(frame.f_globals.get("__name__")).startswith(self._backends):
+        """Return what code is that runs for the first time.
+
+        It is skipped, foreign (trusted where gradcore has called it), the user's, pure, a library's, one of `FACTS`,
+        or a query of a setting.
+        """
+        code, kind, namespace = frame.f_code, "library", frame.f_globals
+        name = str(namespace.get("__name__", ""))
+        if code in self._skipped or code in _IMPORTING or name.startswith(self._backends):
             kind = "skipped"
+        elif not (is_library(namespace) or is_generated(code)) and is_foreign(namespace):
+            kind = "foreign"  # which is the user's where he calls it
         else:
             self.executed.add(code)
             if code is backward.__code__:
-                self.line_of_backward = line_in(self.code)
+                self.offset_of_backward = running_offset(self.code)
             if code in left_out:
                 self._refuse(f"{code.co_name} is not to be compiled", frame)
             if code in _OF_STREAMS and not self._within_library(frame):
                 self._refuse(f"{code.co_qualname} is called", frame)
-            root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-            if root in _IMPURE_FILES and not self._within_library(frame):
-                self._refuse(f"{root}.{code.co_name} is called", frame)
-            generated = "__name__" not in frame.f_globals and self._within_library(frame)
-            if not (is_library(frame.f_globals) or generated or code.co_filename.startswith("<gradcore")):
-                self.user_codes.add(code)
-                self.computed_names |= not _BY_NAME.isdisjoint(code.co_names)
-                kind = "user"
-            elif code in FACTS:
+            generated = "__name__" not in namespace and self._within_library(frame)
+            if not (is_library(namespace) or generated or is_generated(code)):
+                return self._kind_of_user(frame)
+            if code in FACTS:
                 kind = "fact"
+            elif name.partition(".")[0] == "gradcore":
+                is_query = (
+                    not name.startswith("gradcore.compiler")
+                    and not code.co_argcount + code.co_kwonlyargcount
+                    and code.co_name.startswith(_QUERIES)
+                )
+                kind = "query" if is_query and code.co_qualname == code.co_name else kind
+            elif code in _DISPATCHING:
+                self._refuse("a function of functools.singledispatch is called", frame)
+            else:
+                kind = "pure"
         self._seen[id(code)] = code, kind
         return kind
 
+    def _kind_of_user(self, frame: types.FrameType) -> str:
+        """Note code of the user's, or of a module that is not trusted."""
+        code, namespace = frame.f_code, frame.f_globals
+        if code not in self.user_codes and not self._is_importing(frame):
+            root = str(namespace.get("__name__", "")).partition(".")[0]
+            if root in _IMPURE_FILES and is_standard(namespace):
+                self._refuse(f"{root}.{code.co_name} is called", frame)
+            self.executed.add(code)
+            self.user_codes.add(code)
+            self.computed_names |= not _BY_NAME.isdisjoint(code.co_names) or _matches_positions(code)
+        if not is_foreign(namespace):
+            self._seen[id(code)] = code, "user"
+        return "user"
+
+    def _is_trusted_within(self, frame: types.FrameType) -> bool:
+        """Return whether code that runs within foreign code, or a backend's package, is not the user's."""
+        namespace = frame.f_globals
+        name = str(namespace.get("__name__", ""))
+        trusted = not name or name.startswith(self._backends) or is_generated(frame.f_code)
+        return trusted or is_library(namespace) or is_foreign(namespace)
+
     def _within_library(self, frame: types.FrameType) -> bool:
-        """Whether a library, not the user, has called."""
+        """Return whether trusted code, not the user's, has called."""
         return frame.f_back is not None and is_library(frame.f_back.f_globals)
+
+    def _within_own(self, frame: types.FrameType) -> bool:
+        """Return whether gradcore has called, perhaps by way of functions of trusted modules."""
+        back = frame.f_back
+        while back is not None and not is_own(back) and (is_library(back.f_globals) or is_foreign(back.f_globals)):
+            back = back.f_back
+        return back is not None and is_own(back)
+
+    def _is_importing(self, frame: types.FrameType | None) -> bool:
+        """Return whether a module is being imported, which is done once, whoever needs it first."""
+        while frame is not None and frame.f_code not in _IMPORTING:
+            frame = None if frame.f_code is self.code else frame.f_back
+        return frame is not None
+
+    def _ask(self, frame: types.FrameType) -> None:
+        function = frame.f_globals.get(frame.f_code.co_name)
+        if getattr(function, "__code__", None) is frame.f_code:
+            self.queries.add(function)
+        else:
+            self._refuse(f"{frame.f_code.co_name} is called", frame)
 
     def _called(self, function: Any, frame: types.FrameType) -> None:
         owner, name = getattr(function, "__self__", None), function.__name__
-        if isinstance(owner, types.ModuleType):
-            self.computed_names |= name in _BY_NAME
-            module = owner.__name__
-            pure = (module in _MODULES and name not in _EFFECTS) or (
-                module.startswith("numpy") and "random" not in module
-            )
-        elif owner is None:
-            pure = str(getattr(function, "__module__", None) or "builtins").partition(".")[0] in (*_MODULES, "numpy")
-        else:
-            pure = isinstance(owner, _METHODS_OF)
-        if not pure:
+        by_format = name in ("format", "format_map") and isinstance(owner, str) and ("." in owner or "[" in owner)
+        self.computed_names |= (isinstance(owner, types.ModuleType) and name in _BY_NAME) or by_format
+        if not (is_pure(function, False) or self._is_importing(frame)):
             self._refuse(f"{name} is called", frame)
 
     def _refuse(self, what: str, frame: types.FrameType) -> None:
         if self.refused is None:
-            self.line = line_in(self.code)
+            self.offset = running_offset(self.code)
             while frame.f_back is not None and is_library(frame.f_globals):
                 frame = frame.f_back
             self.refused = f"{what} ({frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name})"

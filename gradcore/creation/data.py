@@ -57,6 +57,8 @@ def _read(data: Any, wanted: dtypes.dtype | None) -> tuple[np.ndarray[Any, Any],
     try:
         return np.array(data, host), dtype
     except OverflowError as error:
+        if wanted is not None and wanted.is_differentiable:
+            return np.array(data, np.complex128 if wanted.is_complex else np.float64), dtype
         raise ValueError("Overflow when unpacking long long" if host is np.int64 else str(error)) from None
     except ValueError:
         raise _ragged(data) from None
@@ -190,7 +192,7 @@ def tensor(
         shorten(error)
         raise
     wanted = wanted or inferred
-    if array.dtype.kind == "c" and not wanted.is_complex:
+    if array.dtype.kind == "c" and not (wanted.is_complex or wanted is dtypes.bool_):
         raise RuntimeError(f"value cannot be converted to type {wanted.name} without losing the imaginary part")
     if wanted.category == 1 and not isinstance(data, np.ndarray):
         _check_range(array, wanted)
@@ -233,7 +235,9 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | No
         out = from_numpy(data)
         return out.to(device=resolve(device), dtype=dtype or out._dtype)
     if hasattr(data, "__cuda_array_interface__"):
-        where = resolve(f"cuda:{data.device.id}" if hasattr(data, "device") else "cuda")
+        where = resolve("cuda")
+        if where.type == "cuda":
+            where = resolve(f"cuda:{where.backend.index_of(data)}")
         array = where.backend.asarray(data)
         whole = getattr(array, "base", None) is None
         out = wrap(array if whole else where.backend.own_header(array), where)
@@ -249,9 +253,10 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """`obj` as a tensor: shared, copied (``copy=True``), or refused where a copy would be needed (``copy=False``).
+    """Return `obj` as a tensor: shared, copied (``copy=True``), or refused where it would be copied (``copy=False``).
 
-    A tensor stays differentiable, unless ``requires_grad=False`` detaches it.
+    A tensor stays differentiable, unless ``requires_grad=False`` detaches it. An array, a DLPack capsule, or an object
+    with the buffer protocol shares its memory. The bytes of a buffer are read as elements of `dtype`.
 
     Examples
     --------
@@ -260,6 +265,10 @@ def asarray(
     >>> gradcore.asarray(x) is x
     True
     """
+    if type(obj).__name__ == "PyCapsule":
+        obj = from_dlpack(obj)
+    elif not isinstance(obj, (Tensor, np.ndarray, np.generic)) and not hasattr(obj, "__cuda_array_interface__"):
+        obj = _array_of_buffer(obj, dtype)
     if copy and not isinstance(obj, Tensor):
         out = tensor(obj, dtype=dtype, device=device)
     elif copy:
@@ -267,11 +276,28 @@ def asarray(
     else:
         out = as_tensor(obj, dtype, device)
         own = obj._array if isinstance(obj, Tensor) else obj
+        if copy is False and isinstance(obj, np.generic):
+            raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray.")
         if copy is False and not (isinstance(own, np.ndarray) and np.shares_memory(out._array, own)):
             raise ValueError("can't alias arbitrary sequence into a tensor: a copy would be needed, but copy=False")
     if isinstance(obj, Tensor) and out.requires_grad and requires_grad is not False:
         return out
     return with_requires_grad(out.detach() if out.requires_grad else out, bool(requires_grad))  # type: ignore[no-any-return]
+
+
+def _array_of_buffer(obj: Any, dtype: Any) -> Any:
+    """Return the array that an object with the buffer protocol holds, and anything else as it is.
+
+    The bytes are read as `dtype`. By default they are read as what the buffer says it holds, or, if that is bytes, as
+    the default dtype.
+    """
+    try:
+        view = memoryview(obj)
+    except TypeError:
+        return obj
+    if dtype is None and view.format not in ("B", "b", "c"):
+        return np.asarray(view)
+    return frombuffer(obj, dtype=dtypes.get_default_dtype() if dtype is None else dtype).reshape(-1)
 
 
 _READ_ONLY = (
@@ -339,10 +365,15 @@ def frombuffer(
     tensor([2, 3], dtype=torch.uint8)
     """
     wanted, count, offset = dtypes.as_dtype(dtype), index(count), index(offset)
-    size = memoryview(buffer).nbytes
-    if not 0 <= offset <= size:
+    try:
+        size = memoryview(buffer).nbytes
+    except TypeError:
+        raise ValueError("object does not implement Python buffer protocol.") from None
+    if not size or not count:
+        raise ValueError(f"both buffer length ({size}) and count ({count}) must not be 0")
+    if not 0 <= offset < size:
         raise ValueError(
-            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes)"
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes) minus 1"
         )
     if max(count, 0) * wanted.itemsize > size - offset:
         raise ValueError(
@@ -356,7 +387,7 @@ def frombuffer(
         )
     if memoryview(buffer).readonly:
         warn_once(_READ_ONLY.format("buffer"))
-    array = np.frombuffer(buffer, wanted.numpy, max(count, -1), offset) if size > offset else np.empty(0, wanted.numpy)
+    array = np.frombuffer(buffer, wanted.numpy, max(count, -1), offset)
     return with_requires_grad(wrap(array, CPU, wanted), requires_grad)  # type: ignore[no-any-return]
 
 

@@ -14,9 +14,11 @@ from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.variables import wrap
 from gradcore.backends.registry import CPU, resolve
 from gradcore.device import DeviceLike
+from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import created
 from gradcore.dtypes import DTypeLike
+from gradcore.errors import OutOfMemoryError
 from gradcore.tensor import Tensor
 from gradcore.to import moved
 
@@ -26,9 +28,9 @@ __all__ = [
     "OutOptions",
     "computed",
     "converted",
-    "copy_into",
     "factory",
     "from_host",
+    "options_of_out",
     "with_requires_grad",
 ]
 
@@ -90,17 +92,28 @@ def converted(values: Any, wanted: dtypes.dtype) -> Any:
     return values if values.dtype == wanted.numpy else local.state.run(values.astype, wanted.numpy)
 
 
-def copy_into(out: Tensor, made: Tensor) -> Tensor:
-    """Write a new tensor into `out`, which takes its shape."""
-    if out._array.shape != made._array.shape:
-        out._array = out._array.copy().__class__(made._array.shape, out._dtype.numpy)
-    out.copy_(made)
-    return out
+def options_of_out(out: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
+    """Return the dtype and device of what is written to ``out=``: those of `out`, which others must not contradict."""
+    if out is None:
+        return dtype, device
+    if not isinstance(out, Tensor):
+        raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
+    for name, given, own in (
+        ("dtype", None if dtype is None else dtypes.as_dtype(dtype), out._dtype),
+        ("device", None if device is None else resolve(device), out._device.real),
+    ):
+        if given is not None and given is not own:
+            raise RuntimeError(f"{name} {given} does not match {name} of out parameter ({own})")
+    return out._dtype, out._device
 
 
 # -- functions --------------------------------------------------------------------------------------------------------
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+#: Functions whose numbers are written in order to an `out` of any shape.
+_SEQUENCES = frozenset(("arange", "linspace", "logspace", "range"))
 
 
 def factory(function: F) -> F:
@@ -127,12 +140,19 @@ def factory(function: F) -> F:
         if not known.issuperset(named):
             unknown = next(name for name in named if name not in known)
             raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown!r}")
-        if ignored.isdisjoint(named):
-            return convert(*args, **named)  # type: ignore[no-any-return]
         out, requires_grad = named.get("out"), named.get("requires_grad", False)
-        made = convert(*args, **{name: value for name, value in named.items() if name not in ignored})
+        if not ignored.isdisjoint(named):
+            named = {name: value for name, value in named.items() if name not in ignored}
+        if out is not None:
+            named["dtype"], named["device"] = options_of_out(out, named.get("dtype"), named.get("device"))
+        try:
+            made = convert(*args, **named)
+        except MemoryError as error:
+            if isinstance(error, OutOfMemoryError):
+                raise
+            raise OutOfMemoryError(f"{function.__name__}(): not enough memory: {error}") from error
         made = with_requires_grad(made, requires_grad)
-        return made if out is None else copy_into(out, made)
+        return made if out is None else copy_to_out(out, made, keeps_shape=function.__name__ in _SEQUENCES)  # type: ignore[no-any-return]
 
     make.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
     return cast(F, make)

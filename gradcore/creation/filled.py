@@ -10,8 +10,9 @@ from gradcore import dtypes, functional
 from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.variables import PLAIN_TYPES, wrap
 from gradcore.backends.registry import resolve
-from gradcore.creation.factory import LikeOptions, Options, OutOptions, copy_into, factory, with_requires_grad
+from gradcore.creation.factory import LikeOptions, Options, OutOptions, factory, options_of_out, with_requires_grad
 from gradcore.device import DeviceLike
+from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import created, overloaded
 from gradcore.dtypes import DTypeLike
@@ -152,8 +153,9 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
         size = given_sizes(name, size, named)
         if local.state.mode & TORCH_FUNCTION_MODE:
             return created(make, *size, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
+        dtype, device = options_of_out(out, dtype, device)
         made = filled(name, sizes(size, name), dtype, device, requires_grad)
-        return made if out is None else copy_into(out, made)
+        return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
 
     def like(
         input: Tensor,

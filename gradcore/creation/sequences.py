@@ -64,7 +64,7 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
     """Both bounds and the step; of the bounds the first is 0 where only one is given."""
     if end is None and start is None:
         raise TypeError(f"{function}() missing required argument: 'end'")
-    return (0, start, step) if end is None else (start or 0, end, step)
+    return (0, start, step) if end is None else (0 if start is None else start, end, step)
 
 
 def _differentiated(*values: Any) -> bool:
@@ -134,6 +134,7 @@ def range(
     first, last, by = _bounds("range", start, end, step)
     wanted = _dtype(options)
     count = math.floor((last - first) / by) + 1
+    check_elements((count,))
 
     def numbers(xp: Any) -> Any:
         return converted(first + xp.arange(count) * by, wanted)
@@ -214,6 +215,8 @@ def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: 
     for name, value in (("row", row), ("col", col)):
         if value < 0:
             raise RuntimeError(f"{name} must be non-negative, got {value}")
+    check_elements((row, col))
+    offset = max(-row, min(offset, col))  # NumPy's functions compute with 64 bits
     wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if resolve(device).type == "meta":
         below = int(np.clip(np.arange(row) + offset + (1 if lower else 0), 0, col).sum())

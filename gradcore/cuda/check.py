@@ -1,20 +1,26 @@
 """Whether CUDA computes what the CPU does: ``python -m gradcore.cuda.check``.
 
 It says what was found (driver, libraries, devices), then compares every operation, the kernels of the package in every
-dtype, streams, graphs and random numbers with the CPU, on every device. The report can be pasted into an issue.
+dtype, streams, graphs and random numbers with the CPU, on every device, and measures speeds. The report can be pasted
+into an issue. What was as on the CPU is remembered, so that a further run goes on with what was not reached.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
+import os
 import platform
 import random
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +29,7 @@ import gradcore as gc
 from gradcore.arrays import arrays_of
 from gradcore.backends import registry
 from gradcore.cuda.cases import Drawn, cases
+from gradcore.cuda.speeds import measure_speeds
 from gradcore.ops.table import OPS
 
 __all__ = ["main"]
@@ -38,7 +45,9 @@ UNLIKE = ("eig", "lowrank", "svd")
 
 #: Seconds of a run, and of a quick one, and the parts of them that the sections may take.
 SECONDS, QUICK_SECONDS = 175.0, 9.0
-SHARES = {"kernels": 0.25, "products": 0.1, "streams": 0.05, "graphs": 0.15, "devices": 0.05, "operations": 0.4}
+SHARES = {
+    "edges": 0.05, "kernels": 0.25, "products": 0.1, "streams": 0.05, "graphs": 0.1, "devices": 0.05, "operations": 0.4,
+}  # fmt: skip
 
 #: Which kernels of the package an operation uses, by the file that they are in: what can be left out.
 FAMILIES = {
@@ -206,6 +215,58 @@ def products(quick: bool) -> Iterator[Item]:
         yield Item(f"{m}x{k} @ {k}x{n}, {dtype}, transposed: {ways}", run)
 
 
+def edges(quick: bool) -> Iterator[Item]:
+    """Operands of which kernels know nothing by their shape: expanded ones, singular matrices, rows with a mean."""
+
+    def heads(device: str, dtype: Any) -> Any:
+        query, key = (
+            gc.tensor(np.random.default_rng(0).standard_normal(shape), device=device).to(dtype).requires_grad_()
+            for shape in ((2, 4, 9, 8), (2, 1, 7, 8))
+        )
+        keys = key.expand(2, 4, 7, 8)
+        return _with_gradients([F.scaled_dot_product_attention(query, keys, keys)], [query, key])
+
+    def repeated(device: str, dtype: Any) -> Any:
+        x = gc.linspace(-1, 1, 300, dtype=gc.float64, device=device).to(dtype).requires_grad_()
+        rows = x.expand(5, 300)
+        return _with_gradients([rows.softmax(-1), rows.sum(0), rows.exp().mT @ rows[:, :7]], [x])
+
+    def singular(device: str, call: Callable[[Any], Any]) -> Any:
+        a = gc.eye(4, dtype=gc.float64, device=device).repeat(5, 1, 1)
+        a[2, 1] = 0
+        try:
+            return [call(a)]
+        except gc.linalg.LinAlgError as error:  # its words name the matrix
+            return [gc.tensor(list(str(error).encode()), device=device)]
+
+    def with_a_mean(device: str, mean: float) -> Any:
+        rng, dtype = np.random.default_rng(0), gc.float64 if device == "cpu" else gc.bfloat16
+        x = gc.tensor(rng.standard_normal((40, 256)) + mean, device="cpu").to(gc.bfloat16).to(device, dtype)
+        inputs = [x.requires_grad_(), gc.ones(256, dtype=dtype, device=device, requires_grad=True)]
+        upstream = gc.tensor(rng.standard_normal((40, 256)), device="cpu").to(gc.bfloat16).to(device, dtype)
+        found = [F.layer_norm(inputs[0], (256,), inputs[1]), F.rms_norm(inputs[0], (256,), inputs[1])]
+        slopes = [s / s.abs().max() for out in found for s in gc.autograd.grad(out, inputs, upstream)]
+        return [s.to(gc.float64) for s in slopes]
+
+    def extrema(device: str, n: int) -> Any:
+        x = gc.linspace(-9, 9, 3 * n, device=device).sin().reshape(3, n)
+        return [x.argmax(-1), x.argmin(), x.amax(-1), x.half().argmax(-1)]
+
+    for dtype in REAL:
+        yield Item(f"attention with heads that were expanded, {dtype}", partial(heads, dtype=dtype))
+        yield Item(f"rows that were expanded, {dtype}", partial(repeated, dtype=dtype))
+    for name in ("inv", "solve_ex", "lu_factor", "det", "inv_ex"):
+        other: Any = {
+            "solve_ex": lambda a: gc.linalg.solve_ex(a, a).info, "inv_ex": lambda a: gc.linalg.inv_ex(a).info,
+        }.get(name, getattr(gc.linalg, name))  # fmt: skip
+        yield Item(f"{name} of a batch with a singular matrix", partial(singular, call=other))
+    for mean in (0.0, 50.0, 200.0):
+        label = f"normalized rows with a mean of {mean:.0f}, torch.bfloat16"
+        yield Item(label, partial(with_a_mean, mean=mean), 0.03)
+    for n in (5_000, 100_000):
+        yield Item(f"extrema of rows of {n}", partial(extrema, n=n))
+
+
 # -- streams, graphs, devices -----------------------------------------------------------------------------------------
 
 
@@ -303,7 +364,7 @@ def devices(quick: bool) -> Iterator[Item]:
 
 
 SECTIONS: dict[str, Callable[[bool], Iterator[Item]]] = {
-    "kernels": kernels, "products": products, "streams": streams, "graphs": graphs, "devices": devices,
+    "edges": edges, "kernels": kernels, "products": products, "streams": streams, "graphs": graphs, "devices": devices,
     "operations": operations,
 }  # fmt: skip
 
@@ -448,34 +509,101 @@ def _library_version(xp: Any, name: str, function: str) -> str:
         return f"of unknown version ({type(error).__name__})"
 
 
+class _Compilation:
+    """Context that counts the kernels that CuPy compiles, and the seconds that takes."""
+
+    def __init__(self) -> None:
+        self.count, self.seconds = 0, 0.0
+        self._compiler: Any = import_module("cupy.cuda.compiler")
+        self._own = self._compiler.compile_using_nvrtc
+
+    def __enter__(self) -> _Compilation:
+        self._compiler.compile_using_nvrtc = self._compile
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._compiler.compile_using_nvrtc = self._own
+
+    def _compile(self, *args: Any, **named: Any) -> Any:
+        begin = time.monotonic()
+        try:
+            return self._own(*args, **named)
+        finally:
+            self.count += 1
+            self.seconds += time.monotonic() - begin
+
+
+class _Passed:
+    """The comparisons that were right in earlier runs with the same versions, in a file of the user's cache."""
+
+    def __init__(self, lines: Sequence[str], afresh: bool) -> None:
+        sources = Path(gc.__file__).parent
+        lines = [line.rpartition(", ")[0] if line.startswith("cuda:") else line for line in lines]  # less free memory
+        state = hashlib.sha256("\n".join(lines).encode())
+        for path in sorted(sources.rglob("*.cu*")) + sorted(sources.rglob("*.py")):
+            state.update(path.read_bytes())
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        self._path = cache / "gradcore" / f"cuda-check-{state.hexdigest()[:16]}"
+        self.before: set[str] = set()
+        if not afresh and self._path.exists():
+            self.before = set(self._path.read_text().splitlines())
+        self.now: list[str] = []
+
+    def save(self) -> None:
+        """Write what was right; where that cannot be done, a further run begins anew."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text("".join(f"{line}\n" for line in sorted({*self.before, *self.now})))
+        except OSError as error:
+            warnings.warn(f"what was compared cannot be kept ({error}): a further run begins anew", stacklevel=2)
+
+
 def run(
-    quick: bool = False, sections: Sequence[str] = tuple(SECTIONS), seconds: float | None = None
+    quick: bool = False,
+    sections: Sequence[str] = tuple(SECTIONS),
+    seconds: float | None = None,
+    afresh: bool = True,
 ) -> tuple[list[str], bool]:
-    """The lines of the report, and whether nothing was wrong."""
+    """Return the lines of the report, and whether nothing was wrong; `afresh` compares what was right before too."""
     lines = found()
     if registry.unavailable("cuda"):
         return lines, False
     total = (QUICK_SECONDS if quick else SECONDS) if seconds is None else seconds
-    watched, progress = _Watched(registry.find("cuda")), Progress(total)
+    watched, progress, passed = _Watched(registry.find("cuda")), Progress(total), _Passed(lines, afresh)
     failures: list[Failure] = []
     share = sum(SHARES[name] for name in sections)
     begin, planned = time.monotonic(), 0.0
-    for section in sections:
-        planned += total * SHARES[section] / share
-        done = left = 0
-        for item in SECTIONS[section](quick):
-            for index in range(1 if section == "devices" else gc.cuda.device_count()):
-                if time.monotonic() - begin > planned:
-                    left += 1
-                    continue
-                progress.show(f"{section}: {item.label}")
-                wrong = _compared(item, f"cuda:{index}", watched)
-                done += 1
-                if wrong:
-                    failures.append(Failure(section, item.label, f"cuda:{index}", *wrong))
-        bad = sum(f.section == section for f in failures)
-        lines.append(f"{section}: {done} compared, {bad} wrong" + (f", {left} not reached in time" if left else ""))
+    with _Compilation() as compiled, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of functions that are compared though they are deprecated
+        for section in sections:
+            planned += total * SHARES[section] / share
+            done = left = before = 0
+            for item in SECTIONS[section](quick):
+                for index in range(1 if section == "devices" else gc.cuda.device_count()):
+                    key = f"{section}: {item.label}, cuda:{index}"
+                    if key in passed.before:
+                        before += 1
+                        continue
+                    if time.monotonic() - begin > planned:
+                        left += 1
+                        continue
+                    progress.show(f"{section}: {item.label}")
+                    wrong = _compared(item, f"cuda:{index}", watched)
+                    done += 1
+                    if wrong:
+                        failures.append(Failure(section, item.label, f"cuda:{index}", *wrong))
+                    else:
+                        passed.now.append(key)
+            bad = sum(f.section == section for f in failures)
+            rest = (f", {before} by earlier runs" if before else "") + (f", {left} not reached in time" if left else "")
+            lines.append(f"{section}: {done} compared, {bad} wrong{rest}")
     progress.clear()
+    if not afresh or passed.now:
+        passed.save()
+    took = time.monotonic() - begin
+    lines.append(
+        f"{took:.0f} seconds, {compiled.seconds:.0f} of them to compile {compiled.count} kernels, which CuPy keeps"
+    )
     return [*lines, *_explained(failures)], not failures
 
 
@@ -499,16 +627,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gradcore.cuda.check", description=__doc__.partition("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="in ten seconds: the first call of each operation")
     parser.add_argument("--only", choices=sorted(SECTIONS), action="append", help="a section, or several")
+    parser.add_argument("--afresh", action="store_true", help="compare what earlier runs have compared, too")
     parser.add_argument("--seconds", type=float, help=f"at most so many ({SECONDS:.0f})")
     given = parser.parse_args(arguments)
     chosen = [name for name in SECTIONS if not given.only or name in given.only]
-    lines, fine = run(given.quick, chosen, given.seconds)
+    lines, fine = run(given.quick, chosen, given.seconds, given.afresh)
     print("\n".join(lines))
     if registry.unavailable("cuda"):
         return 2
-    reached = "everything that was reached" if any("not reached" in line for line in lines) else "everything"
+    for index in range(gc.cuda.device_count()):
+        print("\n".join(measure_speeds(f"cuda:{index}")))
+    is_partial = any("not reached" in line for line in lines)
+    reached = "everything that was reached" if is_partial else "everything"
     print(f"{reached} is as on the CPU" if fine else "please report this with all lines above")
-    if fine:
+    if is_partial:
+        print("next: the same command again, which goes on with what was not reached")
+    elif fine:
         print("next: python -m benchmarks.compare --device cuda")
     return 0 if fine else 1
 

@@ -11,10 +11,11 @@ from collections import Counter
 from typing import Any
 
 from gradcore.backends import registry
-from gradcore.backends.cupy.memory import OutOfMemoryError, Peaks
+from gradcore.backends.cupy.memory import Peaks
 from gradcore.cuda.devices import index_of, is_available
 from gradcore.device import DeviceLike
 from gradcore.device import device as Device
+from gradcore.errors import OutOfMemoryError
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "device_memory_used",
     "empty_cache",
     "get_per_process_memory_fraction",
+    "ipc_collect",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
@@ -192,6 +194,16 @@ def empty_cache() -> None:
     if is_available():
         backend: Any = registry.find("cuda")
         backend.pools.empty()
+
+
+def ipc_collect() -> None:
+    """Do nothing: gradcore shares no memory of a device with other processes, so there is none to be collected.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.cuda.ipc_collect()
+    """
 
 
 def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:

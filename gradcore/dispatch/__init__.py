@@ -1,7 +1,14 @@
 """From declarations to functions on tensors: what happens when an operation is called."""
 
 from gradcore.dispatch.general import apply, call_composite, elementwise
-from gradcore.dispatch.inplace import apply_inplace, check_inplace, check_own_memory, out_of, write
+from gradcore.dispatch.inplace import (
+    apply_inplace,
+    check_inplace,
+    check_own_memory,
+    copy_to_out,
+    out_of,
+    write,
+)
 from gradcore.dispatch.operands import (
     NUMBERS,
     Number,
@@ -32,6 +39,7 @@ __all__ = [
     "check_own_memory",
     "common_device",
     "constant",
+    "copy_to_out",
     "elementwise",
     "index_array",
     "make_function",

@@ -105,6 +105,9 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
                 raw[0][i] = t._array
             else:
                 raw[p] = t._array
+    if op.factors and device is not None and tensors[0]._dtype.category == dtypes.INTEGER:
+        for p in op.factors:
+            raw[p] = fitting(raw[p], tensors[0]._dtype) if isinstance(raw[p], int) else raw[p]
     if device is None:
         if op.sequences and not args[0]:
             raise no_tensors(op)

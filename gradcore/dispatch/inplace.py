@@ -10,6 +10,7 @@ from typing import Any
 
 from gradcore import dtypes, functional
 from gradcore.autograd import forward, variables, views
+from gradcore.autograd.batch_dims import take_common_sample
 from gradcore.autograd.modes import AUTOCAST, DUAL, GRAD, INFERENCE, PROFILE, TORCH_FUNCTION_MODE, State, local
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import INFERENCE_WRITTEN, Variable, alias, bump, repeats
@@ -23,7 +24,9 @@ from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
 from gradcore.typing import AnyTensor
 
-__all__ = ["apply_inplace", "check_inplace", "check_own_memory", "out_of", "write"]
+__all__ = [
+    "apply_inplace", "check_inplace", "check_own_memory", "copy_to_out", "out_of", "write",
+]  # fmt: skip
 
 NO_DUALS = "Trying to use forward AD with {}_out that does not support it because it is an out= function"
 
@@ -45,6 +48,9 @@ def write(self: Any, result: Any, state: State | None = None, fills: bool = Fals
     What `fills` it with one number may be written to one place repeatedly.
     """
     state = state or local.state
+    computed = result
+    if result._device is not self._device:
+        result = take_common_sample(computed, self._device)
     if not dtypes.can_cast(result._dtype, self._dtype):
         raise RuntimeError(
             f"result type {result._dtype.scalar_name} can't be cast to the desired output type "
@@ -59,9 +65,8 @@ def write(self: Any, result: Any, state: State | None = None, fills: bool = Fals
     recorded = result._edge is not None and self._dtype.is_differentiable
     if recorded:
         views.check_recordable(self)
-    if (recorded and result._dtype is not self._dtype and self._is_view()) or (
-        not recorded and state.mode & GRAD and requires_grad(self)
-    ):
+    converted = result._dtype is not self._dtype or result is not computed
+    if (recorded and converted and self._is_view()) or (not recorded and state.mode & GRAD and requires_grad(self)):
         return functional.copy_(self, result)
     self._device.kernels["copy_into"](self._array, result._array)
     edge = result._edge if recorded else None
@@ -233,10 +238,28 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     return out
 
 
-def _resize(target: Any, result: Any) -> None:
+def copy_to_out(out: Any, made: Any, keeps_shape: bool = False) -> Any:
+    """Write a new tensor into the one given as ``out=``, which is resized where it has another shape.
+
+    Parameters
+    ----------
+    out, made : Tensor
+    keeps_shape : bool
+        Whether `out` may have another shape if it has as many elements: sequences are written to it in order.
+    """
+    if not isinstance(out, Variable):
+        raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
+    if keeps_shape and out._array.size == made._array.size:
+        made = functional.reshape(made, out._array.shape)
+    elif out._array.shape != made._array.shape:
+        _resize(out, made, warns=False)
+    return functional.copy_(out, made)
+
+
+def _resize(target: Any, result: Any, warns: bool = True) -> None:
     """Give a tensor that a result is to be written to its shape; it keeps its memory where that is large enough."""
     shape, old = result._array.shape, target._array
-    if old.size:
+    if old.size and warns:
         warnings.warn(
             f"An output with one or more elements was resized since it had shape {list(old.shape)}, which does not "
             f"match the required output shape {list(shape)}. This behavior is deprecated: give an empty tensor, or one "

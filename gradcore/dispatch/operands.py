@@ -119,9 +119,19 @@ def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
 
 
 def index_array(index: Any, device: Any) -> Any:
-    """The array of an index tensor on `device`; indices come from anywhere."""
+    """Return the array of an index tensor on `device`; the index may lie there or on the CPU.
+
+    Raises
+    ------
+    RuntimeError
+        If the index lies on another device.
+    """
     if not isinstance(index, Variable):
         return index
+    if index._device.real not in (CPU, device.real):
+        raise RuntimeError(
+            f"indices should be either on cpu or on the same device as the indexed tensor ({device.real})"
+        )
     return index._array if index._device.real is device.real else functional.to(index, device)._array
 
 
@@ -129,7 +139,7 @@ def index_array(index: Any, device: Any) -> Any:
 KERNEL_ERRORS = (TypeError, KeyError, MemoryError, ValueError, IndexError)
 #: What bodies raise by themselves where a tensor is none, or has other dims than they expect.
 BODY_ERRORS = (AttributeError, TypeError, ValueError, IndexError)
-_NO_TENSOR = re.compile(r"'\w+' object |object of type|unsupported operand|bad operand|'[<>]=?' not supported")
+_NO_TENSOR = re.compile(r"'[\w.]+' object |object of type|unsupported operand|bad operand|'[<>]=?' not supported")
 _UNFIT_SHAPES = re.compile(r"tuple index out|(not enough|too many) values to unpack|operands could not be broadcast")
 _NAMED = re.compile(r"(\w+)\(\): ")
 _NO_LOOP = (

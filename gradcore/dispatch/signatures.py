@@ -26,14 +26,17 @@ __all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", 
 
 
 #: NumPy's names for parameters, which PyTorch takes, too.
-NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x2": "other"}
 
 
 def _other_names(op: Op) -> dict[str, str]:
     """Names of parameters beside the declared ones; a matrix is called both A and input."""
     first = op.names[0] if op.names else ""
-    further = {"input": "A"} if first == "A" else {"x": first} if op.path.startswith("special.") else {}
-    return {**NUMPY_NAMES, **further, **op.also}
+    of_numpy = {"x1": first, "a": first, "x": first} if first in ("self", "input") else {}
+    further = (
+        {"input": "A"} if first == "A" else of_numpy | {"x": first} if op.path.startswith("special.") else of_numpy
+    )
+    return {name: own for name, own in {**NUMPY_NAMES, **further, **op.also}.items() if name not in op.names}
 
 
 class _Required:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, cast
@@ -19,6 +20,7 @@ from gradcore.tracebacks import shorten
 __all__ = [
     "DisableTorchFunction",
     "DisableTorchFunctionSubclass",
+    "argument_error",
     "created",
     "disabled",
     "foreign",
@@ -198,9 +200,26 @@ def overridable(function: _F) -> _F:
             return function(*args, **kwargs)
         except BaseException as error:
             shorten(error)
-            raise
+            said = argument_error(function, args, kwargs) if isinstance(error, AttributeError) else None
+            if said is None:
+                raise
+            raise said from None
 
     return cast(_F, call)
+
+
+def argument_error(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> TypeError | None:
+    """Return PyTorch's error for the first argument that should be a tensor and is none; None if there is no such."""
+    for i, p in enumerate(inspect.signature(function).parameters.values()):
+        value = args[i] if i < len(args) else named.get(p.name, p.default)
+        is_first = p.name == "self" and i == 0
+        if (p.annotation == "Tensor" or is_first) and not isinstance(value, variables.Variable):
+            name = "input" if is_first else p.name
+            return TypeError(
+                f"{function.__name__}(): argument '{name}' (position {i + 1}) must be Tensor, not "
+                f"{type(value).__name__}"
+            )
+    return None
 
 
 def created(func: Callable[..., Any], *args: Any, **settings: Any) -> Any:

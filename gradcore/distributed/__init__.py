@@ -41,6 +41,7 @@ from gradcore.distributed.groups import (
     is_torchelastic_launched,
     new_group,
 )
+from gradcore.distributed.lifetime import abort_on_failure
 from gradcore.distributed.messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from gradcore.distributed.objects import (
     all_gather_object,
@@ -105,4 +106,5 @@ __all__ = [
 ]
 
 __getattr__ = paths.further(__name__)
+abort_on_failure()
 paths.show_public(__name__)

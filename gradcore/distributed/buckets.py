@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import Variable, bump
-from gradcore.creation import empty, tensor
+from gradcore.creation import empty, tensor, zeros
 from gradcore.distributed import collectives
 from gradcore.distributed.groups import ProcessGroup
 from gradcore.distributed.work import Work
+from gradcore.dtypes import int64
 from gradcore.futures import Future
+from gradcore.layouts import sparse_coo
+from gradcore.sparse.making import sparse_coo_tensor
 from gradcore.typing import AnyTensor
 
 __all__ = ["GradBucket", "Reducer", "used_leaves"]
@@ -131,6 +135,8 @@ class Reducer:
         Whether all iterations use the same parameters.
     as_views : bool
         Whether ``.grad`` are views of the buckets.
+    sparse : collection of str
+        The names of the parameters that get sparse gradients.
     """
 
     def __init__(
@@ -142,10 +148,14 @@ class Reducer:
         find_unused: bool,
         static: bool,
         as_views: bool,
+        sparse: Collection[str] = (),
     ) -> None:
         self.names, self.parameters = [name for name, _ in parameters], [p for _, p in parameters]
         self.group, self.capacity, self.first_capacity = group, capacity, first_capacity
         self.find_unused, self.static, self.as_views = find_unused, static, as_views
+        #: The parameters whose gradients are sparse: they have no place in buckets, and come together after those.
+        self.sparse = {i for i, name in enumerate(self.names) if name in sparse}
+        self.sparse_grads: dict[int, AnyTensor | None] = {}
         self.hook: tuple[Any, Hook] | None = None
         #: What the sum is divided by.
         self.divisor = group.size()
@@ -162,6 +172,7 @@ class Reducer:
         #: Which gradients are in their buckets; how many buckets have been started; how many gradients are to come of
         #: each parameter; whether the first iteration of a static graph finds that out.
         self.ready: list[bool] = []
+        self.unready = 0
         self.left: list[int] = []
         self.next, self.learning = 0, False
         #: Whether parameters get the reduced gradients.
@@ -182,6 +193,8 @@ class Reducer:
         filling: dict[Any, list[int]] = {}
         sizes: dict[Any, int] = {}
         for i in order:
+            if i in self.sparse:
+                continue
             p = self.parameters[i]
             kind = p.dtype, p.device
             size = p.numel() * p.dtype.itemsize
@@ -227,7 +240,7 @@ class Reducer:
             self.armed = False
             return
         self.armed, self.begun, self.next = True, False, 0
-        self.ready = [False] * len(self.parameters)
+        self.ready, self.unready = [False] * len(self.parameters), len(self.parameters)
         for bucket in self.buckets:
             bucket.waiting, bucket.work, bucket.future = len(bucket.numbers), None, None
         self.learning = self.static and self.counts is None
@@ -248,7 +261,7 @@ class Reducer:
         self.absent = set(absent)
         for i in absent:
             self._mark(i, None)
-        if self.next == len(self.buckets):  # nothing is used, so no backward will come here
+        if not self.unready:  # nothing is used, so no backward will come here
             self._finish()
 
     def _expect_end(self, _: Any) -> None:
@@ -275,7 +288,7 @@ class Reducer:
             raise RuntimeError(TWICE.format(self.names[i]))
         if not self.left[i]:
             self._mark(i, self.parameters[i].grad)
-            if self.next == len(self.buckets):
+            if not self.unready:
                 Variable._execution_engine.queue_callback(self._finish)
 
     def _learn(self) -> None:
@@ -288,13 +301,22 @@ class Reducer:
 
     def _mark(self, i: int, grad: AnyTensor | None) -> None:
         """Put a gradient into its bucket, divided; start the buckets that are full."""
-        bucket, view = self.slots[i]
         self.ready[i] = True
+        self.unready -= 1
+        if grad is not None and (grad._edge is not None or grad.requires_grad):
+            raise RuntimeError(RECORDED)
+        if i in self.sparse:
+            self.sparse_grads[i] = grad
+            return
+        bucket, view = self.slots[i]
         array = view._array
         if grad is None:
             array[...] = 0
-        elif grad._edge is not None or grad.requires_grad:
-            raise RuntimeError(RECORDED)
+        elif grad.is_sparse:
+            raise RuntimeError(
+                f"the parameter {self.names[i]!r} got a sparse gradient, and no nn.Embedding or nn.EmbeddingBag with "
+                "sparse=True has it: DistributedDataParallel reduces dense gradients of all other parameters"
+            )
         elif self.hook is not None:
             if grad is not view:
                 array[...] = grad._array
@@ -330,8 +352,32 @@ class Reducer:
                 for i, view in zip(bucket.numbers, bucket.views, strict=True):
                     if self.gives and i not in idle:
                         self._give(self.parameters[i], view)
+            for i in sorted(self.sparse):
+                mean = self._mean_of_sparse(self.parameters[i], self.sparse_grads.pop(i, None))
+                if self.gives and i not in idle:
+                    self.parameters[i].grad = mean
         done = time.perf_counter()
         self.clock[1:] = reached - self.clock[0], done - reached
+
+    def _mean_of_sparse(self, p: AnyTensor, grad: AnyTensor | None) -> AnyTensor:
+        """Return the mean of the gradients of all processes: the entries of each, one after the other, added."""
+        grad = zeros(p.shape, dtype=p.dtype, device=p.device).to_sparse(1) if grad is None else grad.coalesce()
+        if grad.layout is not sparse_coo:
+            raise RuntimeError(f"a parameter of a table with sparse=True got a gradient of layout {grad.layout}")
+        indices, values = grad._indices()[0], grad._values()
+        size = self.group.size()
+        counts = zeros(size, dtype=int64, device=p.device)
+        mine = tensor([len(indices)], device=p.device)
+        collectives.all_gather_into_tensor(counts, mine, group=self.group)
+        longest, every = int(counts.max()), counts.tolist()
+        parts = []
+        for part in (indices, values):
+            padded = part.new_zeros((longest, *part.shape[1:]))
+            padded[: len(part)] = part
+            out = part.new_zeros((size * longest, *part.shape[1:]))
+            collectives.all_gather_into_tensor(out, padded, group=self.group)
+            parts.append(functional.cat([out[k * longest : k * longest + n] for k, n in enumerate(every)]))
+        return sparse_coo_tensor(parts[0][None], parts[1] / self.divisor, p.shape).coalesce()
 
     def _wait(self, bucket: GradBucket) -> None:
         if bucket.work is not None:

@@ -15,6 +15,7 @@ from gradcore.distributed import collectives
 from gradcore.distributed.buckets import Hook, Reducer
 from gradcore.distributed.checks import check_alike
 from gradcore.distributed.groups import own_group, resolve
+from gradcore.nn.embedding import Embedding, EmbeddingBag
 from gradcore.nn.module import Module
 from gradcore.profiler.recording import record_function
 from gradcore.typing import AnyTensor
@@ -23,6 +24,15 @@ from gradcore.utils import _pytree
 __all__ = ["DistributedDataParallel"]
 
 _MB = 1024 * 1024
+
+
+def _sparse_tables(module: Module) -> set[str]:
+    """Return the names of the parameters that get sparse gradients: the tables of embeddings that ask for these."""
+    return {
+        f"{path}.weight".lstrip(".")
+        for path, each in module.named_modules()
+        if isinstance(each, (Embedding, EmbeddingBag)) and each.sparse
+    }
 
 
 class DistributedDataParallel(Module):
@@ -118,6 +128,7 @@ class DistributedDataParallel(Module):
             find_unused_parameters,
             static_graph,
             gradient_as_bucket_view,
+            _sparse_tables(module),
         )
         self._reducer: Reducer | None
         #: None in a world of one process, which has nothing to reduce.

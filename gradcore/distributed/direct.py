@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import secrets
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+
+from gradcore.distributed.lifetime import die_with_parent
+from gradcore.distributed.rendezvous import TOKEN
 
 __all__ = ["main"]
 
@@ -24,7 +29,9 @@ def main(argv: Sequence[str]) -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     variables = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"}
-    variables = {**os.environ, "MASTER_PORT": str(port), **variables}
+    variables = {**os.environ, "MASTER_PORT": str(port), TOKEN: secrets.token_hex(16), **variables}
+    die_with_parent()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     children = [
         subprocess.Popen(argv[2:], env={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from gradcore.distributed.communicator import Communicator
 from gradcore.distributed.errors import DistNetworkError
+from gradcore.distributed.lifetime import limit_start
 from gradcore.distributed.reduce_op import ReduceOp
 from gradcore.distributed.work import Request, wait_until
 from gradcore.typing import Array
@@ -87,7 +89,10 @@ class MPICommunicator(Communicator):
     @classmethod
     def of_world(cls, seconds: float) -> MPICommunicator:
         """That of all processes which were started together, and come here within some seconds."""
-        world = import_mpi().COMM_WORLD
+        begun = time.monotonic()
+        with limit_start(seconds):
+            world = import_mpi().COMM_WORLD
+        seconds = max(seconds - (time.monotonic() - begun), 0.1)
         atexit.register(_end_all_if_failed)
         if not wait_until(world.Ibarrier().Test, seconds):
             note_failure()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import hmac
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +15,12 @@ from urllib.parse import urlsplit
 
 from gradcore.distributed.errors import DistNetworkError
 
-__all__ = ["share"]
+__all__ = ["TOKEN", "share"]
+
+#: The variable with a secret that processes of one run share. Launchers set it; without one, any process may ask.
+TOKEN = "GRADCORE_RENDEZVOUS_TOKEN"
+#: Seconds that one connection may take; the bytes of a proof; the most bytes that are taken from rank 0.
+_PATIENCE, _PROOF, _LONGEST = 5.0, 32, 1 << 20
 
 
 def share(make: Callable[[], bytes], rank: int, size: int, init_method: str | None, seconds: float) -> bytes:
@@ -42,7 +50,7 @@ def share(make: Callable[[], bytes], rank: int, size: int, init_method: str | No
             raise ValueError(f"init_method must be env://, tcp://host:port or file:///path, not {init_method!r}")
         if rank == 0:
             return _serve(make(), size, address, end)
-        return _ask(address, end)
+        return _ask(address, rank, end)
     except OSError as error:
         raise DistNetworkError(
             f"rank {rank} of {size}: the processes did not find each other by "
@@ -65,23 +73,74 @@ def _by_file(make: Callable[[], bytes], rank: int, path: Path, end: float) -> by
 
 
 def _serve(data: bytes, size: int, address: tuple[str, int], end: float) -> bytes:
-    with socket.create_server(("", address[1]), backlog=size) as server:
-        for _ in range(size - 1):
-            server.settimeout(max(end - time.monotonic(), 0.01))
-            peer, _ = server.accept()
-            with peer:
-                peer.sendall(data)
+    """Give the bytes to every other rank; whoever does not know the token, or is no rank, gets nothing."""
+    served: set[int] = set()
+    with _listen(address, size) as server:
+        server.settimeout(0.05)
+        while len(served) < size - 1:
+            if time.monotonic() > end:
+                missing = sorted(set(range(1, size)) - served)
+                raise TimeoutError(f"rank {', '.join(map(str, missing))} did not ask")
+            with contextlib.suppress(TimeoutError):
+                peer, _ = server.accept()
+                threading.Thread(target=_answer, args=(peer, data, size, served), daemon=True).start()
     return data
 
 
-def _ask(address: tuple[str, int], end: float) -> bytes:
+def _listen(address: tuple[str, int], size: int) -> socket.socket:
+    """Listen at the address that the others were told, and only there if it is one of this machine."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    try:
+        return socket.create_server(address, family=family, backlog=2 * size)
+    except OSError as error:
+        if error.errno not in (errno.EADDRNOTAVAIL, getattr(socket, "EAI_NONAME", -2)):
+            raise
+        return socket.create_server(("", address[1]), backlog=2 * size)  # the name of a gateway, as of a service
+
+
+def _answer(peer: socket.socket, data: bytes, size: int, served: set[int]) -> None:
+    """Serve one connection: its rank, proof of the token, then the bytes, and its word that they have arrived."""
+    with peer, contextlib.suppress(OSError):
+        peer.settimeout(_PATIENCE)
+        rank, proof = int.from_bytes(_read(peer, 4), "little"), _read(peer, _PROOF)
+        if not 0 < rank < size or not hmac.compare_digest(proof, _prove(b"rank", rank.to_bytes(4, "little"))):
+            return
+        peer.sendall(len(data).to_bytes(4, "little") + _prove(b"data", data) + data)
+        if _read(peer, 1) == b"k":
+            served.add(rank)
+
+
+def _ask(address: tuple[str, int], rank: int, end: float) -> bytes:
+    number = rank.to_bytes(4, "little")
     while True:
         try:
-            with socket.create_connection(address, max(end - time.monotonic(), 0.01)) as peer:
-                found = b"".join(iter(lambda: peer.recv(4096), b""))
-                if found:
-                    return found
-        except OSError:  # rank 0 does not listen yet
+            with socket.create_connection(address, max(min(end - time.monotonic(), _PATIENCE), 0.01)) as peer:
+                peer.sendall(number + _prove(b"rank", number))
+                length, proof = int.from_bytes(_read(peer, 4), "little"), _read(peer, _PROOF)
+                data = _read(peer, min(length, _LONGEST))
+                if hmac.compare_digest(proof, _prove(b"data", data)):
+                    peer.sendall(b"k")
+                    return data
+        except OSError:  # rank 0 does not listen yet, or something else does
             if time.monotonic() > end:
                 raise
+        if time.monotonic() > end:
+            raise TimeoutError(f"at {address[0]}:{address[1]} nobody answers who knows the token of this run")
         time.sleep(0.05)
+
+
+def _read(peer: socket.socket, count: int) -> bytes:
+    """Read so many bytes; raise ConnectionError if there are fewer."""
+    found = b""
+    while len(found) < count:
+        part = peer.recv(count - len(found))
+        if not part:
+            raise ConnectionError(f"the connection ended after {len(found)} of {count} bytes")
+        found += part
+    return found
+
+
+def _prove(what: bytes, data: bytes) -> bytes:
+    """Return what only those can compute who know the token of the run."""
+    token = os.environ.get(TOKEN) or os.environ.get("TORCHELASTIC_RUN_ID", "")
+    return hmac.digest(token.encode() or b"gradcore", what + data, "sha256")

@@ -18,12 +18,17 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from gradcore.distributed.lifetime import die_with_parent, has_ended
+
 __all__ = ["main"]
 
 #: Signals that the processes get when the launcher gets them, where the system has them.
 _PASSED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 #: Seconds that processes have to end after SIGINT or SIGTERM.
 _GRACE = 15.0
+#: Seconds that processes have to end by themselves when one has failed; those for which the last words of a process
+#: that is gone may be on their way.
+_PATIENCE, _DOUBT = 2.0, 1.0
 
 
 def _find_mpiexec() -> str:
@@ -95,15 +100,105 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(command: Sequence[str], variables: dict[str, str], folder: Path) -> tuple[int, bool]:
     """Run the processes; return the exit code, and whether a signal was to end them."""
     with (
-        subprocess.Popen(command, env=variables, start_new_session=True) as launcher,
+        subprocess.Popen(command, env=variables, start_new_session=True, preexec_fn=_die_with_launcher) as launcher,
         _passing(launcher, folder) as got,
     ):
+        watch = Watch(folder)
         while launcher.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                launcher.wait(0.2)
-            if got and time.monotonic() > got[0] + _GRACE:
-                os.killpg(launcher.pid, signal.SIGKILL)
-        return launcher.returncode, bool(got)
+                launcher.wait(0.1)
+            now = time.monotonic()
+            if watch.failed is None and not got:
+                watch.look()
+            elif watch.failed is not None and now > watch.failed + _PATIENCE:
+                end_group(launcher, folder)
+            if got and now > got[0] + _GRACE:
+                end_group(launcher, folder)
+        return launcher.returncode or watch.code, bool(got)
+
+
+def _die_with_launcher() -> None:
+    """End what starts the processes when this launcher is killed: it ends them in turn."""
+    die_with_parent(signal.SIGTERM)
+
+
+def end_group(launcher: Any, folder: Path) -> None:
+    """Kill the processes of this machine, and what has started them."""
+    for path in folder.glob("*.pid"):
+        with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
+            os.kill(int(path.read_text()), signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(launcher.pid, signal.SIGKILL)
+
+
+def explain_end(folder: Path) -> str:
+    """Return why processes are gone that have left no word: one waited for others in vain, or was killed; or ""."""
+    for path in folder.glob("*.wait"):
+        seconds = float(path.read_text() or "inf")
+        if time.time() > path.stat().st_mtime + seconds:
+            return f"rank {path.stem}: not all ranks called init_process_group within {seconds:g} s"
+    for path in sorted(folder.glob("*.pid")):
+        if not path.with_suffix(".end").exists() and not path.with_suffix(".wait").exists():
+            pid = int(path.read_text() or 0)
+            if has_ended(pid):
+                return f"rank {path.stem} (pid {pid}) was killed, or ended without an error of Python"
+    return ""
+
+
+class Watch:
+    """State of the processes while they run, as far as files in the folder and the system tell.
+
+    A failure is printed as soon as it is seen; its time is in `failed`, and an exit code in `code`.
+
+    Parameters
+    ----------
+    folder : Path
+        Where processes of this machine note their ids and failures, how they end, and that they wait for others.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.failed: float | None = None
+        self.code = 0
+        #: When ranks were first seen to be gone without a word, or to have left others waiting.
+        self.suspected: dict[int, float] = {}
+
+    def look(self) -> None:
+        """See whether a process has failed, and print what it says."""
+        now = time.monotonic()
+        errors = sorted(self.folder.glob("*.error"))
+        if errors:
+            first = min((json.loads(path.read_text()) for path in errors), key=lambda failure: failure["time"])
+            print(f"gradcore.distributed.run: rank {first['rank']} failed first:\n{first['text']}", file=sys.stderr)
+            self._fail(now, int(first["code"]))
+            return
+        waiting = {int(path.stem) for path in self.folder.glob("*.wait")}
+        for path in self.folder.glob("*.pid"):
+            rank, pid = int(path.stem), int(path.read_text() or 0)
+            end = self.folder / f"{rank}.end"
+            gone = not end.exists() and pid and has_ended(pid)
+            left = waiting and end.exists() and end.read_text() == "unknown"
+            if not (gone or left):
+                continue
+            if now < self.suspected.setdefault(rank, now) + _DOUBT:
+                continue  # its last words may be on their way
+            if gone:
+                self._say(explain_end(self.folder) or f"rank {rank} ended")
+            elif left:
+                others = ", ".join(map(str, sorted(waiting)))
+                self._say(f"rank {rank} ended before init_process_group, in which rank {others} waits for it")
+            else:
+                continue
+            self._fail(now, 1)
+            return
+
+    def _say(self, text: str) -> None:
+        print(f"gradcore.distributed.run: {text}", file=sys.stderr, flush=True)
+
+    def _fail(self, now: float, code: int) -> None:
+        sys.stderr.flush()
+        self.failed, self.code = now, code or 1
+        (self.folder / "said").touch()
 
 
 @contextlib.contextmanager
@@ -132,13 +227,21 @@ def _passing(launcher: Any, folder: Path) -> Iterator[list[float]]:
 
 def _report(folder: Path, code: int) -> int:
     """Print what went wrong, first that of the process which failed first; return its exit code."""
+    said = (folder / "said").exists()  # while they ran
     failures = sorted((json.loads(path.read_text()) for path in folder.glob("*.error")), key=lambda f: f["time"])
-    if not failures:
+    if not failures and said:
+        return code if code > 0 else 128 - code
+    why = "" if failures else explain_end(folder)
+    if why:
+        print(f"gradcore.distributed.run: {why}", file=sys.stderr)
+    elif not failures:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         print(f"gradcore.distributed.run: the processes ended with {how}, without an error of Python", file=sys.stderr)
+    if not failures:
         return code if code > 0 else 128 - code
     first = failures[0]
-    print(f"gradcore.distributed.run: rank {first['rank']} failed first:\n{first['text']}", file=sys.stderr)
+    if not said:
+        print(f"gradcore.distributed.run: rank {first['rank']} failed first:\n{first['text']}", file=sys.stderr)
     for other in failures[1:]:
         last = other["text"].strip().splitlines()[-1]
         print(f"rank {other['rank']} failed {other['time'] - first['time']:.1f} s later: {last}", file=sys.stderr)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import runpy
+import signal
 import sys
 import time
 import traceback
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from gradcore.distributed import environment
+from gradcore.distributed.lifetime import abort_before_mpi, die_with_parent, note_end, run_folder
 
 __all__ = ["main"]
 
@@ -26,13 +28,13 @@ def main(argv: Sequence[str]) -> None:
     argv : sequence of str
         A script, or ``-m`` and a module, and the arguments.
     """
+    die_with_parent(signal.SIGKILL)
     rank = environment.rank() or 0
     os.environ.setdefault("RANK", str(rank))
     os.environ.setdefault("WORLD_SIZE", str(environment.size() or 1))
     os.environ.setdefault("LOCAL_RANK", str(environment.local_rank() or 0))
-    folder = Path(os.environ.get("GRADCORE_RUN_FOLDER", ""))
-    known = folder != Path() and folder.is_dir()  # not on other machines
-    if known:
+    folder = run_folder()
+    if folder is not None:
         (folder / f"{rank}.pid").write_text(str(os.getpid()))
     _write_whole_lines()
     code, text = 0, ""
@@ -50,7 +52,8 @@ def main(argv: Sequence[str]) -> None:
         error.__traceback__ = _of_program(error)
         code, text = 1, "".join(traceback.format_exception(error))
     if code:
-        _fail(folder / f"{rank}.error" if known else None, rank, code, text)
+        _fail(None if folder is None else folder / f"{rank}.error", rank, code, text)
+    note_end()
 
 
 def _write_whole_lines() -> None:
@@ -81,6 +84,7 @@ def _fail(path: Path | None, rank: int, code: int, text: str) -> None:
         MPI = sys.modules["mpi4py.MPI"]
         if not MPI.Is_finalized():
             MPI.COMM_WORLD.Abort(code)
+    abort_before_mpi(code)
     os._exit(code)
 
 

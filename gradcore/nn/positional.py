@@ -7,6 +7,7 @@ from typing import Any
 
 from gradcore.nn import functional as F
 from gradcore.nn.recurrent import run_cell
+from gradcore.overrides import overridable
 from gradcore.tensor import Tensor
 
 __all__: list[str] = []
@@ -105,6 +106,7 @@ def binary_cross_entropy_with_logits(
     return F.binary_cross_entropy_with_logits(self, target, weight, reduction=chosen, pos_weight=pos_weight)
 
 
+@overridable
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """Norms of a tensor over all dims but one; over all of them for ``dim=-1``. Dims stay, with the size 1."""
     if dim == -1:
@@ -113,6 +115,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     return v.norm(pow, others, keepdim=True)
 
 
+@overridable
 def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolution over time of an input of the shape (time, batch, channels).
 

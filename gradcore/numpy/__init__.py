@@ -22,7 +22,7 @@ from typing import Any
 import numpy as _numpy
 
 from gradcore import dtypes as _dtypes
-from gradcore.numpy import fft, linalg
+from gradcore.numpy import fft, linalg, random
 from gradcore.numpy.making import c_, mgrid, ogrid, r_
 from gradcore.numpy.namespace import can_cast, finfo, iinfo, isdtype, issubdtype, promote_types, result_type
 from gradcore.numpy.table import FUNCTIONS as _FUNCTIONS
@@ -53,11 +53,12 @@ _names: dict[str, Any] = {
             "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh",
             "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh", "bitwise_invert": "invert",
             "bitwise_left_shift": "left_shift", "bitwise_not": "invert", "bitwise_right_shift": "right_shift",
-            "conj": "conjugate", "mod": "remainder", "pow": "power", "true_divide": "divide",
+            "conj": "conjugate", "mod": "remainder", "pow": "power", "row_stack": "vstack", "true_divide": "divide",
         }.items()
     },
 }  # fmt: skip
 globals().update(_names)
+__version__ = _numpy.__version__
 __all__ = sorted({*_names, "c_", "can_cast", "fft", "finfo", "iinfo", "isdtype", "issubdtype", "linalg", "mgrid",
                   "ndarray", "ogrid", "promote_types", "r_", "result_type"})  # fmt: skip
 

@@ -164,9 +164,10 @@ def refuse_history(values: Any, what: str) -> None:
     """Raise if a tensor among nested values is differentiated."""
     if isinstance(values, Tensor):
         if is_differentiated(values):
+            home = "gradcore.scipy.special" if what.startswith("scipy.special.") else "gradcore"
             raise RuntimeError(
                 f"Can't call {what} on Tensor that requires grad: the result would have no history. Use tensors, or "
-                "functions of gradcore, which are differentiated, or tensor.detach() if no gradient is wanted."
+                f"functions of {home}, which are differentiated, or tensor.detach() if no gradient is wanted."
             )
     elif isinstance(values, (list, tuple)):
         for each in values:

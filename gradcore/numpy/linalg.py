@@ -53,7 +53,8 @@ def cond(x: Any, p: Any = None) -> Any:
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    return F.linalg_cross(*promoted(x1, x2), dim=axis)
+    x, y = (F.movedim(t, axis, -1) for t in promoted(x1, x2))
+    return F.movedim(F.linalg_cross(*F.broadcast_tensors(x, y)), -1, axis)
 
 
 def det(a: Any) -> Any:

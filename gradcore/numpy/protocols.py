@@ -2,24 +2,67 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
+
+import numpy as np
 
 from gradcore.numpy.conversion import refuse_history, tensor_of
 from gradcore.numpy.table import BY_FUNCTION, ON_ARRAYS, REFUSED
-from gradcore.numpy.ufuncs import UFUNCS, by_name, known
+from gradcore.numpy.ufuncs import UFUNCS, by_name, is_scipys, known
 from gradcore.tensor import Tensor
 
 __all__ = ["array_function", "cupy_kernel", "ufunc"]
 
 
+#: NumPy's universal functions behind Python's operators.
+_OPERATORS = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.divide: operator.truediv,
+    np.floor_divide: operator.floordiv, np.remainder: operator.mod, np.power: operator.pow, np.divmod: divmod,
+    np.matmul: operator.matmul, np.bitwise_and: operator.and_, np.bitwise_or: operator.or_,
+    np.bitwise_xor: operator.xor, np.left_shift: operator.lshift, np.right_shift: operator.rshift,
+    np.less: operator.lt, np.less_equal: operator.le, np.greater: operator.gt, np.greater_equal: operator.ge,
+    np.equal: operator.eq, np.not_equal: operator.ne,
+}  # fmt: skip
+
+#: NumPy makes arrays of its scalars before it compares them, so those arrays are scalars, too.
+_COMPARISONS = {np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal}
+
+
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """A universal function, or a method of one, on tensors."""
+    """Call a universal function, or a method of one, on tensors.
+
+    ``np.float64(2) * tensor`` arrives here as ``np.multiply(np.float64(2), tensor)``. The result is that of the
+    tensor's own operator, so that its dtype does not depend on the side on which the scalar stands.
+    """
+    if method == "__call__" and not named and function in _OPERATORS and any(map(_is_scalar, inputs)):
+        weak = _number_of if function in _COMPARISONS else _weak_operand
+        return _OPERATORS[function](*(weak(x) if _is_scalar(x) else x for x in inputs))
     own = UFUNCS.get(function) or known(function)
     if own is None:
-        return _on_arrays(f"numpy.{function.__name__}", getattr(function, method), inputs, named, as_tensors=True)
+        path = f"{'scipy.special' if is_scipys(function) else 'numpy'}.{function.__name__}"
+        return _on_arrays(path, getattr(function, method), inputs, named, as_tensors=True)
     if named and isinstance(named.get("out"), tuple) and len(named["out"]) == 1:
         named["out"] = named["out"][0]
     return (own if method == "__call__" else getattr(own, method))(*inputs, **named)
+
+
+def _is_scalar(value: Any) -> bool:
+    """Return whether `value` is a number of NumPy's, or an array of numbers without dims."""
+    return isinstance(value, (np.number, np.bool_)) or (
+        isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "biufc"
+    )
+
+
+def _weak_operand(value: Any) -> Any:
+    """Return a scalar of NumPy's as a Python number and an array as a tensor, which do not decide the dtype."""
+    return tensor_of(value) if isinstance(value, np.ndarray) else _number_of(value)
+
+
+def _number_of(value: Any) -> Any:
+    """Return a scalar of NumPy's as a Python number."""
+    number = value.item()
+    return float(number) if isinstance(number, np.floating) else number  # a longdouble is its own item
 
 
 def array_function(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:

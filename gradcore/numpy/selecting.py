@@ -187,7 +187,10 @@ def ravel_of(x: Any) -> AnyTensor:
 
 
 def nonzero(a: Any) -> Any:
-    return tuple(F.nonzero(F.atleast_1d(tensor_of(a)), as_tuple=True))
+    x = tensor_of(a)
+    if not x.ndim:
+        raise ValueError("Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() instead.")
+    return tuple(F.nonzero(x, as_tuple=True))
 
 
 def flatnonzero(a: Any) -> Any:
@@ -380,10 +383,11 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
 def _edges(x: Tensor, bins: Any, bounds: Any) -> tuple[Any, Tensor]:
     """Edges of bins on the host, and as a tensor that moves with given edges or with the data's extremes."""
     if isinstance(bins, (int, str)):
-        host = np.histogram_bin_edges(_host(x), bins, None if bounds is None else (float(bounds[0]), float(bounds[1])))
+        between = None if bounds is None else (_host(bounds[0]).item(), _host(bounds[1]).item())
+        host = np.histogram_bin_edges(_host(x), bins, between)
         edges = tensor_of(host).to(x._device.real)
-        if bounds is None and is_differentiated(x):
-            low, high = F.amin(x), F.amax(x)
+        if any(isinstance(end, Tensor) and is_differentiated(end) for end in ((x,) if bounds is None else bounds)):
+            low, high = (F.amin(x), F.amax(x)) if bounds is None else bounds
             share = tensor_of(np.linspace(0.0, 1.0, len(host)), edges._dtype).to(x._device.real)
             moving = low + (high - low) * share
             edges = edges + (moving - moving.detach())
@@ -436,7 +440,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = N
 
 def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
     if not isinstance(bins, int) and len(bins) not in (1, 2):
-        bins = [_host(bins)] * 2
+        bins = [bins] * 2
     result, edges = histogramdd(F.stack(promoted(x, y), -1), bins, range, density, weights)
     return result, *edges
 

@@ -17,7 +17,7 @@ from gradcore.ops.table import OPS
 from gradcore.tensor import Tensor
 from gradcore.typing import AnyTensor
 
-__all__ = ["SPECIAL", "UFUNCS", "Ufunc", "by_name", "known"]
+__all__ = ["SPECIAL", "UFUNCS", "Ufunc", "by_name", "is_scipys", "known"]
 
 _WEAK = (int, float, complex)
 _NUMBERS = (bool, *_WEAK)
@@ -424,12 +424,12 @@ def known(function: Any) -> Ufunc | None:
         name = function.__name__
         same = by_name(name)  # SciPy has functions of NumPy's again
         operation = SPECIAL.get(name) or (same.operation if same else None)
-        if operation is not None and _is_scipys(function):
+        if operation is not None and is_scipys(function):
             found = UFUNCS[function] = Ufunc(function, operation, same.differentiable if same else True)
     return found
 
 
-def _is_scipys(function: Any) -> bool:
+def is_scipys(function: Any) -> bool:
     """Whether a universal function is one of `scipy.special`: a name alone says nothing."""
     homes = (sys.modules.get(path) for path in ("scipy.special", "scipy.special._ufuncs"))
     return any(getattr(home, function.__name__, None) is function for home in homes)

@@ -6,11 +6,12 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 
+from gradcore.backends.portable.host_tables import count_combinations, list_combinations
 from gradcore.errors import warn_once
 from gradcore.ops.annotations import Arrays, Ints, Tensor
 from gradcore.ops.geometry import broadcast_shape, each
 from gradcore.ops.samples import case, floats
-from gradcore.ops.shapes import wrap_dim
+from gradcore.ops.shapes import check_count, check_elements, wrap_dim
 from gradcore.ops.table import composite, linear
 
 # -- joins ------------------------------------------------------------------------------------------------------------
@@ -248,6 +249,7 @@ def _sections(size, split, dim):
             if size:
                 raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}")
             return (0,)
+        check_count("split", -(-size // split))
         return tuple(min(split, size - start) for start in range(0, max(size, 1), split))
     split = each(split)
     if any(n < 0 for n in split):
@@ -313,7 +315,9 @@ def _chunk_sizes(x, chunks, dim):
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    return -(-x.shape[wrap_dim(dim, x.ndim)] // chunks) or (0,) * chunks
+    size = x.shape[wrap_dim(dim, x.ndim)]
+    check_count("chunk", chunks if not size else min(chunks, size))
+    return -(-size // chunks) or (0,) * chunks
 
 
 @composite(samples=lambda: [case(floats(5, 2), 2), case(floats(2, 3), 5, dim=1)])
@@ -390,6 +394,7 @@ def unbind(K, self, dim: int = 0):
     if not self.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     dim = wrap_dim(dim, self.ndim)
+    check_count("unbind", self.shape[dim])
     lead = (slice(None),) * dim
     return [self[(*lead, i, ...)] for i in range(self.shape[dim])]
 
@@ -400,6 +405,7 @@ def _bounds(size, split):
         sections = each(split)[0]
         if sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+        check_count("tensor_split", sections)
         small, larger = divmod(size, sections)
         ends = list(itertools.accumulate(small + (i < larger) for i in range(sections)))
     else:
@@ -629,6 +635,8 @@ def meshgrid(F, tensors: Arrays, *, indexing: str | None = None):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     if not tensors:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if len({x.dtype for x in tensors}) > 1:
+        raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     for x in tensors:
         if x.ndim > 1:
             raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {x}")
@@ -688,6 +696,10 @@ def combinations(F, input, r: int = 2, with_replacement: bool = False):
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if not r:
         return F.new_zeros(input, (0,))
-    draw = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    chosen = list(itertools.chain.from_iterable(draw(range(input.shape[0]), r)))
-    return F.unsafe_view(F.index_select(input, 0, F.index_tensor(chosen, input)), (-1, r) if chosen else (0, r))
+    size = input.shape[0]
+    rows = count_combinations(size + r - 1 if with_replacement and size else size, r)
+    check_elements((rows, r))
+    if not rows:
+        return F.new_zeros(input, (0, r))
+    chosen = F.index_tensor(list_combinations(size, r, with_replacement, rows).reshape(-1), input)
+    return F.unsafe_view(F.index_select(input, 0, chosen), (rows, r))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.ops.annotations import Ints, Sizes, Steps
-from gradcore.ops.checks import check_implemented, cpp_type
+from gradcore.ops.checks import check_implemented
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.spatial import DIMS, for_convolution
@@ -117,15 +117,34 @@ def convolution(
     >>> gc.convolution(gc.ones(1, 1, 4), gc.ones(1, 1, 2))
     tensor([[[2., 2., 2.]]])
     """
-    check_implemented(_kernel_name(self.ndim - 2, transposed), self, "b")
+    if weight.ndim < 3:
+        raise RuntimeError("weight should have at least three dimensions")
+    n = self.ndim - 2
+    check_implemented(_kernel_name(n, transposed), self, "b")
+    # Kernels trust these numbers: a dilation below one makes them read memory before the array.
+    stride, padding, dilation = _for_each_dim(n, stride, padding, dilation)
+    output_padding = for_convolution("output_padding", output_padding, n, 0)
+    _check_operands(n, self.shape, weight.shape, None if bias is None else bias.shape, groups, transposed)
     settings: Any = (stride, padding, dilation, groups)
     size = None
     if transposed:
-        parts = zip(self.shape[2:], weight.shape[2:], *settings[:3], output_padding, strict=True)  # type: ignore[arg-type]
+        _check_output_padding(output_padding, stride, dilation)
+        parts = zip(self.shape[2:], weight.shape[2:], *settings[:3], output_padding, strict=True)
         size = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in parts]
+    else:
+        _check_windows(self.shape[2:], weight.shape[2:], padding, dilation)
     if bias is not None:
         return K.conv_with_bias(self, weight, bias, size, *settings)
     return K.conv(self, weight, *settings) if size is None else K.conv_input(self, weight, size, *settings)
+
+
+def _for_each_dim(n: int, stride: Steps, padding: Steps, dilation: Steps) -> tuple[Sizes, Sizes, Sizes]:
+    """Settings of a convolution with one number for each of the `n` spatial dims, none of them too small."""
+    return (
+        for_convolution("stride", stride, n, 1),
+        for_convolution("padding", padding, n, 0),
+        for_convolution("dilation", dilation, n, 1),
+    )
 
 
 def _kernel_name(n: int, transposed: bool) -> str:
@@ -138,14 +157,16 @@ def _kernel_name(n: int, transposed: bool) -> str:
 @convolution.vjp("self")
 def _(F, grad, weight, self_shape, stride, padding, dilation, transposed, groups):
     adjoint = F.conv_output if transposed else F.conv_input
-    return adjoint(grad, F.conj(weight), self_shape[2:], stride, padding, dilation, groups)
+    settings = _for_each_dim(len(self_shape) - 2, stride, padding, dilation)
+    return adjoint(grad, F.conj(weight), self_shape[2:], *settings, groups)
 
 
 @convolution.vjp("weight")
 def _(F, grad, self, weight_shape, stride, padding, dilation, transposed, groups):
     self = F.conj(self)
     pair = (grad, self) if transposed else (self, grad)
-    return F.conv_weight(*pair, weight_shape[2:], stride, padding, dilation, groups)
+    settings = _for_each_dim(len(weight_shape) - 2, stride, padding, dilation)
+    return F.conv_weight(*pair, weight_shape[2:], *settings, groups)
 
 
 @convolution.jvp("self")
@@ -177,24 +198,14 @@ def _conv(
     dilation: Steps,
     groups: int,
 ) -> Any:
-    shapes, types = _described(input, weight, bias)
-    batched = _check_input("conv", n, shapes[0])
+    batched = _check_input("conv", n, input.shape)
     if not batched:
-        input, shapes[0] = F.unsqueeze(input, 0), (1, *shapes[0])
+        input = F.unsqueeze(input, 0)
     stride = for_convolution("stride", stride, n, 1)
     dilation = for_convolution("dilation", dilation, n, 1)
     if isinstance(padding, str):
         input, padding = _resolve_padding(F, n, input, weight, stride, padding, dilation)
-        shapes[0] = tuple(input.shape)
     padding = for_convolution("padding", padding, n, 0)
-    _check_operands(n, shapes, types, groups, False)
-    reach = [d * (k - 1) + 1 for k, d in zip(shapes[1][2:], dilation, strict=True)]
-    padded = [size + 2 * p for size, p in zip(shapes[0][2:], padding, strict=True)]
-    if any(k > size for k, size in zip(reach, padded, strict=True)):
-        raise RuntimeError(
-            f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). "
-            f"Kernel size: ({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input size"
-        )
     out = F.convolution(input, weight, bias, stride, padding, dilation, False, (0,) * n, groups)
     return out if batched else F.squeeze(out, 0)
 
@@ -211,20 +222,11 @@ def _conv_transpose(
     groups: int,
     dilation: Steps,
 ) -> Any:
-    shapes, types = _described(input, weight, bias)
-    batched = _check_input("conv_transpose", n, shapes[0])
+    batched = _check_input("conv_transpose", n, input.shape)
     if not batched:
-        input, shapes[0] = F.unsqueeze(input, 0), (1, *shapes[0])
-    stride = for_convolution("stride", stride, n, 1)
-    dilation = for_convolution("dilation", dilation, n, 1)
-    padding = for_convolution("padding", padding, n, 0)
+        input = F.unsqueeze(input, 0)
+    stride, padding, dilation = _for_each_dim(n, stride, padding, dilation)
     output_padding = for_convolution("output_padding", output_padding, n, 0)
-    _check_operands(n, shapes, types, groups, True)
-    if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
-        raise RuntimeError(
-            "output padding must be smaller than either stride or dilation, but got "
-            f"output_padding: {list(output_padding)} stride: {list(stride)} dilation: {list(dilation)}"
-        )
     out = F.convolution(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
     return out if batched else F.squeeze(out, 0)
 
@@ -255,20 +257,13 @@ def _check_input(name: str, n: int, sizes: Sizes) -> bool:
     return len(sizes) == n + 2
 
 
-def _described(*operands: Any) -> tuple[list[Any], list[Any]]:
-    """The shapes and the dtypes of tensors; None for None."""
-    shapes, types = [], []
-    for t in operands:
-        shapes.append(None if t is None else tuple(t.shape))
-        types.append(None if t is None else t.dtype)
-    return shapes, types
-
-
-def _check_operands(n: int, shapes: list[Any], types: list[Any], groups: int, transposed: bool) -> None:
-    """Raise PyTorch's errors for a weight and a bias that do not fit the input; all three are described."""
+def _check_operands(
+    n: int, input_sizes: Sizes, weight_sizes: Sizes, bias_sizes: Sizes | None, groups: int, transposed: bool
+) -> None:
+    """Raise PyTorch's errors for a weight and a bias that do not fit the input."""
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
-    input_sizes, sizes, bias_sizes = shapes[0], list(shapes[1]), shapes[2]
+    sizes = list(weight_sizes)
     if len(sizes) != n + 2:
         raise RuntimeError(
             f"Expected {n + 2}-dimensional weight for a convolution with {n} spatial dimensions, but got weight of "
@@ -292,16 +287,31 @@ def _check_operands(n: int, shapes: list[Any], types: list[Any], groups: int, tr
             f"{input_sizes[1]} channels instead"
         )
     outputs = sizes[1] * groups if transposed else sizes[0]
-    if bias_sizes is not None and bias_sizes != (outputs,):
+    if bias_sizes is not None and tuple(bias_sizes) != (outputs,):
         raise RuntimeError(
             f"Given {'transposed=1, ' if transposed else ''}weight of size {sizes}, expected bias to be 1-dimensional "
             f"with {outputs} elements, but got bias of size {list(bias_sizes)} instead"
         )
-    of_input, of_weight, of_bias = types
-    if of_bias is not None and of_bias != of_input:
-        raise RuntimeError(f"Input type ({cpp_type(of_input)}) and bias type ({cpp_type(of_bias)}) should be the same")
-    if of_weight != of_input:
-        raise RuntimeError(f"expected scalar type {of_input.scalar_name} but found {of_weight.scalar_name}")
+
+
+def _check_windows(sizes: Sizes, kernel: Sizes, padding: Sizes, dilation: Sizes) -> None:
+    """Raise PyTorch's error for a kernel that is larger than the padded input."""
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    padded = [size + 2 * p for size, p in zip(sizes, padding, strict=True)]
+    if any(k > size for k, size in zip(reach, padded, strict=True)):
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). "
+            f"Kernel size: ({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input size"
+        )
+
+
+def _check_output_padding(output_padding: Sizes, stride: Sizes, dilation: Sizes) -> None:
+    """Raise PyTorch's error for output that no window would reach."""
+    if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
+        raise RuntimeError(
+            "output padding must be smaller than either stride or dilation, but got "
+            f"output_padding: {list(output_padding)} stride: {list(stride)} dilation: {list(dilation)}"
+        )
 
 
 _ARGUMENTS = """

@@ -208,8 +208,9 @@ def ctc_loss(
     _check(log_probs, targets, inputs, lengths, blank)
     targets = F.to(targets, int64)
     width = 2 * max(lengths, default=0) + 1
+    labels = _extended(targets, lengths, blank)  # checks the lengths, which is why no row is made before
     ends = [[s in (2 * n - 1, 2 * n) for s in range(width)] for n in lengths]
-    rows = _extended(targets, lengths, blank), ends, [[n] for n in inputs]
+    rows = labels, ends, [[n] for n in inputs]
     losses = F.ctc_losses(log_probs, *(F.index_tensor(each, log_probs) for each in rows), blank)[0]
     losses = F.where(losses > -NEVER / 10, 0.0 if zero_infinity else float("inf"), losses)
     if reduction == "mean":

@@ -281,6 +281,43 @@ def _skew(F, x):
     return x - F.hermitian(x)
 
 
+def _split(F, x, dim, k):
+    """The first `k` columns or rows of matrices, and the others."""
+    return F.narrow(x, dim, 0, k), F.narrow(x, dim, k, x.shape[dim] - k)
+
+
+def _check_basis(F, vectors, grad):
+    """Refuse a loss that varies when the last dim of `vectors`, an orthonormal basis of a subspace, is rotated."""
+    turned = F.matmul(F.hermitian(vectors), grad)
+    scale = 1e3 / (F.sum(F.abs(grad), (-2, -1), True) + 1e-30)
+    F.assert_small(
+        F.abs(_skew(F, turned)) * scale,
+        "svd_backward: The singular vectors beyond the singular values (full_matrices=True) are any orthonormal basis "
+        "of their subspace. The specified loss function depends on the choice of the basis, so it is ill-defined. Let "
+        "it depend on the subspace alone, as by the projection U @ U.mH, or use full_matrices=False.",
+    )
+
+
+def _of_further_vectors(F, of_u, of_vh, U, S, Vh):
+    """Return the gradient that arrives through the singular vectors beyond the singular values; None without any.
+
+    When the others turn, these follow: their derivative is ``-U @ diag(1 / S) @ Vh @ dA.mH @ further_u``.
+    """
+    k, result = S.shape[-1], None
+    (U, further_u), (Vh, further_vh) = _split(F, U, -1, k), _split(F, Vh, -2, k)
+    inverse = F.matmul(U * _columns(F, 1 / S), Vh)
+    if further_u.shape[-1]:
+        grad = F.narrow(of_u, -1, k, further_u.shape[-1])
+        _check_basis(F, further_u, grad)
+        result = -_sandwich(F, further_u, F.hermitian(grad), inverse)
+    if further_vh.shape[-2]:
+        grad = F.narrow(of_vh, -2, k, further_vh.shape[-2])
+        _check_basis(F, F.hermitian(further_vh), F.hermitian(grad))
+        part = -_sandwich(F, inverse, F.hermitian(grad), further_vh)
+        result = part if result is None else result + part
+    return result
+
+
 @linalg_svd.vjp("A")
 def _(F, grads, U, S, Vh):
     of_u, of_s, of_vh = grads
@@ -291,6 +328,7 @@ def _(F, grads, U, S, Vh):
         return F.matmul(U * _columns(F, of_s), Vh)
     of_u = F.zeros_like(U) if of_u is None else of_u
     of_vh = F.zeros_like(Vh) if of_vh is None else of_vh
+    from_rest = _of_further_vectors(F, of_u, of_vh, U, S, Vh)
     (of_u, of_vh), (U, Vh) = _first(F, of_u, of_vh, k), _first(F, U, Vh, k)
     from_u = _skew(F, F.matmul(F.hermitian(U), of_u))
     from_v = _skew(F, F.matmul(Vh, F.hermitian(of_vh)))
@@ -308,7 +346,7 @@ def _(F, grads, U, S, Vh):
     if n > k:
         across = _rows(F, 1 / S) * of_vh
         result = result + F.matmul(U, across - F.matmul(F.matmul(across, F.hermitian(Vh)), Vh))
-    return result
+    return result if from_rest is None else result + from_rest
 
 
 @linalg_svd.jvp("A")
@@ -333,10 +371,13 @@ def _(F, t, U, S, Vh, full_matrices):
     if n > k:
         outside = _rows(F, 1 / S) * F.matmul(F.hermitian(U), t)
         change_v = change_v + outside - F.matmul(F.matmul(outside, F.hermitian(Vh)), Vh)
-    if full_matrices and m > k:  # the further vectors are any: they have no derivative
-        change_u = F.cat([change_u, F.zeros_like(F.narrow(whole_u, -1, k, m - k))], -1)
+    inverse = F.matmul(U * _columns(F, 1 / S), Vh)
+    if full_matrices and m > k:  # the further vectors are any basis: this one turns no more than it has to
+        further = F.narrow(whole_u, -1, k, m - k)
+        change_u = F.cat([change_u, -_sandwich(F, inverse, F.hermitian(t), further)], -1)
     if full_matrices and n > k:
-        change_v = F.cat([change_v, F.zeros_like(F.narrow(whole_vh, -2, k, n - k))], -2)
+        further = F.narrow(whole_vh, -2, k, n - k)
+        change_v = F.cat([change_v, -_sandwich(F, further, F.hermitian(t), inverse)], -2)
     return change_u, F.real(_diagonal(F, inner)), change_v
 
 

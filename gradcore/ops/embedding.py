@@ -160,6 +160,8 @@ def _offsets(input: Any, offsets: Any, include_last_offset: bool) -> list[int]:
         raise RuntimeError(
             f"offsets[-1] can not be greater than input's length {input.shape[0]} but got offsets[-1] of {starts[-1]}"
         )
+    if any(start > stop for start, stop in pairwise(starts)):
+        raise IndexError(f"index out of range in self: offsets have to be in ascending order, but got {starts[:20]}")
     if include_last_offset and not starts:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
     return starts if include_last_offset else [*starts, input.shape[0]]

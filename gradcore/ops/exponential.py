@@ -84,8 +84,8 @@ def log10(self):
 
     Examples
     --------
-    >>> gc.log10(gc.tensor([1.0, 1000.0]))
-    tensor([0.0000, 3.0000])
+    >>> gc.log10(gc.tensor([0.5, 2.0]))
+    tensor([-0.3010,  0.3010])
     """
 
 
@@ -227,8 +227,8 @@ def pow_number(self, exponent: Number = 2):
 
 @elementwise(
     self=lambda F, t, self, exponent: F.where(exponent == 0, 0, t * (exponent * F.pow(self, exponent - 1))),
-    exponent=lambda F, t, self, exponent, result: F.where(
-        _zero_to_positive(F, self, exponent), 0, t * (result * F.log(self))
+    exponent=lambda F, t, self, exponent, result: (
+        t * (result * F.log(F.where(_zero_to_positive(F, self, exponent), 1, self)))
     ),
     node=lambda self: f"PowBackward{2 if getattr(self, '_constant', False) else 1}",
     domain=(0.1, 2),

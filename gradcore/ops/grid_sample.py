@@ -13,6 +13,7 @@ from gradcore import dtypes
 from gradcore.errors import warn
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
+from gradcore.ops.shapes import check_count, check_elements
 from gradcore.ops.table import composite, general
 
 # Parameter of the cubic convolution.
@@ -332,6 +333,8 @@ def affine_grid(F, theta, size: Sequence[int], align_corners: bool | None = None
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    check_elements((size[0], *size[2:], n))
+    check_count("affine_grid", max(size[2:]))
     lines = [F.index_tensor(_line(s, align), theta).to(theta.dtype) for s in size[2:]]
     coordinates = [F.reshape(x, (-1, 1)) for x in F.meshgrid(lines, indexing="ij")[::-1]]
     points = F.cat([*coordinates, F.ones_like(coordinates[0])], 1)

@@ -7,7 +7,7 @@ from typing import Any
 from gradcore import dtypes
 from gradcore.errors import warn
 from gradcore.ops.annotations import Indices, Ints, Number
-from gradcore.ops.checks import dtype_of, no_kernel
+from gradcore.ops.checks import dtype_of, fitting, no_kernel
 from gradcore.ops.gather_scatter import number_for, reduced_gradients, samples_of
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats, ints
@@ -102,6 +102,11 @@ def index_put(F, self, indices: Any, values, accumulate: bool = False):
             "Index put requires the source and destination dtypes match, got "
             f"{self.dtype.scalar_name} for the destination and {values.dtype.scalar_name} for the source."
         )
+    if not indices and values.ndim > self.ndim:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+            f"shape {list(self.shape)}"
+        )
     return F.index_write(self, values, as_indices(F, indices), accumulate)
 
 
@@ -171,6 +176,8 @@ def _check_source(x, dim, index, source, name):
     if source.dtype != x.dtype:
         names = [dtypes.from_numpy(a.dtype).scalar_name for a in (x, source)]
         raise RuntimeError(f"{name}(): self ({names[0]}) and source ({names[1]}) must have the same scalar type")
+    if not x.ndim and source.shape == (1,) and name == "index_copy_":
+        return
     if source.ndim != x.ndim and (source.ndim or x.shape[dim : dim + 1] != (1,) or x.ndim > 1):
         raise IndexError(
             f"{name}(): When source and destination are not scalars, their dimensionality must match. Source "
@@ -232,6 +239,8 @@ def index_add(K, self, dim: int, index, source, *, alpha: Number = 1):
     >>> gc.index_add(gc.zeros(3), 0, gc.tensor([0, 0, 2]), gc.tensor([1.0, 2.0, 3.0]))
     tensor([3., 0., 3.])
     """
+    dtype = dtypes.from_numpy(source.dtype)
+    alpha = alpha if dtype.is_differentiable or not isinstance(alpha, int) else fitting(alpha, dtype)
     return _written(K, self, dim, index, _scaled(source, alpha).astype(source.dtype, copy=False), "index_add_", True)
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from gradcore.backends.kernel_rules import leading
+from gradcore.backends.portable.host_tables import find_cheapest_order
 from gradcore.errors import warn_once
 from gradcore.ops.annotations import Arrays, Labels, Pairs
 from gradcore.ops.checks import cpp_type
@@ -523,20 +524,6 @@ def cross(F, self, other, dim: int | None = None):
 # -- chains of products -----------------------------------------------------------------------------------------------
 
 
-def _cheapest_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Optimal split of each chain of matrices of ``sizes[i] x sizes[i + 1]``: the fewest multiplications."""
-    n = len(sizes) - 1
-    cost: dict[tuple[int, int], int] = {(i, i): 0 for i in range(n)}
-    split = {}
-    for length in range(1, n):
-        for i in range(n - length):
-            j = i + length
-            options = {k: cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1] for k in range(i, j)}
-            split[i, j] = min(options, key=options.__getitem__)
-            cost[i, j] = options[split[i, j]]
-    return split
-
-
 def _check_chain(tensors: Sequence[Any]) -> None:
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
@@ -575,12 +562,12 @@ def linalg_multi_dot(F, tensors: Arrays):
     _check_chain(tensors)
     sizes = [1 if tensors[0].ndim == 1 else tensors[0].shape[0], *(t.shape[0] for t in tensors[1:])]
     sizes.append(1 if tensors[-1].ndim == 1 else tensors[-1].shape[-1])
-    split = _cheapest_order(sizes)
+    split = find_cheapest_order(sizes)
 
     def product(i: int, j: int) -> Any:
         if i == j:
             return tensors[i]
-        k = split[i, j]
+        k = split[i][j]
         return F.matmul(product(i, k), product(k + 1, j))
 
     return product(0, len(tensors) - 1)

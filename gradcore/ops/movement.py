@@ -388,6 +388,8 @@ def permute(K, self, dims: Sizes):
     torch.Size([4, 2, 3])
     """
     try:
+        if dims and not -64 <= min(dims) <= max(dims) < 64:  # NumPy reads 32 bits of each
+            raise IndexError
         return self.transpose(dims)
     except (IndexError, TypeError, ValueError):
         raise _permute_error(self.ndim, each(dims)) from None
@@ -485,7 +487,7 @@ def flipud(F, self):
         case(floats(0, 2), 1, 0),
     ],
 )
-def roll(K, self, shifts: Ints, dims: Ints = ()):
+def roll(K, self, shifts: Ints, dims: Ints | None = ()):
     """The elements shifted along `dims`, or along the flattened tensor; what leaves at the end enters in front.
 
     Examples
@@ -493,7 +495,7 @@ def roll(K, self, shifts: Ints, dims: Ints = ()):
     >>> gc.roll(gc.tensor([1, 2, 3]), 1)
     tensor([3, 1, 2])
     """
-    shifts, dims = each(shifts), each(dims)
+    shifts, dims = each(shifts), () if dims is None else each(dims)
     if len(shifts) != len(dims) and (dims or len(shifts) != 1):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     if dims and not self.ndim:

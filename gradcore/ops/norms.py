@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from gradcore.backends.portable.host_tables import list_combinations
 from gradcore.ops.annotations import Dims, DType, Order
 from gradcore.ops.matrix_checks import check_floating, check_matrix
 from gradcore.ops.promotion import same_dtypes
@@ -326,8 +327,8 @@ def pdist(F, input, p: float = 2.0):
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     n = input.shape[0]
-    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    left, right = (F.index_select(input, 0, F.index_tensor([pair[k] for pair in pairs], input)) for k in (0, 1))
+    pairs = list_combinations(n, 2, False, n * (n - 1) // 2)
+    left, right = (F.index_select(input, 0, F.index_tensor(pairs[:, k], input)) for k in (0, 1))
     return F.linalg_vector_norm(left - right, p, -1)
 
 

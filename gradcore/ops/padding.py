@@ -8,6 +8,7 @@ from typing import Any
 from gradcore.backends.kernel_rules import leading
 from gradcore.ops.annotations import Ints, Number
 from gradcore.ops.samples import case, floats
+from gradcore.ops.shapes import check_elements
 from gradcore.ops.table import composite, general, linear
 
 
@@ -120,6 +121,7 @@ def _check_own(input: Any, pad: Sequence[int], mode: str) -> None:
             )
         if mode == "circular" and (before > size or after > size):
             raise RuntimeError("Padding value causes wrapping around more than once.")
+        check_elements((*sizes[:dim], size + before + after, *sizes[dim + 1 :]))
         if size + before + after <= 0:
             name = "WHD"[i]
             raise RuntimeError(

@@ -14,6 +14,7 @@ from gradcore.backends.kernel_rules import images
 from gradcore.ops.annotations import Ints, OutputSizes, Sizes, Steps
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.shapes import check_elements
 from gradcore.ops.spatial import DIMS, each, for_pooling
 from gradcore.ops.table import bilinear, composite, general, linear
 
@@ -204,9 +205,12 @@ def _windows(
     kernel = for_pooling(function, "kernel_size", kernel_size, n)
     padding = for_pooling(function, "padding", padding, n)
     dilation = for_pooling(function, "dilation", dilation, n)
-    steps = kernel if stride is None or stride == () or stride == [] else each(stride, n)
-    if steps is None:
+    if stride is None or stride == () or stride == []:
+        steps = kernel
+    elif each(stride, n) is None:
         raise RuntimeError(f"{function}: stride must either be omitted, a single int, or a tuple of {n} ints")
+    else:
+        steps = for_pooling(function, "stride", stride, n)
     _check_input(function, input, n)
     if min(kernel) <= 0:
         raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel)}")
@@ -261,6 +265,7 @@ def _unpooled_size(input: Any, kernel: Sizes, stride: Sizes, padding: Sizes, out
         (size - 1) * s + k - 2 * p for size, k, s, p in zip(input.shape[-n:], kernel, stride, padding, strict=True)
     ]
     if output_size is None:
+        check_elements((*input.shape[:-n], *default))
         return tuple(default)
     sizes = tuple(output_size[2:] if len(output_size) == n + 2 else output_size)
     if len(sizes) != n:
@@ -417,6 +422,7 @@ def _declare_adaptive(n: int) -> None:
         if prod(sizes) == 1 and n > 1:
             return F.mean(input, tuple(range(-n, 0)), True)
         check_implemented(f"adaptive_avg_pool{max(n, 2)}d", input, "bic")
+        check_elements((*input.shape[:-n], *sizes))
         return F.adaptive_avg_pool(input, sizes)
 
     adaptive_avg_nd.__doc__ = f"""The means of `output_size` equal parts of {DIMS[n]}; None keeps the size of a dim."""
@@ -424,6 +430,7 @@ def _declare_adaptive(n: int) -> None:
     def adaptive_max_nd(F, input, output_size: OutputSizes, return_indices: bool = False):
         sizes = _output_size(maximum, input, n, output_size)
         _check_input(maximum, input, n)
+        check_elements((*input.shape[:-n], *sizes))
         out, indices = F.adaptive_max_pool(input, sizes)
         return (out, indices) if return_indices else out
 

@@ -6,13 +6,14 @@ or on the host where CuPy has none of that name.
 
 from __future__ import annotations
 
+import functools
 import math
 
 from gradcore.backends.kernel_rules import Result
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.promotion import common_dtype
 from gradcore.ops.samples import case, floats
-from gradcore.ops.special import _by_order
+from gradcore.ops.special import _by_order, inverse_powers
 from gradcore.ops.table import general
 
 _ROOT_PI = math.sqrt(math.pi)
@@ -35,19 +36,135 @@ def _two(F, name, x, y):
 # -- one argument -----------------------------------------------------------------------------------------------------
 
 
-def _ellipk_slope(F, m):
-    k, e = _one(F, "ellipk", m), _one(F, "ellipe", m)
-    return _at_zero(F, m, math.pi / 8, lambda n: (e - (1 - n) * k) / (2 * n * (1 - n)))
+def _dawsn_slope(F, x, y):
+    use = abs(x) > 15
+    return F.where(use, -inverse_powers(F, x, 1, use), 1 - 2 * x * y)
+
+
+def _rgamma_slope(F, x, y):
+    if _is_complex(x):
+        return -y * F.digamma(x)
+    use = x < 0.5  # by reflection, as the digamma function has poles where the result is zero
+    u = F.where(use, 1 - x, 1)
+    turn = math.pi * (x - F.round(x))
+    even = F.cos(math.pi * F.round(x))
+    reflected = F.special_of_one(u, "gamma") * even * (F.cos(turn) - F.digamma(u) * F.sin(turn) / math.pi)
+    return F.where(use, reflected, -y * F.digamma(F.where(use, 1, x)))
+
+
+def _wofz_slope(F, x, y):
+    use = (abs(x) > 15) & (F.imag(x) >= 0) if _is_complex(x) else abs(x) > 15
+    return F.where(use, -2j / _ROOT_PI * inverse_powers(F, x, 1, use), -2 * x * y + 2j / _ROOT_PI)
+
+
+def _is_complex(x):
+    """Whether an array, or a tensor, is complex."""
+    return getattr(x.dtype, "is_complex", None) or getattr(x.dtype, "kind", "") == "c"
+
+
+# -- elliptic integrals -----------------------------------------------------------------------------------------------
+#
+# By the parameter m they have removable singularities at 0 and 1, where differences of the integrals cancel. Near them,
+# and where the angle is small, the integrals' own derivatives are integrated numerically.
+
+
+@functools.cache
+def _gauss_legendre(n):
+    """The nodes and weights of Gauss's quadrature on the interval from 0 to 1."""
+    found = []
+    for k in range(n):
+        x = math.cos(math.pi * (k + 0.75) / (n + 0.5))
+        for _ in range(8):
+            before, p = 1.0, x
+            for j in range(2, n + 1):
+                before, p = p, ((2 * j - 1) * x * p - (j - 1) * before) / j
+            slope = n * (x * p - before) / (x * x - 1)
+            x -= p / slope
+        found.append(((1 + x) / 2, 1 / ((1 - x * x) * slope * slope)))
+    return found
+
+
+def _integral_of_sines(F, phi, m, power):
+    """The integral of ``sin(t)**2 * (1 - m * sin(t)**2)**power`` from 0 to `phi`, at most a quarter turn."""
+    total = phi * 0
+    for node, weight in _gauss_legendre(24):
+        square = F.sin(phi * node) ** 2
+        total = total + weight * square * F.pow(1 - m * square, power)
+    return phi * total
+
+
+def _integral_near_one(F, phi, m):
+    """The integral of ``sin(t)**2 * (1 - m * sin(t)**2)**-1.5`` from 0 to `phi`, for `m` near 1."""
+    end = F.asinh(F.tan(phi))  # with sin(t) = tanh(u) the integrand has no singularity near the path
+    total = phi * 0
+    for node, weight in _gauss_legendre(40):
+        u = end * node
+        square = F.tanh(u) ** 2
+        total = total + weight * square * F.pow(1 - m * square, -1.5) / F.cosh(u)
+    return end * total
+
+
+def _incomplete_slope(F, phi, m, power):
+    """Return where differences of elliptic integrals cancel, and there the integral of `_integral_of_sines`."""
+    turns = F.round(phi / math.pi)
+    rest = phi - math.pi * turns
+    square = F.sin(rest) ** 2
+    # Beyond a quarter turn the complete integral is a part, so that all its m have to be small.
+    use = F.where(turns == 0, abs(m) * square, abs(m)) <= 0.5
+    small = F.where(use, m, 0)
+    whole = _integral_of_sines(F, m * 0 + math.pi / 2, small, power)
+    part = _integral_of_sines(F, F.where(use, rest, 0), small, power) + 2 * turns * whole
+    near = ~use & (abs(m - 1) < 0.1) & (turns == 0) & (abs(F.tan(rest)) < 50) & (m * square < 1)
+    if power == -1.5:
+        part = F.where(near, _integral_near_one(F, F.where(near, rest, 0), F.where(near, m, 1)), part)
+        use = use | near
+    return use, part
+
+
+def _ellipkinc_slope(F, phi, m, y):
+    use, part = _incomplete_slope(F, phi, m, -1.5)
+    n = F.where(use, 0.5, m)
+    angle = F.where(use, 0.5, phi)
+    e = _two(F, "ellipeinc", angle, n)
+    cancelling = e / (2 * n * (1 - n)) - y / (2 * n) - F.sin(2 * angle) / (4 * (1 - n) * _sine_root(F, angle, n))
+    return F.where(use, part / 2, cancelling)
+
+
+def _ellipeinc_slope(F, phi, m, y):
+    use, part = _incomplete_slope(F, phi, m, -0.5)
+    n = F.where(use, 0.5, m)
+    return F.where(use, -part / 2, (y - _two(F, "ellipkinc", F.where(use, 0.5, phi), n)) / (2 * n))
+
+
+def _ellipk_slope(F, m, rest=None):
+    """The derivative at `m`, given ``1 - m`` where that is known better."""
+    use = abs(m) <= 0.5
+    rest = 1 - m if rest is None else rest
+    n, p = F.where(use, 0.5, m), F.where(use, 0.5, rest)
+    k, e = _one(F, "ellipkm1", p), _one(F, "ellipe", n)
+    series = _integral_of_sines(F, m * 0 + math.pi / 2, F.where(use, m, 0), -1.5) / 2
+    return F.where(use, series, (e - p * k) / (2 * n * p))
+
+
+def _ellipe_slope(F, m, y):
+    use = abs(m) <= 0.5
+    n = F.where(use, 0.5, m)
+    series = _integral_of_sines(F, m * 0 + math.pi / 2, F.where(use, m, 0), -0.5) / -2
+    return F.where(use, series, (y - _one(F, "ellipk", n)) / (2 * n))
+
+
+def _sine_root(F, phi, m):
+    return F.sqrt(1 - m * F.sin(phi) ** 2)
 
 
 #: ``(F, x, result)``.
 _ONE = {
     "gamma": lambda F, x, y: y * F.digamma(x),
     "loggamma": lambda F, x, y: F.digamma(x),
-    "rgamma": lambda F, x, y: -y * F.digamma(x),
+    "rgamma": _rgamma_slope,
     "erfcinv": lambda F, x, y: -_ROOT_PI / 2 * F.exp(y * y),
     "erfi": lambda F, x, y: 2 / _ROOT_PI * F.exp(x * x),
-    "dawsn": lambda F, x, y: 1 - 2 * x * y,
+    "dawsn": _dawsn_slope,
     "exprel": lambda F, x, y: 0.5 * F.special_of_three(F.zeros_like(x) + 2, F.zeros_like(x) + 3, x, "hyp1f1"),
     "expi": lambda F, x, y: F.exp(x) / x,
     "exp1": lambda F, x, y: -F.exp(-x) / x,
@@ -61,8 +178,8 @@ _ONE = {
     "ndtri_exp": lambda F, x, y: math.sqrt(2 * math.pi) * F.exp(x + y * y / 2),
     "wrightomega": lambda F, x, y: y / (1 + y),
     "ellipk": lambda F, x, y: _ellipk_slope(F, x),
-    "ellipkm1": lambda F, x, y: -_ellipk_slope(F, 1 - x),
-    "ellipe": lambda F, x, y: _at_zero(F, x, -math.pi / 8, lambda n: (y - _one(F, "ellipk", x)) / (2 * n)),
+    "ellipkm1": lambda F, x, y: -_ellipk_slope(F, 1 - x, x),
+    "ellipe": _ellipe_slope,
     "ber": lambda F, x, y: _one(F, "berp", x),
     "bei": lambda F, x, y: _one(F, "beip", x),
     "ker": lambda F, x, y: _one(F, "kerp", x),
@@ -81,7 +198,7 @@ _ONE = {
     "airy:1": lambda F, x, y: x * _one(F, "airy:0", x),
     "airy:2": lambda F, x, y: _one(F, "airy:3", x),
     "airy:3": lambda F, x, y: x * _one(F, "airy:2", x),
-    "wofz": lambda F, x, y: -2 * x * y + 2j / _ROOT_PI,
+    "wofz": _wofz_slope,
     "lambertw": lambda F, x, y: _at_zero(F, x, 1.0, lambda z: y / (z * (1 + y))),
 }
 
@@ -94,17 +211,15 @@ def _gamma_density(F, a, x):
 
 
 def _fewer(F, n):
-    """The degree of a derivative, 0 for constants too."""
-    return F.clamp(n - 1, 0, None)
+    """The degree of a derivative: 0 for constants, whose derivative is zero whatever it multiplies."""
+    return F.where(n == 0, 0, n - 1)
 
 
-def _sine_root(F, phi, m):
-    return F.sqrt(1 - m * F.sin(phi) ** 2)
-
-
-def _ellipkinc_slope(F, phi, m, y):
-    e = _two(F, "ellipeinc", phi, m)
-    return e / (2 * m * (1 - m)) - y / (2 * m) - F.sin(2 * phi) / (4 * (1 - m) * _sine_root(F, phi, m))
+def _expn_slope(F, n, x, y):
+    """SciPy rounds the order towards zero, and has no negative ones."""
+    first = (n < 1) & (n > -1)
+    z = F.where(first, x, 1)
+    return F.where(first, -F.exp(-z) * (1 + z) / (z * z), -_two(F, "expn", F.where(first, 1, n - 1), x))
 
 
 #: ``(F, x, y, result)`` for each argument; None where there is no formula.
@@ -136,7 +251,7 @@ _TWO = {
     "kve": (None, lambda F, v, x, y: y - (_two(F, "kve", v - 1, x) + _two(F, "kve", v + 1, x)) / 2),
     "struve": (None, lambda F, v, x, y: _two(F, "struve", v - 1, x) - v / x * y),
     "modstruve": (None, lambda F, v, x, y: _two(F, "modstruve", v - 1, x) - v / x * y),
-    "expn": (None, lambda F, n, x, y: -_two(F, "expn", n - 1, x)),
+    "expn": (None, _expn_slope),
     "gammaincinv": (
         lambda F, a, p, x: -_by_order(F, a, x) / _gamma_density(F, a, x),
         lambda F, a, p, x: 1 / _gamma_density(F, a, x),
@@ -147,11 +262,11 @@ _TWO = {
     ),
     "ellipkinc": (
         lambda F, phi, m, y: 1 / _sine_root(F, phi, m),
-        lambda F, phi, m, y: _ellipkinc_slope(F, phi, m, y),
+        _ellipkinc_slope,
     ),
     "ellipeinc": (
         lambda F, phi, m, y: _sine_root(F, phi, m),
-        lambda F, phi, m, y: (y - _two(F, "ellipkinc", phi, m)) / (2 * m),
+        _ellipeinc_slope,
     ),
     "owens_t": (
         lambda F, h, a, y: -F.exp(-h * h / 2) * F.erf(a * h * math.sqrt(0.5)) / (2 * math.sqrt(2 * math.pi)),
@@ -167,19 +282,19 @@ _TWO = {
     "eval_legendre": (
         None,
         lambda F, n, x, y: (
-            (n + 1) / 2 * (n > 0) * F.special_of_four(_fewer(F, n), 0 * n + 1, 0 * n + 1, x, "eval_jacobi")
+            (n + 1) / 2 * (n != 0) * F.special_of_four(_fewer(F, n), 0 * n + 1, 0 * n + 1, x, "eval_jacobi")
         ),
     ),
     "eval_chebyt": (None, lambda F, n, x, y: n * _two(F, "eval_chebyu", _fewer(F, n), x)),
     "eval_chebyu": (
         None,
-        lambda F, n, x, y: 2 * (n > 0) * F.special_of_three(_fewer(F, n), 0 * n + 2, x, "eval_gegenbauer"),
+        lambda F, n, x, y: 2 * (n != 0) * F.special_of_three(_fewer(F, n), 0 * n + 2, x, "eval_gegenbauer"),
     ),
     "eval_hermite": (None, lambda F, n, x, y: 2 * n * _two(F, "eval_hermite", _fewer(F, n), x)),
     "eval_hermitenorm": (None, lambda F, n, x, y: n * _two(F, "eval_hermitenorm", _fewer(F, n), x)),
     "eval_laguerre": (
         None,
-        lambda F, n, x, y: -1 * (n > 0) * F.special_of_three(_fewer(F, n), 0 * n + 1, x, "eval_genlaguerre"),
+        lambda F, n, x, y: -1 * (n != 0) * F.special_of_three(_fewer(F, n), 0 * n + 1, x, "eval_genlaguerre"),
     ),
     "ellipj:0": (lambda F, u, m, y: _two(F, "ellipj:1", u, m) * _two(F, "ellipj:2", u, m), None),
     "ellipj:1": (lambda F, u, m, y: -_two(F, "ellipj:0", u, m) * _two(F, "ellipj:2", u, m), None),
@@ -251,12 +366,12 @@ _THREE = {
     "eval_gegenbauer": (
         None,
         None,
-        lambda F, n, a, x, y: 2 * a * (n > 0) * F.special_of_three(_fewer(F, n), a + 1, x, "eval_gegenbauer"),
+        lambda F, n, a, x, y: 2 * a * (n != 0) * F.special_of_three(_fewer(F, n), a + 1, x, "eval_gegenbauer"),
     ),
     "eval_genlaguerre": (
         None,
         None,
-        lambda F, n, a, x, y: -1 * (n > 0) * F.special_of_three(_fewer(F, n), a + 1, x, "eval_genlaguerre"),
+        lambda F, n, a, x, y: -1 * (n != 0) * F.special_of_three(_fewer(F, n), a + 1, x, "eval_genlaguerre"),
     ),
 }
 _FOUR = {
@@ -271,7 +386,7 @@ _FOUR = {
         None,
         None,
         lambda F, n, a, b, x, y: (
-            (n + a + b + 1) / 2 * (n > 0) * F.special_of_four(_fewer(F, n), a + 1, b + 1, x, "eval_jacobi")
+            (n + a + b + 1) / 2 * (n != 0) * F.special_of_four(_fewer(F, n), a + 1, b + 1, x, "eval_jacobi")
         ),
     ),
 }

@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
-__all__ = ["all_dims", "along", "axes", "check_elements", "kept", "reduced_size", "removed", "wrap_dim"]
+__all__ = ["all_dims", "along", "axes", "check_count", "check_elements", "kept", "reduced_size", "removed", "wrap_dim"]
 
 
 #: So many elements no memory holds.
 _MOST_ELEMENTS = 2**59
+
+#: So many results of one call no list holds.
+_MOST_RESULTS = 2**27
 
 
 def check_elements(shape: Sequence[int]) -> None:
@@ -24,6 +27,18 @@ def check_elements(shape: Sequence[int]) -> None:
     """
     if shape and max(shape) > 0x7FFFFFFF and math.prod(shape) > _MOST_ELEMENTS:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
+
+
+def check_count(name: str, count: int) -> None:
+    """Refuse a number of results or of steps that is asked for by mistake, before memory and time go into the first.
+
+    Raises
+    ------
+    RuntimeError
+        If it is larger than what one call can return.
+    """
+    if count > _MOST_RESULTS:
+        raise RuntimeError(f"{name}: not enough memory for {count} results, of which {_MOST_RESULTS} are the most")
 
 
 def wrap_dim(dim: int, ndim: int) -> int:

@@ -121,14 +121,26 @@ def _distinct(name, function, **options):
     )(function)  # fmt: skip
 
 
+def _dim_of_slices(shape, dim):
+    """Return `dim` counted from the front, or None; raise RuntimeError if its slices are empty."""
+    if dim is None:
+        return None
+    dim, empty = wrap_dim(dim, len(shape)), shape.count(0)
+    if empty and not shape[dim] and empty > 1:
+        raise RuntimeError("Number of zero sized dimensions is more than one, so unique cannot be applied ")
+    if empty and shape[dim]:
+        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+    return dim
+
+
 def _unique(K, self, inverse: bool, counts: bool, dim: int | None):
     """The distinct elements (or slices along a dim) in order."""
-    return K.unique_of(self, inverse, counts, dim if dim is None else wrap_dim(dim, self.ndim))
+    return K.unique_of(self, inverse, counts, _dim_of_slices(tuple(self.shape), dim))
 
 
 def _consecutive(K, self, inverse: bool, counts: bool, dim: int | None):
     """The elements (or slices along a dim) that differ from the one before."""
-    return K.unique_consecutive_of(self, inverse, counts, dim if dim is None else wrap_dim(dim, self.ndim))
+    return K.unique_consecutive_of(self, inverse, counts, _dim_of_slices(tuple(self.shape), dim))
 
 
 _distinct(

@@ -31,7 +31,9 @@ def for_convolution(name: str, value: Steps, n: int, lowest: int) -> tuple[int, 
             f"expected {name} to be a single integer value or a list of {n} values to match the convolution "
             f"dimensions, but got {name}={list(value)}"  # type: ignore[arg-type]
         )
-    if min(values) < lowest:
+    if values and min(values) < lowest:
+        if name == "dilation":
+            raise RuntimeError("dilation should be greater than zero")
         raise RuntimeError(f"{'non-positive' if lowest else 'negative'} {name} is not supported")
     return values
 
@@ -47,9 +49,11 @@ def for_pooling(function: str, name: str, value: Steps, n: int) -> tuple[int, ..
     Raises
     ------
     RuntimeError
-        If it has another number of elements.
+        If it has another number of elements, or one of them is no 32-bit integer, which PyTorch refuses as well.
     """
     values = each(value, n)
     if values is None:
         raise RuntimeError(f"{function}: {name} must either be a single int, or a tuple of {_WORDS[n]}")
+    if not -0x80000000 <= min(values) <= max(values) <= 0x7FFFFFFF:
+        raise RuntimeError(f"{function}: value cannot be converted to type int without overflow: {name}={list(values)}")
     return values

@@ -6,6 +6,7 @@ import math
 
 from gradcore.ops.gammas import log_gamma_slope
 from gradcore.ops.samples import case, floats, ints
+from gradcore.ops.shapes import check_count
 from gradcore.ops.table import composite, elementwise
 
 
@@ -68,8 +69,27 @@ def erfinv(self):
     """
 
 
+def inverse_powers(F, x, sign, use):
+    """Return the sum of ``(2 k - 1)!! sign**k / (2 x**2)**k`` from k = 1, where `use`; the rest is finite.
+
+    For large `x` it is what is left of an asymptotic series after the first term, from which the function itself
+    cannot be subtracted without cancellation.
+    """
+    large = F.where(use, x, 30)
+    w = sign / (2 * large * large)
+    total = w * 0
+    for k in range(10, 0, -1):
+        total = (2 * k - 1) * w * (1 + total)
+    return total
+
+
+def _erfcx_slope(F, x, result):
+    use = x > 15
+    return F.where(use, 2 / _ROOT_PI * inverse_powers(F, x, -1, use), 2 * x * result - 2 / _ROOT_PI)
+
+
 @elementwise(
-    lambda F, t, self, result: t * (2 * self * result - 2 / _ROOT_PI),
+    lambda F, t, self, result: t * _erfcx_slope(F, self, result),
     promotion="float -complex",
     path="special.erfcx",
     node="SpecialErfcxBackward0",
@@ -215,6 +235,7 @@ def mvlgamma(K, self, p: int):
     """
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    check_count("mvlgamma", p)
     return _summed(K.lgamma, self, p) + p * (p - 1) / 4 * math.log(math.pi)
 
 

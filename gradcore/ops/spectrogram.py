@@ -73,8 +73,7 @@ def stft(
     hop, win = _lengths(n_fft, hop_length, win_length)
     if self.ndim not in (1, 2):
         raise RuntimeError(f"stft expected a 1D or 2D tensor, but got a {self.ndim}D tensor")
-    window = _window(F, self, window, n_fft, win, ", which is known to cause spectral leakage.")
-    is_complex = self.is_complex() or window.is_complex()
+    is_complex = self.is_complex() or (window is not None and window.is_complex())
     if return_complex is None and not is_complex:
         raise RuntimeError("stft requires the return_complex parameter be given for real inputs.")
     onesided = not is_complex if onesided is None else onesided
@@ -86,6 +85,8 @@ def stft(
         x = F.reshape(x, (*self.shape[:-1], x.shape[-1]))
     if x.shape[-1] < n_fft:
         raise RuntimeError(f"stft expected 0 < n_fft <= {x.shape[-1]}, but got n_fft={n_fft}")
+    # The window comes last: it is as long as n_fft says, which is only now known to be a length that there is.
+    window = _window(F, self, window, n_fft, win, ", which is known to cause spectral leakage.")
     frames = F.unfold_dim(x, -1, n_fft, hop) * window
     transform = F.fft_rfft if onesided else F.fft_fft
     out = F.transpose(transform(frames, norm="ortho" if normalized else "backward"), -1, -2)

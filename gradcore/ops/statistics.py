@@ -174,8 +174,9 @@ def _declare_moments(name, text, root):
     pair.__doc__ = f"{text} and mean over `dim`."
     alone.__doc__ = f"{text} over `dim`.{_PARAMETERS}"
     with_mean.__doc__ = f"{text} and mean over `dim`, as a tuple.{_PARAMETERS}"
-    composite(name=name, samples=_moment_samples)(alone)
-    composite(name=f"{name}_mean", method=False, samples=_moment_samples)(with_mean)
+    of_numpy = {"ddof": "correction"}
+    composite(name=name, samples=_moment_samples, also=of_numpy)(alone)
+    composite(name=f"{name}_mean", method=False, samples=_moment_samples, also=of_numpy)(with_mean)
 
 
 _declare_moments("var", "Variance", False)

@@ -352,6 +352,11 @@ class Op:
         return tuple(i for i, p in enumerate(self.parameters) if p.annotation in ("Number", "Number | None"))
 
     @cached_property
+    def factors(self) -> tuple[int, ...]:
+        """Positions of the numbers `alpha` and `beta`, which multiply tensors."""
+        return tuple(i for i in self.numeric_settings if self.names[i] in ("alpha", "beta"))
+
+    @cached_property
     def edge_index(self) -> dict[int, int]:
         """The index of a node's edge, by the position of the tensor."""
         return {position: i for i, position in enumerate(self.tensors)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gradcore.ops.samples import case, floats
-from gradcore.ops.shapes import wrap_dim
+from gradcore.ops.shapes import check_elements, wrap_dim
 from gradcore.ops.table import composite, linear
 
 # -- triangles --------------------------------------------------------------------------------------------------------
@@ -26,6 +26,16 @@ def _check_matrix(name, x):
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
 
 
+def _within(diagonal, shape):
+    """Return the number of a diagonal of a matrix, one beyond its corners if it has none so far away.
+
+    NumPy takes 32 bits for that number, and reads foreign memory at the smallest of them.
+    """
+    if -0x7FFFFFFF <= diagonal <= 0x7FFFFFFF:
+        return diagonal
+    return shape[-1] if diagonal > 0 else -shape[-2]
+
+
 @linear(
     lambda F, grad, diagonal: F.tril(grad, diagonal),
     inplace=True,
@@ -43,7 +53,7 @@ def tril(K, self, diagonal: int = 0):
             [1., 1., 1.]])
     """
     _check_matrix("tril", self)
-    return K.xp.tril(self, diagonal)
+    return K.xp.tril(self, _within(diagonal, self.shape))
 
 
 @linear(
@@ -63,7 +73,7 @@ def triu(K, self, diagonal: int = 0):
             [0., 0., 0.]])
     """
     _check_matrix("triu", self)
-    return K.xp.triu(self, diagonal)
+    return K.xp.triu(self, _within(diagonal, self.shape))
 
 
 # -- diagonals --------------------------------------------------------------------------------------------------------
@@ -86,7 +96,8 @@ def _diagonal_cases():
 
 
 def _diagonal(K, x, offset, dim1, dim2):
-    return K.diagonal_of(x, offset, *_dims(dim1, dim2, x.ndim))
+    dim1, dim2 = _dims(dim1, dim2, x.ndim)
+    return K.diagonal_of(x, _within(offset, (x.shape[dim1], x.shape[dim2])), dim1, dim2)
 
 
 @linear(
@@ -127,7 +138,7 @@ def diagonal_backward(K, grad, shape: tuple[int, ...], offset: int, dim1: int, d
 )
 def diagonal_copy(K, self, offset: int = 0):
     """The diagonal of a matrix."""
-    return K.diagonal_of(self, offset, 0, 1).copy()
+    return _diagonal(K, self, offset, 0, 1).copy()
 
 
 @linear(
@@ -149,6 +160,7 @@ def diag_embed(K, self, offset: int = 0, dim1: int = -2, dim2: int = -1):
     shape = list(self.shape[:-1])
     shape.insert(first, size)
     shape.insert(second, size)
+    check_elements(shape)
     out = K.xp.zeros(shape, self.dtype)
     _diagonal(K, out, offset, dim1, dim2)[...] = self
     return out

@@ -112,6 +112,12 @@ class Adafactor(_MatrixOptimizer):
     ) -> None:
         super().__init__(params, checked(locals()))
 
+    def _state_shapes(self, group: dict[str, Any], p: Tensor) -> dict[str, tuple[int, ...]]:
+        shape = tuple(p.shape)
+        if p.ndim < 2:
+            return {"variance": shape}
+        return {"row_var": (*shape[:-1], 1), "col_var": (*shape[:-2], 1, shape[-1])}
+
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any], lr: float) -> None:
         if not state:
             state["step"] = tensor(0.0)
@@ -202,6 +208,9 @@ class Muon(_MatrixOptimizer):
                     raise ValueError(
                         f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}"
                     )
+
+    def _state_shapes(self, group: dict[str, Any], p: Tensor) -> dict[str, tuple[int, ...]]:
+        return {"momentum_buffer": tuple(p.shape)}
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any], lr: float) -> None:
         if not state:

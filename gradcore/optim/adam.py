@@ -38,7 +38,8 @@ def adam(
     v *= beta2
     v += g * g * (1 - beta2)
     for x in largest:
-        x[...] = v = F.maximum(x, v)
+        before = x.clone() if isinstance(x, Tensor) else x  # in a differentiable step, the derivative reads it
+        x[...] = v = F.maximum(before, v)
     p -= m / (F.sqrt(v) + eps) * step_size
 
 

@@ -76,6 +76,9 @@ class ElementwiseOptimizer(Optimizer):
         """The names of the states that have the parameter's shape, and their initial values, in the formula's order."""
         return {}
 
+    def _state_shapes(self, group: dict[str, Any], p: Tensor) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(self.tensor_state(group), tuple(p.shape))
+
     def scalar_state(self, group: dict[str, Any]) -> dict[str, Any]:
         """The names of the states that are one number for each parameter, and their initial values."""
         return {"step": 0.0}

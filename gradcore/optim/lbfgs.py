@@ -123,7 +123,8 @@ class LBFGS(Optimizer):
             state["d"], state["prev_flat_grad"], state["prev_loss"] = direction, gradient, loss
             step = value_of(group["lr"])
             if state["n_iter"] == 1:
-                step *= min(1.0, 1.0 / value_of(gradient.abs().sum()))
+                total = value_of(gradient.abs().sum())
+                step *= 1.0 / total if total > 1 else 1.0
             state["t"] = step
             slope = _dot(gradient, direction)
             if slope > -group["tolerance_change"]:

@@ -296,15 +296,22 @@ class Optimizer(ShortErrors):
         ------
         ValueError
             If the groups, or their numbers of parameters, are others.
+        RuntimeError
+            If a state has another shape than its parameter asks for: steps would broadcast it.
         """
         state_dict = state_dict.copy()
         for hook in self._hooks["load_state_dict_pre"].values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
         state, groups = state_dicts.unpack(state_dict, self.param_groups)
+        state_dicts.check_shapes(state, groups, self._state_shapes)
         self.__setstate__({"state": state, "param_groups": groups})
         for hook in self._hooks["load_state_dict_post"].values():
             hook(self)
+
+    def _state_shapes(self, group: dict[str, Any], p: Tensor) -> dict[str, tuple[int, ...]]:
+        """Return the shapes that a parameter's states must have, by their names; other states are not checked."""
+        return {}
 
     # -- hooks ----------------------------------------------------------------------------------------------------
 

@@ -83,6 +83,9 @@ class SparseAdam(Optimizer):
                     self._update(p, p.grad.coalesce(), self.state[p], group)
         return loss
 
+    def _state_shapes(self, group: dict[str, Any], p: Tensor) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(("exp_avg", "exp_avg_sq"), tuple(p.shape))
+
     def _update(self, p: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
             state["step"] = 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradcore.tensor import Tensor
 
-__all__ = ["pack", "unpack"]
+__all__ = ["check_shapes", "pack", "unpack"]
 
 
 def pack(state: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
@@ -48,6 +48,23 @@ def unpack(
         if "param_names" in group:
             new.setdefault("param_names", group["param_names"])
     return state, saved
+
+
+def check_shapes(
+    state: dict[Any, Any], groups: list[dict[str, Any]], shapes_of: Callable[..., dict[str, tuple[int, ...]]]
+) -> None:
+    """Raise RuntimeError if a tensor of a loaded state has another shape than ``shapes_of(group, param)`` says."""
+    for number, (group, p) in enumerate((g, p) for g in groups for p in g["params"]):
+        states = state.get(p)
+        if not isinstance(states, dict):
+            continue
+        for name, shape in shapes_of(group, p).items():
+            value = states.get(name)
+            if isinstance(value, Tensor) and tuple(value.shape) != shape:
+                raise RuntimeError(
+                    f"loaded state dict has the state {name!r} of shape {list(value.shape)} for parameter {number}, "
+                    f"which needs the shape {list(shape)}"
+                )
 
 
 def _fit(value: Any, param: Tensor, key: Any = None) -> Any:

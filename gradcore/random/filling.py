@@ -97,18 +97,17 @@ def _random_(self: Tensor, *bounds: Any, generator: Generator | None = None, **n
     if len(bounds) > 2 or named.keys() - {"from", "to"} or (bounds and "from" in named):
         raise TypeError(f"random_() takes from, to and generator, but got {(*bounds, *named)}")
     values = [*bounds, *(named[name] for name in ("from", "to") if name in named)]
-    values = [setting("random_", name, "int").take(v) for name, v in zip(("from", "to"), values, strict=False)]
-    if len(values) == 2:
-        low, high = values
-    elif values:
-        low, high = 0, values[0]
+    *start, end = values or [None]
+    (low,) = [setting("random_", "from", "int").take(v) for v in start] or [0]
+    if end is not None:
+        high = setting("random_", "to", "int").take(end)
     else:
         if self._dtype.is_floating_point:
             largest = 2 ** {2: 8 if self._dtype is dtypes.bfloat16 else 11, 4: 24, 8: 53}[self._dtype.itemsize]
         else:
             largest = 1 if self._dtype is dtypes.bool_ else int(np.iinfo(self._dtype.numpy).max)
-        low, high = 0, largest + 1
-    if values:
+        high = largest + 1
+    if end is not None:
         check_bounds(low, high, self._dtype)
     made = integers(low, high, self._array.shape, dtypes.int64, self._device, generator)
     return _fill(self, made, f"RandomBackward{(2, 1, 0)[len(values)]}")

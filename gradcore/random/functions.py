@@ -17,9 +17,10 @@ from gradcore.backends.random import gammas, philox, sampling
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import resolve
 from gradcore.backends.vmap import all_samples, batched_device
-from gradcore.creation.factory import with_requires_grad
+from gradcore.creation.factory import options_of_out, with_requires_grad
 from gradcore.creation.filled import given_sizes, sizes
 from gradcore.device import DeviceLike
+from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import overridable
 from gradcore.dtypes import DTypeLike
@@ -97,8 +98,9 @@ def rand(
     (torch.Size([2, 3]), True)
     """
     shape = sizes(given_sizes("rand", size, named), "rand")
+    dtype, device = options_of_out(out, dtype, device)
     made = _floating("rand", shape, dtype, device, generator, requires_grad)
-    return made if out is None else out.copy_(made)
+    return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
 
 
 @overridable
@@ -122,8 +124,9 @@ def randn(
     torch.float64
     """
     shape = sizes(given_sizes("randn", size, named), "randn")
+    dtype, device = options_of_out(out, dtype, device)
     made = _floating("randn", shape, dtype, device, generator, requires_grad)
-    return made if out is None else out.copy_(made)
+    return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
 
 
 def _like(name: str) -> Callable[..., Tensor]:
@@ -179,8 +182,9 @@ def randint(
         low, high = 0, low if high is None else high
     low, high = (setting("randint", name, "int").take(value) for name, value in (("low", low), ("high", high)))
     shape = sizes((setting("randint", "size", "Sequence[int]").take(size),), "randint")
+    dtype, device = options_of_out(out, dtype, device)
     made = with_requires_grad(integers(low, high, shape, dtype, resolve(device), generator), requires_grad)
-    return made if out is None else out.copy_(made)
+    return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
 
 
 @overridable
@@ -210,7 +214,7 @@ def randint_like(
 @overridable
 @converting
 def randperm(
-    n: int, *, generator: Any = None, dtype: Any = dtypes.int64, device: Any = None, requires_grad: bool = False,
+    n: int, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     out: Tensor | None = None, layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A random order of the integers from 0 to ``n - 1``.
@@ -221,7 +225,8 @@ def randperm(
     >>> gc.randperm(4).sort().values
     tensor([0, 1, 2, 3])
     """
-    where, wanted = resolve(device), dtypes.as_dtype(dtype)
+    dtype, device = options_of_out(out, dtype, device)
+    where, wanted = resolve(device), dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     if wanted.category == 1:
@@ -233,7 +238,7 @@ def randperm(
         made = with_requires_grad(
             wrap(order.astype(wanted.numpy), batched_device(different_levels(), where), wanted), requires_grad
         )
-    return made if out is None else out.copy_(made)
+    return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
 
 
 @overridable
@@ -261,6 +266,7 @@ def normal(
     >>> gc.normal(gc.tensor([1.0, 2.0]), gc.tensor([0.0, 0.0]))
     tensor([1., 2.])
     """
+    dtype, device = options_of_out(out, dtype, device)
     if size is not None:
         mean, std = (setting("normal", name, "float").take(v) for name, v in (("mean", mean), ("std", std)))
     tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
@@ -282,7 +288,7 @@ def normal(
         if out is None:
             number = 3 if len(tensors) == 2 else 1 if isinstance(mean, Tensor) else 2
             return depending(f"NormalBackward{number}", made, *tensors)  # type: ignore[no-any-return]
-    return made if out is None else out.copy_(made)
+    return made if out is None else copy_to_out(out, made)
 
 
 @overridable
@@ -303,7 +309,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
         _refuse_where(~((input >= 0) & (input <= 1)), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
         if local.state.batches:
             made = (rand(shape, device=where.real, generator=generator) < input.detach()).to(input._dtype)
-            return depending("BernoulliBackward0", made, input) if out is None else out.copy_(made)  # type: ignore[no-any-return]
+            return depending("BernoulliBackward0", made, input) if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
         wide = input.detach().to(dtypes.float32) if input._dtype.is_reduced else input.detach()
         probability = wide.reshape(-1)._array if where.type != "meta" else 0.5
     else:
@@ -319,7 +325,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     )
     made = made.to(input._dtype)
     if out is not None:
-        return out.copy_(made)  # type: ignore[no-any-return]
+        return copy_to_out(out, made)  # type: ignore[no-any-return]
     return depending("BernoulliBackward0", made, input) if p is None else made  # type: ignore[no-any-return]
 
 
@@ -419,7 +425,7 @@ def multinomial(
         words = xp.array(words) if where.levels else words  # for each sample, whether or not its own
         drawn = sampling.multinomial(xp, words, rows, num_samples, replacement)
         made = wrap(drawn.reshape(shape).copy(), where)
-    return made if out is None else out.copy_(made)  # type: ignore[no-any-return]
+    return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
 
 
 @overridable

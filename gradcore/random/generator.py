@@ -90,14 +90,21 @@ class Generator:
         Parameters
         ----------
         seed : int
-            From -2**63 up to 2**128 - 1.
+            From -2**63 up to 2**64 - 1.
 
         Raises
         ------
+        ValueError
+            If the seed is outside of that range.
         RuntimeError
             If a CUDA graph is recorded, unless the seed is the present one: then nothing is changed.
         """
-        wanted = PhiloxState(seed if type(seed) is int else setting("manual_seed", "seed", "int", 0).take(seed))
+        seed = seed if type(seed) is int else setting("manual_seed", "seed", "int", 0).take(seed)
+        if not -(2**63) <= seed < 2**64:
+            raise ValueError(
+                f"Overflow when unpacking long long: the seed has to be from -2**63 to 2**64 - 1, not {seed}"
+            )
+        wanted = PhiloxState(seed)
         if present() is not None and wanted.seed == self._state.seed:
             return self
         return self._go_to(wanted)
@@ -237,7 +244,7 @@ def manual_seed(seed: int) -> Generator:
     Parameters
     ----------
     seed : int
-        From -2**63 up to 2**128 - 1.
+        From -2**63 up to 2**64 - 1.
 
     Returns
     -------

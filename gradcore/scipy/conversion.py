@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ def like(value: Any, x: Tensor) -> AnyTensor:
 def on_device(array: Any, x: Tensor) -> AnyTensor:
     """A NumPy array as a tensor on the device of `x`."""
     return F.as_tensor(np.ascontiguousarray(array), device=x.device)
+
+
+def logarithm(base: Any) -> Any:
+    """Return the natural logarithm of a number, or of a tensor, which may require grad."""
+    return F.log(base) if isinstance(base, Tensor) else math.log(base)
 
 
 def is_number(value: Any) -> bool:

@@ -14,8 +14,9 @@ tensor([-0.5896, -0.1574], dtype=torch.float64)
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from gradcore import functional as F
 from gradcore.numpy.conversion import axes_of, common, inexact, tensor_of
 from gradcore.numpy.ufuncs import SPECIAL as _SPECIAL
 from gradcore.ops.scipy_special import NAMES as _NAMES
+from gradcore.ops.table import OPS
 from gradcore.scipy.conversion import module_getattr, together
 from gradcore.typing import AnyTensor
 
@@ -40,14 +42,29 @@ def _refuse_complex(name: str, values: list[AnyTensor]) -> None:
         raise TypeError(f"{name} of complex tensors is not implemented")
 
 
-def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _set_signature(function: Callable[..., Any], name: str, names: Sequence[str]) -> Callable[..., Any]:
+    """Give a function its name and the signature of a universal function with parameters of these names."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`scipy.special.{name}` of tensors."
+    parameters = [inspect.Parameter(each, inspect.Parameter.POSITIONAL_ONLY) for each in names]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return function
 
 
+def _parameter_names(count: int) -> list[str]:
+    """Return the names that NumPy gives to the parameters of universal functions."""
+    return ["x"] if count == 1 else [f"x{i + 1}" for i in range(count)]
+
+
 def _existing(name: str, operation: str) -> Callable[..., Any]:
-    return _named(lambda *args: getattr(F, operation)(*_numbers(*args)), name)
+    count = len(OPS[operation].tensors)
+
+    def special(*args: Any) -> Any:
+        if len(args) != count:
+            raise TypeError(f"{name}() takes {count} positional arguments but {len(args)} were given")
+        return getattr(F, operation)(*_numbers(*args))
+
+    return _set_signature(special, name, _parameter_names(count))
 
 
 def _declared(name: str, count: int) -> Callable[..., Any]:
@@ -62,7 +79,7 @@ def _declared(name: str, count: int) -> Callable[..., Any]:
         found = tuple(getattr(F, _OPERATIONS[count])(*values, each) for each in results)
         return found if len(found) > 1 else found[0]
 
-    return _named(special, name)
+    return _set_signature(special, name, _parameter_names(count))
 
 
 def _composed(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -78,7 +95,7 @@ def _composed(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             _refuse_complex(name, values)
             return function(*values)
 
-        return _named(special, name)
+        return _set_signature(special, name, list(inspect.signature(function).parameters))
 
     return made
 
@@ -182,7 +199,7 @@ def voigt_profile(x: Any, sigma: Any, gamma: Any) -> Any:
 
 def _shifted(name: str, of: str) -> Callable[..., Any]:
     """A polynomial on [0, 1], by the one on [-1, 1]."""
-    return _named(lambda n, x: globals()[of](n, 2 * tensor_of(x) - 1), name)
+    return _set_signature(lambda n, x: globals()[of](n, 2 * tensor_of(x) - 1), name, ["n", "x"])
 
 
 @_composed(2)
@@ -322,11 +339,31 @@ eval_sh_legendre = _shifted("eval_sh_legendre", "eval_legendre")
 eval_sh_chebyt = _shifted("eval_sh_chebyt", "eval_chebyt")
 eval_sh_chebyu = _shifted("eval_sh_chebyu", "eval_chebyu")
 
+
+def zeta(x: Any, q: Any = None) -> AnyTensor:
+    """`scipy.special.zeta` of tensors: Riemann's function, or Hurwitz's where `q` is given."""
+    values = _numbers(x, 1.0 if q is None else q)
+    _refuse_complex("zeta", values)
+    return F.zeta(*values)
+
+
+@_composed(1)
+def gammasgn(x: Any) -> Any:
+    """Return the sign of gamma, which alternates between the poles; nan at the negative ones."""
+    below = F.floor(x)
+    sign = F.where(x < 0, 1 - 2 * F.remainder(below, 2), F.where(F.signbit(x), -1.0, 1.0))
+    return F.where(((x < 0) & (x == below)) | F.isnan(x), math.nan, sign).to(x.dtype).detach()
+
+
+#: Bessel functions of whole orders are those of any order.
+jn, kn, yn = globals()["jv"], globals()["kv"], globals()["yv"]
+
 _MADE = (
     "boxcox", "boxcox1p", "chdtr", "chdtrc", "eval_chebyc", "eval_chebys", "eval_sh_chebyt", "eval_sh_chebyu",
-    "eval_sh_legendre", "fdtr", "fdtrc", "gdtr", "gdtrc", "huber", "inv_boxcox", "inv_boxcox1p", "lambertw",
+    "eval_sh_legendre", "fdtr", "fdtrc", "gammasgn", "gdtr", "gdtrc", "huber", "inv_boxcox", "inv_boxcox1p", "jn", "kn",
+    "lambertw",
     "log_softmax", "logsumexp", "multigammaln", "pdtr", "pdtrc", "polygamma", "pseudo_huber", "softmax", "softplus",
-    "voigt_profile", "wofz",
+    "voigt_profile", "wofz", "yn",
 )  # fmt: skip
 __all__ = sorted({*_found, *_MADE})
 
@@ -374,8 +411,8 @@ LEFT_OUT = {
     ),
     **_because(
         "the derivative is that of jv, yv, iv and kv, of which it is made",
-        "airye h1vp h2vp hankel1 hankel1e hankel2 hankel2e ivp jn jve jvp kelvin kn kvp riccati_jn riccati_yn "
-        "spherical_in spherical_jn spherical_kn spherical_yn yn yve yvp",
+        "airye h1vp h2vp hankel1 hankel1e hankel2 hankel2e ivp jve jvp kelvin kvp riccati_jn riccati_yn "
+        "spherical_in spherical_jn spherical_kn spherical_yn yve yvp",
     ),
     **_because(
         "integrals of Bessel and Struve functions, which gradcore.scipy.integrate computes",
@@ -386,7 +423,6 @@ LEFT_OUT = {
         "Carlson's integrals and the mean that belongs to them; see ellipk, ellipe, ellipkinc and ellipeinc",
         "agm elliprc elliprd elliprf elliprg elliprj",
     ),
-    **_because("a sign", "gammasgn"),
     **_because("a formula of other functions in a line", "diric radian zetac"),
     **_because("its derivatives are functions that SciPy has not", "log_wright_bessel wright_bessel"),
     **_because("about SciPy's errors", "SpecialFunctionError SpecialFunctionWarning errstate geterr seterr"),

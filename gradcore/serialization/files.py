@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import os
 import secrets
 import time
 from collections.abc import Iterator
 from typing import Any
+
+from gradcore.interrupts import surely
 
 __all__ = ["written"]
 
@@ -37,14 +40,15 @@ def written(f: Any) -> Iterator[Any]:
     if not os.path.isdir(folder):
         raise RuntimeError(f"Parent directory {os.path.dirname(os.fsdecode(f))} does not exist.")
     beside = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.saving")
-    handle = _made_beside(target, beside)
-    if handle is None:
+    if not _is_replaceable(target, folder):
         with open(target, "wb") as file:
             yield file
         return
     _remove_abandoned(folder, name)
+    # The file is created inside of `try`, and its descriptor belongs to an object from the start, so that an interrupt
+    # at any place leaves neither behind.
     try:
-        with open(handle, "wb") as file:
+        with open(beside, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -52,22 +56,21 @@ def written(f: Any) -> Iterator[Any]:
             os.chmod(beside, os.stat(target).st_mode & 0o7777)
         os.replace(beside, target)
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
+        surely(functools.partial(_remove, beside))
         raise
     _sync_folder(folder)
 
 
-def _made_beside(target: str, beside: str) -> int | None:
-    """A new file, open; None where only the target itself can be written: a device, a pipe, a folder without leave."""
+def _is_replaceable(target: str, folder: str) -> bool:
+    """Return whether a new file can take the target's place: not of a device, a pipe, or in a folder without leave."""
     if os.path.exists(target) and not os.path.isfile(target):
-        return None
-    try:
-        return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    except PermissionError:
-        if os.path.isfile(target) and os.access(target, os.W_OK):
-            return None
-        raise
+        return False
+    return os.access(folder, os.W_OK | os.X_OK) or not (os.path.isfile(target) and os.access(target, os.W_OK))
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def _remove_abandoned(folder: str, name: str) -> None:

@@ -115,7 +115,7 @@ def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
             return add(other, self)
         return _onto_dense(self, other, alpha)
     if not isinstance(other, SparseTensor):
-        if self.layout is COO or not isinstance(other, Tensor) or not other.ndim:
+        if not isinstance(other, Tensor) or not other.ndim:
             raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
         return _onto_dense(_scaled(other, alpha), self, 1)
     if self.sizes != other.sizes:

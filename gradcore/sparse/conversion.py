@@ -62,14 +62,14 @@ def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tenso
     flat = flat_places(index, sizes)
     order = None
     if bool((flat[1:] < flat[:-1]).any()):
-        order = xp.argsort(flat, kind="stable")
-        flat, index = flat[order], index[:, order]
+        order = device.backend.argsort_along(flat, 0)
+        flat, index = flat.take(order), index.take(order, axis=1)
     new = flat[1:] != flat[:-1]
     order = None if order is None else wrap(order, device)
     if bool(new.all()):
         return order, None, t.index[0] if order is None else wrap(index, device)
     new = xp.concatenate([xp.ones(1, bool), new])
-    return order, wrap(xp.cumsum(new) - 1, device), wrap(index[:, new], device)
+    return order, wrap(xp.cumsum(new) - 1, device), wrap(index.take(xp.flatnonzero(new), axis=1), device)
 
 
 @on("coalesce")
@@ -265,7 +265,7 @@ def _compressed(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
     outer, inner = raw(t.index[0]) if layout is CSR else raw(t.index[0])[::-1]
     values = t.stored
     if layout is CSC:
-        order = xp.argsort(outer, kind="stable")
+        order = device.backend.argsort_along(outer, 0)
         outer, inner, values = outer[order], inner[order], values[wrap(order, device)]
     ends = xp.searchsorted(outer, xp.arange(t.sizes[layout is CSC] + 1))
     name = "ToSparseCsrBackward0" if layout is CSR else "ToSparseCscBackward0"

@@ -188,7 +188,14 @@ def sparse_coo_tensor(
 def _smallest(index: Tensor) -> list[int]:
     if not index.shape[1]:
         return [0] * index.shape[0]
-    return [n + 1 for n in index.amax(1).tolist()]
+    return _check_sizes([n + 1 for n in index.amax(1).tolist()])
+
+
+def _check_sizes(sizes: list[int]) -> list[int]:
+    """Return sizes made of the largest indices; raise RuntimeError if one of them is no 64-bit integer."""
+    if max(sizes, default=0) >= 2**63:
+        raise RuntimeError(f"the size of a sparse tensor has to be less than 2**63, but indices make it {sizes}")
+    return sizes
 
 
 def _check_bounds(index: Array, sizes: Sequence[int]) -> None:
@@ -257,7 +264,7 @@ def sparse_compressed_tensor(
         outer, other = ends.shape[0] - 1, int(inner.max()) + 1 if inner.numel() else 0
         across = (outer, other) if layout in BY_ROWS else (other, outer)
         size = across[0] * block[0], across[1] * block[1]
-    sizes = tuple(map(int, size))
+    sizes = tuple(_check_sizes(list(map(int, size))))
     if len(sizes) != 2:
         raise RuntimeError(f"gradcore has sparse matrices of the layout {layout}, but size has {len(sizes)} dims")
     checked = _checking.get() if check_invariants is None else check_invariants

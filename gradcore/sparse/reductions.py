@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from gradcore import functional
@@ -38,6 +39,19 @@ def sum(input: Any, dim: int | Sequence[int] | None = None, dtype: Any = None) -
     (tensor(12.), tensor([4., 0., 8.]))
     """
     return total(input, dim, dtype=dtype)
+
+
+@on("mean")
+def mean(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The sum over all elements, or over some dims, divided by their number: zeros count."""
+    if not (dtype or t.dtype).is_differentiable:
+        raise RuntimeError(
+            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
+            f"{t.dtype.scalar_name}"
+        )
+    dims = range(len(t.sizes)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    found = total(t, dim, keepdim, dtype=dtype)
+    return found / prod(t.sizes[d] for d in (dims or range(len(t.sizes))))
 
 
 @on("sum")

@@ -8,7 +8,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.variables import wrap
 from gradcore.sparse.conversion import coalesce, dense_dim, sparse_dim, to_sparse
-from gradcore.sparse.tensor import COO, SparseTensor, on, raw, sparse
+from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, on, raw, sparse
 from gradcore.tensor import Tensor
 from gradcore.typing import Array
 
@@ -48,7 +48,7 @@ def select(t: SparseTensor, dim: int, index: int) -> Any:
 @on("index_select")
 def index_select(t: SparseTensor, dim: int, index: Tensor) -> Any:
     """The parts with some indices along a dim, in their order."""
-    layout, t = t.layout, to_sparse(t)
+    given, t = t, to_sparse(t)
     d, dims, xp, _device = _wrapped(dim, len(t.sizes)), sparse_dim(t), t.xp, t.home
     sizes = [index.numel() if e == d else n for e, n in enumerate(t.sizes)]
     if d >= dims:
@@ -66,7 +66,14 @@ def index_select(t: SparseTensor, dim: int, index: Tensor) -> Any:
     new, which = where[:, which[by]], which[by]
     new[d] = at[by]
     out = _of_entries(t, new, which, sizes, d == 0 and t.in_order)
-    return out if layout is COO else to_sparse(out, layout)
+    return _in_layout_of(given, out)
+
+
+def _in_layout_of(given: SparseTensor, made: Any) -> Any:
+    """Return a COO tensor in the layout of another one, with blocks of the same size."""
+    if given.layout is COO:
+        return made
+    return to_sparse(made, given.layout, blocksize=given.stored.shape[1:] if given.layout in BLOCKED else None)
 
 
 @on("narrow narrow_copy")
@@ -122,7 +129,6 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     """Sparse tensors one after the other along a dim."""
     if not all(isinstance(t, SparseTensor) for t in tensors):
         raise RuntimeError("Concatenating sparse tensors, but a dense tensor was found; use to_sparse() or to_dense()")
-    layout = tensors[0].layout
     parts = [to_sparse(t) for t in tensors]
     first = parts[0]
     d, dims, xp = _wrapped(dim, len(first.sizes)), sparse_dim(first), first.xp
@@ -146,7 +152,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     index = wrap(xp.concatenate(columns, 1), first.home)
     in_order = d == 0 and all(t.in_order for t in parts)
     out = sparse(COO, sizes, (index,), functional.cat([t.stored for t in parts]), in_order)
-    return out if layout is COO else to_sparse(out, layout)
+    return _in_layout_of(tensors[0], out)
 
 
 def _along_dense(parts: list[SparseTensor], sizes: list[int], d: int) -> Any:

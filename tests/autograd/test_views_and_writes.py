@@ -1,8 +1,10 @@
 """Views and writes in place: which are refused, what happens to retained gradients and hooks, inference mode."""
 
+import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore.ops.table import OPS
 
 MULTIPLE = "output of a function that returns multiple views"
 
@@ -391,3 +393,29 @@ def test_writes_through_strides_reach_tangents(write):
     _, tangent = gc.func.jvp(function, (v,), (d,))
     step = 1e-6
     assert gc.allclose(tangent, (function(v + step * d) - function(v - step * d)) / (2 * step), atol=1e-6)
+
+
+WRITES = [
+    op for op in OPS.values()
+    if op.inplace and op.function and (op.kind == "elementwise") and len(op.tensors) > 1
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", WRITES, ids=lambda op: op.name)
+def test_operands_are_read_before_they_are_written_to(op):
+    """The result of an elementwise operation in place is that with a copy, whatever memory its operands share."""
+    write = getattr(gc.Tensor, f"{op.name}_", None)
+    if write is None:
+        pytest.skip("has no form in place")
+    further = [0.5 if p.default is p.empty else p.default for p in op.parameters[len(op.tensors) :]]
+    for dtype in (gc.float64, gc.int64, gc.bool):
+        x = gc.arange(1, 6).to(dtype)
+        try:
+            write(x.clone(), *[x.clone() for _ in op.tensors[1:]], *further)
+        except (RuntimeError, TypeError):
+            continue  # has no such dtype
+        for of_part in (lambda x: x[1:], lambda x: x[:-1], lambda x: x[2], lambda x: x[1:2]):
+            ours, expected = x.clone(), x.clone()
+            write(ours[1:], *[of_part(ours) for _ in op.tensors[1:]], *further)
+            write(expected[1:], *[of_part(x).clone() for _ in op.tensors[1:]], *further)
+            np.testing.assert_array_equal(ours, expected)

@@ -214,7 +214,8 @@ class ndarray: ...
 cupy = types.ModuleType("cupy")
 cupy.ndarray = ndarray
 cupy.cuda = types.SimpleNamespace(
-    runtime=types.SimpleNamespace(getDeviceCount=count, getDevice=lambda: 0), get_allocator=lambda: None
+    runtime=types.SimpleNamespace(getDeviceCount=count, getDevice=lambda: 0), get_allocator=lambda: None,
+    set_allocator=lambda malloc: None,
 )
 cupy.get_default_memory_pool = lambda: types.SimpleNamespace(malloc=1)
 cupy.zeros = lambda shape, dtype: ndarray()
@@ -252,7 +253,7 @@ print(*[w.message for w in seen])
 @pytest.mark.parametrize(
     ("setup", "reason", "remedy"),
     [
-        (MISSING, "CuPy is not installed", "pip install 'gradcore[cuda13]'"),
+        (MISSING, "CuPy is not installed", "pip install '.[cuda13]'"),
         (
             NO_DRIVER,
             "CuPy finds no usable NVIDIA driver (cudaErrorNoDevice: driver is missing)",

@@ -46,10 +46,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     with (folder / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may build it at the moment
         patch.setenv("GRADCORE_CACHE", str(cache))
-        if library.find() is None or not said.exists():
+        if library.find() is None or not said.exists() or len(list(cache.iterdir())) != 1:
+            shutil.rmtree(cache, ignore_errors=True)  # of other sources, or of another environment
             done = python(cache, "-m", "gradcore.compiled")
             assert done.returncode == 0, done.stderr
-            said.write_text(done.stdout)
+            said.write_text(done.stdout.splitlines()[-1])
     return cache, said.read_text()
 
 
@@ -58,10 +59,13 @@ def library_variables(request: pytest.FixtureRequest) -> dict[str, str]:
     """The environment variables by which a process uses compiled kernels.
 
     Of the package, if it was installed with those of these sources, so that nothing needs to be compiled; but of
-    ``GRADCORE_TEST_CACHE``, if a library was put there, as the sanitizers' is.
+    ``GRADCORE_TEST_CACHE``, if there is a library of these sources, as the sanitizers' is.
     """
     named = os.environ.get("GRADCORE_TEST_CACHE")
-    if library.packaged() is not None and not (named and (Path(named) / "compiled" / "said.txt").exists()):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADCORE_CACHE", str(Path(named or os.devnull) / "compiled" / "cache"))
+        is_there = library.find() is not None
+    if library.packaged() is not None and not is_there:
         return {"GRADCORE_COMPILED": "package"}
     return {"GRADCORE_COMPILED": "machine", "GRADCORE_CACHE": str(request.getfixturevalue("built")[0])}
 

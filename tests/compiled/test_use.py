@@ -19,7 +19,7 @@ from numpy._core._multiarray_umath import __cpu_features__
 import gradcore
 from gradcore.backends.compiled.library import HERE as SOURCES
 from gradcore.backends.compiled.variants import Variant, chosen, of_machine
-from tests.compiled.conftest import Run, python
+from tests.compiled.conftest import Run
 
 PACKAGE = Path(gradcore.__file__).parent
 USED = "import gradcore; from gradcore import compiled; print(compiled.is_used())"
@@ -339,15 +339,20 @@ def test_what_a_killed_build_left_goes_and_no_more(endless: Any, tmp_path: Path,
     assert not list((tmp_path / "cache").iterdir())
 
 
-@pytest.fixture(scope="session")
-def packaged(tmp_path_factory: pytest.TempPathFactory, library_variables: dict[str, str]) -> Path:
-    """A folder with the package as it is installed where there is a compiler."""
-    site = tmp_path_factory.mktemp("site")
-    shutil.copytree(PACKAGE, site / "gradcore", ignore=shutil.ignore_patterns("__pycache__", "reason.txt"))
-    build = "from gradcore.backends.compiled import building; building.build_variants([], 2)"  # without the loops
-    done = python(site, "-c", build, PYTHONPATH=str(site), PYTHONSAFEPATH="1")
-    assert done.returncode == 0, done.stderr
-    return site
+@pytest.fixture
+def packaged(cache: Path, package: Path) -> Path:
+    """A folder with a package that has a library for every instruction set.
+
+    Each is this machine's library under another name: what is compiled for another CPU might not run here.
+    """
+    from gradcore.backends.compiled.library import variant_name
+
+    folder = package / "gradcore/backends/compiled/variants"
+    folder.mkdir()
+    (library,) = cache.iterdir()
+    for variant in of_machine():
+        shutil.copy2(library, folder / variant_name(variant))
+    return package
 
 
 @pytest.mark.parametrize("variant", of_machine(), ids=lambda variant: variant.name)
@@ -394,8 +399,7 @@ def test_what_numpy_may_not_use_is_not_used(monkeypatch: pytest.MonkeyPatch, wit
 
 
 def test_an_outdated_library_of_the_package_is_not_loaded(packaged: Path, tmp_path: Path, run: Run) -> None:
-    site = tmp_path / "site"
-    shutil.copytree(packaged, site)
+    site = packaged
     with (site / "gradcore/__init__.py").open("a") as file:
         file.write("# another version\n")
     environment = {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1", "GRADCORE_COMPILED": "auto"}

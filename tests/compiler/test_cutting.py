@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import random
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.compiler.cutting import cut
+from gradcore.compiler.sources import statements_of, tree_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -28,6 +31,7 @@ class Writer:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.lines: list[str] = []
+        self.on_one_line = self.random.random() < 0.3
 
     def number(self, depth: int = 0) -> str:
         pick = self.random.randrange(12 if depth < 2 else 5)
@@ -40,7 +44,7 @@ class Writer:
         if pick < 8:
             return f"({one} {self.random.choice('+-*')} {two})"
         return {
-            8: f"note({one})",
+            8: f"{self.random.choice(['note', 'note', 'fail'])}({one})",
             9: f"sum({name} * {self.number(2)} for {name} in range(3))",
             10: f"(lambda {name}: {name} + {one})({two})",
             11: f"({one} if {two} > 2 else ({name} := {one}))",
@@ -76,7 +80,9 @@ class Writer:
             put(f"{indent}except NameError as {name}:")
             self.block(indent + "    ", depth + 1, in_loop)
         elif pick < 19:
-            put(f"{indent}with context({self.number()}) as {name}:")
+            kind = self.random.choice(["context", "context", "swallowing", "gc.enable_grad"])
+            value = "" if kind == "gc.enable_grad" else self.number()
+            put(f"{indent}with {kind}({value}) as {name}:")
             self.block(indent + "    ", depth + 1, in_loop)
         else:
             put(f"{indent}return {self.number()}, {self.number()}")
@@ -85,7 +91,21 @@ class Writer:
         for _ in range(self.random.randrange(1, 4)):
             self.statement(indent, depth, in_loop)
 
-    def function(self) -> tuple[Callable[..., Any], list[Any], int]:
+    def joined(self) -> list[str]:
+        """Return the lines, some of which have been put on one with the line before, after a semicolon."""
+        found: list[str] = []
+        for line in self.lines:
+            word = line.split()[0]
+            indent = len(line) - len(line.lstrip())
+            last = found[-1] if found else ":"
+            simple = not last.endswith(":") and word not in ("if", "for", "try:", "except", "with", "else:", "def")
+            if self.on_one_line and simple and indent == len(last) - len(last.lstrip()):
+                found[-1] += "; " + line.strip()
+            else:
+                found.append(line)
+        return found
+
+    def function(self) -> tuple[Callable[..., Any], list[Any]]:
         self.lines = ["def function(a, b=2, *, c=3):"]
         if self.random.random() < 0.3:
             self.lines.append("    global g")
@@ -93,12 +113,13 @@ class Writer:
             self.statement("    ", 0, False)
         self.lines.append("    return a, b, c")
         path = f"<random function {next(_files)}>"
-        text = "\n".join(self.lines) + "\n"
+        text = "\n".join(self.joined()) + "\n"
         linecache.cache[path] = len(text), None, text.splitlines(True), path
         noted: list[Any] = []
-        scope: dict[str, Any] = {"note": _note(noted), "seen": noted, "context": _Context}
+        names = {"note": _note(noted), "fail": _fail, "seen": noted, "context": _Context, "swallowing": _Swallowing}
+        scope: dict[str, Any] = {**names, "gc": gc}
         exec(compile(text, path, "exec", dont_inherit=True), scope)
-        return scope["function"], noted, len(self.lines)
+        return scope["function"], noted
 
 
 def _note(noted: list[Any]) -> Callable[[Any], Any]:
@@ -107,6 +128,12 @@ def _note(noted: list[Any]) -> Callable[[Any], Any]:
         return value
 
     return note
+
+
+def _fail(value: Any) -> Any:
+    if value > 2:
+        raise NameError(str(value))
+    return value
 
 
 class _Context:
@@ -119,6 +146,11 @@ class _Context:
     def __exit__(self, *error: object) -> None: ...
 
 
+class _Swallowing(_Context):
+    def __exit__(self, *error: object) -> bool:  # type: ignore[override]
+        return True
+
+
 def outcome(function: Any, noted: list[Any], a: int) -> Any:
     noted.clear()
     function.__globals__.pop("g", None)
@@ -129,18 +161,35 @@ def outcome(function: Any, noted: list[Any], a: int) -> Any:
     return result, [*noted], function.__globals__.get("g")
 
 
+def places_in(function: Any) -> list[int]:
+    """Return for each statement of a function the offset of an instruction of it."""
+    found = statements_of(function.__code__, tree_of(function.__code__))
+    first = {id(each): 2 * i for i, each in reversed([*enumerate(found)]) if each is not None}
+    return [*first.values()]
+
+
+def cut_again(function: Any, chance: random.Random, depth: int) -> Any:
+    """Cut a part at some of its statements, and the parts of it in turn."""
+    places = places_in(function)
+    if not depth or not places:
+        return function
+    found = cut(function, chance.choice(places), lambda part: cut_again(part, chance, depth - 1))
+    return function if found is None else found
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_random_functions_do_the_same_wherever_they_are_cut(seed: int) -> None:
     parts = 0
-    for each in range(25):
-        function, noted, lines = Writer(1000 * seed + each).function()
+    for each in range(8):
+        function, noted = Writer(1000 * seed + each).function()
         wanted = [outcome(function, noted, a) for a in range(3)]
-        for line in range(2, lines + 1):
-            found = cut(function, line, lambda part: part)
+        for depth, place in itertools.product((0, 1, 3), places_in(function)):
+            again = functools.partial(cut_again, chance=random.Random(place), depth=depth)
+            found = cut(function, place, again)
             if found is not None:
                 parts += 1
                 assert [outcome(found, noted, a) for a in range(3)] == wanted, (
-                    "".join(linecache.getlines(function.__code__.co_filename)), line,
+                    "".join(linecache.getlines(function.__code__.co_filename)), place, depth, 1000 * seed + each,
                 )  # fmt: skip
     assert parts > 5
 
@@ -516,21 +565,72 @@ def test_with_fullgraph_nothing_is_cut() -> None:
         call(gc.compile(function, fullgraph=True))
 
 
-def test_gradients_of_some_results_alone() -> None:
-    """Of a function that cannot be called again, as it writes to buffers."""
-    both = []
-    for use in (lambda f: f, gc.compile):
-        gc.manual_seed(0)
-        norm, layer, other = gc.nn.BatchNorm1d(3), gc.nn.Linear(4, 3), gc.nn.Linear(4, 3)
-        run = use(lambda x, n=norm, a=layer, b=other: (n(a(x)).exp(), b(x).sin() * 2))
-        for i in range(5):
-            first, second = run(gc.randn(6, 4))
-            (first if i % 2 else second).square().sum().backward()
-            both.append(
-                [None if p.grad is None else p.grad.tolist() for m in (norm, layer, other) for p in m.parameters()]
-            )
-            if i < 4:
-                for m in (norm, layer, other):
-                    m.zero_grad()
-    assert both[:5] == both[5:]
-    assert None in both[3]
+FACTOR = 2.0
+
+
+def _source(cell: list[float]) -> Any:
+    factor = cell[0]
+
+    def function(self: Any, x: gc.Tensor, s: float = 2.0, *, k: float = 1.0) -> gc.Tensor:
+        y = x * s * factor
+        seen = float(y.sum())
+        if y.sum() > 1e6:  # a decision, in a part
+            y = y * 2
+        return (y + s + k).exp() * FACTOR * (seen > -1e9)
+
+    return function
+
+
+def _other_source(factor: float) -> Any:
+    def function(self: Any, x: gc.Tensor, s: float = 2.0, *, k: float = 1.0) -> gc.Tensor:
+        y = x * s - factor
+        float(y.sum())
+        return (y - s + k).exp()
+
+    return function
+
+
+def _set_cell(function: Any) -> None:
+    function.__closure__[0].cell_contents = 5.0
+
+
+#: What may change of a function after it has been split.
+CHANGES: dict[str, Callable[[Any], None]] = {
+    "code": lambda f: setattr(f, "__code__", _other_source(1.0).__code__),
+    "defaults": lambda f: setattr(f, "__defaults__", (3.0,)),
+    "no defaults": lambda f: setattr(f, "__defaults__", None),
+    "keyword defaults": lambda f: setattr(f, "__kwdefaults__", {"k": 3.0}),
+    "a keyword default": lambda f: f.__kwdefaults__.update(k=4.0),
+    "closure": _set_cell,
+    "global": lambda f: f.__globals__.update(FACTOR=7.0),
+}
+
+
+class _Holder(gc.nn.Module):
+    def forward(self, x: gc.Tensor) -> gc.Tensor:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("kind", ["function", "method", "module"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_of_a_function_that_has_been_split(change: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "FACTOR", 2.0)
+    source = _source([1.5])
+    holder = _Holder()
+    eager = types.MethodType(source, holder)
+    monkeypatch.setattr(_Holder, "forward", source)
+    whole = gc.compile(source)
+    compiled = {
+        "function": functools.partial(whole, holder),
+        "method": gc.compile(eager),
+        "module": gc.compile(holder),
+    }[kind]
+    for i in range(10):
+        if i == 5:
+            CHANGES[change](source)
+        x = gc.full((2,), 0.1 * i)
+        if change == "no defaults" and i >= 5:
+            with pytest.raises(TypeError, match="missing 1 required positional argument"):
+                compiled(x)
+        else:
+            assert compiled(x).tolist() == eager(x).tolist()

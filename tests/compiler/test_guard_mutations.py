@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 import re
 import sys
@@ -395,6 +396,15 @@ def hooked_step() -> Case:
     return Case(step, change=lambda stack: own.register_step_post_hook(lambda *args: scale.append(scale.pop() + 1)))
 
 
+def validating() -> Case:
+    distribution = gc.distributions.Distribution
+    distribution.set_default_validate_args(False)
+    return Case(
+        lambda x: gc.distributions.Normal(x, -x).mean * 2, lambda: (gc.ones(2),),
+        lambda stack: distribution.set_default_validate_args(True),
+    )  # fmt: skip
+
+
 #: Optimisers whose parameters change; modes of the thread and of the process.
 STATES: list[Callable[[], Case]] = [
     lambda: optimizer_case(lambda own, v: own.add_param_group({"params": [v]})),
@@ -414,9 +424,76 @@ STATES: list[Callable[[], Case]] = [
     lambda: Case(
         lambda: gc.rand(3), tuple, within=lambda call: gc.vmap(lambda v: call(), 0, 0, "different")(gc.ones(2))
     ),
+    lambda: Case(lambda x: (x * 2, gc.get_num_threads()), change=restored(gc.set_num_threads, 3, gc.get_num_threads())),
     inside_grad,
     hooked_step,
+    validating,
 ]
+
+
+class Elements(list[Any]):
+    """A list of a class of one's own."""
+
+
+class Doubled(set[Any]):
+    """A set whose elements are others."""
+
+    def __iter__(self) -> Any:
+        return (2 * each for each in super().__iter__())
+
+
+class Chosen(set[Any]):
+    """A set of a class of one's own, which says that it is empty."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+def cached_case() -> Case:
+    factor = [2.0]
+
+    @functools.lru_cache
+    def found() -> float:
+        return factor[0]
+
+    def change(stack: ExitStack) -> None:
+        factor[0] = 3.0
+        found.cache_clear()
+
+    found()
+    return Case(lambda x: x * found(), change=change)
+
+
+def same_objects_case() -> Case:
+    box = Box(a=[1.0], b=[1.0])
+    return Case(lambda x: x * (2.0 if box.a is box.b else 3.0), change=lambda stack: setattr(box, "b", box.a))
+
+
+def elements_case(values: Any, change: Callable[[Any], Any], read: Callable[[Any], Any]) -> Case:
+    return Case(lambda x: x * read(values), change=lambda stack: change(values))
+
+
+#: Containers that are compared by identity, given twice, or of classes of one's own; results that are kept.
+CONTAINERS: list[Callable[[], Case]] = [
+    cached_case,
+    same_objects_case,
+    lambda: Case(
+        lambda x, a, b: (x * 2, sum(b)), lambda: (gc.ones(1), a := [1.0], a), after=lambda: (gc.ones(1), [1.0], [2.0])
+    ),
+    lambda: Case(
+        lambda x, a, b: x * (2.0 if a is b else 3.0), lambda: (gc.ones(1), [1.0], [1.0]),
+        after=lambda: (gc.ones(1), a := [1.0], a),
+    ),
+    lambda: Case(
+        lambda x, a, b: x * (2.0 if a is b else 3.0), lambda: (gc.ones(1), a := float("1.5"), a),
+        after=lambda: (gc.ones(1), float("1.5"), float("1.5")),
+    ),
+    lambda: elements_case(Elements([2.0]), lambda v: v.__setitem__(0, 3.0), lambda v: v[0]),
+    lambda: elements_case(Elements([2.0]), lambda v: v.append(3.0), sum),
+    lambda: elements_case(Chosen([2.0]), lambda v: (v.clear(), v.add(3.0)), sum),
+    lambda: elements_case(Chosen([2.0]), lambda v: v.add(3.0), sum),
+    lambda: elements_case(Box(a={2.0}), lambda v: setattr(v, "a", Doubled([2.0])), lambda v: sum(v.a)),
+]  # fmt: skip
 TABLE: list[Callable[[], Case]] = [
     *ARGUMENTS,
     *((lambda i=i: held(*VALUES[i])) for i in range(len(VALUES))),
@@ -425,6 +502,7 @@ TABLE: list[Callable[[], Case]] = [
     *((lambda i=i: module_cases()[i]) for i in range(9)),
     *LEAVES,
     *STATES,
+    *CONTAINERS,
 ]
 
 
@@ -433,6 +511,7 @@ UNMISSED = {
     "x.tangents",  # of a level that is open: `state.mode` says so
     "x._device is CPU", "type(x) is ndarray",  # two ways to say the same
     "x.flags.num & 0 == 0",  # unaligned memory is computed with as well, and what cannot be written to raises
+    "x() == (0, 0, 0, 0, 0)",  # what chooses kernels of CUDA
     "state.task is None",  # within a backward, nothing is recorded, unless it is differentiated itself
 }  # fmt: skip
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import marshal
+import os
+import shutil
+import subprocess
 import sys
+import tempfile
 import threading
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +22,12 @@ import gradcore as gc
 from gradcore import compiled as kernels
 from gradcore import config, nn
 from gradcore.backends.compiled.building import BuildError, find_compiler
+from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE
 from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.compiler import native
 from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.native import building, parts
+from gradcore.compiler.native import building, parts, plans
+from gradcore.compiler.native.files import read_whole, write_whole
 from tests.compiler import test_operations as samples
 from tests.compiler.test_programs import PURE, leaves
 
@@ -45,13 +54,53 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("libraries")
 
 
+@pytest.fixture(scope="session")
+def kept() -> Path:
+    """The folder of programs that tests have compiled, which later runs use."""
+    folder = Path(os.environ["GRADCORE_TEST_CACHE"]) / "programs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def options(kept: Path) -> tuple[str, ...]:
+    """Compiler options with which most programs take a third of the time.
+
+    What is shown is correctness, so there is less optimization; and the header that all programs begin with is compiled
+    beforehand.
+    """
+    lower = tuple("-O1" if option == "-O2" else option for option in building._OPTIONS)
+    folders = [f"-I{path.parent}" for path in (HERE / "x", *building._HEADERS)]
+    flags = [flag for flag in FLAGS if flag != "-O3"]
+    command = [find_compiler(), *flags, *NATIVE, *lower, *folders, "-x", "c++-header", "program.h"]
+    place = kept / f"header-{building._name(repr(command))}"
+    if not place.exists():
+        partial = Path(tempfile.mkdtemp(dir=kept))
+        shutil.copy(building._HEADERS[0], partial)
+        subprocess.run([*command, "-o", "program.h.gch"], cwd=partial, capture_output=True, check=True)
+        with suppress(OSError):  # another process may have been faster
+            partial.rename(place)
+        shutil.rmtree(partial, ignore_errors=True)
+    return f"-I{place}", *lower
+
+
 @pytest.fixture(autouse=True)
-def writer(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def writer(libraries: Path, kept: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADCORE_CACHE", str(libraries))
     monkeypatch.setattr(config, "COMPILE_CPP", "wait")
     monkeypatch.setattr(parts, "_LEAST", 1)
-    # What is shown is correctness: this takes half of the compiler's time.
-    monkeypatch.setattr(building, "_OPTIONS", tuple("-O1" if o == "-O2" else o for o in building._OPTIONS))
+    monkeypatch.setattr(building, "_OPTIONS", options)
+    compile_source = building._compile
+
+    def compile_once(source: str, folder: Path) -> bytes:
+        path = kept / building._name(source)
+        if not path.exists():
+            partial = path.with_suffix(f".{os.getpid()}")
+            partial.write_bytes(compile_source(source, folder))
+            partial.rename(path)
+        return path.read_bytes()
+
+    monkeypatch.setattr(building, "_compile", compile_once)
 
 
 def close(found: Any, expected: Any) -> bool:
@@ -496,6 +545,79 @@ def test_a_plan_that_cannot_be_read_is_none(libraries: Path) -> None:
     for path in (libraries / "programs").glob("plan-*"):
         path.write_bytes(b"no plan")
     assert states(check(function, gc.randn(9))) == states(first)
+
+
+def _bits_flipped(data: bytes) -> bytes:
+    return bytes(byte ^ (0xFF if i % 97 == 5 else 0) for i, byte in enumerate(data))
+
+
+#: What may become of a file of the cache.
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 3]),
+    "one byte less": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + bytes(4096)),
+    "flipped bits": lambda path: path.write_bytes(_bits_flipped(path.read_bytes())),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "a text": lambda path: path.write_text("no such thing"),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a link to nothing": lambda path: (path.unlink(), path.symlink_to(path.parent / "nothing")),
+    "gone": lambda path: path.unlink(),
+}
+_DAMAGED = """
+import sys
+sys.path.insert(0, {root!r})
+import gradcore as gc
+from gradcore.compiler.native import building, parts
+parts._LEAST, building._OPTIONS = 1, tuple(each.replace("-O2", "-O0") for each in building._OPTIONS)
+f = gc.compile(lambda x: (x * 3 + 2).tanh().sum(), options={{"cpp": "wait"}})
+for _ in range(4):
+    value = f(gc.ones(9))
+print(f"{{value.item():.4f}}", f._entries[0].functions[0].state)
+"""
+
+
+def _in_a_process(folder: Path) -> str:
+    root = str(Path(gc.__file__).parents[1])
+    given = {**os.environ, "GRADCORE_CACHE": str(folder), "GRADCORE_COMPILE_CPP": "wait"}
+    done = subprocess.run(
+        [sys.executable, "-c", _DAMAGED.format(root=root)], env=given, capture_output=True, text=True, timeout=300
+    )
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("file", ["program-*.so", "plan-*"])
+def test_a_damaged_file_is_built_again(file: str, damage: str, libraries: Path, tmp_path: Path) -> None:
+    """In processes of their own, as what is not noticed ends them."""
+    first = libraries / "whole"
+    expected = _in_a_process(first)
+    folder = tmp_path / "cache"
+    shutil.copytree(first, folder)
+    for path in (folder / "programs").glob(file):
+        DAMAGES[damage](path)
+    assert _in_a_process(folder) == expected
+    assert "functions" in expected
+
+
+def test_the_library_of_a_plan_lies_beside_it(libraries: Path, tmp_path: Path) -> None:
+    function = lambda x: (x * 17 + 2).tanh().sum()  # noqa: E731
+    first = check(function, gc.randn(9))
+    (whole,) = first._entries[0].programs
+    name = parts.name_of_plan(whole)
+    plan = libraries / "programs" / str(name)
+    content = read_whole(plan)
+    assert content is not None
+    library, *rest = marshal.loads(content)
+    foreign = tmp_path / library
+    foreign.write_bytes((libraries / "programs" / library).read_bytes())
+    for other in (str(foreign), f"../programs/{library}", f"{library}\0", library.upper(), "", 7, None, b"x"):
+        write_whole(plan, marshal.dumps((other, *rest)))
+        assert plans.kept(whole, name) is None
+    write_whole(plan, marshal.dumps((library, *rest)))
+    assert plans.kept(whole, name) is not None
 
 
 def test_switched_off() -> None:

@@ -14,9 +14,9 @@ from gradcore.compiler.compiled import CompiledFunction
 from gradcore.compiler.native import parts, places
 from gradcore.compiler.native.parts import NativeProgram
 from gradcore.compiler.passes import optimized
-from tests.compiler.test_native import arrays_of, check, libraries, pytestmark, writer
+from tests.compiler.test_native import arrays_of, check, kept, libraries, options, pytestmark, writer
 
-__all__ = ["libraries", "pytestmark", "writer"]
+__all__ = ["kept", "libraries", "options", "pytestmark", "writer"]
 
 F = nn.functional
 

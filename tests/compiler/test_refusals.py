@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import pickle
 import time
 import warnings
@@ -167,6 +168,17 @@ def catching_late(x: gc.Tensor) -> gc.Tensor:
         return x + 1
 
 
+DISPATCHED = functools.singledispatch(lambda value: value)
+
+
+def deleting(x: gc.Tensor) -> gc.Tensor:
+    try:
+        del OWN.absent
+    except AttributeError:
+        return x + 1
+    return x
+
+
 CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "mask": (lambda x: x[x > 0] + 1, "a mask selects elements, so that sizes depend on values"),
     "pickle": (lambda x: pickle.loads(pickle.dumps(x)) + 1, "dumps is called"),
@@ -182,6 +194,8 @@ CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "list": (lambda x: x + x.tolist()[0], "elements of a tensor are read"),
     "state": (lambda x: x + OWN.param_groups[0]["lr"], "param_groups of SGD is used"),
     "set": (lambda x: (setattr(OWN, "mark", 1), x + 1)[1], "mark of SGD is set"),
+    "dispatch": (lambda x: x * DISPATCHED(2.0), "a function of functools.singledispatch is called"),
+    "deleted": (deleting, "absent of SGD is deleted"),
     "returning": (called_with(lambda: RETURNING.step()), "step of Returning returns something"),
     "leaf": (leaf, "a result is a leaf that requires grad"),
     "retained": (retained, "a result retains its gradient, has tangents, or is of inference mode"),

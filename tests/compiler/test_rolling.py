@@ -15,7 +15,7 @@ from gradcore.compiler.native.parts import NativeProgram, source_of
 from gradcore.compiler.native.rolling import Invocation, Repeat, rolled
 from gradcore.compiler.native.steps import View
 from gradcore.compiler.passes import optimized
-from tests.compiler.test_native import arrays_of, check, close, pytestmark, writer  # noqa: F401
+from tests.compiler.test_native import arrays_of, check, close, kept, options, pytestmark, writer  # noqa: F401
 from tests.compiler.test_native import libraries as libraries
 
 

@@ -625,3 +625,32 @@ def test_each_value_of_a_formula_has_a_number(by_formulas: list[PlannedStep]) ->
     written = {n for call in program.calls if call.name.startswith("operator.i") for n in call.made}
     assert len(set(made)) == len([n for n in made if n not in written]) + len(written & {*made})
     assert program.types.keys() >= {*made, *program.inputs}
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam", "own", "scheduler", "scaler"])
+def test_host_objects_have_their_class_while_functions_are_recorded(kind: str) -> None:
+    """A function that asks for the class, in whichever way, goes the same way in each call."""
+
+    class Own(gc.optim.SGD):
+        pass
+
+    params = [nn.Parameter(gc.ones(2))]
+    host: Any = {
+        "sgd": lambda: gc.optim.SGD(params, lr=0.1),
+        "adam": lambda: gc.optim.Adam(params, lr=0.1),
+        "own": lambda: Own(params, lr=0.1),
+        "scheduler": lambda: L.StepLR(gc.optim.SGD(params, lr=0.1), 2),
+        "scaler": lambda: gc.amp.GradScaler("cpu"),
+    }[kind]()
+    cls = type(host)
+    ways: list[Callable[[], bool]] = [
+        lambda: type(host) is cls,
+        lambda: host.__class__ is cls,
+        lambda: isinstance(host, cls) and type(host).__mro__[0] is cls,
+        lambda: type(host) in {cls: 1},
+    ]
+    for way in ways:
+        compiled = gc.compile(lambda x, way=way: x * (2.0 if way() else 5.0))
+        assert [compiled(gc.ones(1)).item() for _ in range(4)] == [2.0] * 4
+    for base in (gc.optim.Optimizer, gc.amp.GradScaler, type(host)):
+        assert base.__getattribute__ is object.__getattribute__

@@ -157,6 +157,7 @@ def test_nodes_of_other_threads(order: Order) -> None:
 
 def test_choices_of_streams_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_MOST_CHOICES", 8)
+    monkeypatch.setattr(streams, "_FEW_CHOICES", 8)
     kept = Streams()
     ticks = iter(range(100))
     kept.clock = lambda: next(ticks)

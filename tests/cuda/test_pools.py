@@ -8,7 +8,8 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends import registry
-from gradcore.backends.cupy.memory import OutOfMemoryError, allocator
+from gradcore.backends.cupy.memory import allocator
+from gradcore.errors import OutOfMemoryError
 from tests.cuda.fake_runtime import LOG, Runtime
 
 #: What the fake runtime says of the default pool.

@@ -12,8 +12,9 @@ import pytest
 import gradcore as gc
 from gradcore.backends import registry, streams, sync_debug
 from gradcore.backends.cupy import capture as cupy_capture
-from gradcore.backends.cupy.memory import OutOfMemoryError, allocator
+from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.pinned import is_pinned
+from gradcore.errors import OutOfMemoryError
 from tests.cuda.fake_runtime import LOG, Runtime
 from tests.cuda.host import needs_compiler
 from tests.strict.blas import CALLS, FakeBindings

@@ -27,7 +27,8 @@ _tools = [HOME / "ptx" / name for name in ("build.py", "instructions.h", "nvrtc.
 _sources = _tools if BY_NVRTC else sorted(Path(os.environ["CUPY_HOST_INCLUDE"]).iterdir())
 _headers = b"".join(path.read_bytes() for path in _sources)
 os.environ.setdefault("CUPY_CACHE_DIR", str(HOME / f"cupy-cache-{hashlib.sha1(_headers).hexdigest()[:12]}"))
-os.environ["CUPY_ACCELERATORS"] = ""
+if not BY_NVRTC:
+    os.environ["CUPY_ACCELERATORS"] = ""  # g++ does not take CUB's headers; NVRTC does, and keeps CuPy's default
 host = ctypes.CDLL(str(HOME / "lib" / "libcupyhost.so"), mode=ctypes.RTLD_GLOBAL)
 _held = [ctypes.CDLL(str(HOME / "lib" / name), mode=ctypes.RTLD_GLOBAL) for name in LIBRARIES]
 
@@ -120,7 +121,8 @@ host.cupyhost_set_fft(_transform)
 import cupy  # noqa: E402
 import cupy._core  # noqa: E402
 
-cupy._core.set_routine_accelerators(["cub"])  # of CUB only what is not compiled by NVRTC
+if not BY_NVRTC:
+    cupy._core.set_routine_accelerators(["cub"])  # of CUB what is compiled before, which `host/reducing.cpp` stands for
 
 
 class NotingPool(cupy.cuda.MemoryPool):  # type: ignore[misc,name-defined]

@@ -61,6 +61,14 @@ def test_what_ends_a_launch(body: str, words: str, capfd: pytest.CaptureFixture[
     assert (out == 2).all()
 
 
+def test_cupy_has_the_settings_that_it_has_on_a_gpu() -> None:
+    """Nothing is switched off that NVRTC compiles: reductions are CUB's."""
+    from cupy._core import _accelerator
+
+    for kind in ("elementwise", "reduction", "routine"):
+        assert getattr(_accelerator, f"get_{kind}_accelerators")() == [_accelerator.ACCELERATOR_CUB]
+
+
 def test_blocks_with_much_shared_memory_must_be_allowed() -> None:
     run = kernel(
         "extern __shared__ float s[]; __shared__ float t[1024]; t[threadIdx.x] = n; s[0] = t[n - 1]; out[0] = s[0] + 1;"

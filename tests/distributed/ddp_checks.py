@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 
 import pytest
@@ -368,3 +369,35 @@ def check_communication_is_timed():
     times = model._get_ddp_logging_data()
     assert times["communication"] > 0
     assert times["backward"] > 0
+
+
+def check_sparse_gradients_of_tables():
+    """Tables with sparse gradients get the sparse mean; some processes use rows that others do not, or none."""
+    for bag in (False, True):
+        gc.manual_seed(0)
+        kind = gc.nn.EmbeddingBag if bag else gc.nn.Embedding
+        options = {"mode": "sum"} if bag else {}
+        table = kind(20, 3, sparse=True, **options)
+        layer = gc.nn.Linear(3, 2)
+        reference = kind(20, 3, **options)
+        reference.load_state_dict(table.state_dict())
+
+        class Model(gc.nn.Module):
+            def __init__(self, table=table, layer=layer):
+                super().__init__()
+                self.table, self.layer = table, layer
+
+            def forward(self, x):
+                return self.layer(self.table(x))
+
+        model = DDP(Model(), find_unused_parameters=True)
+        batches = [gc.tensor([[k, k + 1, 7], [k, k, 0]]) for k in range(size())]
+        plain = copy.deepcopy(layer)
+        for _ in range(2):
+            model.zero_grad()
+            model(batches[rank()]).square().sum().backward()
+            assert table.weight.grad.is_sparse
+            reference.zero_grad()
+            sum(plain(reference(x)).square().sum() for x in batches).backward()
+            expected = reference.weight.grad / size()
+            assert gc.allclose(table.weight.grad.to_dense(), expected, atol=1e-6)

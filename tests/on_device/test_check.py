@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import gradcore as gc
 from gradcore import config
 from gradcore.backends import registry
 from gradcore.cuda import check
+from gradcore.cuda.speeds import measure_speeds
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +34,30 @@ def test_nothing_is_wrong() -> None:
     assert fine, "\n".join(lines)
     for section in check.SECTIONS:
         assert any(line.startswith(f"{section}: ") for line in lines)
+
+
+def test_a_further_run_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What was right is not compared again, but where that is asked for, or other kernels are there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    begun = iter(range(1, 6))
+    plain = check.edges
+    monkeypatch.setitem(check.SECTIONS, "edges", lambda quick: itertools.islice(plain(quick), next(begun)))
+    for afresh, compared, before in ((False, 1, 0), (False, 1, 1), (False, 1, 2), (True, 4, 0)):
+        lines, fine = on_cpu(lambda afresh=afresh: check.run(True, ["edges"], 600, afresh))
+        assert fine
+        devices = gc.cuda.device_count()
+        expected = f"edges: {compared * devices} compared, 0 wrong"
+        expected += f", {before * devices} by earlier runs" if before else ""
+        assert expected in lines
+        assert any("to compile" in line for line in lines)
+
+
+def test_speeds_are_measured() -> None:
+    lines = measure_speeds("cuda:0")
+    assert [line.partition(": ")[0] for line in lines[:4]] == [
+        f"cuda:0 {name}" for name in ("float32", "float64", "float16", "bfloat16")
+    ]
+    assert "microseconds" in lines[4]
 
 
 def test_a_kernel_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,85 @@ def test_matrices_that_are_not_finite(name: str, shape: tuple[int, ...], value: 
                 agree(there, here, f"{place}")
 
 
+def _with(call: Callable[..., Any], *others: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda a: call(a, *(other(a) for other in others))
+
+
+def _gradient(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def run(a: Any) -> Any:
+        a = a.clone().requires_grad_()
+        slope = gc.autograd.grad(call(a).abs().sum(), a)[0]
+        return slope.where(slope.isfinite(), float("inf"))  # of a matrix that has none, NaN and infinities are alike
+
+    return run
+
+
+#: Functions of matrices without an inverse. Numbers that belong to a matrix that failed are not compared.
+OF_SINGULAR: dict[str, Callable[[Any], Any]] = {
+    "cholesky": gc.linalg.cholesky,
+    "cholesky_ex": lambda a: gc.linalg.cholesky_ex(a).info,
+    "cond": lambda a: gc.linalg.cond(a, 1),
+    "det": gc.linalg.det,
+    "det, gradient": _gradient(gc.linalg.det),
+    "inv": gc.linalg.inv,
+    "inv_ex": lambda a: gc.linalg.inv_ex(a).info,
+    "inv_ex, checked": lambda a: gc.linalg.inv_ex(a, check_errors=True).inverse,
+    "ldl_factor": lambda a: gc.linalg.ldl_factor(a + a.mT),
+    "ldl_factor_ex": lambda a: gc.linalg.ldl_factor_ex(a + a.mT).info,
+    "logdet, gradient": _gradient(lambda a: gc.linalg.slogdet(a).logabsdet),
+    "lstsq": lambda a: gc.linalg.lstsq(a, gc.ones_like(a)).rank,
+    "lu": lambda a: gc.linalg.lu(a).U,
+    "lu_factor": gc.linalg.lu_factor,
+    "lu_factor, wide": lambda a: gc.linalg.lu_factor(a[..., :-1, :]).LU,
+    "lu_factor, tall": lambda a: gc.linalg.lu_factor(a[..., :-1]).LU,
+    "lu_factor_ex": lambda a: gc.linalg.lu_factor_ex(a).info,
+    "matrix_power": lambda a: gc.linalg.matrix_power(a, -2),
+    "matrix_rank": gc.linalg.matrix_rank,
+    "pinv": gc.linalg.pinv,
+    "slogdet": gc.linalg.slogdet,
+    "solve": _with(gc.linalg.solve, gc.ones_like),
+    "solve of a batch": lambda a: gc.linalg.solve(a, gc.ones(2, *a.shape, dtype=a.dtype, device=a.device)),
+    "solve, from the right": lambda a: gc.linalg.solve(a, gc.ones_like(a), left=False),
+    "solve_ex": lambda a: gc.linalg.solve_ex(a, gc.ones_like(a)).info,
+    "tensorinv": lambda a: gc.linalg.tensorinv(a, ind=1) if a.ndim == 2 else gc.linalg.inv(a),
+}
+
+
+@pytest.mark.parametrize("kind", ["a row", "a column", "the diagonal", "nothing"])
+@pytest.mark.parametrize("shape", [(3, 3), (40, 40), (5, 4, 4), (2, 1, 3, 3)], ids=str)
+@pytest.mark.parametrize("name", OF_SINGULAR)
+def test_matrices_without_an_inverse(name: str, shape: tuple[int, ...], kind: str) -> None:
+    """One of a batch has zeros, so that a pivot is exactly zero; "nothing": none has."""
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.complex128):
+        a = rng.integers(-3, 4, shape).astype(dtype) + shape[-1] * np.eye(shape[-1], dtype=dtype)
+        spoilt = a[-1] if a.ndim > 2 else a
+        if kind == "the diagonal":
+            a[...] = np.triu(a)
+        if kind != "nothing":
+            place = {"a row": np.s_[..., 1, :], "a column": np.s_[..., 1], "the diagonal": np.s_[..., 1, 1]}[kind]
+            spoilt[place] = 0
+        here, there = (outcome(_results, OF_SINGULAR[name], gc.tensor(a, device=d)) for d in ("cpu", "cuda"))
+        assert isinstance(here, Exception) == isinstance(there, Exception), f"{there} for {here}"
+        if isinstance(here, Exception):
+            assert (type(there), str(there)) == (type(here), str(here))
+        else:
+            agree(there, here, f"{name} of {dtype.__name__}")
+
+
+def test_large_matrices_are_factored_one_by_one() -> None:
+    """Where cuBLAS's routines for batches are slow: a system for each of two, and two for one."""
+
+    def run(device: str) -> list[Any]:
+        rng = np.random.default_rng(0)
+        a = gc.tensor(rng.standard_normal((2, 300, 300)) + 40 * np.eye(300), device=device, requires_grad=True)
+        b = gc.tensor(rng.standard_normal((2, 300, 3)), device=device, requires_grad=True)
+        x, y = gc.linalg.solve(a, b), gc.linalg.solve(a[0], b)
+        return [x, y, gc.linalg.inv(a[1]), *gc.autograd.grad((x * y).sum(), [a, b])]
+
+    agree(outcome(run, "cuda"), outcome(run, "cpu"))
+
+
 WRITES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a row": lambda x, i, v: x.__setitem__(0, v[0]),
     "rows": lambda x, i, v: x.__setitem__(i, v[0]),

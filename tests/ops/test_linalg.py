@@ -413,3 +413,49 @@ def test_euclidean_norms_of_complex_numbers(dim: int | None) -> None:
     x = gc.tensor(parts[0] + 1j * parts[1], requires_grad=True)
     assert gc.autograd.gradcheck(lambda x: gc.linalg.vector_norm(x, dim=dim), x, check_forward_ad=True)
     assert gc.autograd.gradgradcheck(lambda x: gc.linalg.vector_norm(x, dim=dim), x)
+
+
+@pytest.mark.parametrize("dtype", [gc.float64, gc.complex128])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 2, 4), (4, 3), (3, 4)])
+def test_subspaces_beyond_the_singular_values(shape: tuple[int, ...], dtype: Any) -> None:
+    gc.manual_seed(len(shape) + shape[-1])
+    a, weights = gc.randn(shape, dtype=dtype, requires_grad=True), gc.randn(2, 6, 6, dtype=dtype)
+
+    def projections(a: Any) -> Any:
+        u, s, vh = linalg.svd(a)
+        k = s.shape[-1]
+        parts = [x @ x.mH for x in (u[..., k:], vh.mH[..., k:])]
+        return sum(
+            (w[: p.shape[-1], : p.shape[-1]] * p).abs().pow(2).sum() for w, p in zip(weights, parts, strict=True)
+        )
+
+    assert gc.autograd.gradcheck(projections, a, check_forward_ad=True)
+    assert gc.autograd.gradgradcheck(projections, a, check_fwd_over_rev=True)
+    assert gc.autograd.grad(projections(a), a)[0].abs().max() > 1e-3
+
+
+def test_a_null_vector_of_one_dimension() -> None:
+    a = gc.randn(3, 4, dtype=gc.float64, requires_grad=True)
+
+    def ratio(a: Any) -> Any:
+        null = linalg.svd(a).Vh[-1]
+        return null[:3] / null[3]
+
+    assert gc.autograd.gradcheck(ratio, a, check_forward_ad=True)
+
+
+def test_a_loss_that_depends_on_the_choice_of_a_basis_is_refused() -> None:
+    a = gc.randn(2, 5, dtype=gc.float64, requires_grad=True)
+    with pytest.raises(RuntimeError, match="depends on the choice of the basis"):
+        linalg.svd(a).Vh[2].sum().backward()
+    with pytest.raises(RuntimeError, match="depends on the choice of the basis"):
+        linalg.svd(a.mH).U[..., 3].sum().backward()
+
+
+def test_pseudo_inverse_with_several_tolerances_for_each_matrix() -> None:
+    a = gc.randn(2, 5, 3, dtype=gc.float64, requires_grad=True)
+    tolerances = gc.tensor([[1e-3], [1e-4]], dtype=gc.float64)
+    out = linalg.pinv(a, rtol=tolerances)
+    assert gc.autograd.grad(out.sum(), a)[0].shape == a.shape
+    assert gc.autograd.gradcheck(lambda a: linalg.pinv(a, rtol=tolerances), a, check_forward_ad=True)
+    assert gc.autograd.gradgradcheck(lambda a: linalg.pinv(a, rtol=tolerances), a)

@@ -131,7 +131,7 @@ X, W = (2, 3, 8, 8), (4, 3, 3, 3)
         (X, W, {"bias": gc.ones(4).to(gc.float64)}, r"Input type \(float\) and bias type \(double\) should be"),
         (X, W, {"stride": 0}, "non-positive stride is not supported"),
         (X, W, {"padding": -1}, "negative padding is not supported"),
-        (X, W, {"dilation": 0}, "non-positive dilation is not supported"),
+        (X, W, {"dilation": 0}, "dilation should be greater than zero"),
         (X, W, {"groups": 0}, "non-positive groups is not supported"),
         (X, W, {"stride": (1, 1, 1)}, r"expected stride to be a single integer value or a list of 2 values to match"),
         (X, W, {"groups": 5}, "Given groups=5, expected weight to be at least 5 at dimension 0"),
@@ -143,6 +143,50 @@ X, W = (2, 3, 8, 8), (4, 3, 3, 3)
 def test_convolutions_that_do_not_fit(x: Any, w: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         F.conv2d(gc.ones(x), gc.ones(w), **options)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_settings_of_the_general_convolution_are_checked(transposed: bool) -> None:
+    """Kernels trust them: NumPy would read memory before an array for a negative dilation."""
+    refused = {
+        "stride": "non-positive stride is not supported",
+        "dilation": "dilation should be greater than zero",
+        "padding": "negative padding is not supported",
+        "output_padding": "negative output_padding is not supported",
+    }
+    for n in (1, 2, 3):
+        x, w = gc.ones(1, 2, *[5] * n), gc.ones(2, 2, *[3] * n)
+        for name, message in refused.items():
+            for number in (-1, -(2**31), -(2**62)):
+                for value in ((number,), (*[1] * (n - 1), number)):
+                    with pytest.raises(RuntimeError, match=message):
+                        gc.convolution(x, w, transposed=transposed, **{name: value})
+            with pytest.raises(RuntimeError, match=f"expected {name} to be a single integer value or a list of {n}"):
+                gc.convolution(x, w, transposed=transposed, **{name: (1,) * (n + 1)})
+        for groups in (0, -1):
+            with pytest.raises(RuntimeError, match="non-positive groups is not supported"):
+                gc.convolution(x, w, transposed=transposed, groups=groups)
+        with pytest.raises(RuntimeError, match="to have 3 channels, but got 2 channels"):
+            gc.convolution(x, gc.ones(3, 3, *[3] * n), transposed=transposed)
+        with pytest.raises(RuntimeError, match="at least three dimensions"):
+            gc.convolution(x, gc.ones(2, 2), transposed=transposed)
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        gc.convolution(gc.ones(1, 2, 2), gc.ones(2, 2, 3))
+    with pytest.raises(RuntimeError, match="output padding must be smaller"):
+        gc.convolution(gc.ones(1, 2, 2), gc.ones(2, 2, 3), transposed=True, output_padding=(1,))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_one_number_serves_all_dims_of_a_convolution(transposed: bool) -> None:
+    x, w = gc.ones(1, 2, 5, 6, requires_grad=True), gc.ones(2, 2, 3, 2, requires_grad=True)
+    settings = {"stride": 2, "padding": 1, "dilation": 2}
+    once = gc.convolution(x, w, transposed=transposed, **{k: (v,) for k, v in settings.items()}).square().sum()
+    each = gc.convolution(
+        x, w, transposed=transposed, output_padding=(0, 0), **{k: (v, v) for k, v in settings.items()}
+    )
+    expected = gc.autograd.grad(each.square().sum(), (x, w))
+    for found, grad in zip(gc.autograd.grad(once, (x, w)), expected, strict=True):
+        assert gc.equal(found, grad)
 
 
 def test_transposed_convolutions_that_do_not_fit() -> None:

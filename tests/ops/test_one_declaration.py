@@ -67,6 +67,7 @@ OTHER_LISTS = {
     "kernels of one library, where they are written": {
         "backends/compiled/rows.py": "_WIDTHS",
         "backends/cupy/kernels.py": "_FORWARD_IN_HALF _IN_HALF",
+        "backends/cupy/rows.py": "CudaRows",
         "backends/cupy/reductions.py": "_EXPRESSIONS",
         "backends/numpy/backend.py": "_SEVERAL_STEPS",
         "backends/vmap/backend.py": "_OTHERS",

@@ -373,3 +373,20 @@ def test_differences_and_integrals() -> None:
     assert gc.trapz(x, dx=2).item() == 18
     assert gc.trapezoid(x, gc.tensor([0.0, 1.0, 3.0])).item() == 15.5
     same(gc.cumulative_trapezoid(x).tolist(), [2.5, 9])
+
+
+def test_complex_logcumsumexp_of_elements_that_add_nothing() -> None:
+    x = gc.tensor([-inf, complex(-inf, inf), 1.0, 2j, complex(inf, 0), complex(inf, 0)], dtype=gc.complex128)
+    found = x.logcumsumexp(0)
+    expected = [-inf, -inf, 1.0, np.log(np.exp(1) + np.exp(2j)), inf, inf]
+    np.testing.assert_allclose(found.real.numpy(), np.real(expected))
+    assert found[:3].imag.nan_to_num(0.0).abs().max().item() == 0
+    undefined = gc.tensor([1.0, complex(0, np.nan), 1.0], dtype=gc.complex128).logcumsumexp(0)
+    assert undefined.isnan().tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("exponent", [0.14, 1.0, 2.0])
+def test_derivative_of_the_derivative_of_a_power_of_zero(exponent: float) -> None:
+    y, one = gc.tensor(exponent, dtype=gc.float64), gc.tensor(1.0, dtype=gc.float64)
+    _, pull = gc.func.vjp(lambda y, v: gc.func.jvp(lambda y: gc.pow(0.0, y), (y,), (v,))[1], y, one)
+    assert [t.item() for t in pull(one)] == [0.0, 0.0]

@@ -414,3 +414,42 @@ def test_a_learning_rate_that_is_kept_in_the_state_cannot_require_grad(name: str
     p.grad = gradcore.ones(2)
     with pytest.raises(RuntimeError, match="cannot require grad"):
         optimizer.step()
+
+
+RECORDED = [
+    ("SGD", {"momentum": 0.9, "nesterov": True}), ("SGD", {"momentum": 0.9, "maximize": True}),
+    ("RMSprop", {"centered": True}), ("RMSprop", {"momentum": 0.5}), ("Adagrad", {"lr_decay": 0.1}),
+    *((name, {"amsgrad": amsgrad, "weight_decay": 0.1}) for name in ("Adam", "AdamW") for amsgrad in (False, True)),
+    *((name, {"weight_decay": 0.1}) for name in ("Adamax", "NAdam", "RAdam", "Adadelta")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options"), RECORDED)
+def test_steps_with_options_are_differentiated(name: str, options: dict[str, Any]) -> None:
+    """Two recorded steps, by the start and by the gradients, as by finite differences."""
+
+    def moved(start: Any, slope: Any) -> Any:
+        p = start.clone()
+        optimizer = getattr(gradcore.optim, name)([p], lr=0.1, differentiable=True, **options)
+        for factor in (1.0, -0.4):
+            p.grad = slope * factor
+            optimizer.step()
+        return p
+
+    start = gradcore.tensor([1.0, -2.0], dtype=gradcore.float64, requires_grad=True)
+    slope = gradcore.tensor([0.3, 0.8], dtype=gradcore.float64, requires_grad=True)
+    assert gradcore.autograd.gradcheck(moved, (start, slope), atol=1e-5)
+
+
+def test_lbfgs_goes_on_at_a_gradient_of_zeros() -> None:
+    x = gradcore.zeros(2, requires_grad=True)
+    optimizer = gradcore.optim.LBFGS([x], tolerance_grad=-1.0)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (x * x).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 0
+    assert x.tolist() == [0, 0]

@@ -27,7 +27,7 @@ ABSENT = {
     "caching_allocator_delete", "caching_allocator_disabled", "caching_allocator_enable", "change_current_allocator",
     "check_error", "clock_rate", "cudaStatus", "cudart", "current_blas_handle", "current_solver_handle",
     "get_allocator_backend", "get_arch_list", "get_gencode_flags", "has_half",
-    "has_magma", "host_memory_stats", "host_memory_stats_as_nested_dict", "ipc_collect", "jiterator",
+    "has_magma", "host_memory_stats", "host_memory_stats_as_nested_dict", "jiterator",
     "list_gpu_processes", "memory_snapshot", "memory_stats_as_nested_dict", "memory_usage",
     "nccl", "power_draw", "profiler", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
     "reset_peak_host_memory_stats", "sparse", "temperature", "tunable", "use_mem_pool", "utilization",

@@ -201,3 +201,21 @@ def test_functions_that_read_tensors_unseen_are_refused() -> None:
     w = gc.tensor([1.0], dtype=gc.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match="args="):
         integrate.solve_ivp(lambda t, y: y * Twice.apply(w), (0, 1), [1.0], adjoint=True)
+
+
+@pytest.mark.parametrize("tfirst", [False, True])
+def test_odeint_is_scipys_with_derivatives(tfirst: bool) -> None:
+    def oscillator(y: Any, t: Any, a: Any, b: float) -> Any:
+        parts = [y[1], -a * y[0] - b * y[1]]
+        return gc.stack(parts) if isinstance(y, gc.Tensor) else parts
+
+    field = (lambda t, y, *args: oscillator(y, t, *args)) if tfirst else oscillator
+    times = np.linspace(0, 2, 4)
+    y0 = gc.tensor([1.0, 0.5], dtype=gc.float64, requires_grad=True)
+    a = gc.tensor(2.0, dtype=gc.float64, requires_grad=True)
+    found = integrate.odeint(field, y0, times, (a, 0.3), tfirst=tfirst)
+    expected = scipy_integrate.odeint(field, [1.0, 0.5], times, (2.0, 0.3), tfirst=tfirst)
+    np.testing.assert_allclose(found.detach(), expected, atol=1e-6)
+    if not tfirst:
+        times = gc.tensor(times, requires_grad=True)
+        assert gradcheck(lambda y, t, a: integrate.odeint(field, y, t, (a, 0.3)), (y0, times, a), atol=1e-5)

@@ -212,3 +212,19 @@ def test_what_is_refused() -> None:
         interpolate.interp1d(X, Y, axis=0)(X[-1] + 1)
     with pytest.raises(ValueError, match="griddata"):
         interpolate.griddata(PLANE, HEIGHTS, QUERIES, "cubic")
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_splines_as_knots_coefficients_and_degree(k: int) -> None:
+    x, at = np.array([0.0, 0.5, 1.2, 2.0, 2.7, 3.5, 4.0]), np.linspace(0.13, 3.8, 7)
+    y = gc.tensor(np.sin(x), requires_grad=True)
+    for der in (0, 1):
+        found = interpolate.splev(at, interpolate.splrep(x, y, k=k), der)
+        expected = scipy_interpolate.splev(at, scipy_interpolate.splrep(x, np.sin(x), k=k), der)
+        np.testing.assert_allclose(found.detach(), expected, atol=1e-9)
+    points = gc.tensor(at, requires_grad=True)
+    assert gradcheck(lambda y, at: interpolate.splev(at, interpolate.splrep(x, y, k=k)), (y, points))
+    theirs = scipy_interpolate.splrep(x, np.sin(x), k=k)
+    np.testing.assert_allclose(interpolate.splev(at, theirs), scipy_interpolate.splev(at, theirs), atol=1e-9)
+    with pytest.raises(TypeError, match="make_lsq_spline"):
+        interpolate.splrep(x, y, s=1.0)

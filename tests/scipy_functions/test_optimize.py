@@ -212,3 +212,10 @@ def test_third_order() -> None:
     root = lambda a: optimize.brentq(lambda x: x**3 - a, 0, 3)  # noqa: E731
     third = gc.func.grad(gc.func.grad(gc.func.grad(root)))(gc.tensor(2.0, dtype=gc.float64))
     assert third.item() == pytest.approx(10 / 27 * 2 ** (-8 / 3), rel=1e-9)
+
+
+def test_fsolve_returns_the_root() -> None:
+    a = gc.tensor([4.0, 9.0], dtype=gc.float64, requires_grad=True)
+    assert gradcheck(lambda a: optimize.fsolve(lambda x, b: x**2 - b, [1.0, 1.0], (a,)), a)
+    with pytest.raises(RuntimeError, match="fsolve"):
+        optimize.fsolve(lambda x: x**2 + 1, [1.0])

@@ -7,24 +7,27 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from gradcore.backends.compiled import cache_folder
 from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, libraries, name_of, variant_name
-from gradcore.backends.compiled.variants import FOLDER, of_machine
+from gradcore.backends.compiled.variants import FOLDER, Variant, of_machine
 from gradcore.backends.compiled.workplaces import workplace
 
 __all__ = ["SOURCES", "BuildError", "build", "build_variants", "find_compiler"]
 
-#: The sources written by hand, with options of their own.
+#: The sources written by hand, with options of their own. Those that take longest come first, so that the last
+#: compilers end at about the same time.
 SOURCES: dict[str, tuple[str, ...]] = {
-    "conversions.cpp": (), "convolution.cpp": ("-ffp-contract=fast",), "ctc.cpp": (), "elementwise.cpp": (),
-    "halves.cpp": (), "indexing.cpp": (), "matrices.cpp": (), "pool.cpp": (), "products.cpp": (),
-    "recurrent.cpp": ("-ffp-contract=fast",), "reductions.cpp": (), "rows.cpp": (), "sorting.cpp": (), "steps.cpp": (),
+    "rows.cpp": (), "recurrent.cpp": ("-ffp-contract=fast",), "reductions.cpp": (), "indexing.cpp": (),
+    "matrices.cpp": (), "convolution.cpp": ("-ffp-contract=fast",), "conversions.cpp": (), "ctc.cpp": (),
+    "halves.cpp": (), "elementwise.cpp": (), "pool.cpp": (), "sorting.cpp": (), "products.cpp": (), "steps.cpp": (),
 }  # fmt: skip
+#: Called with one line of text about each file that was compiled.
+Report = Callable[[str], object]
 
 
 class BuildError(RuntimeError):
@@ -51,7 +54,7 @@ def find_compiler() -> str:
     raise BuildError(f"There is no C++ compiler: {looked_for}. Install one ({hint}), or name one by CXX.")
 
 
-def build(loops: Iterable[str], parts: int) -> Path:
+def build(loops: Iterable[str], parts: int, report: Report | None = None) -> Path:
     """Compile the sources and generated loops for this machine's CPU, into the user's folder.
 
     Parameters
@@ -60,6 +63,8 @@ def build(loops: Iterable[str], parts: int) -> Path:
         Sources of loops.
     parts : int
         How many compilers run at a time.
+    report : callable, optional
+        Called with a line of text when a file has been compiled.
 
     Returns
     -------
@@ -81,7 +86,7 @@ def build(loops: Iterable[str], parts: int) -> Path:
             folder = stack.enter_context(workplace(cache))
         except OSError as error:
             raise BuildError(f"There is no place for the library: {error}. Name a folder by GRADCORE_CACHE.") from None
-        (library,) = _compile(compiler, folder, loops, parts, {"library": NATIVE})
+        (library,) = _compile(compiler, folder, loops, parts, {"library": NATIVE}, report)
         old, target = libraries(), cache / name_of(library.read_bytes())
         os.replace(library, target)
     for path in old:
@@ -90,8 +95,14 @@ def build(loops: Iterable[str], parts: int) -> Path:
     return target
 
 
-def build_variants(loops: Iterable[str], parts: int, folder: Path = FOLDER) -> list[Path]:
-    """Compile one library for each instruction set of this architecture, into the package or another folder.
+def build_variants(
+    loops: Iterable[str],
+    parts: int,
+    folder: Path = FOLDER,
+    variants: Iterable[Variant] | None = None,
+    report: Report | None = None,
+) -> list[Path]:
+    """Compile one library for each instruction set, into the package or another folder.
 
     Parameters
     ----------
@@ -100,7 +111,11 @@ def build_variants(loops: Iterable[str], parts: int, folder: Path = FOLDER) -> l
     parts : int
         How many compilers run at a time.
     folder : Path
-        Where the libraries are put; others in it are deleted.
+        Where the libraries are put; those made of other sources are deleted from it.
+    variants : iterable of Variant, optional
+        The instruction sets; by default all of this architecture.
+    report : callable, optional
+        Called with a line of text when a file has been compiled.
 
     Returns
     -------
@@ -112,23 +127,29 @@ def build_variants(loops: Iterable[str], parts: int, folder: Path = FOLDER) -> l
     BuildError
         If there is no compiler, or if it fails.
     """
-    variants = {variant_name(variant): variant.flags for variant in of_machine()}
+    wanted = {variant_name(variant): variant.flags for variant in (of_machine() if variants is None else variants)}
+    current = {variant_name(variant) for variant in of_machine()}
     folder.mkdir(exist_ok=True)
-    missing = {name: flags for name, flags in variants.items() if not (folder / name).exists()}
+    missing = {name: flags for name, flags in wanted.items() if not (folder / name).exists()}
     if missing:
         compiler = find_compiler()
         with tempfile.TemporaryDirectory() as temporary:
-            for library in _compile(compiler, Path(temporary), loops, parts, missing):
+            for library in _compile(compiler, Path(temporary), loops, parts, missing, report):
                 copied = shutil.copy2(library, folder / f"{library.name}.new")
                 os.replace(copied, folder / library.name)
     for path in folder.iterdir():
-        if path.name not in variants:
+        if path.name not in current:
             path.unlink()
-    return [folder / name for name in variants]
+    return [folder / name for name in wanted]
 
 
 def _compile(
-    compiler: str, folder: Path, loops: Iterable[str], parts: int, variants: dict[str, tuple[str, ...]]
+    compiler: str,
+    folder: Path,
+    loops: Iterable[str],
+    parts: int,
+    variants: dict[str, tuple[str, ...]],
+    report: Report | None,
 ) -> list[Path]:
     """Compile the libraries of these names, with these further options, in a folder."""
     pieces = list(loops)
@@ -136,22 +157,28 @@ def _compile(
     for i in range(parts):
         path = folder / f"loops{i}.cpp"
         path.write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *pieces[i::parts], "}", ""]))
-        sources.append(path)
+        sources.insert(i, path)
     objects = {name: [str(folder / f"{name}-{source.stem}.o") for source in sources] for name in variants}
-    compiling = [
-        [compiler, *FLAGS, *flags, *SOURCES.get(source.name, ()), f"-I{HERE}", "-c", str(source), "-o", compiled]
+    compiling = {
+        f"{name.partition('-')[0]}: {source.name}": [
+            compiler, *FLAGS, *flags, *SOURCES.get(source.name, ()), f"-I{HERE}", "-c", str(source), "-o", compiled
+        ]
         for name, flags in variants.items()
         for source, compiled in zip(sources, objects[name], strict=True)
-    ]
-    _run_all(compiling, parts)
-    _run_all([[compiler, "-shared", *objects[name], "-o", str(folder / name)] for name in variants], parts)
+    }  # fmt: skip
+    _run_all(compiling, parts, report)
+    linking = {name: [compiler, "-shared", *objects[name], "-o", str(folder / name)] for name in variants}
+    _run_all(linking, parts, report)
     for name in variants:
         (folder / name).chmod(0o755)  # a library that others may write to is not loaded
     return [folder / name for name in variants]
 
 
-def _run_all(commands: list[list[str]], parts: int) -> None:
-    """Run these, so many at a time. Whatever ends this, as Ctrl-C does, ends them, and what they have started."""
+def _run_all(commands: dict[str, list[str]], parts: int, report: Report | None) -> None:
+    """Run named commands, `parts` of them at a time, and report each one that has ended.
+
+    Whatever ends this function, as Ctrl-C does, ends the commands and the processes that they have started.
+    """
     running: list[subprocess.Popen[str]] = []
     ended = False
 
@@ -168,10 +195,13 @@ def _run_all(commands: list[list[str]], parts: int) -> None:
 
     pool = ThreadPoolExecutor(parts)
     try:
-        for done in [pool.submit(run, command) for command in commands]:
+        started = [pool.submit(run, command) for command in commands.values()]
+        for number, (name, done) in enumerate(zip(commands, started, strict=True), 1):
             while not done.done():
                 wait((done,), 0.2)  # and then there is a step at which Ctrl-C is noticed
             done.result()
+            if report is not None:
+                report(f"[{number}/{len(commands)}] {name}")
     finally:
         ended = True
         for process in running:

@@ -32,9 +32,18 @@ def _tuples(settings: ConvSettings) -> tuple[tuple[int, ...], tuple[int, ...], t
     return tuple(settings.stride), tuple(settings.padding), tuple(settings.dilation), settings.groups
 
 
+def _is_exact(settings: ConvSettings) -> bool:
+    """Return whether offsets in memory, products of these settings, have 64 bits."""
+    return max(*settings.stride, *settings.padding, *settings.dilation) < 1 << 24
+
+
 def _has_outputs(backend: Any, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> bool:
     """Whether enough lanes have an output; kernels of one tap are left to BLAS."""
-    return prod(kernel) > 1 and grad.shape[1] // settings.groups >= _USED * _LANES.get(x.dtype.char, np.inf)
+    return (
+        prod(kernel) > 1
+        and _is_exact(settings)
+        and grad.shape[1] // settings.groups >= _USED * _LANES.get(x.dtype.char, np.inf)
+    )
 
 
 class CompiledConvolution(NumpyBackend):
@@ -57,7 +66,8 @@ class CompiledConvolution(NumpyBackend):
 
     def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
         geometry = None
-        if x.dtype.char in _LANES and prod(weight.shape[2:]) > 1 and out.size and x.size and weight.size:
+        taps = prod(weight.shape[2:])
+        if x.dtype.char in _LANES and taps > 1 and out.size and x.size and weight.size and _is_exact(settings):
             geometry = _geometry(x.shape, weight.shape, out.shape[2:], *_tuples(settings))
         if geometry is None or geometry.used[x.dtype.char] < _USED:
             super().correlate(x, weight, settings, out)

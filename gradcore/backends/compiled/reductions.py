@@ -50,6 +50,8 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
     def reduced_by_kernel(self, kind: str, x: Array, start: int, stop: int) -> Any:
         """`reduce_run` by a kernel, in float32 of halves; None if there is none, or if it would be no faster."""
         char, shape = x.dtype.char, x.shape
+        if char == "?":  # any byte but 0 is True
+            x = x.view("u1") != 0
         char = _SAME.get(char, char)
         halves = x.itemsize == 2 and character(x.dtype)
         outer, inner = prod(shape[:start]), prod(shape[stop:])

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls, Work
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.portable.sorting import comparable
 from gradcore.typing import Array
 
 __all__ = ["CompiledSorting"]
@@ -38,7 +39,7 @@ class CompiledSorting(CompiledCalls):
         return values.astype(x.dtype, copy=False), index
 
     def _sorted(self, x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
-        char, moved = _SORTED_AS[x.dtype.str[1:]], x.swapaxes(dim, -1)
+        char, moved = _SORTED_AS[x.dtype.str[1:]], comparable(x).swapaxes(dim, -1)
         rows = np.ascontiguousarray(moved, char)
         out, index, failed = np.empty(rows.shape, char), np.empty(rows.shape, np.int64), np.zeros(1, np.int64)
         width = rows.shape[-1]

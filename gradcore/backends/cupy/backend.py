@@ -40,7 +40,7 @@ from gradcore.errors import Unavailable
 
 __all__ = ["CupyBackend", "connect"]
 
-INSTALL = "install CuPy for your CUDA version: pip install 'gradcore[cuda13]' (or 'gradcore[cuda12]')"
+INSTALL = "install CuPy for your CUDA version: pip install '.[cuda13]' (or '.[cuda12]') in gradcore's folder"
 
 
 def connect() -> Backend:
@@ -65,16 +65,15 @@ def connect() -> Backend:
         raise Unavailable(f"CuPy finds no usable NVIDIA driver ({error}); install or update the driver") from error
     if not count:
         raise Unavailable("there is a driver but no CUDA device (is CUDA_VISIBLE_DEVICES empty?)")
-    pool, backend = cupy.get_default_memory_pool(), CupyBackend(cupy, count)
-    if cupy.cuda.get_allocator() == pool.malloc:
-        cupy.cuda.set_allocator(allocator(backend, pool.malloc))
+    backend = CupyBackend(cupy, count)
+    cupy.cuda.set_allocator(allocator(backend, cupy.cuda.get_allocator()))
     return backend
 
 
 #: Kernels that read numbers to decide something, in the libraries that CuPy calls too.
 _SYNCHRONIZING = (
-    "check_info", "has_full_rank", "assert_small", "_is_accurate", "factor_eig", "eigenvalues", "factor_lu", "solve_lu",
-    "matrix_exponential", "number",
+    "check_info", "has_full_rank", "assert_small", "_is_accurate", "factor_eig", "eigenvalues", "matrix_exponential",
+    "number",
 )  # fmt: skip
 
 
@@ -213,6 +212,18 @@ class CupyBackend(
 
     def address(self, x: Any) -> int:
         return int(x.data.ptr)
+
+    def index_of(self, array: Any) -> int:
+        """Return the number of the device on which the memory of an array of any library lies."""
+        if array.__class__ is self.array_type:
+            return int(array.device.id)  # type: ignore[attr-defined,unused-ignore]
+        address = array.__cuda_array_interface__["data"][0]
+        if not address:  # of no elements
+            return self.current_index()
+        index = int(self.xp.cuda.runtime.pointerGetAttributes(address).device)
+        if index < 0:
+            raise ValueError(f"the memory of {type(array).__name__} at {address:#x} is none that CUDA knows")
+        return index
 
     def scalar(self, value: complex, dtype: Any) -> Any:
         """A NumPy scalar: kernels take it by value, without a transfer."""

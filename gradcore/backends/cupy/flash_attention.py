@@ -195,8 +195,11 @@ def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool
     """
     lead = _lead(layouts)
     steps = [_steps(layout, lead, itemsize) for layout in layouts]
-    shared = 0  # how many of the last batch dims keys and values are expanded in
-    while shared < len(lead) and steps[1][-3 - shared] == steps[2][-3 - shared] == 0:
+    # The last batch dims that neither keys nor values have. A dim that was expanded to its size is one that they have:
+    # its stride is 0, but their gradients are as large as they are.
+    shapes = [(1,) * (len(lead) + 2 - len(shape)) + shape for shape, _ in layouts[1:3]]
+    shared = 0
+    while shared < len(lead) and all(shape[-3 - shared] == 1 for shape in shapes):
         shared += 1
     own = len(lead) - shared
     joined = [_joined(lead[part], [s[:-2][part] for s in steps]) for part in (slice(own), slice(own, None))]

@@ -91,9 +91,6 @@ class CudaKernels:
         """Whether an operation, or its vjp, computes these float16 or bfloat16 arrays in float32 inside its kernels."""
         family = _IN_HALF.get(name) or (None if backward else _FORWARD_IN_HALF.get(name))
         given = [a for a in arrays if a is not None]
-        if family == "normalization" and name != "native_batch_norm" and given[0].dtype == np.float16:
-            # statistics of which need not be numbers of it
-            return False
         return family is not None and self.takes(family, *given)
 
     def uses(self, family: str) -> bool:

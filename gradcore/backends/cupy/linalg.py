@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from gradcore.backends import sync_debug
+from gradcore.backends.cupy.lu import CudaLU
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy.lapack import Lapack
-from gradcore.backends.portable.linear_algebra import LinearAlgebra
 
 __all__ = ["CudaLinearAlgebra"]
 
 
-class CudaLinearAlgebra(LinearAlgebra):
+class CudaLinearAlgebra(CudaLU):
     """Kernels for CuPy arrays. Factorisations that can fail wait for the device to say so, as PyTorch's do."""
 
     xp: Any
@@ -38,64 +35,17 @@ class CudaLinearAlgebra(LinearAlgebra):
         sync_debug.note("wait")
         return cupyx.errstate(linalg="raise")
 
-    # -- one matrix after another ----------------------------------------------------------------------------
-
-    def _batched(self, function: Callable[..., tuple[Any, ...]], *arrays: Any) -> tuple[Any, ...]:
-        """The results of a function of single matrices (or vectors) for batches with the same batch dims."""
-        batch = arrays[0].shape[:-2]
-        count = prod(batch)
-        flat = [a.reshape(count, *a.shape[len(batch) :]) for a in arrays]
-        results = [function(*(a[i] for a in flat)) for i in range(count)]
-        stacked = (self.xp.stack(parts) for parts in zip(*results, strict=True))
-        return tuple(a.reshape(*batch, *a.shape[1:]) for a in stacked)
+    # -- systems of equations --------------------------------------------------------------------------------
 
     def _expanded(self, *arrays: Any) -> tuple[Any, ...]:
         """Matrices expanded to their common batch dims."""
         batch = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
         return tuple(self.xp.broadcast_to(a, (*batch, *a.shape[-2:])) for a in arrays)
 
-    # -- LU --------------------------------------------------------------------------------------------------
-
-    def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
-        xp, (*batch, m, n) = self.xp, a.shape
-        if not a.size:
-            return xp.zeros(a.shape, a.dtype), xp.zeros((*batch, min(m, n)), "int32"), xp.zeros(batch, "int32")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of singular matrices, which `info` tells
-            lu, pivots = self._batched(lambda x: self.scipy_linalg.lu_factor(x, check_finite=False), a)
-        zero = xp.diagonal(lu, 0, -2, -1) == 0
-        info = xp.where(zero.any(axis=-1), zero.argmax(axis=-1) + 1, 0)
-        return lu, pivots.astype("int32") + 1, info.astype("int32")
-
-    def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
-        lu, pivots, b = self._expanded(lu, pivots[..., None], b)
-        if not b.size:
-            return self.xp.zeros(b.shape, b.dtype)
-        trans = 0 if not adjoint else 2 if lu.dtype.kind == "c" else 1
-
-        def solve(lu: Any, pivots: Any, b: Any) -> tuple[Any]:
-            return (self.scipy_linalg.lu_solve((lu, pivots[:, 0] - 1), b, trans, check_finite=False),)
-
-        return self._batched(solve, lu, pivots, b)[0]
-
-    def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-        """The solution of ``a @ x = b``; without factors, as a batched solution is faster than their use."""
-        own = a.shape[:-2]
-        a, b = self._expanded(a, b)
-        x = self.xp.linalg.solve(a, b)
-        finite = self.xp.isfinite
-        known = finite(a).all(axis=(-2, -1)) & finite(b).all(axis=(-2, -1))
-        failed = known & ~finite(x).all(axis=(-2, -1))
-        lead = failed.ndim - len(own)
-        repeated = (*range(lead), *(lead + i for i, n in enumerate(own) if n != failed.shape[lead + i]))
-        info = failed.any(axis=repeated).reshape(own).astype("int32")
-        return x, self.xp.zeros((0, 0), a.dtype), self.xp.zeros(0, "int32"), info
-
     def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
-        if lu.shape[-1] == a.shape[-1]:
-            return self.solve_lu(lu, pivots, b, adjoint)
-        a, b = self._expanded(self.hermitian(a) if adjoint else a, b)
-        return self.xp.linalg.solve(a, b)
+        if lu.shape[-1] != a.shape[-1]:  # factors that another backend did not keep
+            lu, pivots, _ = self.factor_lu(a)
+        return self.solve_lu(lu, pivots, b, adjoint)
 
     # -- symmetric matrices: CuPy has no routine, so the CPU computes -----------------------------------------
 
@@ -141,6 +91,14 @@ class CudaLinearAlgebra(LinearAlgebra):
         with self.reporting_errors():
             return super().eigenvalues_hermitian(a, uplo)
 
+    def factor_eig(self, a: Any) -> tuple[Any, Any]:
+        with self.reporting_errors():
+            return super().factor_eig(a)
+
+    def eigenvalues(self, a: Any) -> Any:
+        with self.reporting_errors():
+            return super().eigenvalues(a)
+
     def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
         with self._finite(a):
             return super().factor_svd(a, full_matrices)
@@ -155,11 +113,6 @@ class CudaLinearAlgebra(LinearAlgebra):
         if not self.xp.isfinite(a).all():
             raise self._no_convergence("linalg.svd", a)
         return errors
-
-    def matrix_exponential(self, a: Any) -> Any:
-        if not a.size:
-            return a.copy()
-        return self._batched(lambda x: (self.scipy_linalg.expm(x),), a)[0]
 
     # -- complex matrices: iterations do not converge to roots of negative eigenvalues, so the CPU computes ----
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-__all__ = ["OutOfMemoryError", "Peaks", "allocator"]
+from gradcore.errors import OutOfMemoryError
 
-
-class OutOfMemoryError(RuntimeError):
-    """A CUDA device has not enough free memory. Nothing was changed: what was there before is still usable."""
+__all__ = ["Peaks", "allocator"]
 
 
 class Peaks:
@@ -35,12 +33,14 @@ class Peaks:
 
 
 def allocator(backend: Any, malloc: Any) -> Any:
-    """`malloc` of a pool, with an error that says what was asked for and what is in use.
+    """Return `malloc` of a pool with an error that says what was asked for and what is in use.
 
-    Memory that other streams have used goes back to its pool before.
+    Memory that other streams have used goes back to its pool before. The pool may be CuPy's default one, that of the
+    driver (`cupy.cuda.MemoryAsyncPool`) or another library's: all of them raise a `MemoryError`.
     """
     xp, lifetimes, pools = backend.xp, backend.lifetimes, backend.pools
-    failure = xp.cuda.memory.OutOfMemoryError
+    is_default = malloc == xp.get_default_memory_pool().malloc
+    failure = MemoryError
 
     def allocate(size: int) -> Any:
         if lifetimes.waiting:
@@ -60,15 +60,19 @@ def allocator(backend: Any, malloc: Any) -> Any:
             return malloc(size)
         except failure:
             free, total = xp.cuda.runtime.memGetInfo()
-            index, used, limit = xp.cuda.runtime.getDevice(), pools.used_bytes(), pools.limit()
-            kept, allowed = pools.total_bytes() - used, "" if limit is None else f"{_readable(limit)} allowed; "
             raise OutOfMemoryError(
-                f"CUDA out of memory. Tried to allocate {_readable(size)}. GPU {index} has a total capacity of "
-                f"{_readable(total)} of which {_readable(free)} is free. {allowed}{_readable(used)} is in use by "
-                f"arrays and {_readable(kept)} is reserved but unallocated. gradcore.cuda.memory_summary() says by "
-                "which tensors; graphs that are kept alive (losses in a list) hold what they saved: use .detach() or "
-                ".item()."
+                f"CUDA out of memory. Tried to allocate {_readable(size)}. GPU {xp.cuda.runtime.getDevice()} has a "
+                f"total capacity of {_readable(total)} of which {_readable(free)} is free. {in_use()}"
+                "gradcore.cuda.memory_summary() says by which tensors; graphs that are kept alive (losses in a list) "
+                "hold what they saved: use .detach() or .item()."
             ) from None
+
+    def in_use() -> str:
+        if not is_default:
+            return f"Memory comes from an allocator that was set by cupy.cuda.set_allocator ({malloc!r}). "
+        used, limit = pools.used_bytes(), pools.limit()
+        kept, allowed = pools.total_bytes() - used, "" if limit is None else f"{_readable(limit)} allowed; "
+        return f"{allowed}{_readable(used)} is in use by arrays and {_readable(kept)} is reserved but unallocated. "
 
     return allocate
 

@@ -15,14 +15,15 @@ from gradcore.typing import Array
 __all__ = ["CudaReductions"]
 
 #: For each reduction the value of an element, that of two values, the result, and the value of no elements, as the
-#: ``ReductionKernel`` of CuPy takes them. NaN is larger and smaller than any number.
+#: ``ReductionKernel`` of CuPy takes them. NaN is larger and smaller than any number. The parameters are `element`,
+#: `reached` and `found`: where CuPy has CUB reduce, it replaces these as text, inside of other words too.
 _EXPRESSIONS = {
-    "sum": ("x", "a + b", "a", "0"),
-    "nansum": ("x == x ? static_cast<float>(x) : 0.f", "a + b", "a", "0"),
-    "mean": ("x", "a + b", "a / (_in_ind.size() / _out_ind.size())", "0"),
-    "prod": ("x", "a * b", "a", "1"),
-    "max": ("x", "a != a || a > b ? a : b", "a", "-1.f / 0.f"),
-    "min": ("x", "a != a || a < b ? a : b", "a", "1.f / 0.f"),
+    "sum": ("element", "a + b", "a", "0"),
+    "nansum": ("element == element ? static_cast<float>(element) : 0.f", "a + b", "a", "0"),
+    "mean": ("element", "a + b", "a / (_in_ind.size() / _out_ind.size())", "0"),
+    "prod": ("element", "a * b", "a", "1"),
+    "max": ("element", "a != a || a > b ? a : b", "a", "-1.f / 0.f"),
+    "min": ("element", "a != a || a < b ? a : b", "a", "1.f / 0.f"),
 }
 
 #: An extremum as far as it is known, and where it is: the first NaN if there is one, else the first of equal numbers.
@@ -91,8 +92,9 @@ class CudaReductions(CudaKernels, Reductions):
         if kernel is None:
             element, pair, result, none = _EXPRESSIONS[name]
             kernel = self._reduction_kernels[name] = self.xp.ReductionKernel(
-                "T x", "T y", element, pair, f"y = {result}", none, f"gradcore_{name}", reduce_type="float"
-            )
+                "T element", "T reached", element, pair, f"reached = {result}", none, f"gradcore_{name}",
+                reduce_type="float",
+            )  # fmt: skip
         return kernel
 
     def _extremum(self, order: str, x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
@@ -108,9 +110,11 @@ class CudaReductions(CudaKernels, Reductions):
         key = order, with_value, computed
         kernel = self._reduction_kernels.get(key)
         if kernel is None:
-            outputs, result = ("T y, int64 i", "y = a.value, i = a.index") if with_value else ("int64 i", "i = a.index")
+            outputs, result = "int64 found", "found = a.index"
+            if with_value:
+                outputs, result = f"T reached, {outputs}", f"reached = a.value, {result}"
             kernel = self._reduction_kernels[key] = self.xp.ReductionKernel(
-                "T x", outputs, "Extremum(x, _J)", "a + b", result, "",
+                "T element", outputs, "Extremum(element, _J)", "a + b", result, "",
                 f"gradcore_{'max' if order == '>' else 'min'}_with_index", reduce_type="Extremum",
                 preamble=_EXTREMUM % {"type": computed, "order": order},
             )  # fmt: skip

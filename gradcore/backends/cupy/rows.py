@@ -60,7 +60,7 @@ def _takes_norm(backend: CudaRows, x: Array, weight: Array, bias: Array, *settin
 
 
 def _takes_gradients(backend: CudaRows, given: NormGradients) -> bool:
-    return backend.takes("normalization", *given.arrays)
+    return backend.takes("normalization", *given.arrays[:5])
 
 
 def _takes_loss(backend: CudaRows, x: Array, target: Array, weight: Array, *settings: Any) -> bool:
@@ -135,7 +135,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def _normalized(self, x: Any, weight: Any, bias: Any, rows: int, groups: int, points: int, eps: float) -> Triple:
         """Rows with mean 0 and variance 1, times the weights, plus the biases; and their means and variances."""
         xp, width = self.xp, x.size // rows
-        out, mean, var = xp.empty(x.shape, x.dtype), xp.empty(rows, x.dtype), xp.empty(rows, x.dtype)
+        out, (mean, var) = xp.empty(x.shape, x.dtype), xp.empty((2, rows), summed(x))
         arrays = (dense(xp, x), dense(xp, weight), dense(xp, bias), out, mean, var)
         sizes = int64s(rows, width, groups, points)
         kernel = self._rows_kernel("normalization", "normalize_rows", x)
@@ -149,7 +149,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         to_x = self._normalized_backward(given.arrays, prod(lead), 1, 1, eps) if needs[0] else None
         if not needs[1] and not needs[2]:
             return to_x, None, None
-        of_weight, of_bias = self._layer_parameters(grad, x, mean, var, prod(lead), prod(last), eps)
+        arrays = grad, x, *self._statistics(x, mean, var)
+        of_weight, of_bias = self._sums_down("layer_parameters", arrays, 2, prod(lead), prod(last), np.float64(eps))
         return to_x, of_weight.reshape(last) if needs[1] else None, of_bias.reshape(last) if needs[2] else None
 
     @kernel_for(_takes_gradients, NormGradients)
@@ -168,13 +169,16 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         out = self.xp.empty(x.shape, x.dtype)
         sizes = int64s(rows, x.size // rows, groups, points)
         kernel = self._rows_kernel("normalization", "normalize_rows_backward", x)
-        read = [dense(self.xp, a) for a in arrays]
+        read = [*(dense(self.xp, a) for a in arrays[:5]), *self._statistics(x, *arrays[5:])]
         kernel(*rows_of(rows, x.size // rows), (*read, out, *sizes, np.float64(eps)))
         return out
 
-    def _layer_parameters(self, grad: Any, x: Any, mean: Any, var: Any, rows: int, width: int, eps: float) -> Any:
-        """The gradients by the weight and the bias of a layer."""
-        return self._sums_down("layer_parameters", (grad, x, mean, var), 2, rows, width, np.float64(eps))
+    def _statistics(self, x: Any, *arrays: Any) -> list[Any]:
+        """Return means, variances or their roots as kernels read them: float32 where `x` is a half.
+
+        Rounded to halves, the gradients of rows whose mean is large beside their deviation would be off by per cents.
+        """
+        return [dense(self.xp, a.astype(summed(x), copy=False)) for a in arrays]
 
     def _sums_down(self, name: str, arrays: Sequence[Any], count: int, rows: int, width: int, *rest: Any) -> list[Any]:
         """`count` sums down the columns of matrices: a kernel for blocks of rows, then the sum of the blocks."""
@@ -195,16 +199,17 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def fused_rms_norm(self, x: Array, weight: Array, ndims: int, eps: float) -> tuple[Array, Array]:
         xp, lead = self.xp, x.shape[: x.ndim - ndims]
         rows = prod(lead)
-        out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, x.dtype)
+        out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, summed(x))
         sizes = int64s(rows, x.size // rows)
         kernel = self._rows_kernel("normalization", "scale_rows", x)
         kernel(*rows_of(rows, x.size // rows), (dense(xp, x), dense(xp, weight), out, scale, *sizes, np.float64(eps)))
         return out, scale
 
-    @kernel_for(lambda self, *arguments: self.takes("normalization", *arguments[:5]))
+    @kernel_for(lambda self, *arguments: self.takes("normalization", *arguments[:4]))
     def rms_norm_backward(
         self, grad: Array, grad_scale: Array, x: Array, weight: Array, scale: Array, ndims: int, needs: Sequence[bool]
     ) -> tuple[Array, Array]:
+        (scale,) = self._statistics(x, scale)
         arrays = (grad, grad_scale, x, weight, scale)
         rows, to_x, to_weight = prod(x.shape[: x.ndim - ndims]), None, None
         width = x.size // rows
@@ -239,23 +244,25 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     @kernel_for(_takes_gradients, NormGradients)
     def batch_norm_backward(self, given: NormGradients) -> Triple:
         grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, _ = given
+        mean, var = self._statistics(x, mean, var)
         sums = self._parts_of_channels("channel_products", (grad, x, mean, var), np.int64(0), np.float64(eps))
-        of_weight, of_bias, scale, slope, shift = results = self.xp.empty((5, x.shape[1]), x.dtype)
-        read = [dense(self.xp, a) for a in (grad_mean, grad_var, weight, var)]
+        of_weight, of_bias = self.xp.empty((2, x.shape[1]), x.dtype)
+        scale, slope, shift = self.xp.empty((3, x.shape[1]), summed(x))
+        results = of_weight, of_bias, scale, slope, shift
+        read = [*(dense(self.xp, a) for a in (grad_mean, grad_var, weight)), var]
         kernel = self._rows_kernel("normalization", "channel_gradients", x)
         kernel(*sums.launch, (*sums.sums, *read, *results, *int64s(*sums.sizes), np.float64(eps)))
         result = None
         if needs[0]:
             scale, slope, shift, mean = (_column(a, x) for a in (scale, slope, shift, mean))
-            result = self.evaluated(
-                "normalize_backward", _to_input, grad=grad, scale=scale, x=x, mean=mean, slope=slope, shift=shift
-            )
+            arrays = {"grad": grad, "scale": scale, "x": x, "mean": mean, "slope": slope, "shift": shift}
+            result = self.evaluated("normalize_backward", _to_input, x.dtype, **arrays)
         return result, of_weight if needs[1] else None, of_bias if needs[2] else None
 
-    @kernel_for(lambda self, *arguments: self.takes("normalization", *arguments[:-1]))
+    @kernel_for(lambda self, x, mean, var, weight, bias, eps: self.takes("normalization", x, weight, bias))
     def batch_norm_given(self, x: Array, mean: Array, var: Array, weight: Array, bias: Array, eps: float) -> Array:
         scale, shift = self.xp.empty((2, x.shape[1]), summed(x))
-        read = [dense(self.xp, a) for a in (mean, var, weight, bias)]
+        read = [*self._statistics(x, mean, var), dense(self.xp, weight), dense(self.xp, bias)]
         kernel = self._rows_kernel("normalization", "channel_scales", x)
         kernel(*elements(x.shape[1]), (*read, scale, shift, np.int64(x.shape[1]), np.float64(eps)))
         return self._scaled(x, scale, shift)
@@ -267,7 +274,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     def _channel_sums(self, grad: Any, x: Any, mean: Any, var: Any, groups: int, eps: float) -> tuple[Any, Any]:
         """The sum of a channel's gradients, and that of their products with the channel less its group's mean."""
-        parts = self._parts_of_channels("channel_products", (grad, x, mean, var), np.int64(groups), np.float64(eps))
+        arrays = grad, x, *self._statistics(x, mean, var)
+        parts = self._parts_of_channels("channel_products", arrays, np.int64(groups), np.float64(eps))
         total, product = parts.sums.sum(axis=2).astype(x.dtype, copy=False)
         return total, product
 

@@ -134,10 +134,18 @@ class OneThread:
             self.users.discard(user)
 
 
-class _Alone:
-    """The context of `OneThread.alone`, which is left also if Ctrl-C comes while it is entered or left."""
+class _Left:
+    """A context of `OneThread.alone` that was left. It has no ``__del__``, in which Python would drop an interrupt."""
 
     __slots__ = ("of",)
+
+    of: OneThread
+
+
+class _Alone(_Left):
+    """The context of `OneThread.alone`, which is left also if Ctrl-C comes while it is entered or left."""
+
+    __slots__ = ()
 
     def __init__(self, of: OneThread) -> None:
         self.of = of
@@ -146,20 +154,24 @@ class _Alone:
         try:
             self.of.enter(id(self))
         except BaseException:
-            surely(self.__del__)
+            surely(self._leave)
             raise
 
     def __exit__(self, *_: object) -> None:
         try:
             self.of.leave(id(self))
         except BaseException:
-            surely(self.__del__)
+            surely(self._leave)
             raise
+        self.__class__ = _Left  # type: ignore[assignment]
 
-    def __del__(self) -> None:
+    def _leave(self) -> None:
         of = getattr(self, "of", None)  # which Ctrl-C may have come before
         if of is not None and id(self) in of.users:
             of.leave(id(self))
+        self.__class__ = _Left  # type: ignore[assignment]
+
+    __del__ = _leave
 
 
 NUMPY, SCIPY = OneThread("numpy"), OneThread("scipy")

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
-from gradcore.backends.portable.sorting import Sorting
+from gradcore.backends.portable.sorting import Sorting, comparable
 
 __all__ = ["NumpySorting"]
 
@@ -43,12 +43,33 @@ def _order_keys(x: Any, descending: bool) -> Any:
     return ~keys if descending else keys
 
 
+def _order_of_wide(x: Any, dim: int) -> Any:
+    """Return indices that sort int64 stably, by digits that fit into one int64 beside the index; None if two do not do.
+
+    Each pass is one sort of plain integers, several times as fast as a sort that moves indices.
+    """
+    low, n = x.min(), x.shape[dim]
+    bits = n.bit_length()
+    digit, span = 63 - bits, int(x.max()) - int(low)
+    if span.bit_length() > min(2 * digit, 62):
+        return None
+    keys, places = x - low, np.arange(n).reshape((-1,) + (1,) * (x.ndim - dim - 1))
+    order = (keys & ((1 << digit) - 1)) << bits | places
+    order.sort(axis=dim)
+    order &= (1 << bits) - 1
+    if span >> digit:
+        high = np.take_along_axis(keys >> digit, order, dim) << bits | places
+        high.sort(axis=dim)
+        order = np.take_along_axis(order, high & ((1 << bits) - 1), dim)
+    return order
+
+
 class NumpySorting(Sorting):
     """Sorting of NumPy arrays."""
 
     def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
         """Stable: element and index are sorted together in one int64 where both fit; else ties are sorted out after."""
-        n = x.shape[dim]
+        n, x = x.shape[dim], comparable(x)
         if not descending and (x.size < SMALL or n < 16):
             return x.argsort(axis=dim, kind="stable")
         if x.size < SMALL and (x.dtype.kind in "biu" or (x.dtype.kind == "f" and not np.isnan(x).any())):
@@ -62,6 +83,10 @@ class NumpySorting(Sorting):
             keys.sort(axis=dim)
             keys &= (1 << 31) - 1
             return keys
+        if x.dtype == np.int64 and not descending:
+            wide = _order_of_wide(x, dim)
+            if wide is not None:
+                return wide
         order = np.argsort(x if not descending else -x if x.dtype.kind == "f" else ~x, axis=dim)
         rows = np.moveaxis(self.take_along(x, order, dim), dim, 0)
         if (rows[1:] == rows[:-1]).any() or np.isnan(rows).any():

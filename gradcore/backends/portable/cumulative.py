@@ -6,6 +6,7 @@ array operations grows with the logarithm of the dimension's size.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gradcore.backends.kernel_rules import along
@@ -100,7 +101,10 @@ class Cumulative:
         if x.dtype.kind != "c":
             return self.running(self.xp.logaddexp, x, dim)
         # One by one, as the order decides by which multiple of 2 pi the imaginary part differs.
-        out = self.xp.moveaxis(x.copy(), dim, 0)
+        # As in PyTorch, exp(-inf) is 0 whatever the imaginary part, and a nan in one part is one in both.
+        x = self.xp.where((x.real == -math.inf) & ~self.xp.isnan(x), x.dtype.type(complex(-math.inf, 0)), x)
+        x = self.xp.where(self.xp.isnan(x), x.dtype.type(complex(math.nan, math.nan)), x)
+        out = self.xp.moveaxis(x, dim, 0)
         for i in range(1, len(out)):
             out[i] = self.complex_logaddexp(out[i - 1], out[i])
         return self.xp.moveaxis(out, 0, dim)
@@ -110,4 +114,7 @@ class Cumulative:
         xp = self.xp
         swap = x.real < y.real
         large, small = xp.where(swap, y, x), xp.where(swap, x, y)
-        return large + self.log1p(xp.exp(small - large))
+        # The difference of two infinities of one sign is that of their imaginary parts, not nan.
+        turn = (small.imag - large.imag) * x.dtype.type(1j)
+        difference = xp.where(xp.isinf(large.real) & (small.real == large.real), turn, small - large)
+        return large + self.log1p(xp.exp(difference))

@@ -142,7 +142,7 @@ class Elementwise:
             return x.copy()
         if decimals == 0:
             return self.xp.rint(x)
-        scale = 10.0 ** abs(decimals)
+        scale = 10.0 ** abs(decimals) if abs(decimals) <= 308 else math.inf  # then results are NaN, as in PyTorch
         return self.xp.rint(x * scale) / scale if decimals > 0 else self.xp.rint(x / scale) * scale
 
     def sign(self, x: Any) -> Any:

@@ -37,5 +37,7 @@ class Embedding:
         """Zeros with a one at each class, along a new last dim."""
         if num_classes < 0:
             num_classes = self.number(x.max()) + 1
+            if num_classes >= 2**63:
+                raise RuntimeError(f"Storage size calculation overflowed with sizes={[*x.shape, num_classes]}")
         self.check_bounds(x, num_classes, 0, 0, "Class values must be smaller than num_classes.")
         return (x[..., None] == self.xp.arange(num_classes)).astype("int64")

@@ -150,7 +150,7 @@ class LinearAlgebra:
         x = a.astype("complex128" if a.dtype.kind == "c" else "float64")
         y = self.xp.zeros_like(x) + self.xp.eye(a.shape[-1], dtype=x.dtype)
         for _ in range(24):
-            x, y = (x + self.xp.linalg.inv(y)) / 2, (y + self.xp.linalg.inv(x)) / 2
+            x, y = (x + self.invert(y)[0]) / 2, (y + self.invert(x)[0]) / 2
         return x.astype(a.dtype)
 
     @leading(2)
@@ -258,7 +258,11 @@ class LinearAlgebra:
         """Complex eigenvalues."""
         if not self.xp.isfinite(a).all():
             raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
-        return self.xp.linalg.eigvals(a).astype(self.xp.result_type(a.dtype, "complex64"))
+        try:
+            values = self.xp.linalg.eigvals(a)
+        except ValueError:
+            raise self._no_convergence("linalg.eigvals", a) from None
+        return values.astype(self.xp.result_type(a.dtype, "complex64"))
 
     @leading(2)
     def factor_svd(self, a: Any, full_matrices: bool = False) -> tuple[Any, Any, Any]:
@@ -308,8 +312,8 @@ class LinearAlgebra:
         if a.shape[-1] < 2:
             return self.xp.ones_like(a)
         determinant = self.xp.linalg.det(a)[..., None, None]
-        inverse, _ = self.invert(a)
-        if self._is_accurate(a, inverse) or not self.xp.isfinite(a).all():
+        inverse, info = self.invert(a)
+        if self._is_accurate(a, inverse, info) or not self.xp.isfinite(a).all():
             return inverse * determinant
         u, s, vh = self.factor_svd(a)
         phase = (self.xp.linalg.det(u) * self.xp.linalg.det(vh))[..., None]
@@ -317,14 +321,14 @@ class LinearAlgebra:
 
     def is_regular(self, a: Any) -> bool:
         """Whether all matrices are far enough from singular ones for their inverses to be accurate."""
-        return self._is_accurate(a, self.invert(a)[0])
+        return self._is_accurate(a, *self.invert(a))
 
-    def _is_accurate(self, a: Any, inverse: Any) -> bool:
-        """Whether the condition number is moderate (which it is not for an inverse with infinities and NaN)."""
+    def _is_accurate(self, a: Any, inverse: Any, info: Any) -> bool:
+        """Whether all matrices have an inverse, and a moderate condition number."""
         if not a.size:
             return True
         norms = [abs(x).sum(axis=-1).max(axis=-1) for x in (a, inverse)]
-        return bool((norms[0] * norms[1] < self.xp.finfo(a.dtype).eps ** -0.5).all())
+        return bool(((info == 0) & (norms[0] * norms[1] < self.xp.finfo(a.dtype).eps ** -0.5)).all())
 
     @leading(1)
     def products_of_others(self, s: Any) -> Any:

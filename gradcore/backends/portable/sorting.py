@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcore.backends.kernel_rules import along
 
-__all__ = ["Sorting"]
+__all__ = ["Sorting", "comparable"]
 
 
 class Sorting:
@@ -14,7 +14,8 @@ class Sorting:
 
     xp: Any
     host_scalars: bool
-    equal_or_nan: Any  # of other families
+    number: Any  # of other families
+    equal_or_nan: Any
     take_along: Any
     running_max: Any
 
@@ -24,8 +25,7 @@ class Sorting:
     def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
         """Indices that sort, stable in both directions; NaN is greater than everything else."""
         xp = self.xp
-        if x.dtype.kind == "b":
-            x = x.astype("uint8")
+        x = comparable(x)
         if not descending:
             return xp.argsort(x, axis=dim, kind="stable")
         # From the end backwards, equal elements come in the opposite order, which reading backwards restores.
@@ -139,7 +139,7 @@ class Sorting:
         xp = self.xp
         if not among.size:
             return xp.full(x.shape, invert)
-        among = xp.sort(among.reshape(-1))
+        x, among = comparable(x), xp.sort(comparable(among.reshape(-1)))
         found = among[xp.minimum(self.search_in(among, x), among.size - 1)]
         return found != x if invert else found == x
 
@@ -152,6 +152,9 @@ class Sorting:
             return xp.zeros(minlength, "int64" if weights is None else _sum_type(weights))
         if x.min() < 0:
             raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+        most = 2**63 - 1
+        if self.number(x.max()) >= most:  # one more is no number; NumPy would write outside of its counts
+            raise RuntimeError(f"maximum value of input overflowed, it should be < {most} but got {most}")
         counts = xp.bincount(x, weights, minlength)
         return counts if weights is None else counts.astype(_sum_type(weights))
 
@@ -168,6 +171,11 @@ class Sorting:
         flat = flat[(flat >= low) & (flat <= high)]
         place = ((flat - low) / (high - low) * bins).astype("int64")
         return xp.bincount(xp.minimum(place, bins - 1), minlength=bins).astype(x.dtype)
+
+
+def comparable(x: Any) -> Any:
+    """Return bools as numbers 0 and 1, whatever bytes stand for True; everything else as it is."""
+    return (x.astype("uint8") != 0).astype("uint8") if x.dtype.kind == "b" else x
 
 
 def _sum_type(weights: Any) -> str:

@@ -24,6 +24,7 @@ from gradcore.backends.compiled.workplaces import workplace
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.backends.registry import CPU
+from gradcore.compiler.native.files import find_library, is_whole_library, write_library
 
 __all__ = ["has_blas", "has_libraries", "has_vector_functions", "library_of", "loaded", "made_with"]
 
@@ -72,7 +73,7 @@ def has_vector_functions() -> bool:
 
 
 def _name(source: str) -> str:
-    """The name of a source's library: by what it is made of, for what CPU, and by what compiler."""
+    """Return what the name of a source's library begins with: by what it is made of, for what CPU and compiler."""
     path, version = _compiler()
     parts = [
         source,
@@ -83,7 +84,7 @@ def _name(source: str) -> str:
         repr((_OPTIONS, NATIVE)),
         sys.prefix,
     ]
-    return f"program-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.so"
+    return f"program-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"
 
 
 def made_with() -> str:
@@ -110,27 +111,29 @@ def library_of(source: str, build: bool = True) -> Path | None:
     kept_in = cache_folder()
     if kept_in is None:
         raise BuildError("There is no absolute folder for libraries. Name one by GRADCORE_CACHE.")
-    path = Path(kept_in) / "programs" / _name(source)
-    if path.exists():
+    folder, name = Path(kept_in) / "programs", _name(source)
+    path = find_library(folder, name)
+    if path is not None:
         with suppress(OSError):
             os.utime(path)
         return path
     if not build:
         return None
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        problem = distrust(path.parent)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        problem = distrust(folder)
         if problem is not None:
             raise BuildError(problem)
-        with workplace(path.parent) as folder:
-            _compile(source, folder, path)
+        with workplace(folder) as place:
+            path = write_library(folder, name, _compile(source, place))
     except (OSError, subprocess.SubprocessError) as error:
         raise BuildError(f"The program cannot be built: {error}") from None
-    _forget_old(path.parent)
+    _forget_old(folder)
     return path
 
 
-def _compile(source: str, folder: Path, path: Path) -> None:
+def _compile(source: str, folder: Path) -> bytes:
+    """Compile a source in a folder, and return the library."""
     text, made = folder / "program.cpp", folder / "program.so"
     text.write_text(source)
     flags = [flag for flag in FLAGS if flag != "-O3"]
@@ -153,8 +156,7 @@ def _compile(source: str, folder: Path, path: Path) -> None:
     )  # fmt: skip
     if done.returncode:
         raise BuildError(f"The compiler failed: {' '.join(command)}\n{done.stderr[:4000]}")
-    made.chmod(0o755)
-    os.replace(made, path)
+    return made.read_bytes()
 
 
 def _forget_old(folder: Path) -> None:
@@ -193,11 +195,14 @@ def loaded(path: Path, first: int, parts: Sequence[tuple[bool, bool]]) -> list[C
     Raises
     ------
     OSError
-        If another user could have changed the library, or it does not find in arrays what these say of themselves.
+        If the library is damaged, another user could have changed it, or it does not find in arrays what these say of
+        themselves.
     """
     problem = distrust(path.parent) or distrust(path)
     if problem is not None:
         raise OSError(problem)
+    if not is_whole_library(path):
+        raise OSError(f"{path} is damaged")
     library = ctypes.CDLL(str(path))
     begin = library.gradcore_program_begin
     begin.argtypes, begin.restype = [ctypes.c_int64, ctypes.c_void_p], None

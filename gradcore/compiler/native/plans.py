@@ -27,6 +27,7 @@ from gradcore.backends.compiled.library import distrust
 from gradcore.backends.registry import CPU
 from gradcore.compiler import emit_python
 from gradcore.compiler.native import building
+from gradcore.compiler.native.files import is_library_name, is_whole_library, read_whole, write_whole
 from gradcore.compiler.native.steps import View, contiguous_strides
 from gradcore.compiler.program import Call, Literal, Program, Value
 from gradcore.device import device
@@ -237,11 +238,7 @@ def keep(plan: Plan, given: Program, name: str | None, library: Path) -> None:
     pieces = [tuple(piece) if isinstance(piece, PartPlan) else piece for piece in plan.pieces]
     with suppress(OSError, ValueError):
         data = marshal.dumps((library.name, pieces, views, plan.begun, literals, plan.refused, plan.rolled))
-        path = library.parent / name
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_bytes(data)
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
+        write_whole(library.parent / name, data)
 
 
 def kept(program: Program, name: str | None) -> tuple[Plan, Path] | None:
@@ -253,8 +250,13 @@ def kept(program: Program, name: str | None) -> tuple[Plan, Path] | None:
     try:
         if distrust(path.parent) or distrust(path):
             return None
-        file, pieces, views, begun, literals, refused, rolled = marshal.loads(path.read_bytes())
+        data = read_whole(path)
+        if data is None:
+            return None
+        file, pieces, views, begun, literals, refused, rolled = marshal.loads(data)
         library = path.parent / file
+        if not is_library_name(file) or not is_whole_library(library):
+            return None
         os.utime(library)
         os.utime(path)
     except (OSError, ValueError, EOFError, TypeError):

@@ -1,6 +1,6 @@
 """``scipy.integrate`` of tensors: integrals of samples and of functions, and initial value problems."""
 
-from gradcore.scipy.integrate.ivp import solve_ivp
+from gradcore.scipy.integrate.ivp import odeint, solve_ivp
 from gradcore.scipy.integrate.quadrature import dblquad, fixed_quad, quad, quad_vec
 from gradcore.scipy.integrate.samples import (
     cumulative_simpson,
@@ -17,6 +17,7 @@ __all__ = [
     "dblquad",
     "fixed_quad",
     "newton_cotes",
+    "odeint",
     "quad",
     "quad_vec",
     "romb",

@@ -27,7 +27,7 @@ from gradcore.scipy.required import scipy_module
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.typing import AnyTensor, Array
 
-__all__ = ["solve_ivp"]
+__all__ = ["odeint", "solve_ivp"]
 
 _METHODS = (*EXPLICIT, "Radau", "BDF", "LSODA")
 _MESSAGES = {
@@ -367,3 +367,57 @@ def _by_adjoint(
         values = trajectory(call, times, y, parameters, settings, values)
     rows = values if len(numbers) == len(times) else values[1:]
     return _result(counts, 0, t=_as(y)(scaling.outer(numbers)), y=F.movedim(rows, 0, -1))
+
+
+def odeint(
+    func: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    args: tuple[Any, ...] = (),
+    *,
+    tfirst: bool = False,
+    rtol: float = 1.49012e-8,
+    atol: float = 1.49012e-8,
+    method: str = "DOP853",
+    **options: Any,
+) -> Any:
+    """Solve ``dy/dt = func(y, t, *args)`` at the times `t`, by the name and arguments of SciPy's older function.
+
+    Parameters
+    ----------
+    func : callable
+        Of the state and the time, or of the time and the state if `tfirst`.
+    y0 : array_like
+        The state at the first time.
+    t : array_like
+        Times in order.
+    args : tuple
+        Further arguments of `func`; tensors may be differentiated.
+    method : str
+        As in `solve_ivp`; ``"Radau"`` for stiff problems. SciPy's own, LSODA, has derivatives with ``adjoint=True``.
+    **options
+        Those of `solve_ivp`.
+
+    Returns
+    -------
+    Tensor
+        One row for each time.
+
+    Examples
+    --------
+    >>> from gradcore.scipy.integrate import odeint
+    >>> odeint(lambda y, t: -y, [1.0], [0.0, 1.0])
+    tensor([[1.0000],
+            [0.3679]], dtype=torch.float64)
+    """
+    times = tensor_of(t)
+
+    def state_last(time: Any, state: Any, *further: Any) -> Any:
+        return func(time, state, *further) if tfirst else func(state, time, *further)
+
+    found = solve_ivp(
+        state_last, (times[0], times[-1]), y0, method, times, args=args or None, rtol=rtol, atol=atol, **options
+    )
+    if not found.success:
+        raise RuntimeError(f"odeint: {found.message}")
+    return found.y.T

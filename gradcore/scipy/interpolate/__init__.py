@@ -1,6 +1,6 @@
 """``scipy.interpolate`` of tensors: piecewise polynomials, splines, grids and scattered data."""
 
-from gradcore.scipy.interpolate.bsplines import BSpline, make_interp_spline, make_lsq_spline
+from gradcore.scipy.interpolate.bsplines import BSpline, make_interp_spline, make_lsq_spline, splev, splrep
 from gradcore.scipy.interpolate.cubic import Akima1DInterpolator, CubicHermiteSpline, CubicSpline, PchipInterpolator
 from gradcore.scipy.interpolate.grids import RegularGridInterpolator, interp1d, interpn
 from gradcore.scipy.interpolate.piecewise import PPoly
@@ -30,4 +30,6 @@ __all__ = [
     "make_interp_spline",
     "make_lsq_spline",
     "pchip",
+    "splev",
+    "splrep",
 ]

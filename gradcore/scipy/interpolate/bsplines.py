@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
-from gradcore.numpy.conversion import axis_of, common
+from gradcore.numpy.conversion import axis_of, common, tensor_of
 from gradcore.scipy.conversion import floating, like, on_device
 from gradcore.scipy.interpolate.piecewise import increasing, intervals, joined, per_sample
 from gradcore.typing import AnyTensor
 
-__all__ = ["BSpline", "basis", "make_interp_spline", "make_lsq_spline"]
+__all__ = ["BSpline", "basis", "make_interp_spline", "make_lsq_spline", "splev", "splrep"]
 
 
 def basis(t: AnyTensor, x: AnyTensor, k: int, extrapolate: Any = True) -> tuple[AnyTensor, AnyTensor]:
@@ -263,3 +263,35 @@ def make_lsq_spline(
     found = BSpline(knots, c, k)
     found.axis = axis
     return found
+
+
+def splrep(x: Any, y: Any, *, k: int = 3, s: float = 0.0) -> tuple[Any, Any, int]:
+    """Return knots, coefficients and degree of the spline through data, as SciPy's older function does.
+
+    Raises
+    ------
+    TypeError
+        If the spline is to be smoothed (`s` > 0): the choice of knots has no derivative. `make_lsq_spline` takes knots.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> tck = interpolate.splrep([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 4.0, 9.0])
+    >>> interpolate.splev([1.5], tck).round(decimals=4)
+    tensor([2.2500], dtype=torch.float64)
+    """
+    if s:
+        raise TypeError("splrep(s > 0) chooses knots, which has no derivative: use make_lsq_spline() with knots")
+    made = make_interp_spline(x, y, k)
+    return made.t, F.cat([made.c, F.zeros_like(made.c[:1]).expand(k + 1)]), k
+
+
+def splev(x: Any, tck: Any, der: int = 0) -> AnyTensor:
+    """Return the values at `x` of a spline that `splrep` returned, or of its derivative of an order.
+
+    A spline object, such as a `BSpline`, may stand in the place of knots, coefficients and degree.
+    """
+    if isinstance(tck, (tuple, list)):
+        t, c, k = tck
+        tck = BSpline(t, tensor_of(c)[: tensor_of(t).shape[0] - k - 1], k)
+    return tck(x, der)

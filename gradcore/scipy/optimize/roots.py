@@ -16,8 +16,8 @@ from gradcore.scipy.required import scipy_module
 from gradcore.typing import AnyTensor
 
 __all__ = [
-    "bisect", "brenth", "brentq", "fixed_point", "linear_sum_assignment", "newton", "ridder", "root", "root_scalar",
-    "toms748",
+    "bisect", "brenth", "brentq", "fixed_point", "fsolve", "linear_sum_assignment", "newton", "ridder", "root",
+    "root_scalar", "toms748",
 ]  # fmt: skip
 
 
@@ -119,6 +119,36 @@ def _slopes(unknowns: Unknowns, f: Any) -> tuple[Any, Any]:
 
 def _root_of(unknowns: Unknowns, f: Any, value: float) -> AnyTensor:
     return unknowns.nested(solution(lambda x: F.reshape(f(x), (1,)), unknowns.tensor(np.array([value]))))
+
+
+def fsolve(
+    func: Callable[..., Any],
+    x0: Any,
+    args: Any = (),
+    *,
+    xtol: float = 1.49012e-8,
+    maxfev: int = 0,
+) -> Any:
+    """Find a root of a vector function; it is `root` with the method ``"hybr"``, and returns the root alone.
+
+    Raises
+    ------
+    RuntimeError
+        If no root was found, where SciPy warns: at another point there are no derivatives.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.scipy import optimize
+    >>> a = gc.tensor([4.0, 9.0], dtype=gc.float64, requires_grad=True)
+    >>> optimize.fsolve(lambda x: x**2 - a, [1.0, 1.0]).sum().backward()
+    >>> a.grad
+    tensor([0.2500, 0.1667], dtype=torch.float64)
+    """
+    found = root(func, x0, args, "hybr", options={"xtol": xtol, "maxfev": maxfev})
+    if not found.success:
+        raise RuntimeError(f"fsolve: {found.message}")
+    return found.x
 
 
 def root_scalar(

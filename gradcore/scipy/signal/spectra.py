@@ -363,4 +363,4 @@ def istft(
     x = x / F.where(norm > 1e-10, norm, 1.0)
     if x.ndim > 1 and time != z.ndim - 1:
         x = F.movedim(x, -1, time - 1 if frequency < time else time)
-    return on_device(np.arange(x.shape[0]) / float(fs), x), x
+    return on_device(np.arange(x.shape[0], dtype=float), x) / fs, x

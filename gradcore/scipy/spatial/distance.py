@@ -23,7 +23,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.numpy.conversion import inexact, tensor_of
-from gradcore.scipy.conversion import beside, floating, module_getattr, on_device, together
+from gradcore.scipy.conversion import beside, floating, logarithm, module_getattr, on_device, together
 from gradcore.typing import AnyTensor
 
 __all__ = [
@@ -97,7 +97,7 @@ def _jensenshannon(u: Any, v: Any, w: Any, base: Any = None) -> AnyTensor:
     middle = (u + v) / 2
     found = F.sum(F.special_of_two(u, middle, "rel_entr") + F.special_of_two(v, middle, "rel_entr"), _LAST) / 2
     found = F.clamp(found, 0, None)
-    return F.sqrt(found if base is None else found / math.log(base))
+    return F.sqrt(found if base is None else found / logarithm(base))
 
 
 def _seuclidean(u: Any, v: Any, w: Any, V: Any) -> AnyTensor:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gradcore import functional as F
 from gradcore.numpy.conversion import axes_of, cast, dtype_of, inexact
-from gradcore.scipy.conversion import floating, together
+from gradcore.scipy.conversion import floating, logarithm, together
 from gradcore.typing import AnyTensor
 
 __all__ = [
@@ -202,7 +202,7 @@ def entropy(
         p, q = F.broadcast_tensors(*(inexact(t) for t in together(p, qk)))
         terms = F.special_of_two(p / F.sum(p, dims, True), q / F.sum(q, dims, True), "rel_entr")
     found = F.sum(terms, dims, keepdims)
-    return found if base is None else found / math.log(base)
+    return found if base is None else found / logarithm(base)
 
 
 class PearsonRResult(NamedTuple):

@@ -1,6 +1,6 @@
 // Normalization of rows (layers, groups of channels) and of channels (batches) of dense arrays; statistics in two passes.
 //
-// GRADCORE_TYPE is the numbers' type. Rows have a weight and a bias for each of `width / points` channels, beginning with
+// GRADCORE_TYPE is the numbers' type; statistics of rows and channels are float where that is a half. Rows have a weight and a bias for each of `width / points` channels, beginning with
 // the channel `row % groups * (width / points)`: for a layer groups = points = 1, for a group of channels there are groups
 // of them in an image, and points of each channel.
 
@@ -20,7 +20,7 @@ struct Rows {
 
 // --------------------------------------------------------------------------------------------------------- rows
 
-extern "C" __global__ void normalize_rows(const T* x, const T* weight, const T* bias, T* y, T* means, T* variances,
+extern "C" __global__ void normalize_rows(const T* x, const T* weight, const T* bias, T* y, A* means, A* variances,
                                           const i64 rows, const i64 width, const i64 groups, const i64 points,
                                           const double eps) {
     const i64 row = row_index();
@@ -45,14 +45,14 @@ extern "C" __global__ void normalize_rows(const T* x, const T* weight, const T* 
         y[i] = store<T>(value);
     }
     if (threadIdx.x == 0) {
-        means[row] = store<T>(mean);
-        variances[row] = store<T>(variance);
+        means[row] = mean;
+        variances[row] = variance;
     }
 }
 
 // The gradient by x. Gradients by the means and variances may be missing (null).
 extern "C" __global__ void normalize_rows_backward(const T* grad, const T* grad_means, const T* grad_variances,
-                                                   const T* x, const T* weight, const T* means, const T* variances,
+                                                   const T* x, const T* weight, const A* means, const A* variances,
                                                    T* out, const i64 rows, const i64 width, const i64 groups,
                                                    const i64 points, const double eps) {
     const i64 row = row_index();
@@ -61,7 +61,7 @@ extern "C" __global__ void normalize_rows_backward(const T* grad, const T* grad_
     grad += row * width;
     x += row * width;
     out += row * width;
-    const A mean = load(means[row]), r = inverse_root(load(variances[row]) + static_cast<A>(eps));
+    const A mean = means[row], r = inverse_root(variances[row] + static_cast<A>(eps));
     A total = 0, product = 0;
     for (i64 i = threadIdx.x; i < width; i += blockDim.x) {
         const A g = load(grad[i]) * (weight ? load(weight[place.channel(row, i)]) : A(1));
@@ -82,7 +82,7 @@ extern "C" __global__ void normalize_rows_backward(const T* grad, const T* grad_
 
 // The gradients by the weight and the bias of a layer: sums down the columns of blocks of rows, one thread for a column;
 // the sums of the blocks, `partial_*` with a row each, are added up in a second launch, so that the order is always the same.
-extern "C" __global__ void layer_parameters(const T* grad, const T* x, const T* means, const T* variances, A* of_weight,
+extern "C" __global__ void layer_parameters(const T* grad, const T* x, const A* means, const A* variances, A* of_weight,
                                             A* of_bias, const i64 rows, const i64 width, const i64 rows_of_block,
                                             const double eps) {
     const i64 column = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -92,8 +92,7 @@ extern "C" __global__ void layer_parameters(const T* grad, const T* x, const T* 
     A weight = 0, bias = 0;
     for (i64 row = first; row < end; ++row) {
         const A g = load(grad[row * width + column]);
-        weight += g * (load(x[row * width + column]) - load(means[row])) *
-                  inverse_root(load(variances[row]) + static_cast<A>(eps));
+        weight += g * (load(x[row * width + column]) - means[row]) * inverse_root(variances[row] + static_cast<A>(eps));
         bias += g;
     }
     of_weight[blockIdx.y * width + column] = weight;
@@ -103,7 +102,7 @@ extern "C" __global__ void layer_parameters(const T* grad, const T* x, const T* 
 // ------------------------------------------------------------------------------------------- root mean squares
 
 // Rows times `scales`, one over the root of the mean square, and the weights.
-extern "C" __global__ void scale_rows(const T* x, const T* weight, T* y, T* scales, const i64 rows, const i64 width,
+extern "C" __global__ void scale_rows(const T* x, const T* weight, T* y, A* scales, const i64 rows, const i64 width,
                                       const double eps) {
     const i64 row = row_index();
     if (row >= rows) return;
@@ -116,18 +115,18 @@ extern "C" __global__ void scale_rows(const T* x, const T* weight, T* y, T* scal
         const A value = load(x[i]) * scale;
         y[i] = store<T>(weight ? value * load(weight[i]) : value);
     }
-    if (threadIdx.x == 0) scales[row] = store<T>(scale);
+    if (threadIdx.x == 0) scales[row] = scale;
 }
 
 // The gradient by x. The gradients by the scales may be missing (null).
 extern "C" __global__ void scale_rows_backward(const T* grad, const T* grad_scales, const T* x, const T* weight,
-                                               const T* scales, T* out, const i64 rows, const i64 width) {
+                                               const A* scales, T* out, const i64 rows, const i64 width) {
     const i64 row = row_index();
     if (row >= rows) return;
     grad += row * width;
     x += row * width;
     out += row * width;
-    const A r = load(scales[row]);
+    const A r = scales[row];
     A product = 0;
     for (i64 i = threadIdx.x; i < width; i += blockDim.x)
         product += load(grad[i]) * (weight ? load(weight[i]) : A(1)) * load(x[i]);
@@ -141,7 +140,7 @@ extern "C" __global__ void scale_rows_backward(const T* grad, const T* grad_scal
 }
 
 // The gradient by the weight, in blocks of rows as in layer_parameters.
-extern "C" __global__ void scale_parameters(const T* grad, const T* x, const T* scales, A* of_weight, const i64 rows,
+extern "C" __global__ void scale_parameters(const T* grad, const T* x, const A* scales, A* of_weight, const i64 rows,
                                             const i64 width, const i64 rows_of_block) {
     const i64 column = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (column >= width) return;
@@ -149,7 +148,7 @@ extern "C" __global__ void scale_parameters(const T* grad, const T* x, const T* 
     const i64 end = first + rows_of_block < rows ? first + rows_of_block : rows;
     A weight = 0;
     for (i64 row = first; row < end; ++row)
-        weight += load(grad[row * width + column]) * load(x[row * width + column]) * load(scales[row]);
+        weight += load(grad[row * width + column]) * load(x[row * width + column]) * scales[row];
     of_weight[blockIdx.y * width + column] = weight;
 }
 
@@ -257,10 +256,10 @@ extern "C" __global__ void channel_variances(const A* part_means, const A* part_
     variances[channel] = store<T>(root ? sqrt(variance) : variance);
 }
 
-extern "C" __global__ void channel_scales(const T* means, const T* variances, const T* weight, const T* bias, A* scales,
+extern "C" __global__ void channel_scales(const A* means, const A* variances, const T* weight, const T* bias, A* scales,
                                           A* shifts, const i64 channels, const double eps) {
     for (i64 i = first_index(); i < channels; i += index_step())
-        scale_channel(weight, bias, scales, shifts, i, load(means[i]), load(variances[i]), eps);
+        scale_channel(weight, bias, scales, shifts, i, means[i], variances[i], eps);
 }
 
 // Running statistics times `keep`, plus new ones times `share`, that of variances times a factor for the sample's size.
@@ -276,12 +275,12 @@ extern "C" __global__ void move_statistics(T* running_means, T* running_variance
 
 // For each part the sum of the gradients, and of their products with x less its mean, each times a factor for the group and
 // image if there is one. Means are those of the channel (groups = 0), or of one of the groups of an image.
-extern "C" __global__ void channel_products(const T* grad, const T* x, const T* means, const T* variances, A* totals,
+extern "C" __global__ void channel_products(const T* grad, const T* x, const A* means, const A* variances, A* totals,
                                             A* products, const i64 batch, const i64 channels, const i64 points,
                                             const i64 chunk, const i64 groups, const double eps) {
     const i64 channel = blockIdx.x, part = channel * gridDim.y + blockIdx.y;
     A total = 0, product = 0;
-    const A mean = groups ? A(0) : load(means[channel]);
+    const A mean = groups ? A(0) : means[channel];
     Walk(batch * points, channels, points, chunk).over([&](i64 at) {
         const A g = load(grad[at]);
         total += g;
@@ -290,8 +289,7 @@ extern "C" __global__ void channel_products(const T* grad, const T* x, const T* 
             return;
         }
         const i64 statistic = at / points / channels * groups + channel / (channels / groups);
-        product += g * (load(x[at]) - load(means[statistic])) *
-                   inverse_root(load(variances[statistic]) + static_cast<A>(eps));
+        product += g * (load(x[at]) - means[statistic]) * inverse_root(variances[statistic] + static_cast<A>(eps));
     });
     total = row_sum(total);
     product = row_sum(product);
@@ -304,8 +302,8 @@ extern "C" __global__ void channel_products(const T* grad, const T* x, const T* 
 // The gradients by weight and bias from the sums of parts, and for the gradient by x the factors of the gradient (scales) and
 // of x less its mean (slopes), and what is added. Gradients by means and variances may be missing (null).
 extern "C" __global__ void channel_gradients(const A* part_totals, const A* part_products, const T* grad_means,
-                                             const T* grad_variances, const T* weight, const T* variances, T* of_weight,
-                                             T* of_bias, T* scales, T* slopes, T* shifts, const i64 channels,
+                                             const T* grad_variances, const T* weight, const A* variances, T* of_weight,
+                                             T* of_bias, A* scales, A* slopes, A* shifts, const i64 channels,
                                              const i64 parts, const i64 count, const double eps) {
     const i64 channel = row_index();
     if (channel >= channels) return;
@@ -317,14 +315,14 @@ extern "C" __global__ void channel_gradients(const A* part_totals, const A* part
     total = row_sum(total);
     product = row_sum(product);
     if (threadIdx.x) return;
-    const A r = inverse_root(load(variances[channel]) + static_cast<A>(eps));
+    const A r = inverse_root(variances[channel] + static_cast<A>(eps));
     const A scale = weight ? r * load(weight[channel]) : r;
     A slope = product * (scale * r * r / -2), shift = -total * scale;
     if (grad_variances) slope += load(grad_variances[channel]);
     if (grad_means) shift += load(grad_means[channel]);
     of_weight[channel] = store<T>(product * r);
     of_bias[channel] = store<T>(total);
-    scales[channel] = store<T>(scale);
-    slopes[channel] = store<T>(slope * 2 / static_cast<A>(count));
-    shifts[channel] = store<T>(shift / static_cast<A>(count));
+    scales[channel] = scale;
+    slopes[channel] = slope * 2 / static_cast<A>(count);
+    shifts[channel] = shift / static_cast<A>(count);
 }

@@ -1,0 +1,126 @@
+"""The lives of processes that were started together, before MPI knows them: how they end, and end each other.
+
+MPI ends all processes when one fails, but only those that have initialized it. Until then, a process that fails would
+leave the others waiting inside of ``MPI_Init`` for ever, where no timeout of Python's reaches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gradcore.distributed import environment
+
+__all__ = [
+    "abort_before_mpi",
+    "abort_on_failure",
+    "die_with_parent",
+    "has_ended",
+    "limit_start",
+    "note_end",
+    "run_folder",
+]
+
+#: The option of Linux's ``prctl`` that names a signal for the death of the parent.
+_PR_SET_PDEATHSIG = 1
+#: Seconds after which a process that waits ends itself, where nobody else has ended it by then.
+_AFTER = 0.5
+
+
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """Ask the system to signal this process when the one that started it ends, where the system can do that."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+
+
+def run_folder() -> Path | None:
+    """Return the folder in which the launcher looks for what becomes of processes; None without it."""
+    folder = Path(os.environ.get("GRADCORE_RUN_FOLDER", ""))
+    return folder if folder != Path() and folder.is_dir() else None  # not on other machines
+
+
+def note_end() -> None:
+    """Tell the launcher that this process ends by itself, and whether it was ever known to MPI."""
+    folder, rank = run_folder(), environment.rank()
+    if folder is not None and rank is not None:
+        (folder / f"{rank}.end").write_text("known" if "mpi4py.MPI" in sys.modules else "unknown")
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a process of this machine is no more, or only waits for its parent to notice."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    return False
+
+
+def abort_before_mpi(code: int) -> None:
+    """End all processes that MPICH's launcher has started, from one that has not initialized MPI.
+
+    Hydra listens for requests of each process from its start. Other launchers notice exit codes by themselves.
+    """
+    number = os.environ.get("PMI_FD", "")
+    if number.isdecimal() and "mpi4py.MPI" not in sys.modules:
+        with contextlib.suppress(OSError):
+            os.write(int(number), f"cmd=abort exitcode={code or 1}\n".encode())
+
+
+def abort_on_failure() -> None:
+    """Make an exception that nobody catches end all processes, from the import of ``gradcore.distributed`` on."""
+    if not os.environ.get("PMI_FD", "").isdecimal() or (environment.size() or 1) == 1:
+        return
+    show = sys.excepthook
+
+    def show_and_abort(*failure: Any) -> None:
+        show(*failure)
+        sys.stderr.flush()
+        abort_before_mpi(1)
+
+    sys.excepthook = show_and_abort
+
+
+@contextlib.contextmanager
+def limit_start(seconds: float) -> Iterator[None]:
+    """Inside, where MPI may wait for processes that never come: end the process when the time is over.
+
+    ``MPI_Init`` holds Python's lock, so that only a thread of C or another process can keep the time. The first prints
+    where this process waits; the second ends all processes where there is no launcher of ours that does.
+    """
+    folder, rank = run_folder(), environment.rank()
+    with contextlib.ExitStack() as stack:
+        if folder is not None:
+            waits = folder / f"{rank}.wait"
+            waits.write_text(f"{seconds:g}")
+            stack.callback(waits.unlink, missing_ok=True)
+        elif os.environ.get("PMI_FD", "").isdecimal():
+            watchdog = _start_watchdog(int(os.environ["PMI_FD"]), rank, seconds)
+            stack.callback(watchdog.wait)
+            stack.callback(watchdog.kill)
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # without a stream that is a file
+            faulthandler.dump_traceback_later(max(seconds, 0.001) + _AFTER, exit=True)
+            stack.callback(faulthandler.cancel_dump_traceback_later)
+        yield
+
+
+def _start_watchdog(channel: int, rank: int | None, seconds: float) -> subprocess.Popen[bytes]:
+    """Start a process that ends all others when the time is over."""
+    said = f"rank {rank}: not all ranks called init_process_group within {seconds:g} s"
+    program = (
+        f"import os, sys, time\ntime.sleep({max(seconds, 0.001)!r})\nsys.stderr.write({said!r} + chr(10))\n"
+        f"sys.stderr.flush()\nos.write({channel}, b'cmd=abort exitcode=1\\n')"
+    )
+    return subprocess.Popen([sys.executable, "-I", "-S", "-c", program], pass_fds=(channel,))

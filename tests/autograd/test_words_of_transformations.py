@@ -1,0 +1,200 @@
+"""Nestings of transformations, three and four deep, compared with loops over plain reverse mode.
+
+A letter is a transformation that maps a function of a vector to another function of a vector, so that every word over
+the letters is a program. The reference computes each letter with `autograd.grad` alone: no batch, no forward mode.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradcore as gc
+from gradcore.func import grad, jacfwd, jacrev, jvp, linearize, vjp, vmap
+
+Function = Callable[[Any], Any]
+
+X = gc.tensor([0.7, -0.4, 1.1], dtype=gc.float64)
+V = gc.tensor([0.9, 0.6, -0.8], dtype=gc.float64)
+W = gc.tensor([-0.5, 1.2, 0.7], dtype=gc.float64)
+#: A cotangent or a tangent for each sample of a batch, and the weight of its result in the sum of all.
+ROWS = gc.tensor([[1.0, -0.6, 0.3], [0.2, 0.8, -1.1], [-0.7, 0.4, 0.9]], dtype=gc.float64)
+WEIGHTS = gc.tensor([0.8, -1.3, 0.6], dtype=gc.float64)
+
+
+# -- functions to transform: each composes nonlinear operations -------------------------------------------------------
+
+
+def polynomial(x: Any) -> Any:
+    return (x * x) * (x.flip(0) * x) + x
+
+
+def written_in_place(x: Any) -> Any:
+    y = x * x
+    y[1:].mul_(x[:-1])
+    y.add_(y.flip(0).sin())
+    return y * x
+
+
+def views_of_a_base(x: Any) -> Any:
+    base = x.new_zeros(3, 2)
+    base[:, 0] = x * x
+    base.t()[1] = x.cos()
+    base.select(0, 1).mul_(x[2])
+    return base.prod(1) + base.T[0].exp()
+
+
+def memory_outside_of_the_batch(x: Any) -> Any:
+    base = gc.zeros(3, dtype=x.dtype)
+    base[:] = x * x
+    base[1:].mul_(x[0])
+    base[gc.tensor([0, 2])] = x[:2].sin()
+    return base * x
+
+
+def general_formulas(x: Any) -> Any:
+    return gc.softmax(x * x, 0).cumprod(0) * gc.logsumexp(x.sin(), 0)
+
+
+def matrices(x: Any) -> Any:
+    m = x.outer(x.sin()) + 3 * gc.eye(3, dtype=x.dtype)
+    return gc.linalg.solve(m, x * x) @ m
+
+
+def mixed_dtypes(x: Any) -> Any:
+    y = (x * x).to(gc.float32)
+    return (y * x).to(gc.float32) * y + x
+
+
+PROGRAMS = (
+    polynomial,
+    written_in_place,
+    views_of_a_base,
+    memory_outside_of_the_batch,
+    general_formulas,
+    matrices,
+    mixed_dtypes,
+)
+
+
+# -- letters: what gradcore computes, and the reference ---------------------------------------------------------------
+
+
+def pull_of(f: Function, x: Any) -> Function:
+    pull = vjp(f, x)[1]
+    return lambda c: pull(c)[0]
+
+
+def combined(rows: Any, size: int) -> Any:
+    return WEIGHTS[:size] @ rows
+
+
+def pulled(f: Function, x: Any, cotangent: Any) -> Any:
+    """The product of a cotangent and the Jacobian, recorded."""
+    x = x if x.requires_grad else x.detach().requires_grad_()
+    out = f(x)
+    if not out.requires_grad:
+        return gc.zeros_like(x)
+    (found,) = gc.autograd.grad(out, x, cotangent.to(out.dtype), create_graph=True, allow_unused=True)
+    return gc.zeros_like(x) if found is None else found
+
+
+def pushed(f: Function, x: Any, tangent: Any) -> Any:
+    """The product of the Jacobian and a tangent, row by row."""
+    return gc.stack([pulled(f, x, row) @ tangent for row in gc.eye(3, dtype=gc.float64)])
+
+
+#: By letter: the transformation of `f` for a batch of some size, and the same in plain reverse mode.
+LETTERS: dict[str, tuple[Callable[[Function, int], Function], Callable[[Function, int], Function]]] = {
+    "grad": (
+        lambda f, n: lambda x: grad(lambda x: f(x) @ W)(x),
+        lambda f, n: lambda x: pulled(f, x, W),
+    ),
+    "jvp": (
+        lambda f, n: lambda x: jvp(f, (x,), (V,))[1],
+        lambda f, n: lambda x: pushed(f, x, V),
+    ),
+    "vjp": (
+        lambda f, n: lambda x: pull_of(f, x)(V),
+        lambda f, n: lambda x: pulled(f, x, V),
+    ),
+    "jacrev": (
+        lambda f, n: lambda x: jacrev(f)(x) @ W,
+        lambda f, n: lambda x: pushed(f, x, W),
+    ),
+    "jacfwd": (
+        lambda f, n: lambda x: V @ jacfwd(f)(x),
+        lambda f, n: lambda x: pulled(f, x, V),
+    ),
+    "vmap": (
+        lambda f, n: lambda x: combined(vmap(f)(x * ROWS[:n]), n),
+        lambda f, n: lambda x: sum(w * f(x * row) for w, row in zip(WEIGHTS[:n], ROWS, strict=False)),
+    ),
+    "vmap of a pull-back": (
+        lambda f, n: lambda x: combined(vmap(pull_of(f, x))(ROWS[:n]), n),
+        lambda f, n: lambda x: pulled(f, x, combined(ROWS[:n], n)),
+    ),
+    "pull-back in vmap": (
+        lambda f, n: lambda x: combined(vmap(lambda c: pull_of(f, x)(c))(ROWS[:n]), n),
+        lambda f, n: lambda x: pulled(f, x, combined(ROWS[:n], n)),
+    ),
+    "vmap of a push-forward": (
+        lambda f, n: lambda x: combined(vmap(linearize(f, x)[1])(ROWS[:n]), n),
+        lambda f, n: lambda x: pushed(f, x, combined(ROWS[:n], n)),
+    ),
+}
+
+
+def words(start: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The words of three and four letters that begin so, the outermost transformation first."""
+    for length in (3, 4):
+        for rest in itertools.product(LETTERS, repeat=length - len(start)):
+            yield (*start, *rest)
+
+
+def compare(word: tuple[str, ...], f: Function, size: int) -> None:
+    if f is memory_outside_of_the_batch and "vmap" in word:
+        return  # samples that differ cannot be written there
+    found, expected = f, f
+    for letter in reversed(word):
+        transform, reference = LETTERS[letter]
+        found, expected = transform(found, size), reference(expected, size)
+    value, right = found(X), expected(X).detach()
+    assert not value.requires_grad
+    tolerance = 1e-4 if f is mixed_dtypes else 1e-9
+    scale = max(1.0, float(abs(right).max()))
+    np.testing.assert_allclose(value.numpy(), right.numpy(), tolerance, tolerance * scale, err_msg=" of ".join(word))
+
+
+def is_sampled(word: tuple[str, ...], f: Function, share: int) -> bool:
+    return zlib.crc32(f"{word} {f.__name__}".encode()) % share == 0
+
+
+@pytest.mark.parametrize("f", PROGRAMS)
+@pytest.mark.parametrize("first", LETTERS)
+def test_words(first: str, f: Any) -> None:
+    for number, word in enumerate(words((first,))):
+        if is_sampled(word, f, 40 if len(word) == 3 else 1200):
+            compare(word, f, 2 + number % 2)
+
+
+@pytest.mark.parametrize(
+    ("word", "f"),
+    [
+        # Saved values that were broadcast to the batch, in a node that keeps duals.
+        (("grad", "jvp", "grad", "vmap of a pull-back"), polynomial),
+        # Writes to memory outside of the batch, and gradients with fewer batches than what was written.
+        (("grad", "pull-back in vmap"), memory_outside_of_the_batch),
+        (("grad", "jacfwd", "pull-back in vmap"), memory_outside_of_the_batch),
+        (("grad", "jacrev", "pull-back in vmap"), written_in_place),
+        # Tangents that are in the batch already when their primals are broadcast to it.
+        (("vmap of a push-forward", "jacfwd", "jvp"), general_formulas),
+    ],
+)
+def test_words_with_their_own_path(word: tuple[str, ...], f: Any) -> None:
+    compare(word, f, 2)

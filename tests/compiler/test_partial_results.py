@@ -1,0 +1,129 @@
+"""Backward from some of the results of a compiled function: gradients as in eager execution, at once, and no leaks."""
+
+from __future__ import annotations
+
+import gc as collector
+import itertools
+import random
+import weakref
+from typing import Any
+
+import pytest
+
+import gradcore as gc
+from gradcore.compiler import history
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+class Model(gc.nn.Module):
+    """Layers that results share, or have for themselves, and values that change between forward and backward."""
+
+    def __init__(self, seed: int, results: int) -> None:
+        super().__init__()
+        gc.manual_seed(seed)
+        self.first = gc.nn.Linear(4, 3)
+        self.last = gc.nn.ModuleList([gc.nn.Linear(3, 2) for _ in range(results)])
+        self.norm, self.drop = gc.nn.BatchNorm1d(3), gc.nn.Dropout(0.3)
+        self.scale = {"s": 2.0}
+        chance = random.Random(seed)
+        #: For each result: whether it goes through the shared layers, is reduced, or is computed from the one before.
+        self.kinds = [(chance.random() < 0.8, chance.random() < 0.5, chance.random() < 0.4) for _ in range(results)]
+        self.normalized = chance.random() < 0.3
+
+    def forward(self, x: gc.Tensor) -> Any:
+        h = self.drop(self.first(x).tanh()) * self.scale["s"]
+        if self.normalized:
+            h = self.norm(h)
+        outs: list[gc.Tensor] = []
+        for (shared, reduced, chained), layer in zip(self.kinds, self.last, strict=True):
+            out = layer(h if shared else x[:, :3])
+            if chained and outs:
+                out = out * outs[-1].sum()
+            outs.append(out.square().mean() if reduced else out)
+        return tuple(outs)
+
+
+def gradients(run: Any, model: Model, steps: list[tuple[tuple[int, ...], str]]) -> list[Any]:
+    """Return the gradients after backward from some results of each call, with a change in between."""
+    found = []
+    gc.manual_seed(1)
+    for chosen, change in steps:
+        model.zero_grad()
+        model.train()
+        x = gc.randn(5, 4)
+        outs = run(x)
+        if change == "eval":
+            model.eval()
+        elif change == "number":
+            model.scale["s"] = 3.0 - model.scale["s"]
+        elif change == "batch":
+            x = gc.zeros(5, 4)
+        gc.autograd.backward([outs[i] for i in chosen], [gc.ones_like(outs[i]) for i in chosen])
+        found.append([None if p.grad is None else p.grad.tolist() for p in model.parameters()])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_gradients_of_some_results_are_those_of_eager_execution(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = 2 + seed % 3
+    subsets = [s for n in range(1, results + 1) for s in itertools.combinations(range(results), n)]
+    steps = [*itertools.product(subsets, ("", "eval", "number", "batch"))]
+    random.Random(seed).shuffle(steps)
+    steps = [((0,), "")] * 4 + steps[:12]
+    wanted = gradients(eager := Model(seed, results), eager, steps)
+    model = Model(seed, results)
+    compiled = gc.compile(model, options={"cpp": False})
+    monkeypatch.setattr(history, "_again", None)  # which calls the function once more
+    for one, other in zip(gradients(compiled, model, steps), wanted, strict=True):
+        assert [g is None for g in one] == [g is None for g in other]
+        for a, b in zip(one, other, strict=True):
+            assert a is None or gc.allclose(gc.tensor(a), gc.tensor(b), rtol=1e-5, atol=1e-7)
+    assert compiled._compiled_call_impl._entries
+
+
+def test_arguments_of_parts_that_the_function_writes_to() -> None:
+    def function(a: gc.Tensor, b: gc.Tensor) -> gc.Tensor:
+        w = gc.atan2(a / 3, b)
+        c = gc.copysign(b[0], a)
+        a[:] = c
+        u = w.positive()
+        print(end="")
+        return c.clone() + 0 * u.detach()
+
+    compiled, b = gc.compile(function), gc.tensor([[2.0, 3.0], [4.0, 5.0]], requires_grad=True)
+    for i in range(8):
+        found = []
+        for run in (function, compiled):
+            b.grad = None
+            a = gc.full((2,), i - 3.5)
+            run(a, b).sum().backward()
+            found.append((a.tolist(), b.grad.tolist()))
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("results", [1, 2, 3])
+@pytest.mark.parametrize("how", ["backward", "grad", "twice"])
+def test_a_result_that_is_kept_keeps_nothing_alive_after_backward(results: int, how: str) -> None:
+    w = gc.ones(3, requires_grad=True)
+    compiled = gc.compile(lambda x, y: tuple((x * w).exp().sum() * (i + y[0].sum()) for i in range(results)))
+    kept, inputs = [], []
+    for i in range(8):
+        x, y = gc.randn(3), [gc.randn(2)]
+        outs = compiled(x, y)
+        loss = sum(outs)
+        assert isinstance(loss, gc.Tensor)
+        if how == "twice":
+            loss.backward(retain_graph=True)
+        if how == "grad":
+            gc.autograd.grad(loss, w)
+        else:
+            loss.backward()
+        kept.append((loss, outs))
+        inputs += [weakref.ref(x), weakref.ref(y[0])]
+        del x, y, outs, loss
+        if i < 4:  # what a recording leaves behind are cycles
+            collector.collect()
+        assert not any(reference() is not None for reference in inputs)
+    with pytest.raises(RuntimeError, match="second time"):
+        kept[-1][0].backward()

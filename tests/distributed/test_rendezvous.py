@@ -1,0 +1,104 @@
+"""Processes without MPI find each other, whoever else comes to their door."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from gradcore.distributed import rendezvous
+from gradcore.distributed.errors import DistNetworkError
+
+DATA = bytes(range(128))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def meet(port: int, size: int, strangers: Callable[[int], None], seconds: float = 30.0) -> dict[int, object]:
+    """Let all ranks meet, as threads, while strangers come too; return what each got."""
+    found: dict[int, object] = {}
+
+    def rank(number: int) -> None:
+        try:
+            found[number] = rendezvous.share(lambda: DATA, number, size, f"tcp://127.0.0.1:{port}", seconds)
+        except Exception as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(size)]
+    threads[0].start()
+    strangers(port)
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return found
+
+
+def visit(*messages: bytes, wait: bool = False) -> Callable[[int], None]:
+    """Return a function that connects once for each message, and stays or leaves."""
+
+    def strangers(port: int) -> None:
+        for message in messages:
+            for _ in range(200):
+                with contextlib.suppress(OSError):
+                    peer = socket.create_connection(("127.0.0.1", port), 5)
+                    break
+            peer.sendall(message)
+            if not wait:
+                peer.close()
+            else:
+                staying.append(peer)
+
+    return strangers
+
+
+staying: list[socket.socket] = []
+NOISE = random.Random(0).randbytes(100)
+STRANGERS: dict[str, Callable[[int], None]] = {
+    "none": lambda port: None,
+    "port scans": visit(b"", b"", b"", b""),
+    "a browser": visit(b"GET / HTTP/1.1\r\n\r\n" * 3),
+    "noise": visit(NOISE, NOISE[:36], NOISE[:3]),
+    "a rank without a proof": visit((1).to_bytes(4, "little") + bytes(32)),
+    "a rank that there is not": visit((7).to_bytes(4, "little") + bytes(32)),
+    "guests that stay": visit(b"", b"abc", wait=True),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_ranks_meet_in_spite_of_strangers(kind: str) -> None:
+    found = meet(free_port(), 3, STRANGERS[kind])
+    assert found == dict.fromkeys(range(3), DATA)
+    while staying:
+        staying.pop().close()
+
+
+def test_a_rank_of_another_run_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens differ; one that asks twice counts once."""
+    port = free_port()
+    monkeypatch.setenv(rendezvous.TOKEN, "of one run")
+    number = (1).to_bytes(4, "little")
+    proof = rendezvous._prove(b"rank", number)
+    monkeypatch.setenv(rendezvous.TOKEN, "of another run")
+    found = meet(port, 2, visit(number + proof, number + proof), 5.0)
+    assert found == {0: DATA, 1: DATA}
+
+
+def test_ranks_that_do_not_come_are_named() -> None:
+    with pytest.raises(DistNetworkError, match="rank 1, 2 did not ask"):
+        rendezvous.share(lambda: DATA, 0, 3, f"tcp://127.0.0.1:{free_port()}", 0.3)
+    with pytest.raises(DistNetworkError, match="did not find each other"):
+        rendezvous.share(lambda: DATA, 1, 3, f"tcp://127.0.0.1:{free_port()}", 0.3)
+
+
+def test_rank_0_listens_where_the_others_were_told() -> None:
+    port = free_port()
+    with rendezvous._listen(("127.0.0.1", port), 2) as server:
+        assert server.getsockname() == ("127.0.0.1", port)

@@ -1,0 +1,94 @@
+"""Arrays and allocators of other libraries: known by CUDA's protocols, not by CuPy's classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import gradcore as gc
+
+cupy: Any = pytest.importorskip("cupy")
+
+
+class Foreign:
+    """An array of another library, whose `device` is what that library makes of it."""
+
+    def __init__(self, array: Any, device: Any) -> None:
+        self.array, self.device = array, device
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("device", ["cuda:0", None, SimpleNamespace(type="cuda", index=0), 0], ids=str)
+@pytest.mark.parametrize("make", [gc.as_tensor, gc.tensor, gc.asarray])
+def test_arrays_of_other_libraries(make: Callable[..., Any], device: Any) -> None:
+    for size in (6, 0):
+        array = cupy.arange(float(size))
+        t = make(Foreign(array, device))
+        assert (str(t.device), t.tolist()) == ("cuda:0", array.tolist())
+
+
+def test_arrays_of_the_other_device() -> None:
+    if gc.cuda.device_count() < 2:
+        pytest.skip("there is one device")
+    with cupy.cuda.Device(1):
+        array = cupy.arange(3.0)
+    assert str(gc.as_tensor(Foreign(array, "cuda:0")).device) == "cuda:1"
+
+
+def test_an_index_on_another_device() -> None:
+    """It would be copied to the host with a wait that nobody sees; one of the host goes anywhere."""
+    index = gc.tensor([1], device="cuda")
+    x = gc.arange(6.0, device="cpu")
+    for run in (lambda: x[index], lambda: x.__setitem__(index, 1.0), lambda: x.index_put_((index,), gc.zeros(1))):
+        with pytest.raises(RuntimeError, match=r"indices should be either on (cpu|the CPU) or on the same device"):
+            run()
+    assert gc.arange(6.0, device="cuda")[index.cpu()].tolist() == [1.0]
+
+
+@pytest.fixture(params=["MemoryError", "CuPy's"])
+def exhausted(request: pytest.FixtureRequest) -> Iterator[list[bool]]:
+    """An allocator of another library, set after gradcore has used CUDA; without memory while the list says so."""
+    before, empty = cupy.cuda.get_allocator(), [False]
+    kinds = {"MemoryError": lambda size: MemoryError("std::bad_alloc"),
+             "CuPy's": lambda size: cupy.cuda.memory.OutOfMemoryError(size, 0, 0)}  # fmt: skip
+
+    def malloc(size: int) -> Any:
+        if empty[0]:
+            raise kinds[request.param](size)
+        return before(size)
+
+    cupy.cuda.set_allocator(malloc)
+    yield empty
+    cupy.cuda.set_allocator(before)
+
+
+RUNS: dict[str, Callable[[Any], Any]] = {
+    "factory": lambda x: gc.ones(1000, device="cuda"),
+    "empty": lambda x: gc.empty(1000, device="cuda"),
+    "addition": lambda x: x + x,
+    "product": lambda x: x @ x,
+    "softmax": lambda x: x.softmax(-1),
+    "sum": lambda x: x.sum(0),
+    "index": lambda x: x[x > 0],
+    "sort": lambda x: x.sort(),
+    "inverse": lambda x: gc.linalg.inv(x),
+    "copy": lambda x: x.clone(),
+    "backward": lambda x: x.grad_fn and x.sum().backward(),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_memory_is_one_error_under_every_allocator(exhausted: list[bool], name: str) -> None:
+    x = gc.eye(20, device="cuda").requires_grad_().exp()
+    expected = x.detach().cpu()
+    exhausted[0] = True
+    try:
+        with pytest.raises(gc.OutOfMemoryError):
+            RUNS[name](x)
+    finally:
+        exhausted[0] = False
+    assert gc.equal(x.detach().cpu(), expected)
+    assert RUNS[name](x) is not NotImplemented

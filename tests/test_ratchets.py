@@ -1,0 +1,154 @@
+"""Numbers that may only fall: what was cleaned up does not come back unnoticed.
+
+`ratchets.json` has a number for each count and package (modules that lie directly in ``gradcore/`` count as the package
+``.``). A change that lowers a number should lower it there, too: ``python -m tests.test_ratchets`` writes the present
+numbers. Raise one only together with a sentence in the commit that says why.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.test_import_cycles import PATHS, ROOT
+from tests.test_import_layers import layer_of
+
+NUMBERS = Path(__file__).with_name("ratchets.json")
+#: First words of docstrings that begin in the middle of a thought.
+OPENINGS = re.compile(r"(What|That|Those|One|With|Without|Let|Where|How|Who|Which)\b")
+#: Names of functions that are participles or adverbs, where a verb with an object says what the function does.
+PARTICIPLE = re.compile(
+    r"_*([a-z]+(ed|en|ly)|told|made|found|kept|held|left|laid|put|built|bound)(_as|_by|_for|_from|_in|_of|_on|_out|_to)*$"
+)
+#: Names that the pattern above matches, and that are verbs or nouns.
+VERBS = {
+    "apply", "assembly", "embed", "even", "feed", "flatten", "gen", "listen", "multiply", "need", "only", "open",
+    "poly", "put", "reply", "screen", "seed", "shed", "shorten", "speed", "supply", "tighten", "token", "unflatten",
+    "widen",
+}  # fmt: skip
+
+
+def package_of(module: str) -> str:
+    """Return the first folder of a module's path, or ``.``."""
+    inside = PATHS[module].relative_to(ROOT).parts
+    return inside[0] if len(inside) > 1 else "."
+
+
+def count_in(module: str, imports: dict[str, set[str]]) -> dict[str, int]:
+    """Return the counts of a module, and put the modules that it imports into `imports`."""
+    text = PATHS[module].read_text("utf-8")
+    tree = ast.parse(text)
+    code = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.lstrip()[0] != "#"}
+    any_types = openings = participles = 0
+    hidden: set[ast.AST] = set()
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            any_types += node.id == "Any"
+        elif isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            described = ast.get_docstring(node, clean=False)
+            if described is not None:
+                openings += OPENINGS.match(described) is not None
+                code -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                participles += PARTICIPLE.match(node.name) is not None and node.name.lstrip("_") not in VERBS
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            hidden.update(inner for statement in node.body for inner in ast.walk(statement))
+        elif node not in hidden:
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names += [f"{node.module}.{alias.name}" for alias in node.names]
+    imports[module] = set(_modules_of(names)) - {"", module}
+    own = layer_of(module.replace(".", "/"))
+    upward = sum(own is not None and (layer_of(name.replace(".", "/")) or 0) > own for name in imports[module])
+    return {
+        "Any in types": any_types,
+        "docstrings that begin in the middle of a thought": openings,
+        "functions named by a participle": participles,
+        "lines of code of the compiler": len(code) if package_of(module) == "compiler" else 0,
+        "imports of a layer above, in functions too": upward,
+    }
+
+
+def _modules_of(names: list[str]) -> Iterator[str]:
+    """Yield the modules of the package in which imported names are."""
+    for name in names:
+        top, _, inner = name.partition(".")
+        while top == "gradcore" and inner not in PATHS:
+            inner = inner.rpartition(".")[0]
+        if top == "gradcore":
+            yield inner
+
+
+def find_cycles(imports: dict[str, set[str]]) -> set[str]:
+    """Return the modules that import themselves through others, by Tarjan's algorithm (1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: set[str] = set()
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for name in imports[module]:
+            if name not in index:
+                visit(name)
+                low[module] = min(low[module], low[name])
+            elif name in stack:
+                low[module] = min(low[module], index[name])
+        if low[module] == index[module]:
+            component = [stack.pop()]
+            while component[-1] != module:
+                component.append(stack.pop())
+            found.update(component if len(component) > 1 else ())
+
+    for module in imports:
+        if module not in index:
+            visit(module)
+    return found
+
+
+def count_all() -> dict[str, dict[str, int]]:
+    """Return the present numbers by count and package, those that are not zero."""
+    totals: dict[str, Counter[str]] = {}
+    imports: dict[str, set[str]] = {}
+    for module in PATHS:
+        for count, number in count_in(module, imports).items():
+            totals.setdefault(count, Counter())[package_of(module)] += number
+    # Whoever imports gradcore's own names imports everything, so the package itself is no part of a cycle.
+    cycles = find_cycles({module: found for module, found in imports.items() if module})
+    totals["modules in a cycle of imports, in functions too"] = Counter(map(package_of, cycles))
+    totals["entries of gradcore/"] = Counter("." for module in PATHS if module and "." not in module)
+    return {count: {name: n for name, n in sorted(packages.items()) if n} for count, packages in totals.items()}
+
+
+@pytest.mark.slow
+def test_numbers_only_fall() -> None:
+    before = json.loads(NUMBERS.read_text("utf-8"))
+    risen = [
+        f"{count}: {package} had {before[count].get(package, 0)}, has {number}"
+        for count, packages in count_all().items()
+        for package, number in packages.items()
+        if number > before[count].get(package, 0)
+    ]
+    assert not risen, "\n".join(risen)
+
+
+def test_the_counts_see_what_they_count() -> None:
+    assert PARTICIPLE.match("laid_out_as")
+    assert PARTICIPLE.match("_plainly")
+    assert not PARTICIPLE.match("remove_copies")
+    assert OPENINGS.match("What a value is made of.")
+    assert not OPENINGS.match("Whether it is so.")
+    assert find_cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"d", "a"}}) == {"b", "c"}
+
+
+if __name__ == "__main__":
+    NUMBERS.write_text(json.dumps(count_all(), indent=1) + "\n", "utf-8")
