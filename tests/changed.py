@@ -44,7 +44,7 @@ def imported_by(path: Path) -> Iterator[str]:
 
 
 class Selection:
-    """What ``--changed`` runs.
+    """The tests that ``--changed`` runs.
 
     Attributes
     ----------

@@ -317,10 +317,9 @@ class GraphTask:
             return TENSOR_GRADS, TENSOR_GRADS.F, plans, None, None
         arithmetic: Any = buffer.arithmetic(device)
         backend = arithmetic.F
-        stays = None
-        if STREAMS.used and backend.has_streams:
-            stays = STREAMS.stays(device.real.backend, device.index)
-        if self.watch or (stays is None and STREAMS.used and backend.has_streams):
+        streams = STREAMS.used and backend.has_streams
+        stays = STREAMS.stays(device.real.backend, device.index) if streams else None
+        if self.watch or (streams and stays is None):
             return arithmetic, backend, {}, backend.array_type, None
         plans = PLANS["fused" if backend.has_fused_gradients else "arrays"]
         return arithmetic, backend, plans, backend.array_type, stays

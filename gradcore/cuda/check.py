@@ -226,7 +226,7 @@ def edges(quick: bool) -> Iterator[Item]:
         keys = key.expand(2, 4, 7, 8)
         return _with_gradients([F.scaled_dot_product_attention(query, keys, keys)], [query, key])
 
-    def repeated(device: str, dtype: Any) -> Any:
+    def expand_rows(device: str, dtype: Any) -> Any:
         x = gc.linspace(-1, 1, 300, dtype=gc.float64, device=device).to(dtype).requires_grad_()
         rows = x.expand(5, 300)
         return _with_gradients([rows.softmax(-1), rows.sum(0), rows.exp().mT @ rows[:, :7]], [x])
@@ -254,7 +254,7 @@ def edges(quick: bool) -> Iterator[Item]:
 
     for dtype in REAL:
         yield Item(f"attention with heads that were expanded, {dtype}", partial(heads, dtype=dtype))
-        yield Item(f"rows that were expanded, {dtype}", partial(repeated, dtype=dtype))
+        yield Item(f"rows that were expanded, {dtype}", partial(expand_rows, dtype=dtype))
     for name in ("inv", "solve_ex", "lu_factor", "det", "inv_ex"):
         other: Any = {
             "solve_ex": lambda a: gc.linalg.solve_ex(a, a).info, "inv_ex": lambda a: gc.linalg.inv_ex(a).info,

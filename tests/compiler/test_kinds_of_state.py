@@ -337,7 +337,7 @@ def test_state_that_changes_between_calls(part: int) -> None:
 
 
 def test_modules_are_imported_inside_for_the_first_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an import does is no part of the function, whatever that is."""
+    """Compile a function that imports a module: the module's own code may do anything."""
     text = "import os, re, time\nFOUND = re.search('a', os.getcwd() + 'a')\ntime.time()\nSCALE = 2.0\n"
     (tmp_path / "imported_for_the_first_time.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -359,7 +359,7 @@ def test_modules_are_imported_inside_for_the_first_time(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("folder", ["purelib", "platlib", "data"])
 def test_code_is_trusted_by_its_name_alone(folder: str) -> None:
-    """Where a file lies does not matter, unless it is of the standard library."""
+    """Trust a module by its name: the folder of its file counts for the standard library alone."""
     paths = sysconfig.get_paths()
     for name in ("mylib", "transformers.models", "scipy.stats", "math"):
         assert not scopes.is_library({"__name__": name, "__file__": f"{paths[folder]}/{name}.py"})

@@ -22,7 +22,7 @@ def free_port() -> int:
 
 
 def meet(port: int, size: int, strangers: Callable[[int], None], seconds: float = 30.0) -> dict[int, object]:
-    """Let all ranks meet, as threads, while strangers come too; return what each got."""
+    """Run each rank in a thread while strangers connect; return the data that each rank received."""
     found: dict[int, object] = {}
 
     def rank(number: int) -> None:

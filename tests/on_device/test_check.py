@@ -37,7 +37,7 @@ def test_nothing_is_wrong() -> None:
 
 
 def test_a_further_run_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What was right is not compared again, but where that is asked for, or other kernels are there."""
+    """Skip the cases that an earlier run found right, unless `afresh` is set or the kernels are others."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     begun = iter(range(1, 6))
     plain = check.edges

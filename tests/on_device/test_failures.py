@@ -96,7 +96,7 @@ OF_SINGULAR: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("shape", [(3, 3), (40, 40), (5, 4, 4), (2, 1, 3, 3)], ids=str)
 @pytest.mark.parametrize("name", OF_SINGULAR)
 def test_matrices_without_an_inverse(name: str, shape: tuple[int, ...], kind: str) -> None:
-    """One of a batch has zeros, so that a pivot is exactly zero; "nothing": none has."""
+    """Raise the CPU's error, or return its results, for a batch whose last matrix has zeros (`kind`: where)."""
     rng = np.random.default_rng(0)
     for dtype in (np.float32, np.complex128):
         a = rng.integers(-3, 4, shape).astype(dtype) + shape[-1] * np.eye(shape[-1], dtype=dtype)
@@ -115,7 +115,7 @@ def test_matrices_without_an_inverse(name: str, shape: tuple[int, ...], kind: st
 
 
 def test_large_matrices_are_factored_one_by_one() -> None:
-    """Where cuBLAS's routines for batches are slow: a system for each of two, and two for one."""
+    """Solve two large systems, and two right-hand sides with one matrix: cuBLAS's batched routines are slow there."""
 
     def run(device: str) -> list[Any]:
         rng = np.random.default_rng(0)

@@ -31,7 +31,7 @@ _INTEGERS = ("int", "int | None", "Ints", "Ints | None")
 
 
 class Hostile(NamedTuple):
-    """One call: its name, what to call with which arguments, in which arrays stand for tensors."""
+    """A call with a hostile number: its label, function and arguments. NumPy arrays in `args` become tensors."""
 
     label: str
     function: Callable[..., Any]

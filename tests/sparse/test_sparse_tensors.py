@@ -285,7 +285,7 @@ LAYOUTS = {"coo": {}, "csr": {}, "csc": {}, "bsr": {"blocksize": (2, 3)}, "bsc":
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_combinations_of_layouts(layout):
-    """What PyTorch refuses of some layouts works for all: a dense operand on either side, means, parts of blocks."""
+    """Compute with every layout what PyTorch computes with some only: dense operands, means, parts of blocks."""
     rng = np.random.default_rng(0)
     dense = gc.tensor(rng.standard_normal((4, 6)) * (rng.random((4, 6)) < 0.5), requires_grad=True)
     other = gc.tensor(rng.standard_normal((4, 6)))
