@@ -1,12 +1,15 @@
-"""What calls of several processes must agree on, and what tensors can be sent."""
+"""Checks of collective calls: that all processes make the same call, and that tensors can be sent."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import itertools
 import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,41 +17,52 @@ from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable, repeats
 from gradcore.distributed.communicator import Communicator
 from gradcore.distributed.errors import DistBackendError
-from gradcore.distributed.work import Request, Work
-from gradcore.typing import AnyTensor
+from gradcore.distributed.reduce_op import ReduceOp
+from gradcore.distributed.work import Request, Work, wait_until
+from gradcore.typing import AnyTensor, Array
 
-__all__ = ["check_alike", "check_tensor", "check_tensors", "check_written", "exchange", "is_detailed", "text_of"]
+if TYPE_CHECKING:
+    from gradcore.distributed.groups import ProcessGroup
+
+__all__ = [
+    "Comparison",
+    "begin_comparison",
+    "check_alike",
+    "check_same_kind",
+    "check_tensor",
+    "check_tensors",
+    "check_written",
+    "gather_bytes",
+    "is_detailed",
+    "split_bytes",
+    "text_of",
+    "wait_for",
+]
+
+#: The numbers of elements that a process sends to each other one, and receives from each; None: any number.
+Parts = tuple[Sequence[int] | None, Sequence[int] | None]
 
 
 def is_detailed() -> bool:
-    """Whether calls are compared before they are made: ``GRADCORE_DISTRIBUTED_DEBUG=DETAIL``."""
-    return os.environ.get("GRADCORE_DISTRIBUTED_DEBUG", "").upper() == "DETAIL"
+    """Return whether calls are compared before they are made: ``GRADCORE_DISTRIBUTED_DEBUG=DETAIL``."""
+    return _debug_mode() == "DETAIL"
 
 
-def exchange(group: Any, engine: Communicator, data: bytes, call: str) -> list[bytes]:
-    """The bytes that every process of a group gives to this call."""
-
-    def wait(request: Request) -> None:
-        where = f"rank {group.rank()} of {group.size()}: {call}, in group {group.name!r},"
-        Work(group, request, lambda: where, ()).wait()
-
-    size = engine.size
-    counts = engine.empty(size, np.int64)
-    wait(engine.all_gather(counts, engine.as_array(np.array([len(data)])), [1] * size))
-    lengths = [int(n) for n in engine.as_host(counts)]
-    out = engine.empty(sum(lengths), np.uint8)
-    wait(engine.all_gather(out, engine.as_array(np.frombuffer(data, np.uint8)), lengths))
-    together, found, start = engine.as_host(out).tobytes(), [], 0
-    for length in lengths:
-        found.append(together[start : start + length])
-        start += length
-    return found
+def _debug_mode() -> str:
+    return os.environ.get("GRADCORE_DISTRIBUTED_DEBUG", "").upper()
 
 
-def check_alike(
-    group: Any, engine: Communicator, call: str, alike: Mapping[str, Any], parts: Any = None, always: bool = False
-) -> None:
-    """Raise in all processes unless they make the same call; in the debug mode, or always.
+class CallsDiffer(RuntimeError):
+    """Raised by a `Comparison` if processes make different calls."""
+
+
+class Comparison(Request):
+    """A check, under way, that all processes of a group make the same call.
+
+    Each process contributes a 64-bit hash of its call to a sum over all processes: if the calls are the same, the sum
+    is the number of processes times the own hash, modulo ``2**64``. A second sum compares the sizes of messages: each
+    process adds a hash of what it sends to each other one and subtracts a hash of what it expects, so that the sum is 0
+    if all sizes agree. The check therefore moves 16 bytes, whatever the number of processes.
 
     Parameters
     ----------
@@ -58,37 +72,163 @@ def check_alike(
     alike : mapping
         What must be the same in all processes.
     parts : pair of sequences of int, optional
-        How much each process is sent, and how much comes from each: what one sends is what the other receives.
-    always : bool
+        The number of elements sent to each process, and the number received from each.
+    shown : mapping, optional
+        What the error shows of the call, by default `alike`.
+    """
+
+    def __init__(
+        self,
+        group: ProcessGroup,
+        engine: Communicator,
+        call: str,
+        alike: Mapping[str, object],
+        parts: Parts | None = None,
+        shown: Mapping[str, object] | None = None,
+    ) -> None:
+        self._group, self._engine, self._parts = group, engine, parts
+        self._shown = f"{call}({text_of(alike if shown is None else shown)})"
+        self._hash = _hash_of(f"{call}({text_of(alike)})")
+        own = np.array([self._hash, 0 if parts is None else _balance(engine.rank, *parts)], np.uint64)
+        self._sums = engine.as_array(own)
+        self._request: Request | None = engine.all_reduce(self._sums, ReduceOp.SUM)
+
+    def done(self) -> bool:
+        """Return whether all processes have made the call; raise `CallsDiffer` if they made different ones."""
+        if self._request is None:
+            return True
+        if not self._request.done():
+            return False
+        self._request = None
+        total, balance = (int(x) for x in self._engine.as_host(self._sums))
+        if total != self._hash * self._engine.size % 2**64 or balance:
+            raise CallsDiffer(self._difference())
+        return True
+
+    def _difference(self) -> str:
+        """Collect the calls of all processes, and return a text that says how they differ."""
+        group, ranks = self._group, self._group.ranks
+        with group.lock:  # the thread that lets requests go on may find that another call differs, too
+            if group.difference is None:
+                data = json.dumps([self._shown, self._parts]).encode()
+                found = [json.loads(each) for each in gather_bytes(group, self._engine.side, data, self._shown)]
+                group.difference = _unequal_parts([parts for _, parts in found], ranks) or (
+                    f"ranks of the group {group.name!r} make different calls: "
+                    + "; ".join(f"rank {rank}: {shown}" for rank, (shown, _) in zip(ranks, found, strict=True))
+                )
+            return str(group.difference)
+
+
+@functools.lru_cache(4096)
+def _hash_of(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _balance(rank: int, sent: Sequence[int] | None, received: Sequence[int] | None) -> int:
+    """Return the hashes of what `rank` sends minus those of what it expects, modulo ``2**64``."""
+    ranks = np.arange(max(len(sent or ()), len(received or ())), dtype=np.uint64)
+    own = np.full_like(ranks, rank)
+    total = 0
+    if sent is not None:
+        total += int(_hash_messages(own, ranks, np.array(sent, np.uint64)).sum())
+    if received is not None:
+        total -= int(_hash_messages(ranks, own, np.array(received, np.uint64)).sum())
+    return total % 2**64
+
+
+def _hash_messages(source: Array, target: Array, count: Array) -> Array:
+    """Return a 64-bit hash of each ``(source, target, count)``, and 0 for messages without elements.
+
+    The mixing function is the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
+    Generators", OOPSLA 2014).
+    """
+    mixed = (source << np.uint64(42)) ^ (target << np.uint64(21)) ^ (count * np.uint64(0x9E3779B97F4A7C15))
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.where(count == 0, np.uint64(0), mixed ^ (mixed >> np.uint64(31)))
+
+
+def _unequal_parts(parts: Sequence[Parts | None], ranks: Sequence[int]) -> str | None:
+    """Return a text that names two processes of which one sends another number of elements than the other expects."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    for i, (sent, _) in enumerate(known):
+        for j, (_, received) in enumerate(known):
+            if sent is not None and received is not None and sent[j] != received[i]:
+                return f"rank {ranks[i]} sends {sent[j]} elements to rank {ranks[j]}, which receives {received[i]}"
+    return None
+
+
+def wait_for(group: ProcessGroup, request: Request, call: str) -> None:
+    """Wait until a request has finished; raise the error of `call` if it fails or takes too long."""
+    Work(group, request, lambda: f"rank {group.rank()} of {group.size()}: {call}, in group {group.name!r},", ()).wait()
+
+
+def gather_bytes(group: ProcessGroup, engine: Communicator, data: bytes, call: str) -> list[bytes]:
+    """Return the bytes that each process of a group gives to this call, without comparing the calls."""
+    counts = engine.empty(engine.size, np.int64)
+    wait_for(group, engine.all_gather(counts, engine.as_array(np.array([len(data)])), [1] * engine.size), call)
+    lengths = engine.as_host(counts).tolist()
+    out = engine.empty(sum(lengths), np.uint8)
+    wait_for(group, engine.all_gather(out, engine.as_array(np.frombuffer(data, np.uint8)), lengths), call)
+    return split_bytes(engine.as_host(out), lengths)
+
+
+def split_bytes(joined: Array, lengths: Sequence[int]) -> list[bytes]:
+    """Return the consecutive parts of an array of bytes that have these lengths."""
+    return [
+        bytes(joined[end - length : end]) for end, length in zip(itertools.accumulate(lengths), lengths, strict=True)
+    ]
+
+
+def begin_comparison(
+    group: ProcessGroup,
+    engine: Communicator,
+    call: str,
+    alike: Mapping[str, object],
+    parts: Parts | None,
+    shown: Mapping[str, object],
+) -> Comparison | None:
+    """Begin to compare a call with those of the other processes; return None if nothing is compared.
+
+    NCCL's calls are compared by the engine of the CPU, where the group has one: their results are not waited for by the
+    host. ``GRADCORE_DISTRIBUTED_DEBUG=NONE`` switches comparisons off.
+    """
+    if engine.size == 1 or _debug_mode() == "NONE":
+        return None
+    engine = group.engines.get("cpu", engine)
+    return Comparison(group, engine, call, alike, parts, shown) if engine.compares else None
+
+
+def check_alike(
+    group: ProcessGroup,
+    engine: Communicator,
+    call: str,
+    alike: Mapping[str, object],
+    parts: Parts | None = None,
+    always: bool = False,
+) -> None:
+    """Raise in all processes unless they make the same call; in the debug mode, or always.
+
+    Nothing else has been sent then, so the group can still be used. See `Comparison` for the parameters.
     """
     if engine.size == 1 or not (always or is_detailed()):
         return
-    own = {"call": call, **{key: str(value) for key, value in alike.items()}}
-    sent = json.dumps([own, parts]).encode()
-    found = [json.loads(each) for each in exchange(group, engine, sent, f"{call}({text_of(alike)})")]
-    calls = [each for each, _ in found]
-    if any(each != calls[0] for each in calls):
-        raise DistBackendError(
-            f"rank {group.rank()} of {group.size()}: ranks of the group {group.name!r} make different calls: "
-            + "; ".join(f"rank {rank}: {_text(each)}" for rank, each in zip(group.ranks, calls, strict=True))
-        )
-    if parts is None:
-        return
-    for i, (_, (gives, _)) in enumerate(found):
-        for j, (_, (_, takes)) in enumerate(found):
-            if gives is not None and takes is not None and gives[j] != takes[i]:
-                raise DistBackendError(
-                    f"rank {group.rank()} of {group.size()}: {call}: rank {group.ranks[i]} sends {gives[j]} elements "
-                    f"to rank {group.ranks[j]}, which receives {takes[i]}"
-                )
+    comparison = Comparison(group, engine, call, alike, parts)
+    where = f"rank {group.rank()} of {group.size()}: {call}({text_of(alike)}), in group {group.name!r},"
+    try:
+        if wait_until(comparison.done, group.timeout.total_seconds()):
+            return
+    except CallsDiffer as error:
+        group.difference = None
+        raise DistBackendError(f"rank {group.rank()} of {group.size()}: {call}: {error}") from None
+    work = Work(group, comparison, lambda: where, ())
+    work.fail_late()
 
 
-def _text(own: Mapping[str, str]) -> str:
-    return f"{own['call']}({text_of({key: value for key, value in own.items() if key != 'call'})})"
-
-
-def text_of(details: Mapping[str, Any]) -> str:
-    """The arguments of a call, for errors."""
+def text_of(details: Mapping[str, object]) -> str:
+    """Return the arguments of a call as text, for errors and hashes."""
     return ", ".join(f"{key} {value}" for key, value in details.items() if value is not None)
 
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from gradcore.autograd.variables import bump_all
 from gradcore.distributed.checks import (
+    begin_comparison,
     check_alike,
     check_same_kind,
     check_tensor,
     check_tensors,
     check_written,
+    is_detailed,
     text_of,
 )
 from gradcore.distributed.communicator import Communicator, carried_op
 from gradcore.distributed.groups import GroupMember, ProcessGroup, get_group_rank, resolve
 from gradcore.distributed.reduce_op import ReduceOp, check_reduction
-from gradcore.distributed.work import Request, Work, watch
+from gradcore.distributed.work import Compared, Request, Work, watch
 from gradcore.profiler.recording import record_function
 from gradcore.typing import AnyTensor, Array
 
@@ -83,6 +87,8 @@ class Call:
         self.engine.check(name, self.dtype, self.device, op)
         #: Numbers on the wire for each element: a complex number is a pair.
         self.width = 2 if self.dtype.is_complex else 1
+        #: Begins to compare the call with those of the other processes; messages between two are not compared.
+        self._comparison: Callable[[], Request | None] = lambda: None
 
     def describe(self) -> str:
         """What was called, in which process and with what."""
@@ -94,9 +100,21 @@ class Call:
         )
 
     def check(self, shape: Any = None, parts: Any = None) -> None:
-        """In the debug mode, compare the call with those of the other processes."""
-        alike = {key: value for key, value in self.details.items() if value is not None}
-        check_alike(self.group, self.engine, self.name, {"shape": shape, **alike} if shape else alike, parts)
+        """Have the call compared with those of the other processes: before it in the debug mode, else beside it.
+
+        Parameters
+        ----------
+        shape : tuple of int, optional
+            The shape that the tensors of all processes must have; beside the call only its number of elements counts.
+        parts : pair of sequences of int, optional
+            The number of elements sent to each process, and the number received from each.
+        """
+        shown = self.details if shape is None else {"shape": shape, **self.details}
+        if is_detailed():
+            check_alike(self.group, self.engine, self.name, shown, parts)
+        else:
+            alike = self.details if shape is None else {"numel": math.prod(shape), **self.details}
+            self._comparison = partial(begin_comparison, self.group, self.engine, self.name, alike, parts, shown)
 
     # -- from tensors to what the engine carries, and back --------------------------------------------------------
 
@@ -179,7 +197,8 @@ class Call:
 
         with record_function(f"gradcore::{self.name}"), self._on_device():
             try:
-                request = begin()
+                comparison = self._comparison()
+                request = begin() if comparison is None else Compared(begin(), comparison)
             except Exception as error:
                 work = handle(self.group, Request(), self.describe, written)
                 work._error = error
@@ -791,7 +810,9 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     engine = members.any_engine
     check_alike(members, engine, "barrier", {})
     where = f"rank {members.rank()} of {members.size()}: barrier in group {members.name!r}"
-    work = Work(members, engine.barrier(), lambda: where, ())
+    comparison = None if is_detailed() else begin_comparison(members, engine, "barrier", {}, None, {})
+    # The comparison is a barrier itself.
+    work = Work(members, comparison or engine.barrier(), lambda: where, ())
     if async_op:
         watch(work)
         return work

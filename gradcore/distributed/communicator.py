@@ -34,9 +34,16 @@ class Communicator:
     name: str
     #: Whether it sums float16 and bfloat16 itself. If not, they are summed in float32 and rounded once.
     reduces_halves = False
+    #: Whether small sums do not make the host wait for a device, so that each call can be compared beside it.
+    compares = False
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
+
+    @property
+    def side(self) -> Communicator:
+        """The engine for calls that follow a failed one: of the same processes, with an order of its own."""
+        return self
 
     def wire(self, array: Array, reduced: bool) -> Array:
         """A flat array that the engine carries: bools as bytes, complex numbers as pairs, float16 and bfloat16 as bits.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -71,6 +72,9 @@ class ProcessGroup:
         self._engine = next(iter(self.engines.values()))
         #: What went wrong, after which no process knows in which call the others are.
         self.broken: str | None = None
+        #: How the calls of the processes differ, once a `Comparison` has found that they do.
+        self.difference: str | None = None
+        self.lock = threading.Lock()
         #: Works that have failed: an engine may still write to their memory.
         self._failed: list[Work] = []
 

@@ -11,8 +11,10 @@ import ctypes
 import faulthandler
 import os
 import signal
+import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from gradcore.distributed import environment
 __all__ = [
     "abort_before_mpi",
     "abort_on_failure",
+    "deliver_output",
     "die_with_parent",
     "has_ended",
     "limit_start",
@@ -68,6 +71,30 @@ def has_ended(pid: int) -> bool:
     return False
 
 
+def deliver_output(seconds: float = 1.0) -> None:
+    """Write out what standard output and error hold, and wait until the launcher has read it.
+
+    MPICH's launcher drops what it has not read when a process aborts: the error that explains the abort would be lost.
+    """
+    end = time.monotonic() + seconds
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # None, closed, or not a file
+            stream.flush()
+            number = stream.fileno()
+            while _has_unread(number) and time.monotonic() < end:
+                time.sleep(1e-3)
+
+
+def _has_unread(number: int) -> bool:
+    """Return whether a pipe holds bytes that nobody has read, where the system can tell."""
+    if sys.platform == "win32" or not stat.S_ISFIFO(os.fstat(number).st_mode):
+        return False
+    import fcntl
+    import termios
+
+    return fcntl.ioctl(number, termios.FIONREAD, bytes(4)) != bytes(4)
+
+
 def abort_before_mpi(code: int) -> None:
     """End all processes that MPICH's launcher has started, from one that has not initialized MPI.
 
@@ -87,7 +114,7 @@ def abort_on_failure() -> None:
 
     def show_and_abort(*failure: Any) -> None:
         show(*failure)
-        sys.stderr.flush()
+        deliver_output()
         abort_before_mpi(1)
 
     sys.excepthook = show_and_abort

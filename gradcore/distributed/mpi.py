@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcore.distributed.communicator import Communicator
 from gradcore.distributed.errors import DistNetworkError
-from gradcore.distributed.lifetime import limit_start
+from gradcore.distributed.lifetime import deliver_output, limit_start
 from gradcore.distributed.reduce_op import ReduceOp
 from gradcore.distributed.work import Request, wait_until
 from gradcore.typing import Array
@@ -77,13 +77,16 @@ class MPICommunicator(Communicator):
     ----------
     comm : mpi4py.MPI.Intracomm
         Of this object alone.
+    side : mpi4py.MPI.Intracomm, optional
+        A second one of the same processes, for `side`.
     """
 
     name = "mpi"
+    compares = True
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, side: Any = None) -> None:
         super().__init__(comm.rank, comm.size)
-        self.comm, self._mpi = comm, import_mpi()
+        self.comm, self._mpi, self._side = comm, import_mpi(), side
         self._ops = {op: getattr(self._mpi, name) for op, name in _OPS.items()}
 
     @classmethod
@@ -99,7 +102,11 @@ class MPICommunicator(Communicator):
             raise DistNetworkError(
                 f"rank {world.rank} of {world.size}: not all ranks called init_process_group within {seconds:g} s"
             )
-        return cls(world.Dup())
+        return cls(world.Dup(), world.Dup())
+
+    @property
+    def side(self) -> MPICommunicator:
+        return self if self._side is None else MPICommunicator(self._side)
 
     def share(self, data: bytes, seconds: float) -> bytes:
         """The bytes of rank 0, equally many in each process."""
@@ -111,12 +118,15 @@ class MPICommunicator(Communicator):
 
     def split(self, ranks: Sequence[int]) -> MPICommunicator:
         """The engine for some of the processes."""
-        return MPICommunicator(self.comm.Create_group(self.comm.Get_group().Incl(ranks)))
+        chosen = self.comm.Get_group().Incl(ranks)
+        return MPICommunicator(self.comm.Create_group(chosen), self.comm.Create_group(chosen))
 
     def close(self) -> None:
         """Free the communicator."""
         if not self._mpi.Is_finalized():
             self.comm.Free()
+            if self._side is not None:
+                self._side.Free()
 
     def note_failure(self) -> None:
         """End all processes when this one ends: MPI could not end in an orderly way."""
@@ -176,6 +186,5 @@ def _end_all_if_failed() -> None:
     MPI = import_mpi()
     if MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
         return
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+    deliver_output()
     MPI.COMM_WORLD.Abort(1)

@@ -7,10 +7,14 @@ What arrives is read as `gradcore.load` reads files: containers, numbers, string
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
-from gradcore.distributed.checks import check_alike, exchange
+import numpy as np
+
+from gradcore.distributed.checks import check_alike, gather_bytes, split_bytes, wait_for
 from gradcore.distributed.collectives import member_of, root_of
+from gradcore.distributed.groups import ProcessGroup
 from gradcore.serialization import load, save
 
 __all__ = ["all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"]
@@ -24,6 +28,44 @@ def _packed(value: Any) -> bytes:
 
 def _unpacked(data: bytes) -> Any:
     return load(io.BytesIO(data))
+
+
+def _broadcast(group: ProcessGroup, data: bytes, root: int, call: str) -> bytes:
+    """Return the bytes of the process `root`."""
+    engine = group.any_engine
+    length = engine.as_array(np.array([len(data)]))
+    wait_for(group, engine.broadcast(length, root), call)
+    size = int(engine.as_host(length)[0])
+    buffer = (
+        engine.as_array(np.frombuffer(data, np.uint8).copy()) if engine.rank == root else engine.empty(size, np.uint8)
+    )
+    wait_for(group, engine.broadcast(buffer, root), call)
+    return bytes(engine.as_host(buffer))
+
+
+def _gather(group: ProcessGroup, data: bytes, root: int, call: str) -> list[bytes]:
+    """Return the bytes of all processes in the process `root`, and an empty list in the others."""
+    engine = group.any_engine
+    own, receives = engine.as_array(np.frombuffer(data, np.uint8)), engine.rank == root
+    counts = engine.empty(engine.size, np.int64) if receives else None
+    wait_for(group, engine.gather(counts, engine.as_array(np.array([len(data)])), [1] * engine.size, root), call)
+    lengths = engine.as_host(counts).tolist() if counts is not None else []
+    out = engine.empty(sum(lengths), np.uint8) if receives else None
+    wait_for(group, engine.gather(out, own, lengths, root), call)
+    return [] if out is None else split_bytes(engine.as_host(out), lengths)
+
+
+def _scatter(group: ProcessGroup, parts: Sequence[bytes], root: int, call: str) -> bytes:
+    """Return the part of this process of those that the process `root` gives, one for each process."""
+    engine = group.any_engine
+    lengths, sends = [len(part) for part in parts], engine.rank == root
+    length = engine.empty(1, np.int64)
+    counts = engine.as_array(np.array(lengths)) if sends else None
+    wait_for(group, engine.scatter(length, counts, [1] * engine.size, root), call)
+    out = engine.empty(int(engine.as_host(length)[0]), np.uint8)
+    joined = engine.as_array(np.frombuffer(b"".join(parts), np.uint8)) if sends else None
+    wait_for(group, engine.scatter(out, joined, lengths, root), call)
+    return bytes(engine.as_host(out))
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
@@ -56,10 +98,10 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     members = member_of(group, "all_gather_object")
     if members is None:
         return
-    check_alike(members, members.any_engine, "all_gather_object", {})
+    check_alike(members, members.any_engine, "all_gather_object", {}, always=True)
     if len(object_list) != members.size():
         raise ValueError(f"all_gather_object: the list has {len(object_list)} places for {members.size()} ranks")
-    object_list[:] = map(_unpacked, exchange(members, members.any_engine, _packed(obj), "all_gather_object"))
+    object_list[:] = map(_unpacked, gather_bytes(members, members.any_engine, _packed(obj), "all_gather_object"))
 
 
 def broadcast_object_list(
@@ -89,16 +131,12 @@ def broadcast_object_list(
     if members is None:
         return
     root = root_of(members, "broadcast_object_list", "src", 0 if src is None and group_src is None else src, group_src)
-    check_alike(members, members.any_engine, "broadcast_object_list", {"src": root, "length": len(object_list)})
+    alike = {"src": root, "length": len(object_list)}
+    check_alike(members, members.any_engine, "broadcast_object_list", alike, always=True)
     own = _packed(list(object_list)) if members.rank() == root else b""
-    sent = exchange(members, members.any_engine, own, "broadcast_object_list")[root]
+    sent = _broadcast(members, own, root, "broadcast_object_list")
     if members.rank() != root:
-        found = _unpacked(sent)
-        if len(found) != len(object_list):
-            raise ValueError(
-                f"broadcast_object_list: the list has {len(object_list)} objects, and that of the source {len(found)}"
-            )
-        object_list[:] = found
+        object_list[:] = _unpacked(sent)
 
 
 def gather_object(
@@ -127,11 +165,11 @@ def gather_object(
     if members is None:
         return
     root = root_of(members, "gather_object", "dst", 0 if dst is None and group_dst is None else dst, group_dst)
-    check_alike(members, members.any_engine, "gather_object", {"dst": root})
     receives = members.rank() == root
     if receives != (object_gather_list is not None):
         raise ValueError("gather_object: the list is given on the destination rank, and on no other")
-    found = exchange(members, members.any_engine, _packed(obj), "gather_object")
+    check_alike(members, members.any_engine, "gather_object", {"dst": root}, always=True)
+    found = _gather(members, _packed(obj), root, "gather_object")
     if object_gather_list is not None:
         object_gather_list[:] = map(_unpacked, found)
 
@@ -162,14 +200,11 @@ def scatter_object_list(
     if members is None:
         return
     root = root_of(members, "scatter_object_list", "src", 0 if src is None and group_src is None else src, group_src)
-    check_alike(members, members.any_engine, "scatter_object_list", {"src": root})
     if not scatter_object_output_list:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-    own = b""
-    if members.rank() == root:
-        given = scatter_object_input_list or []
-        if len(given) != members.size():
-            raise ValueError(f"scatter_object_list: {len(given)} objects for {members.size()} ranks")
-        own = _packed([_packed(each).hex() for each in given])
-    sent = exchange(members, members.any_engine, own, "scatter_object_list")[root]
-    scatter_object_output_list[0] = _unpacked(bytes.fromhex(_unpacked(sent)[members.rank()]))
+    given: Sequence[Any] = scatter_object_input_list or [] if members.rank() == root else []
+    if members.rank() == root and len(given) != members.size():
+        raise ValueError(f"scatter_object_list: {len(given)} objects for {members.size()} ranks")
+    check_alike(members, members.any_engine, "scatter_object_list", {"src": root}, always=True)
+    own = _scatter(members, [_packed(each) for each in given], root, "scatter_object_list")
+    scatter_object_output_list[0] = _unpacked(own)

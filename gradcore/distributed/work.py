@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from gradcore.distributed.errors import DistBackendError
 from gradcore.futures import Future
 from gradcore.profiler.recording import record_function
 
-__all__ = ["Request", "Work", "wait_until", "watch"]
+__all__ = ["Compared", "Request", "Work", "wait_until", "watch"]
 
 NOT_ON_TIME = "did not finish within {:g} s: another rank has not made this call, is stuck or has ended"
 
@@ -32,6 +32,30 @@ class Request:
     def ready(self) -> bool:
         """Whether its results can be used: it has finished, or the current stream waits for it."""
         return self.done()
+
+
+class Compared(Request):
+    """A request whose call is compared with those of the other processes at the same time.
+
+    Parameters
+    ----------
+    request : Request
+    comparison : Request
+        Its `done` raises an error if the calls differ, whether `request` has finished or not.
+    """
+
+    def __init__(self, request: Request, comparison: Request) -> None:
+        self._request, self._comparison = request, comparison
+        self.watched = request.watched
+
+    def done(self) -> bool:
+        """Return whether both have finished."""
+        compared = self._comparison.done()
+        return self._request.done() and compared
+
+    def ready(self) -> bool:
+        """Return whether the results can be used."""
+        return self._request.ready()
 
 
 #: Polls before a waiting process sleeps between them. They give the processor to whoever else is ready to run.
@@ -205,6 +229,12 @@ class Work:
         self._group.fail(text, self)
         if self._future is not None:
             self._future.set_exception(self._error)
+
+    def fail_late(self) -> NoReturn:
+        """Raise the error of a call that has not finished in the time of its group."""
+        self._fail(NOT_ON_TIME.format(self._group.timeout.total_seconds()))
+        assert self._error is not None
+        raise self._error
 
     def is_completed(self) -> bool:
         """Whether it has finished, and its results are there."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from gradcore.distributed import environment
-from gradcore.distributed.lifetime import abort_before_mpi, die_with_parent, note_end, run_folder
+from gradcore.distributed.lifetime import abort_before_mpi, deliver_output, die_with_parent, note_end, run_folder
 
 __all__ = ["main"]
 
@@ -78,8 +78,7 @@ def _fail(path: Path | None, rank: int, code: int, text: str) -> None:
         part = path.with_suffix(".part")
         part.write_text(json.dumps({"rank": rank, "code": code, "time": time.time(), "text": text}))
         part.replace(path)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+    deliver_output()
     if "mpi4py.MPI" in sys.modules:
         MPI = sys.modules["mpi4py.MPI"]
         if not MPI.Is_finalized():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
@@ -394,8 +397,6 @@ def check_history():
 
 
 def check_debug_mode_names_both_sides():
-    import os
-
     os.environ["GRADCORE_DISTRIBUTED_DEBUG"] = "DETAIL"
     try:
         dist.all_reduce(gc.ones(2))
@@ -415,6 +416,64 @@ def check_debug_mode_names_both_sides():
                 [gc.empty(1) for _ in sizes], [gc.ones(2 if (rank(), i) == (0, 1) else 1) for i in range(size())]
             )
         dist.all_reduce(gc.ones(2))  # nothing was sent, so everybody goes on
+    finally:
+        del os.environ["GRADCORE_DISTRIBUTED_DEBUG"]
+
+
+def check_different_calls_are_an_error_that_names_both():
+    n, first = size(), rank() == 0
+    ranks = range(n)
+    later = {"async_op": True}
+    calls = {
+        "dtypes": lambda g: dist.all_reduce(gc.ones(2, dtype=gc.float32 if first else gc.float64), group=g),
+        "categories": lambda g: dist.all_reduce(gc.ones(2, dtype=gc.float32 if first else gc.int32), group=g),
+        "sizes": lambda g: dist.all_reduce(gc.ones(4 if first else 6), group=g),
+        "reductions": lambda g: dist.all_reduce(gc.ones(2), dist.ReduceOp.SUM if first else dist.ReduceOp.MAX, g),
+        "roots": lambda g: dist.broadcast(gc.ones(2), group=g, group_src=0 if first else 1),
+        "kinds": lambda g: dist.barrier(g) if first else dist.all_reduce(gc.ones(2), group=g),
+        "objects": lambda g: (
+            dist.all_gather_object([None] * n, 1, g) if first else dist.broadcast_object_list([1], 0, g)
+        ),
+        "an object": lambda g: (
+            dist.all_gather_object([None] * n, 1, g) if first else dist.all_reduce(gc.ones(1), group=g)
+        ),
+        "later calls": lambda g: [w.wait() for w in [
+            dist.all_reduce(gc.ones(k), group=g, **later) for k in ((2, 3) if first else (3, 2))
+        ]],
+    }  # fmt: skip
+    for what, call in calls.items():
+        group = dist.new_group(timeout=timedelta(seconds=20))
+        with pytest.raises(dist.DistBackendError, match=r"make different calls: rank 0: .*; rank 1: ") as error:
+            call(group)
+        assert f"rank {rank()} of {n}" in str(error.value), what
+    parts = {
+        "lists": lambda g: dist.all_gather([gc.empty(2 if first or i else 1) for i in ranks], gc.ones(2), g),
+        "rows": lambda g: dist.all_to_all_single(
+            gc.empty(n), gc.ones(n + first), None, [1 + (first and i == 1) for i in ranks], g
+        ),
+    }
+    for what, call in parts.items():
+        group = dist.new_group(timeout=timedelta(seconds=20))
+        with pytest.raises(dist.DistBackendError, match=r"rank 0 sends 2 elements to rank 1, which receives 1"):
+            call(group)
+        with pytest.raises(dist.DistBackendError, match="cannot be used after a failure"):
+            dist.barrier(group)
+        assert what
+    dist.all_reduce(gc.ones(3))  # other groups go on
+
+
+def check_shapes_may_differ_beside_the_number_of_elements():
+    t = gc.ones(6).reshape((2, 3) if rank() else (6,))
+    dist.all_reduce(t)
+    same(t, np.full(t.shape, float(size())))
+
+
+def check_comparisons_can_be_switched_off():
+    os.environ["GRADCORE_DISTRIBUTED_DEBUG"] = "NONE"
+    try:
+        t = gc.ones(2)
+        dist.all_reduce(t)
+        same(t, np.full(2, float(size())))
     finally:
         del os.environ["GRADCORE_DISTRIBUTED_DEBUG"]
 

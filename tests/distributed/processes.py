@@ -151,6 +151,7 @@ def main(module: str, folder: str, backend: str) -> None:
 
             MPI.COMM_WORLD.Abort(1)
         os._exit(1)
+    dist.barrier()  # all files are there: a process whose group has failed ends the others when it ends
 
 
 if __name__ == "__main__":
