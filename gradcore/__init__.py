@@ -20,6 +20,7 @@ if _collected:
 try:
     from gradcore import (
         autograd,
+        bindings,
         creation,
         cuda,
         dtypes,
@@ -95,6 +96,7 @@ try:
     newaxis = None
 
     installation.install()
+    bindings.install()
     _paths.install()
     _neighbours.install()
     _functions = namespaces.functions("")

@@ -59,9 +59,9 @@ def _cuda() -> str:
     reason = registry.unavailable("cuda")
     if reason is not None:
         return f"not available: {reason}"
-    from gradcore import cuda
+    from gradcore.cuda import devices
 
-    return f"available ({', '.join(f'{i}: {cuda.get_device_name(i)}' for i in range(cuda.device_count()))})"
+    return f"available ({', '.join(f'{i}: {devices.get_device_name(i)}' for i in range(devices.device_count()))})"
 
 
 def show_config() -> str:

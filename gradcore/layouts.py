@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradcore import functional
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -130,32 +131,24 @@ def to_sparse(
            values=tensor([2., 3.]),
            size=(2, 2), nnz=2, layout=torch.sparse_coo)
     """
-    from gradcore.sparse.conversion import dense_to_sparse
-
     if dense_dim is not None:
         raise NotImplementedError("to_sparse: dense_dim is not taken; give sparse_dim")
-    return dense_to_sparse(self, layout, blocksize=blocksize, sparse_dim=sparse_dim)
+    return functional.dense_to_sparse(self, layout, blocksize=blocksize, sparse_dim=sparse_dim)
 
 
 def rows_with_sparse_gradient(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     """The rows of a table that `indices` name; its gradient is sparse."""
-    from gradcore.sparse.lookups import lookup
-
-    return lookup(weight, indices, padding_idx, scale_grad_by_freq)
+    return functional.lookup_rows(weight, indices, padding_idx, scale_grad_by_freq)
 
 
 def sparse_mask(self: Tensor, mask: Tensor) -> Any:
     """The elements at the indices of a sparse tensor, as a sparse tensor."""
-    from gradcore.sparse.conversion import sparse_mask as at_indices
-
-    return at_indices(self, mask)
+    return functional.sparse_mask(self, mask)
 
 
 def _conversion(name: str, words: str) -> Callable[..., Any]:
     def method(self: Tensor, *blocksize: Any) -> Any:
-        from gradcore.sparse.conversion import DENSE
-
-        return DENSE[name](self, *blocksize)
+        return functional.convert_to_sparse(name, self, *blocksize)
 
     method.__name__, method.__doc__ = name, f"The nonzero elements, sparse: {words}."
     return method

@@ -93,9 +93,7 @@ def as_operand(value: Any) -> Any:
     if takes_over(type(value)):
         return None
     if type(value).__module__.startswith("scipy.sparse"):
-        from gradcore.sparse import from_scipy
-
-        return from_scipy(value)
+        return functional.from_scipy(value)
     if hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__"):
         return functional.as_tensor(value)
     return None

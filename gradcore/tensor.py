@@ -7,7 +7,6 @@ import opcode
 import sys
 import warnings
 from collections.abc import Iterator
-from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -165,9 +164,7 @@ class Tensor(Variable, Methods):
     __slots__ = ()
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
-        from gradcore.creation.legacy import legacy_tensor
-
-        return legacy_tensor(cls, *args, **named)  # type: ignore[no-any-return]
+        return functional.legacy_tensor(cls, *args, **named)  # type: ignore[no-any-return]
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
@@ -656,21 +653,19 @@ class Tensor(Variable, Methods):
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        return _numpy_protocols().ufunc(ufunc, method, inputs, named)
+        return functional.call_ufunc(ufunc, method, inputs, named)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _numpy_protocols().array_function(func, args, kwargs)
+        return functional.call_array_function(func, args, kwargs)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **named: Any) -> Any:
-        return _numpy_protocols().cupy_kernel(kernel, args, named)
+        return functional.call_cupy_kernel(kernel, args, named)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """The namespace of the array API standard."""
-        from gradcore import array_api
-
         if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
             raise ValueError(f"gradcore.array_api follows version 2024.12 of the standard, not {api_version!r}")
-        return array_api
+        return functional.array_api_namespace()
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         """`to` by the name of the array API standard."""
@@ -680,30 +675,16 @@ class Tensor(Variable, Methods):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        from gradcore.interop import cuda_array_interface
-
-        return cuda_array_interface(self)
+        return functional.cuda_array_interface(self)  # type: ignore[no-any-return]
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        from gradcore.interop import dlpack
-
         named = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return dlpack(self, {name: value for name, value in named.items() if value is not None})
+        return functional.dlpack(self, {name: value for name, value in named.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        from gradcore.interop import exported
-
-        return exported(self).__dlpack_device__()  # type: ignore[no-any-return]
-
-
-@cache
-def _numpy_protocols() -> Any:
-    """The module that calls NumPy's functions on tensors, imported when first needed."""
-    from gradcore.numpy import protocols
-
-    return protocols
+        return functional.exported_array(self).__dlpack_device__()  # type: ignore[no-any-return]
 
 
 def _place(t: AnyTensor, function: str, dim: Any) -> int:

@@ -7,7 +7,6 @@ package. For a module that declares operations the generated cases of these oper
 
 from __future__ import annotations
 
-import ast
 import functools
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.imports import ROOT, imported_names, module_of
 
 
 def list_changed(base: str) -> set[Path]:
@@ -27,20 +26,12 @@ def list_changed(base: str) -> set[Path]:
     return {ROOT / name for name in found}
 
 
-def module_of(path: Path) -> str:
-    """Return the dotted name of a Python file."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imported_by(path: Path) -> Iterator[str]:
-    """Yield the names of the modules that a file may import, in functions too, and what it imports from them."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def _modules_of(path: Path, known: set[str]) -> Iterator[str]:
+    """Yield the modules that a file imports, for type checkers too."""
+    for name in imported_names(path, types=True):
+        while name and name not in known:
+            name = name.rpartition(".")[0]
+        yield name
 
 
 class Selection:
@@ -64,7 +55,8 @@ class Selection:
         self.sampled = {path for path in changed if path.is_relative_to(ROOT / "gradcore")}
         if modules:
             package = set((ROOT / "gradcore").rglob("*.py"))
-            self.sampled |= {path for path in tests | package if not modules.isdisjoint(imported_by(path))}
+            known = {module_of(path) for path in tests | package}
+            self.sampled |= {path for path in tests | package if not modules.isdisjoint(_modules_of(path, known))}
         for module in modules:
             package_name = module.split(".")[1] if "." in module else ""
             self.sampled |= set((ROOT / "tests" / package_name).rglob("test_*.py")) if package_name else set()

@@ -2,86 +2,46 @@
 
 from __future__ import annotations
 
-import ast
 import graphlib
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import gradcore
+from tests.imports import PATHS, ROOT, find_module, imported_modules, imported_names
 
-ROOT = Path(gradcore.__file__).parent
-
-#: What collects the names of its package for users may import all of its modules.
-FACADES = {"", "autograd", "autograd.function", "cuda", "func"}
-
-PATHS = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip("."): path
-    for path in sorted(ROOT.rglob("*.py"))
-}
-
-
-def imported(module: str) -> Iterator[str]:
-    """The modules of the package that a module imports when it is imported (not those that functions import)."""
-    package = module if PATHS[module].name == "__init__.py" else module.rpartition(".")[0]
-    for node in top_level(ast.parse(PATHS[module].read_text()).body):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        else:
-            base = node.module or ""
-            if node.level:
-                above = package.split(".") if package else []
-                above = above[: len(above) - node.level + 1]
-                base = ".".join(["gradcore", *above, *([node.module] if node.module else [])])
-            names = [f"{base}.{alias.name}" for alias in node.names]
-        for name in names:
-            top, _, inner = name.partition(".")
-            while top == "gradcore" and inner not in PATHS:  # a name in a module
-                inner = inner.rpartition(".")[0]
-            if top == "gradcore" and inner != module:
-                yield inner
-
-
-def top_level(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The import statements that run at import: also in branches, but not in functions or for type checkers."""
-    for node in body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield node
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.dump(node.test):
-            yield from top_level([*node.body, *node.orelse])
-        elif isinstance(node, ast.Try):
-            yield from top_level([*node.body, *node.orelse, *node.finalbody])
+#: The modules that each module imports. The package itself is left out: whoever imports it imports everything.
+GRAPH = {module: imported_modules(module) for module in PATHS if module}
 
 
 def test_imports_form_no_cycle() -> None:
-    """Facades aside, through which their own modules are imported."""
-    graph = {module: {name for name in imported(module) if name not in FACADES} for module in PATHS}
-    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
+    """Imports inside functions count: a module that needs another one only later needs it all the same."""
+    graphlib.TopologicalSorter(GRAPH).prepare()  # raises CycleError
+
+
+def test_nothing_imports_the_bindings() -> None:
+    """They join lower layers to upper ones, and so would close cycles."""
+    assert not [module for module, names in GRAPH.items() if "bindings" in names]
 
 
 def test_the_reader_of_imports_sees_them() -> None:
     """Something is found, in each of the forms."""
-    assert "backends.base" in set(imported("backends.registry"))
-    assert "backends.registry" in set(imported("backends"))
-    assert "config" in set(imported("backends.registry"))  # from gradcore import config
-    assert "backends.random.exact" in set(imported("backends.random.philox"))  # relative
-    assert "backends.cupy.backend" not in set(imported("backends.registry"))  # in a function
-    assert "backends.base" not in set(imported("device"))  # for type checkers
+    assert "backends.base" in GRAPH["backends.registry"]
+    assert "backends.registry" in GRAPH["backends"]
+    assert "config" in GRAPH["backends.registry"]  # from gradcore import config
+    assert "backends.random.exact" in GRAPH["backends.random.philox"]  # relative
+    assert "backends.cupy.backend" in GRAPH["backends.registry"]  # in a function
+    assert "backends.cupy.backend" not in imported_modules("backends.registry", functions=False)
+    assert "backends.base" not in GRAPH["device"]  # for type checkers
+    assert "gradcore.backends.base.Backend" in set(imported_names(PATHS["device"], types=True))
+    assert find_module("numpy.linalg") is None
+    assert find_module("gradcore.autograd.engine.GraphTask") == "autograd.engine"
 
 
 @pytest.mark.parametrize("module", [m for m in PATHS if m.partition(".")[0] in ("ops", "autograd")])
 def test_declarations_and_engine_know_no_array_library(module: str) -> None:
-    body = ast.parse(PATHS[module].read_text()).body
-    names = {name.partition(".")[0] for node in top_level(body) for name in written(node)}
+    names = {name.partition(".")[0] for name in imported_names(PATHS[module], functions=False)}
     assert not names & {"cupy", "cupyx", "scipy", "torch", *(["numpy"] if module.startswith("ops") else [])}
-
-
-def written(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """The modules that a statement names."""
-    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
 
 
 def test_importing_gradcore_imports_numpy_and_nothing_else() -> None:
@@ -93,7 +53,7 @@ import gradcore
 new = {name.partition(".")[0] for name in sys.modules} - known - set(sys.stdlib_module_names)
 print(sorted(new))
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=True)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert found.stdout == "['gradcore']\n"
 
 
@@ -106,7 +66,7 @@ slow = {"importlib.abc", "importlib.resources", "random", "shutil", "tempfile"} 
 import gradcore
 print(sorted(slow & set(sys.modules)))
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=True)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert found.stdout == "[]\n"
 
 
@@ -123,4 +83,4 @@ except ImportError:
     assert {missing!r}
 assert gc.isenabled() and gc.get_freeze_count() <= frozen
 """
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT.parent)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

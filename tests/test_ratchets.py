@@ -11,12 +11,12 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.test_import_cycles import PATHS, ROOT
+from tests.imports import PACKAGE, PATHS, imported_modules
 from tests.test_import_layers import layer_of
 
 NUMBERS = Path(__file__).with_name("ratchets.json")
@@ -36,18 +36,16 @@ VERBS = {
 
 def package_of(module: str) -> str:
     """Return the first folder of a module's path, or ``.``."""
-    inside = PATHS[module].relative_to(ROOT).parts
+    inside = PATHS[module].relative_to(PACKAGE).parts
     return inside[0] if len(inside) > 1 else "."
 
 
-def count_in(module: str, imports: dict[str, set[str]]) -> dict[str, int]:
-    """Return the counts of a module, and put the modules that it imports into `imports`."""
+def count_in(module: str) -> dict[str, int]:
+    """Return the counts of a module."""
     text = PATHS[module].read_text("utf-8")
     tree = ast.parse(text)
     code = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.lstrip()[0] != "#"}
     any_types = openings = participles = 0
-    hidden: set[ast.AST] = set()
-    names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             any_types += node.id == "Any"
@@ -58,16 +56,8 @@ def count_in(module: str, imports: dict[str, set[str]]) -> dict[str, int]:
                 code -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 participles += PARTICIPLE.match(node.name) is not None and node.name.lstrip("_") not in VERBS
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            hidden.update(inner for statement in node.body for inner in ast.walk(statement))
-        elif node not in hidden:
-            if isinstance(node, ast.Import):
-                names += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                names += [f"{node.module}.{alias.name}" for alias in node.names]
-    imports[module] = set(_modules_of(names)) - {"", module}
-    own = layer_of(module.replace(".", "/"))
-    upward = sum(own is not None and (layer_of(name.replace(".", "/")) or 0) > own for name in imports[module])
+    own = layer_of(module) if module else None
+    upward = sum(own is not None and (layer_of(name) or 0) > own for name in imported_modules(module))
     return {
         "Any in types": any_types,
         "docstrings that begin in the middle of a thought": openings,
@@ -77,17 +67,7 @@ def count_in(module: str, imports: dict[str, set[str]]) -> dict[str, int]:
     }
 
 
-def _modules_of(names: list[str]) -> Iterator[str]:
-    """Yield the modules of the package in which imported names are."""
-    for name in names:
-        top, _, inner = name.partition(".")
-        while top == "gradcore" and inner not in PATHS:
-            inner = inner.rpartition(".")[0]
-        if top == "gradcore":
-            yield inner
-
-
-def find_cycles(imports: dict[str, set[str]]) -> set[str]:
+def find_cycles(imports: Mapping[str, Collection[str]]) -> set[str]:
     """Return the modules that import themselves through others, by Tarjan's algorithm (1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -118,12 +98,11 @@ def find_cycles(imports: dict[str, set[str]]) -> set[str]:
 def count_all() -> dict[str, dict[str, int]]:
     """Return the present numbers by count and package, those that are not zero."""
     totals: dict[str, Counter[str]] = {}
-    imports: dict[str, set[str]] = {}
     for module in PATHS:
-        for count, number in count_in(module, imports).items():
+        for count, number in count_in(module).items():
             totals.setdefault(count, Counter())[package_of(module)] += number
     # Whoever imports gradcore's own names imports everything, so the package itself is no part of a cycle.
-    cycles = find_cycles({module: found for module, found in imports.items() if module})
+    cycles = find_cycles({module: imported_modules(module) for module in PATHS if module})
     totals["modules in a cycle of imports, in functions too"] = Counter(map(package_of, cycles))
     totals["entries of gradcore/"] = Counter("." for module in PATHS if module and "." not in module)
     return {count: {name: n for name, n in sorted(packages.items()) if n} for count, packages in totals.items()}

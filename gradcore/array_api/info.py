@@ -51,6 +51,6 @@ class __array_namespace_info__:
 
     def devices(self) -> list[device]:
         """The CPU, and CUDA devices where there are."""
-        from gradcore import cuda
+        from gradcore.cuda import devices
 
-        return [resolve("cpu").real, *(device("cuda", i) for i in range(cuda.device_count()))]
+        return [resolve("cpu").real, *(device("cuda", i) for i in range(devices.device_count()))]

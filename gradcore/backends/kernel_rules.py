@@ -10,7 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["BatchRule", "Result", "all_samples", "along", "batch_rules", "images", "leading", "shape_rules", "shaped"]
+__all__ = [
+    "OPERATIONS",
+    "BatchRule",
+    "Result",
+    "all_samples",
+    "along",
+    "batch_rules",
+    "images",
+    "leading",
+    "shape_rules",
+    "shaped",
+]
+
+#: The declared operations by name: `gradcore.ops.table` enters each (`gradcore.ops.table.Op`) when it is declared.
+OPERATIONS: dict[str, Any] = {}
 
 _Kernel = TypeVar("_Kernel")
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore.amp.autocasting import is_autocast_cache_enabled, is_autocast_enabled
-from gradcore.autograd import Function
-from gradcore.autograd import grad as gradients
-from gradcore.autograd.function import once_differentiable
+from gradcore.autograd.function import Function, once_differentiable
+from gradcore.autograd.gradients import grad as gradients
 from gradcore.creation import empty_like
 from gradcore.cuda.devices import synchronize
 from gradcore.cuda.graphs import CUDAGraph, graph, graph_pool_handle

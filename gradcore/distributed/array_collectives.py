@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from gradcore.autograd.variables import wrap
 from gradcore.backends import registry
 from gradcore.backends.vmap import BatchedArray
 from gradcore.distributed import collectives
+from gradcore.distributed.groups import ProcessGroup
 from gradcore.typing import AnyTensor, Array
 
 __all__ = ["ArrayCollectives"]
@@ -122,3 +124,9 @@ class ArrayCollectives:
             return out
 
         return _run(array, call, rows_in=True, rows_out=True)
+
+
+_on_arrays = functools.cached_property(ArrayCollectives)
+_on_arrays.__set_name__(ProcessGroup, "on_arrays")
+#: The collectives of a group as functions of arrays, for operations with derivatives.
+setattr(ProcessGroup, "on_arrays", _on_arrays)  # noqa: B010

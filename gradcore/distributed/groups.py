@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 import threading
@@ -85,13 +84,6 @@ class ProcessGroup:
     def size(self) -> int:
         """The number of processes."""
         return self._engine.size
-
-    @functools.cached_property
-    def on_arrays(self) -> Any:
-        """The collectives of the group as functions of arrays, for operations with derivatives."""
-        from gradcore.distributed.array_collectives import ArrayCollectives
-
-        return ArrayCollectives(self)
 
     @property
     def group_name(self) -> str:

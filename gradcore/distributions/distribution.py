@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from gradcore import dtypes, functional
-from gradcore.autograd import grad
 from gradcore.autograd.grad_mode import enable_grad, no_grad
+from gradcore.autograd.gradients import grad
 from gradcore.creation import tensor
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+from gradcore import functional
 from gradcore.nn.conversion import Conversion
 from gradcore.nn.module_hooks import (
     Calls,
@@ -469,9 +470,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         >>> net(gc.ones(3, 2)).shape, list(net.state_dict())
         (torch.Size([3, 1]), ['weight', 'bias'])
         """
-        from gradcore.compiler import compile
-
-        self._compiled_call_impl = compile(self._call_impl, *args, **kwargs)
+        self._compiled_call_impl = functional.compile(self._call_impl, *args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_compiled_call_impl"}

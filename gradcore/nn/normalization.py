@@ -384,14 +384,15 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """The input, normalized over everything but the channels, in all processes."""
-        from gradcore import distributed
+        from gradcore.distributed import groups
+        from gradcore.distributed.nn.functional import all_reduce
 
         by_batch = self.training or self.running_mean is None
-        if not by_batch or not distributed.is_initialized() or distributed.get_world_size(self.process_group) == 1:
+        if not by_batch or not groups.is_initialized() or groups.get_world_size(self.process_group) == 1:
             return super().forward(input)
         self._check_input_dim(input)
         dims = (0, *range(2, input.ndim))
-        total = partial(distributed.nn.functional.all_reduce, group=self.process_group)
+        total = partial(all_reduce, group=self.process_group)
         numbers = [input.numel() // input.shape[1]] if input.shape[1] else [0]
         count = total(tensor(numbers)).item()
         if count == 1:

@@ -38,7 +38,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from gradcore.backends.base import Backend
-from gradcore.backends.kernel_rules import BatchRule
+from gradcore.backends.kernel_rules import OPERATIONS, BatchRule
 from gradcore.ops.parameters import Parameter, names_of, parameters_of
 from gradcore.ops.promotion import converts_no_floats
 
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 
-OPS: dict[str, Op] = {}
+OPS: dict[str, Op] = OPERATIONS
 
 #: Names of a declaration's first parameter, where it has a body.
 NAMESPACES = ("F", "K")

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
-__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "format_time"]
+from gradcore.profiler.tables import format_time, table
 
-
-def format_time(us: float) -> str:
-    """A time in microseconds, in the unit that suits it."""
-    if us >= 1e6:
-        return f"{us / 1e6:.3f}s"
-    if us >= 1e3:
-        return f"{us / 1e3:.3f}ms"
-    return f"{us:.3f}us"
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
 
 
 class Interval(NamedTuple):
@@ -319,8 +312,6 @@ class EventList(list[Any]):
         top_level_events_only : bool
             Leave out what was called from other events.
         """
-        from gradcore.profiler.tables import table
-
         events: list[Any] = list(self)
         if top_level_events_only:
             events = [event for event in events if getattr(event, "cpu_parent", None) is None]

@@ -191,7 +191,7 @@ class profile:
         experimental_config: Any = None,
         acc_events: bool = False,
     ) -> None:
-        from gradcore.cuda import is_available
+        from gradcore.cuda.devices import is_available
 
         chosen = set(activities) if activities is not None else {ProfilerActivity.CPU}
         if activities is None and is_available():

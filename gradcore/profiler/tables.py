@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.profiler.events import format_time
-
-__all__ = ["table"]
+__all__ = ["format_time", "table"]
 
 _WIDTH = 12
+
+
+def format_time(us: float) -> str:
+    """A time in microseconds, in the unit that suits it."""
+    if us >= 1e6:
+        return f"{us / 1e6:.3f}s"
+    if us >= 1e3:
+        return f"{us / 1e3:.3f}ms"
+    return f"{us:.3f}us"
 
 
 def _memory(size: float) -> str:

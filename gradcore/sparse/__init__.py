@@ -5,7 +5,7 @@
 """
 
 from gradcore import paths
-from gradcore.sparse import arithmetic, selection  # noqa: F401  # which define functions of sparse tensors
+from gradcore.sparse import arithmetic, differentiation, selection  # noqa: F401  # which define functions of sparse tensors
 from gradcore.sparse.making import (
     check_sparse_tensor_invariants,
     from_scipy,

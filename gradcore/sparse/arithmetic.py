@@ -7,8 +7,9 @@ from typing import Any
 
 from gradcore import dtypes, functional
 from gradcore.autograd.variables import wrap
-from gradcore.sparse.conversion import coalesce, flat_places, places, sparse_dim, to_dense, to_sparse
-from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, in_place, on, raw, refuse, sparse
+from gradcore.sparse.conversion import coalesce, places, sparse_dim, to_dense, to_sparse
+from gradcore.sparse.indices import flat_places, raw
+from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, in_place, on, refuse, sparse
 from gradcore.tensor import Tensor
 
 __all__ = ["distinct"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from gradcore import functional, layouts
 from gradcore.autograd.variables import wrap
+from gradcore.sparse.indices import flat_places, raw, sorted_indices
 from gradcore.sparse.tensor import (
     BLOCKED,
     BSC,
@@ -21,55 +21,12 @@ from gradcore.sparse.tensor import (
     SparseTensor,
     known_as,
     on,
-    raw,
     sparse,
 )
 from gradcore.tensor import Tensor
-from gradcore.typing import Array
 from gradcore.utils._pytree import register_pytree_node
 
-__all__ = ["coalesce", "flat_places", "masked", "sorted_indices", "to_dense", "to_sparse", "unlinear"]
-
-
-# -- indices ---------------------------------------------------------------------------------------------------------
-
-
-def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
-    """The position of each column of indices in a tensor of these sizes in memory order."""
-    flat: Array = index[0] * 1
-    for row, size in zip(index[1:], sizes[1:], strict=True):
-        flat = flat * size + row
-    return flat
-
-
-def unlinear(xp: Any, flat: Array, sizes: Sequence[int]) -> Array:
-    """The inverse of `flat_places`."""
-    rows = []
-    for size in reversed(sizes):
-        rows.append(flat % max(size, 1))
-        flat = flat // max(size, 1)
-    return xp.stack(rows[::-1]) if rows else xp.zeros((0, flat.size), "int64")
-
-
-def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """The order of the elements of a COO tensor, the number of the place of each, and the distinct indices.
-
-    None for elements that are in order, and for distinct places.
-    """
-    xp, device = t.xp, t.home
-    index = raw(t.index[0])
-    sizes = t.sizes[: index.shape[0]]
-    flat = flat_places(index, sizes)
-    order = None
-    if bool((flat[1:] < flat[:-1]).any()):
-        order = device.backend.argsort_along(flat, 0)
-        flat, index = flat.take(order), index.take(order, axis=1)
-    new = flat[1:] != flat[:-1]
-    order = None if order is None else wrap(order, device)
-    if bool(new.all()):
-        return order, None, t.index[0] if order is None else wrap(index, device)
-    new = xp.concatenate([xp.ones(1, bool), new])
-    return order, wrap(xp.cumsum(new) - 1, device), wrap(index.take(xp.flatnonzero(new), axis=1), device)
+__all__ = ["coalesce", "masked", "to_dense", "to_sparse"]
 
 
 @on("coalesce")

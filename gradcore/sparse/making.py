@@ -8,7 +8,8 @@ from typing import Any
 
 from gradcore import dtypes, functional
 from gradcore.autograd.variables import wrap
-from gradcore.sparse.conversion import flat_places, to_sparse
+from gradcore.sparse.conversion import to_sparse
+from gradcore.sparse.indices import flat_places, raw
 from gradcore.sparse.tensor import (
     BLOCKED,
     BSC,
@@ -20,7 +21,6 @@ from gradcore.sparse.tensor import (
     CSR,
     SparseTensor,
     known_as,
-    raw,
     sparse,
 )
 from gradcore.tensor import Tensor

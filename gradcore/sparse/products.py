@@ -10,7 +10,8 @@ from gradcore.backends.sparsity import Pattern
 from gradcore.operators import as_operand
 from gradcore.sparse.arithmetic import add, distinct
 from gradcore.sparse.conversion import coalesce, places, sparse_dim, to_sparse, transpose
-from gradcore.sparse.tensor import BLOCKED, COO, CSR, SparseTensor, known_as, on, raw, sparse
+from gradcore.sparse.indices import raw
+from gradcore.sparse.tensor import BLOCKED, COO, CSR, SparseTensor, known_as, on, sparse
 from gradcore.tensor import Tensor
 from gradcore.typing import Array
 

@@ -8,7 +8,8 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.variables import wrap
 from gradcore.sparse.conversion import coalesce, dense_dim, sparse_dim, to_sparse
-from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, on, raw, sparse
+from gradcore.sparse.indices import raw
+from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, on, sparse
 from gradcore.tensor import Tensor
 from gradcore.typing import Array
 

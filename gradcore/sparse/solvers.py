@@ -8,7 +8,7 @@ from gradcore import dtypes, functional
 from gradcore.backends.portable.sparse import Iteration
 from gradcore.sparse.making import from_scipy
 from gradcore.sparse.products import elements
-from gradcore.sparse.tensor import SparseTensor
+from gradcore.sparse.tensor import CSR, SparseTensor, sparse
 from gradcore.tensor import Tensor
 
 __all__ = ["bicgstab", "cg", "gmres", "iterative", "lobpcg", "spsolve"]
@@ -29,8 +29,6 @@ def _matrix(A: Any, name: str) -> SparseTensor:
 
 def _dense_matrix(A: Tensor) -> SparseTensor:
     """A dense matrix with all of its elements stored."""
-    from gradcore.sparse.tensor import CSR, sparse
-
     rows, cols = A.shape
     ends = functional.as_tensor([i * cols for i in range(rows + 1)], device=A.device)
     inner = functional.as_tensor(list(range(cols)), device=A.device).repeat(rows)

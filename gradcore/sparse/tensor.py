@@ -13,6 +13,7 @@ from gradcore.autograd.variables import new, wrap
 from gradcore.backends.sparsity import Pattern
 from gradcore.size import Size, size_of
 from gradcore.sparse import text
+from gradcore.sparse.indices import are_equal, raw, sorted_indices
 from gradcore.tensor import Tensor
 from gradcore.typing import Array
 
@@ -25,7 +26,6 @@ __all__ = [
     "in_place",
     "known_as",
     "on",
-    "raw",
     "refuse",
     "sparse",
     "take_over",
@@ -71,11 +71,6 @@ def refuse(name: str, layout: Any) -> NotImplementedError:
         f"Could not run 'aten::{name}' with arguments from the '{backend}' backend: it is not defined for the layout "
         f"{layout}. Compute on .values(), or on .to_dense()."
     )
-
-
-def raw(index: Tensor) -> Array:
-    """The array of an index tensor."""
-    return index._array
 
 
 def known_as(values: Tensor, name: str) -> Any:
@@ -223,7 +218,7 @@ class SparseTensor(Tensor):
     def grad(self, value: Any) -> None:
         if value is not None and not (isinstance(value, SparseTensor) and value.layout is self.layout):
             raise RuntimeError("attempting to assign a gradient to a tensor that has data of a different type")
-        if value is not None and not all(map(_equal, self.index, value.index)):
+        if value is not None and not all(map(are_equal, self.index, value.index)):
             raise RuntimeError("attempting to assign a sparse gradient whose indices are not those of the tensor")
         self.stored.grad = None if value is None else value.stored
 
@@ -271,8 +266,6 @@ class SparseTensor(Tensor):
         """The gradient of the tensor: of an element that is stored in parts, each part has that of the whole."""
         if self.layout is not COO or self.in_order:
             return self.like(grad)
-        from gradcore.sparse.conversion import sorted_indices
-
         order, groups, index = sorted_indices(self)
         if groups is None:
             grad = grad if order is None else grad[order]
@@ -368,10 +361,6 @@ def _flat(values: Any) -> Any:
         yield from value if isinstance(value, (list, tuple)) else (value,)
 
 
-def _equal(a: Tensor, b: Tensor) -> bool:
-    return a is b or (a.shape == b.shape and bool((a == b).all()))
-
-
 def in_place(name: str, args: Any, named: Any) -> Any:
     """Compute, then take the result's parts over."""
     out = args[0]
@@ -387,7 +376,7 @@ def in_place(name: str, args: Any, named: Any) -> Any:
 
 def take_over(out: SparseTensor, made: SparseTensor) -> SparseTensor:
     """Write a tensor into another one: its values, where the indices are the same, else its parts."""
-    if out.stored.shape == made.stored.shape and all(map(_equal, out.index, made.index)):
+    if out.stored.shape == made.stored.shape and all(map(are_equal, out.index, made.index)):
         functional.copy_(out.stored, made.stored)
         out.in_order |= made.in_order
         return out
@@ -425,56 +414,3 @@ def _in_blocks(xp: Any, t: SparseTensor) -> tuple[Array, Array]:
     rows = rows[:, None, None] * height + xp.arange(height)[:, None] + xp.zeros(width, "int64")
     cols = cols[:, None, None] * width + xp.arange(width) + xp.zeros(height, "int64")[:, None]
     return rows.reshape(-1), cols.reshape(-1)
-
-
-# -- the engine, of sparse tensors ----------------------------------------------------------------------------------
-
-
-def _listed(values: Any) -> list[Any]:
-    return [values] if isinstance(values, Tensor) or values is None or hasattr(values, "node") else list(values)
-
-
-def _upstream(outputs: list[Any], given: Any) -> Any:
-    """The gradients of values."""
-    if given is None:
-        for out in outputs:
-            if isinstance(out, SparseTensor):
-                raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        return None
-    found = []
-    for out, grad in zip(outputs, _listed(given), strict=True):
-        if isinstance(out, SparseTensor) and grad is not None:
-            from gradcore.sparse.conversion import masked
-
-            grad = (grad if isinstance(grad, SparseTensor) and _same(grad, out) else masked(grad, out)).stored
-        found.append(grad)
-    return found
-
-
-def _same(a: SparseTensor, b: SparseTensor) -> bool:
-    return a.layout is b.layout and all(map(_equal, a.index, b.index))
-
-
-@on("grad")
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **settings: Any) -> Any:
-    """`gradcore.autograd.grad`: gradients of sparse inputs are sparse."""
-    outs, wanted = _listed(outputs), _listed(inputs)
-    found = gradients.grad(
-        [_values_of(t) for t in outs], [_values_of(t) for t in wanted], _upstream(outs, grad_outputs), **settings
-    )
-    return tuple(
-        t.gradient(g) if isinstance(t, SparseTensor) and g is not None else g
-        for t, g in zip(wanted, found, strict=True)
-    )
-
-
-@on("backward")
-def backward(tensors: Any, grad_tensors: Any = None, inputs: Any = None, **settings: Any) -> None:
-    """`gradcore.autograd.backward`."""
-    outs = _listed(tensors)
-    leaves = None if inputs is None else [_values_of(t) for t in _listed(inputs)]
-    gradients.backward([_values_of(t) for t in outs], _upstream(outs, grad_tensors), inputs=leaves, **settings)
-
-
-def _values_of(t: Any) -> Any:
-    return t.stored if isinstance(t, SparseTensor) else t

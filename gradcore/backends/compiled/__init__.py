@@ -8,34 +8,15 @@ kernel: other dtypes, other layouts, small arrays.
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from typing import Any
 
 from gradcore import config
+from gradcore.backends.compiled.cache import COMMAND, cache_folder
 
 __all__ = ["COMMAND", "cache_folder", "connect", "state"]
 
-#: Builds them for this machine's CPU.
-COMMAND = "python -m gradcore.compiled"
 _VARIANTS = os.path.join(os.path.dirname(__file__), "variants")
-
-
-def cache_folder() -> str | None:
-    """The folder of built libraries: ``GRADCORE_CACHE``, or gradcore's in the user's folder of caches.
-
-    None where that would be relative to the working directory, which anybody may have filled.
-    """
-    chosen = os.environ.get("GRADCORE_CACHE")
-    if not chosen:
-        home = os.path.expanduser("~")
-        caches = os.environ.get("XDG_CACHE_HOME") or ""
-        if sys.platform == "darwin":
-            caches = os.path.join(home, "Library", "Caches")
-        elif not os.path.isabs(caches):  # which its standard says to ignore
-            caches = os.path.join(home, ".cache")
-        chosen = os.path.join(caches, "gradcore")
-    return chosen if os.path.isabs(chosen) else None
 
 
 def connect() -> Any:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from gradcore.backends.compiled import cache_folder
+from gradcore.backends.compiled.cache import cache_folder
 from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, libraries, name_of, variant_name
 from gradcore.backends.compiled.variants import FOLDER, Variant, of_machine
 from gradcore.backends.compiled.workplaces import workplace

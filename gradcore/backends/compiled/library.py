@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from gradcore import config
-from gradcore.backends.compiled import COMMAND, cache_folder
+from gradcore.backends.compiled.cache import COMMAND, cache_folder
 from gradcore.backends.compiled.variants import FOLDER, Variant, chosen
 
 __all__ = [

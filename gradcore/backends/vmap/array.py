@@ -13,18 +13,18 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from gradcore.backends.numpy_rules import RuleTable
-from gradcore.backends.vmap import indices
 from gradcore.backends.vmap.messages import CONTROL_FLOW, INPLACE, ITEM
 
 __all__ = [
     "LIBRARIES",
     "RULES",
+    "UFUNC_METHODS",
     "BatchedArray",
     "align_batch",
     "all_samples",
@@ -208,11 +208,11 @@ class BatchedArray:
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, key: Any) -> Any:
-        return indices.read(self, key)
+    if TYPE_CHECKING:  # `gradcore.backends.vmap.indices` defines them
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        indices.write(self, key, value)
+        def __getitem__(self, key: Any) -> Any: ...
+
+        def __setitem__(self, key: Any, value: Any) -> None: ...
 
     def _no_truth(self) -> bool:
         raise RuntimeError(CONTROL_FLOW)
@@ -424,7 +424,7 @@ def apply(ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
     level = outermost((inputs, named) if named else inputs)
     if level is None:
         return getattr(library_function(ufunc, *inputs), method)(*inputs, **named)
-    return _UFUNC_METHODS[method](level, ufunc, *inputs, **named)
+    return UFUNC_METHODS[method](level, ufunc, *inputs, **named)
 
 
 def _rank(x: Any) -> int:
@@ -475,17 +475,11 @@ def _outer(level: Any, ufunc: Any, a: Any, b: Any, **named: Any) -> Any:
     return apply(ufunc, "__call__", a.reshape(a.shape + (1,) * b.ndim), b, **named)
 
 
-def _at(level: Any, ufunc: Any, array: Any, key: Any, values: Any = None, out: Any = None) -> None:
-    if array.__class__ is not BatchedArray or array.level is not level:
-        raise RuntimeError(INPLACE)
-    indices.accumulate(ufunc, array, key, values)
-
-
-_UFUNC_METHODS: dict[str, Callable[..., Any]] = {
+#: Methods of ufuncs by name; `gradcore.backends.vmap.indices` adds ``at``.
+UFUNC_METHODS: dict[str, Callable[..., Any]] = {
     "__call__": _call,
     "reduce": _reduce,
     "accumulate": _accumulate,
     "reduceat": _reduceat,
     "outer": _outer,
-    "at": _at,
 }

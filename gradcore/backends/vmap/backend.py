@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.base import Backend
+from gradcore.backends.kernel_rules import OPERATIONS
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL, Elementwise
 from gradcore.backends.vmap import calls
 from gradcore.backends.vmap.array import LIBRARIES, RULES, BatchedArray, apply, library_function, outermost
@@ -159,9 +160,7 @@ class BatchedBackend(BatchedKernels, Backend):
 
 
 def _takes_sequence(name: str) -> bool:
-    from gradcore.ops.table import OPS
-
-    return name in OPS and bool(OPS[name].sequences)
+    return name in OPERATIONS and bool(OPERATIONS[name].sequences)
 
 
 # -- methods of the class, for the kernels that run as they are in the backend inside ------------------------------
@@ -203,18 +202,14 @@ _OTHERS = {
 
 
 def _elementwise_names() -> set[str]:
-    from gradcore.ops.table import OPS
-
     methods = {name for name in vars(Elementwise) if callable(getattr(Elementwise, name)) and name[0] != "_"}
-    declared = {key for op in OPS.values() if op.kind == "elementwise" for key in (op.name, op.kernel)}
+    declared = {key for op in OPERATIONS.values() if op.kind == "elementwise" for key in (op.name, op.kernel)}
     return (methods - _OTHERS) | set(RENAMED) | set(SPECIAL) | declared | {"equal_or_nan"}
 
 
 def _declared_kernels() -> set[str]:
     """Kernels of operations that are methods of the families, rather than bodies."""
-    from gradcore.ops.table import OPS
-
-    return {op.kernel for op in OPS.values() if hasattr(Backend, op.kernel)}
+    return {op.kernel for op in OPERATIONS.values() if hasattr(Backend, op.kernel)}
 
 
 for _name in _declared_kernels().difference(vars(BatchedKernels)):

@@ -8,6 +8,15 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.numpy_rules import expand_ellipsis
+from gradcore.backends.vmap.array import (
+    UFUNC_METHODS,
+    BatchedArray,
+    apply,
+    arange_like,
+    outermost,
+    physical,
+    split_batch,
+)
 from gradcore.backends.vmap.messages import DYNAMIC, INPLACE
 
 __all__ = ["accumulate", "read", "write"]
@@ -15,8 +24,6 @@ __all__ = ["accumulate", "read", "write"]
 
 def read(x: Any, key: Any) -> Any:
     """``x[key]`` for every sample; `x` is batched, and arrays in `key` may be."""
-    from gradcore.backends.vmap.array import outermost, physical
-
     level = _level(x, key)
     entries = _entries(x, key)
     chosen = [i for i, entry in enumerate(entries) if _is_array(entry)]
@@ -44,11 +51,10 @@ def write(x: Any, key: Any, value: Any) -> None:
     x.array[arranged] = _spread(value, level, back)
 
 
-def accumulate(ufunc: Any, x: Any, key: Any, value: Any) -> None:
+def accumulate(level: Any, ufunc: Any, x: Any, key: Any, value: Any = None, out: Any = None) -> None:
     """``ufunc.at(x, key, value)`` for every sample."""
-    from gradcore.backends.vmap.array import apply
-
-    level = x.level
+    if x.__class__ is not BatchedArray or x.level is not level:
+        raise RuntimeError(INPLACE)
     arranged, back = _with_rows(x.array, _entries(x, key), level)
     if value is None:
         apply(ufunc, "at", x.array, arranged)
@@ -57,22 +63,16 @@ def accumulate(ufunc: Any, x: Any, key: Any, value: Any) -> None:
 
 
 def _level(x: Any, others: Any) -> Any:
-    from gradcore.backends.vmap.array import outermost
-
     found = outermost((others,))
     return x.level if found is None or found.order < x.level.order else found
 
 
 def _batched(array: Any, level: Any) -> Any:
-    from gradcore.backends.vmap.array import BatchedArray
-
     return BatchedArray(array, level)
 
 
 def _fitted(value: Any, level: Any, ndim: int) -> Any:
     """A value that is written to places of `ndim` dims in each sample."""
-    from gradcore.backends.vmap.array import BatchedArray
-
     if value.__class__ is not BatchedArray or value.level is not level:
         return value
     a = value.array
@@ -100,8 +100,6 @@ def _is_array(entry: Any) -> bool:
 
 def _entries(x: Any, key: Any) -> list[Any]:
     """One entry for each dim of a sample (an int, a slice, an array of ints), and None for each new dim."""
-    from gradcore.backends.vmap.array import BatchedArray, split_batch
-
     entries: list[Any] = []
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, list):
@@ -124,8 +122,6 @@ def _with_rows(array: Any, entries: list[Any], level: Any) -> tuple[tuple[Any, .
 
     The numbers of the samples are one more array of indices, in front: so the dims of the indices come first.
     """
-    from gradcore.backends.vmap.array import BatchedArray, arange_like
-
     # Beside arrays, plain ints are arrays of indices too.
     chosen = [i for i, e in enumerate(entries) if _is_array(e) or hasattr(e, "__index__")]
     k = len(np.broadcast_shapes(*(getattr(entries[i], "shape", ()) for i in chosen)))
@@ -140,3 +136,8 @@ def _with_rows(array: Any, entries: list[Any], level: Any) -> tuple[tuple[Any, .
     place = chosen[0] if chosen == list(range(chosen[0], chosen[-1] + 1)) else 0
     back = [0, *range(1 + k, 1 + k + place), *range(1, 1 + k), *range(1 + k + place, 1 + k + rest)]
     return tuple(key), back
+
+
+setattr(BatchedArray, "__getitem__", read)  # noqa: B010  # to type checkers the class has these methods
+setattr(BatchedArray, "__setitem__", write)  # noqa: B010
+UFUNC_METHODS["at"] = accumulate

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.compiled import cache_folder
 from gradcore.backends.compiled.building import BuildError, find_compiler
+from gradcore.backends.compiled.cache import cache_folder
 from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, distrust, made_of
 from gradcore.backends.compiled.workplaces import workplace
 from gradcore.backends.numpy import threads

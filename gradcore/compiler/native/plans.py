@@ -21,8 +21,8 @@ import numpy as np
 
 import gradcore
 from gradcore import dtypes
-from gradcore.backends.compiled import cache_folder
 from gradcore.backends.compiled.building import BuildError
+from gradcore.backends.compiled.cache import cache_folder
 from gradcore.backends.compiled.library import distrust
 from gradcore.backends.registry import CPU
 from gradcore.compiler import emit_python

@@ -257,10 +257,10 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        from gradcore import distributed
+        from gradcore.distributed import groups
 
-        self.num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
-        self.rank = distributed.get_rank() if rank is None else rank
+        self.num_replicas = groups.get_world_size() if num_replicas is None else num_replicas
+        self.rank = groups.get_rank() if rank is None else rank
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {self.num_replicas - 1}]")
         self.dataset, self.shuffle, self.seed, self.drop_last, self.epoch = dataset, shuffle, seed, drop_last, 0

@@ -1,0 +1,28 @@
+"""The folder in which compiled kernels of this machine are kept, and the command that builds them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["COMMAND", "cache_folder"]
+
+#: Builds them for this machine's CPU.
+COMMAND = "python -m gradcore.compiled"
+
+
+def cache_folder() -> str | None:
+    """The folder of built libraries: ``GRADCORE_CACHE``, or gradcore's in the user's folder of caches.
+
+    None where that would be relative to the working directory, which anybody may have filled.
+    """
+    chosen = os.environ.get("GRADCORE_CACHE")
+    if not chosen:
+        home = os.path.expanduser("~")
+        caches = os.environ.get("XDG_CACHE_HOME") or ""
+        if sys.platform == "darwin":
+            caches = os.path.join(home, "Library", "Caches")
+        elif not os.path.isabs(caches):  # which its standard says to ignore
+            caches = os.path.join(home, ".cache")
+        chosen = os.path.join(caches, "gradcore")
+    return chosen if os.path.isabs(chosen) else None

@@ -1,0 +1,61 @@
+"""`gradcore.autograd.grad` and ``backward`` of sparse tensors, whose values carry the history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore.autograd import gradients
+from gradcore.sparse.conversion import masked
+from gradcore.sparse.indices import are_equal
+from gradcore.sparse.tensor import SparseTensor, on
+from gradcore.tensor import Tensor
+
+__all__ = ["backward", "grad"]
+
+
+def _listed(values: Any) -> list[Any]:
+    return [values] if isinstance(values, Tensor) or values is None or hasattr(values, "node") else list(values)
+
+
+def _upstream(outputs: list[Any], given: Any) -> Any:
+    """The gradients of values."""
+    if given is None:
+        for out in outputs:
+            if isinstance(out, SparseTensor):
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        return None
+    found = []
+    for out, grad in zip(outputs, _listed(given), strict=True):
+        if isinstance(out, SparseTensor) and grad is not None:
+            grad = (grad if isinstance(grad, SparseTensor) and _same(grad, out) else masked(grad, out)).stored
+        found.append(grad)
+    return found
+
+
+def _same(a: SparseTensor, b: SparseTensor) -> bool:
+    return a.layout is b.layout and all(map(are_equal, a.index, b.index))
+
+
+@on("grad")
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **settings: Any) -> Any:
+    """`gradcore.autograd.grad`: gradients of sparse inputs are sparse."""
+    outs, wanted = _listed(outputs), _listed(inputs)
+    found = gradients.grad(
+        [_values_of(t) for t in outs], [_values_of(t) for t in wanted], _upstream(outs, grad_outputs), **settings
+    )
+    return tuple(
+        t.gradient(g) if isinstance(t, SparseTensor) and g is not None else g
+        for t, g in zip(wanted, found, strict=True)
+    )
+
+
+@on("backward")
+def backward(tensors: Any, grad_tensors: Any = None, inputs: Any = None, **settings: Any) -> None:
+    """`gradcore.autograd.backward`."""
+    outs = _listed(tensors)
+    leaves = None if inputs is None else [_values_of(t) for t in _listed(inputs)]
+    gradients.backward([_values_of(t) for t in outs], _upstream(outs, grad_tensors), inputs=leaves, **settings)
+
+
+def _values_of(t: Any) -> Any:
+    return t.stored if isinstance(t, SparseTensor) else t

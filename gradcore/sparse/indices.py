@@ -1,0 +1,53 @@
+"""Indices of sparse tensors, as arrays: their order, and the elements that they name twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gradcore.autograd.variables import wrap
+from gradcore.tensor import Tensor
+from gradcore.typing import Array
+
+if TYPE_CHECKING:
+    from gradcore.sparse.tensor import SparseTensor
+
+__all__ = ["are_equal", "flat_places", "raw", "sorted_indices"]
+
+
+def are_equal(a: Tensor, b: Tensor) -> bool:
+    return a is b or (a.shape == b.shape and bool((a == b).all()))
+
+
+def raw(index: Tensor) -> Array:
+    """The array of an index tensor."""
+    return index._array
+
+
+def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
+    """The position of each column of indices in a tensor of these sizes in memory order."""
+    flat: Array = index[0] * 1
+    for row, size in zip(index[1:], sizes[1:], strict=True):
+        flat = flat * size + row
+    return flat
+
+
+def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    """The order of the elements of a COO tensor, the number of the place of each, and the distinct indices.
+
+    None for elements that are in order, and for distinct places.
+    """
+    xp, device = t.xp, t.home
+    index = raw(t.index[0])
+    sizes = t.sizes[: index.shape[0]]
+    flat = flat_places(index, sizes)
+    order = None
+    if bool((flat[1:] < flat[:-1]).any()):
+        order = device.backend.argsort_along(flat, 0)
+        flat, index = flat.take(order), index.take(order, axis=1)
+    new = flat[1:] != flat[:-1]
+    order = None if order is None else wrap(order, device)
+    if bool(new.all()):
+        return order, None, t.index[0] if order is None else wrap(index, device)
+    new = xp.concatenate([xp.ones(1, bool), new])
+    return order, wrap(xp.cumsum(new) - 1, device), wrap(index.take(xp.flatnonzero(new), axis=1), device)
