@@ -1,8 +1,8 @@
-"""Modules whose parameters, gradients and optimiser state are sharded: each process keeps a part of every one."""
+"""Fully sharded data parallel: each process keeps a part of every parameter, gradient and optimizer state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,12 +10,9 @@ from typing import Any
 from gradcore.autograd.grad_mode import is_grad_enabled, no_grad
 from gradcore.autograd.saved import current_hooks, saved_tensors_hooks
 from gradcore.autograd.variables import Variable
-from gradcore.creation import empty, zeros
-from gradcore.distributed import collectives
 from gradcore.distributed.checks import check_alike
 from gradcore.distributed.groups import ProcessGroup, own_group, resolve
-from gradcore.distributed.reduce_op import ReduceOp
-from gradcore.distributed.work import Work
+from gradcore.distributed.sharded_parameter import Gathering, Reduction, ShardedParameter, initialize_whole
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.profiler.recording import record_function
@@ -23,7 +20,7 @@ from gradcore.tensor import Tensor
 from gradcore.typing import AnyTensor
 from gradcore.utils import _pytree
 
-__all__ = ["FSDPModule", "MixedPrecisionPolicy", "ShardedParameter", "fully_shard"]
+__all__ = ["FSDPModule", "MixedPrecisionPolicy", "ShardedParameter", "UnshardHandle", "fully_shard"]
 
 RECORDED = (
     "fully_shard reduces gradients without recording it, so derivatives of them (create_graph=True) would be wrong. "
@@ -53,93 +50,26 @@ class MixedPrecisionPolicy:
     cast_forward_inputs: bool = True
 
 
-class ShardedParameter(Parameter):
-    """The part of a parameter that one process keeps: a slice of its elements in a row, padded to equal sizes.
-
-    Examples
-    --------
-    >>> import gradcore as gc
-    >>> from gradcore.distributed.fsdp import fully_shard
-    >>> gc.distributed.init_process_group("mpi")
-    >>> net = fully_shard(gc.nn.Linear(3, 2))
-    >>> net.weight.shape, net.weight.full_shape
-    (torch.Size([6]), (2, 3))
-    >>> gc.distributed.destroy_process_group()
-    """
-
-    #: The shape of the whole parameter, and the processes that share it.
-    full_shape: tuple[int, ...]
-    process_group: ProcessGroup
-
-    @classmethod
-    def of(cls, p: AnyTensor, group: ProcessGroup) -> ShardedParameter:
-        """The part of this process of a parameter, with the values of rank 0."""
-        with no_grad():
-            values = p.detach().reshape(-1)
-            each = -(-values.numel() // group.size())
-            whole = zeros(each * group.size(), dtype=p.dtype, device=p.device)
-            whole[: values.numel()] = values
-            collectives.broadcast(whole, group=group, group_src=0)
-            own = whole[each * group.rank() : each * (group.rank() + 1)].clone()
-        made: ShardedParameter = cls(own, p.requires_grad)
-        made.full_shape, made.process_group = tuple(p.shape), group
-        return made
-
-    @property
-    def full_numel(self) -> int:
-        """How many elements the whole parameter has."""
-        count = 1
-        for size in self.full_shape:
-            count *= size
-        return count
-
-    @property
-    def start(self) -> int:
-        """The number of the first element of this part."""
-        return self.process_group.rank() * self.numel()
-
-    def total_norm(self, own: AnyTensor, order: float) -> AnyTensor:
-        """The norm over all processes of gradients of which this one has a part with the norm `own`."""
-        total = own.detach().clone()
-        if order == float("inf"):
-            collectives.all_reduce(total, ReduceOp.MAX, self.process_group)
-            return total
-        total = total**order
-        collectives.all_reduce(total, group=self.process_group)
-        return total ** (1 / order)
-
-
 class _Slot:
-    """A parameter of a unit: where modules have it, and its shard."""
+    """A parameter of a unit: where modules have it, its shard, and its whole values while they are needed."""
 
     def __init__(self, shard: ShardedParameter, owners: list[tuple[Module, str]]) -> None:
         self.shard, self.owners = shard, owners
-        #: The gathered values, while they are needed, with the version of the shard; those that are on their way.
+        #: The gathered values, with the version of the shard.
         self.values: AnyTensor = None
         self.version = -1
-        self.fetched: tuple[AnyTensor, Work | None, int] | None = None
+        #: The sum of whole gradients that were not reduced yet, see `FSDPModule.set_requires_gradient_sync`.
+        self.pending: AnyTensor = None
+
+    @property
+    def kind(self) -> tuple[Hashable, Hashable]:
+        """What parameters must have in common to be gathered and reduced by one collective."""
+        return self.shard.dtype, self.shard.device
 
     def show(self, p: AnyTensor) -> None:
         """Let the modules have a parameter."""
         for owner, name in self.owners:
             owner._parameters[name] = p
-
-    def fetch(self, dtype: Any) -> None:
-        """Begin to gather the values."""
-        shard = self.shard.detach()
-        own = shard if dtype is None or not shard.is_floating_point() else shard.to(dtype)
-        group = self.shard.process_group
-        whole = empty(own.numel() * group.size(), dtype=own.dtype, device=own.device)
-        work = collectives.all_gather_into_tensor(whole, own, group, async_op=True)
-        self.fetched = whole, work, self.shard._version
-
-    def take(self) -> None:
-        """Wait for the values."""
-        assert self.fetched is not None
-        (whole, work, self.version), self.fetched = self.fetched, None
-        if work is not None:
-            work.wait()
-        self.values = whole[: self.shard.full_numel].view(self.shard.full_shape)
 
     def drop(self) -> None:
         """Free the values."""
@@ -147,7 +77,7 @@ class _Slot:
 
 
 class _Schedule:
-    """What the units of a model share: the order of their forwards, and gradients on their way.
+    """State that the units of a model share: the order of their forwards, and gradients on their way.
 
     Units run in the same order in each iteration, mostly: the one that comes next is gathered while one computes.
     """
@@ -156,34 +86,45 @@ class _Schedule:
         self.order: list[_Unit] = []
         self.before: list[_Unit] = []
         self.running = 0
-        self.reductions: list[tuple[ShardedParameter, AnyTensor, Work | None, AnyTensor]] = []
+        #: Reductions that some gradients are still to be added to, and those that are under way.
+        self.open: dict[tuple[object, Hashable], Reduction] = {}
+        self.reductions: list[Reduction] = []
         self.queued = False
         self.prefetches = True
 
     def neighbour(self, unit: _Unit, step: int) -> _Unit | None:
-        """The unit that follows in forward (1), or in backward (-1)."""
+        """Return the unit that follows in forward (1), or in backward (-1)."""
         order = self.before if step > 0 else self.order
         k = len(self.order) - 1 if step > 0 else (self.order.index(unit) if unit in self.order else -1)
         if not 0 <= k < len(order) or order[k] is not unit or not 0 <= k + step < len(order):
             return None
         return order[k + step]
 
+    def begin(self, key: tuple[object, Hashable]) -> None:
+        """Begin the reduction of the gradients that were added to an open one."""
+        reduction = self.open.pop(key)
+        reduction.begin()
+        self.reductions.append(reduction)
+
     def collect(self) -> None:
         """Wait for the gradients on their way, and give them to the shards."""
         with no_grad():
             while self.reductions:
-                shard, out, work, _ = self.reductions.pop(0)
-                if work is not None:
-                    work.wait()
-                found = out.to(shard.dtype)
-                shard.grad = found if shard.grad is None else shard.grad.add_(found)
+                self.reductions.pop(0).finish()
 
     def finish(self) -> None:
-        """At the end of backward: all gradients are there, and nothing is gathered any more."""
+        """Reduce what is left at the end of backward, wait for all gradients, and free all values."""
         self.queued = False
+        units = list(dict.fromkeys([*self.order, *self.before]))
+        with no_grad():
+            for key in list(self.open):  # of calls in which some parameters got no gradient
+                self.begin(key)
+            for unit in units:
+                unit.reduce_pending()
         self.collect()
-        for unit in dict.fromkeys([*self.order, *self.before]):
-            unit.release()
+        for unit in units:
+            if unit.reshards_after_backward:
+                unit.release()
 
 
 class _Unit:
@@ -193,49 +134,68 @@ class _Unit:
         self.module, self.slots, self.policy, self.reshard = module, slots, policy, reshard
         self.schedule = _Schedule()
         self.is_root = False
+        self.syncs = self.reshards_after_backward = True
+        #: Units to gather while this one computes in forward (1) and backward (-1), instead of the one that follows.
+        self.following: dict[int, list[_Unit]] = {}
+        #: All-gathers under way, each with the parameters that it brings.
+        self.gatherings: list[tuple[Gathering, list[_Slot]]] = []
         self.contexts: list[tuple[saved_tensors_hooks | None, list[AnyTensor]]] = []
 
     # -- values -----------------------------------------------------------------------------------------------------
 
     def fetch(self) -> None:
-        """Begin to gather what is not there."""
+        """Begin to gather the values that are missing: one collective for all parameters of a kind."""
         with no_grad():
+            if any(g.versions != [slot.shard._version for slot in slots] for g, slots in self.gatherings):
+                self.take()  # some shards have changed since
             for slot in self.slots:
                 if slot.values is not None and slot.version != slot.shard._version:
-                    slot.drop()  # the shard has changed since
-                if slot.fetched is not None and slot.fetched[2] != slot.shard._version:
-                    slot.take()
                     slot.drop()
-                if slot.values is None and slot.fetched is None:
-                    slot.fetch(self.policy.param_dtype)
+            coming = {id(slot) for _, slots in self.gatherings for slot in slots}
+            kinds: dict[Hashable, list[_Slot]] = {}
+            for slot in self.slots:
+                if slot.values is None and id(slot) not in coming:
+                    kinds.setdefault(slot.kind, []).append(slot)
+            for slots in kinds.values():
+                gathering = Gathering([slot.shard for slot in slots], self.policy.param_dtype)
+                self.gatherings.append((gathering, slots))
+
+    def take(self) -> None:
+        """Wait for the values that are on their way."""
+        with no_grad():
+            while self.gatherings:
+                gathering, slots = self.gatherings.pop(0)
+                for slot, values, version in zip(slots, gathering.wait(), gathering.versions, strict=True):
+                    slot.values, slot.version = values, version
 
     def gather(self, step: int) -> None:
-        """Have all values, and begin to gather those of the unit that follows."""
+        """Have all values, and begin to gather those of the units that follow."""
         self.fetch()
         with record_function("gradcore::gather_parameters"):
-            for slot in self.slots:
-                if slot.fetched is not None:
-                    slot.take()
-        following = self.schedule.neighbour(self, step) if self.schedule.prefetches else None
-        if following is not None:
-            following.fetch()
+            self.take()
+        following = self.following.get(step)
+        if following is None:
+            neighbour = self.schedule.neighbour(self, step) if self.schedule.prefetches else None
+            following = [] if neighbour is None else [neighbour]
+        for unit in following:
+            unit.fetch()
 
     def release(self) -> None:
         """Free all values."""
+        self.take()
         for slot in self.slots:
-            if slot.fetched is not None:
-                slot.take()
             slot.drop()
 
     # -- forward ----------------------------------------------------------------------------------------------------
 
     def begin(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Before forward: the module gets whole parameters."""
+        """Give the module whole parameters before forward."""
         if not self.schedule.running:
             self._become_root()
         self.schedule.order.append(self)
         self.gather(1)
-        leaves = [self._leaf(slot) for slot in self.slots]
+        call = object()
+        leaves = [self._leaf(slot, call) for slot in self.slots]
         hooks = None
         if is_grad_enabled():
             hooks = saved_tensors_hooks(*self._hooks())
@@ -251,21 +211,20 @@ class _Unit:
         """Share the schedule with all units inside, whose forwards are a part of this one."""
         self.is_root = True
         self.schedule.before, self.schedule.order = self.schedule.order, []
-        for inner in self.module.modules():
-            unit = inner.__dict__.get("_fsdp_unit")
-            if unit is not None:
-                unit.schedule = self.schedule
-                unit.is_root = unit is self
+        for unit in units_of(self.module):
+            unit.schedule = self.schedule
+            unit.is_root = unit is self
 
-    def _leaf(self, slot: _Slot) -> AnyTensor:
+    def _leaf(self, slot: _Slot, call: object) -> AnyTensor:
+        """Return the whole parameter of a slot in one forward, whose gradient goes to `_receive`."""
         leaf = Parameter(slot.values, slot.shard.requires_grad and is_grad_enabled())
         if leaf.requires_grad:
-            leaf.register_post_accumulate_grad_hook(partial(self._reduce, slot))
+            leaf.register_post_accumulate_grad_hook(partial(self._receive, slot, call))
         slot.show(leaf)
         return leaf
 
     def end(self, module: Module, args: Any, result: Any) -> Any:
-        """After forward: the module gets its shards back."""
+        """Give the module its shards back after forward."""
         self.schedule.running -= 1
         hooks, leaves = self.contexts.pop()
         if hooks is not None:
@@ -280,7 +239,7 @@ class _Unit:
         return result if dtype is None else _cast(result, dtype)
 
     def _hooks(self) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        """Functions for saved tensors: of whole parameters only their layout is kept, and they are gathered again."""
+        """Return hooks for saved tensors: of whole parameters only the layout is kept, and they are gathered again."""
         outer = current_hooks()
         known = {slot.values.untyped_storage().data_ptr(): slot for slot in self.slots if slot.values.numel()}
 
@@ -305,26 +264,53 @@ class _Unit:
 
     # -- backward ---------------------------------------------------------------------------------------------------
 
-    def _reduce(self, slot: _Slot, leaf: AnyTensor) -> None:
-        """A whole gradient is there: begin to reduce it, and free the parameter, which backward has used up."""
+    def _receive(self, slot: _Slot, call: object, leaf: AnyTensor) -> None:
+        """Take the whole gradient of a parameter, which backward has used up.
+
+        When all parameters of the forward `call` have theirs, begin to reduce them: one collective for all of a kind.
+        """
         schedule, grad = self.schedule, leaf.grad
         if grad.requires_grad:
             raise RuntimeError(RECORDED)
         leaf.grad = None
-        slot.drop()
+        if self.reshards_after_backward:
+            slot.drop()
         if not schedule.queued:
             schedule.queued = True
             Variable._execution_engine.queue_callback(schedule.finish)
-        group, dtype = slot.shard.process_group, self.policy.reduce_dtype or grad.dtype
         with no_grad():
-            whole = grad.detach().to(dtype).reshape(-1)
-            if whole.numel() < slot.shard.numel() * group.size():
-                padded = zeros(slot.shard.numel() * group.size(), dtype=dtype, device=grad.device)
-                padded[: grad.numel()] = whole
-                whole = padded
-            out = empty(slot.shard.numel(), dtype=dtype, device=grad.device)
-            work = collectives.reduce_scatter_tensor(out, whole, ReduceOp.AVG, group, async_op=True)
-        schedule.reductions.append((slot.shard, out, work, whole))
+            grad = grad.detach()
+            if slot.pending is not None:
+                grad, slot.pending = slot.pending + grad, None
+            if not self.syncs:
+                slot.pending = grad
+                return
+            key = call, slot.kind
+            if key not in schedule.open:
+                shards = [s.shard for s in self.slots if s.kind == slot.kind and s.shard.requires_grad]
+                schedule.open[key] = Reduction(shards, self.policy.reduce_dtype)
+            if schedule.open[key].add(slot.shard, grad):
+                schedule.begin(key)
+
+    def reduce_pending(self) -> None:
+        """Reduce gradients that earlier backwards have left, of parameters that got none in this one."""
+        for slot in self.slots:
+            if self.syncs and slot.pending is not None:
+                key = self, slot.kind
+                if key not in self.schedule.open:
+                    shards = [s.shard for s in self.slots if s.kind == slot.kind and s.pending is not None]
+                    self.schedule.open[key] = Reduction(shards, self.policy.reduce_dtype)
+                grad, slot.pending = slot.pending, None
+                if self.schedule.open[key].add(slot.shard, grad):
+                    self.schedule.begin(key)
+
+
+def units_of(module: Module) -> Iterator[_Unit]:
+    """Iterate over the units of a module and of the modules inside."""
+    for inner in module.modules():
+        unit = inner.__dict__.get("_fsdp_unit")
+        if unit is not None:
+            yield unit
 
 
 def _empty(leaf: AnyTensor) -> None:
@@ -343,16 +329,39 @@ def _cast(values: Any, dtype: Any) -> Any:
     return _pytree.tree_map(one, values)
 
 
-class FSDPModule:
-    """What a module that `fully_shard` has changed is besides, in the place of PyTorch's class of that name."""
+class UnshardHandle:
+    """The handle of `FSDPModule.unshard`."""
 
-    def unshard(self) -> None:
-        """Gather the parameters of this module now, so that its next forward finds them."""
-        self._fsdp_unit.gather(0)  # type: ignore[attr-defined]
+    def __init__(self, unit: _Unit) -> None:
+        self._unit = unit
+
+    def wait(self) -> None:
+        """Wait until the parameters are there."""
+        self._unit.take()
+
+
+class FSDPModule:
+    """Methods of a module that `fully_shard` has changed, a base of its class from then on."""
+
+    _fsdp_unit: _Unit
+
+    def unshard(self, async_op: bool = False) -> UnshardHandle | None:
+        """Gather the parameters of this module now, so that its next forward finds them.
+
+        Parameters
+        ----------
+        async_op : bool
+            Return a handle at once.
+        """
+        self._fsdp_unit.fetch()
+        if async_op:
+            return UnshardHandle(self._fsdp_unit)
+        self._fsdp_unit.take()
+        return None
 
     def reshard(self) -> None:
         """Free the gathered parameters of this module."""
-        self._fsdp_unit.release()  # type: ignore[attr-defined]
+        self._fsdp_unit.release()
 
     def set_prefetch(self, enabled: bool) -> None:
         """Choose whether modules are gathered while the one before computes, which takes the memory of two.
@@ -361,8 +370,49 @@ class FSDPModule:
         ----------
         enabled : bool
         """
-        unit: _Unit = self._fsdp_unit  # type: ignore[attr-defined]
-        unit.schedule.prefetches = enabled
+        self._fsdp_unit.schedule.prefetches = enabled
+
+    def set_modules_to_forward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
+        """Choose the modules that are gathered while the forward of this one computes.
+
+        Parameters
+        ----------
+        modules : sequence of FSDPModule
+            By default the one whose forward came next in the last iteration.
+        """
+        self._fsdp_unit.following[1] = [module._fsdp_unit for module in modules]
+
+    def set_modules_to_backward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
+        """Choose the modules that are gathered while the backward of this one computes.
+
+        Parameters
+        ----------
+        modules : sequence of FSDPModule
+            By default the one whose forward came before.
+        """
+        self._fsdp_unit.following[-1] = [module._fsdp_unit for module in modules]
+
+    def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
+        """Choose whether backward reduces gradients over processes, or adds whole ones up until it does again.
+
+        Parameters
+        ----------
+        requires_gradient_sync : bool
+            False in all but the last backward of a step: gradients are then communicated once. Whole gradients take
+            the memory of whole parameters meanwhile.
+        recurse : bool
+            Whether the modules inside do the same.
+        """
+        for unit in self._units(recurse):
+            unit.syncs = requires_gradient_sync
+
+    def set_is_last_backward(self, is_last_backward: bool) -> None:
+        """Accepted for compatibility: each backward waits for its gradients.
+
+        Parameters
+        ----------
+        is_last_backward : bool
+        """
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
         """Choose whether parameters are freed after forward.
@@ -373,10 +423,25 @@ class FSDPModule:
         recurse : bool
             Whether the modules inside do the same.
         """
-        for module in self.modules() if recurse else (self,):  # type: ignore[attr-defined]
-            unit = module.__dict__.get("_fsdp_unit")
-            if unit is not None:
-                unit.reshard = reshard_after_forward
+        for unit in self._units(recurse):
+            unit.reshard = reshard_after_forward
+
+    def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
+        """Choose whether parameters are freed after backward.
+
+        Parameters
+        ----------
+        reshard_after_backward : bool
+            False saves a gathering where several backwards come before a step.
+        recurse : bool
+            Whether the modules inside do the same.
+        """
+        for unit in self._units(recurse):
+            unit.reshards_after_backward = reshard_after_backward
+
+    def _units(self, recurse: bool) -> list[_Unit]:
+        assert isinstance(self, Module)
+        return list(units_of(self)) if recurse else [self._fsdp_unit]
 
 
 def fully_shard(
@@ -393,11 +458,16 @@ def fully_shard(
 
     Each process keeps an equal part of every parameter, with the values of rank 0, as a `ShardedParameter`. A forward
     gathers the whole parameters, and frees them after it. Backward gathers them again, and reduces the gradients to the
-    parts, which then have the mean over all processes. An optimiser made of ``module.parameters()`` has the state of
+    parts, which then have the mean over all processes. Each of these three is one collective for all parameters of one
+    dtype. An optimiser made of ``module.parameters()`` has the state of
     the parts alone; it has to treat elements one by one, as SGD, Adam and their like do.
 
     Call it on the modules inside first, such as the layers of a transformer, then on the whole: each call makes one
     unit that is gathered and freed together, of the parameters that are not sharded yet.
+
+    A model that is too large for one process is built on the device ``"meta"``, where parameters have no memory, then
+    sharded, moved by ``to_empty(device="cpu")``, and initialized by ``reset_parameters()`` of its modules, or from a
+    checkpoint: no process ever has more than one whole module.
 
     Parameters
     ----------
@@ -453,6 +523,11 @@ def fully_shard(
     slots = [_Slot(ShardedParameter.of(p, group), owners) for p, owners in found.values()]
     for slot in slots:
         slot.show(slot.shard)
+        for owner, _ in slot.owners:
+            for name in ("reset_parameters", "_reset_parameters"):
+                initialize = getattr(owner, name, None)
+                if initialize is not None and name not in owner.__dict__:
+                    object.__setattr__(owner, name, partial(initialize_whole, owner, initialize))
     unit = _Unit(module, slots, mp_policy or MixedPrecisionPolicy(), reshard_after_forward)
     object.__setattr__(module, "_fsdp_unit", unit)
     module.register_forward_pre_hook(unit.begin, prepend=True, with_kwargs=True)
@@ -464,10 +539,9 @@ def fully_shard(
 
 def _group_of(module: Module, group: ProcessGroup) -> ProcessGroup:
     """A group whose calls do not mix with others, which all units of a model share."""
-    for inner in module.modules():
-        unit = inner.__dict__.get("_fsdp_unit")
-        if unit is not None and unit.slots and unit.slots[0].shard.process_group.ranks == group.ranks:
-            return unit.slots[0].shard.process_group  # type: ignore[no-any-return]
+    for unit in units_of(module):
+        if unit.slots and unit.slots[0].shard.process_group.ranks == group.ranks:
+            return unit.slots[0].shard.process_group
     return own_group(group, "fully_shard")
 
 

@@ -146,6 +146,8 @@ class MPICommunicator(Communicator):
         return self._call(self.comm.Ibcast, buffer, root=root)
 
     def all_gather(self, out: Array, given: Array, counts: Sequence[int]) -> Request:
+        if min(counts) == max(counts):
+            return self._call(self.comm.Iallgather, given, out)
         return self._call(self.comm.Iallgatherv, given, [out, counts])
 
     def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
@@ -155,6 +157,8 @@ class MPICommunicator(Communicator):
         return self._call(self.comm.Iscatterv, None if given is None else [given, counts], out, root=root)
 
     def reduce_scatter(self, out: Array, given: Array, counts: Sequence[int], op: ReduceOp) -> Request:
+        if min(counts) == max(counts):
+            return self._call(self.comm.Ireduce_scatter_block, given, out, op=self._ops[op])
         return self._call(self.comm.Ireduce_scatter, given, out, counts, op=self._ops[op])
 
     def all_to_all(self, out: Array, given: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:

@@ -386,3 +386,22 @@ uniform, normal, constant, eye = (_deprecate(f) for f in (uniform_, normal_, con
 dirac, orthogonal, sparse = _deprecate(dirac_), _deprecate(orthogonal_), _deprecate(sparse_)
 xavier_uniform, xavier_normal = _deprecate(xavier_uniform_), _deprecate(xavier_normal_)
 kaiming_uniform, kaiming_normal = _deprecate(kaiming_uniform_), _deprecate(kaiming_normal_)
+
+
+def _on_whole(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Make a function write the whole of a parameter of which this process has a part, see `fully_shard`."""
+
+    @wraps(function)
+    def initialize(tensor: Tensor, *args: object, **kwargs: object) -> Tensor:
+        whole = getattr(type(tensor), "initialize_whole", None)
+        if whole is None:
+            return function(tensor, *args, **kwargs)
+        result: Tensor = whole(tensor, lambda t: function(t, *args, **kwargs))
+        return result
+
+    return initialize
+
+
+for _name in __all__:
+    if _name.endswith("_"):
+        globals()[_name] = _on_whole(globals()[_name])

@@ -1,0 +1,251 @@
+"""Parameters of which each process keeps a part, and collectives that gather or reduce several of them at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from gradcore import functional
+from gradcore.autograd.grad_mode import no_grad
+from gradcore.creation import empty, zeros
+from gradcore.distributed import collectives
+from gradcore.distributed.groups import ProcessGroup
+from gradcore.distributed.reduce_op import ReduceOp
+from gradcore.distributed.work import Work
+from gradcore.dtypes import dtype as DType
+from gradcore.nn.module import Module
+from gradcore.nn.parameter import Parameter
+from gradcore.tensor import Tensor
+from gradcore.typing import AnyTensor
+
+__all__ = ["Gathering", "Reduction", "ShardedParameter", "initialize_whole"]
+
+
+class ShardedParameter(Parameter):
+    """The part of a parameter that one process keeps: a slice of its elements in a row, padded to equal sizes.
+
+    Functions of `gradcore.nn.init`, ``reset_parameters`` and the random methods (``normal_``, ``uniform_``, ...) write
+    the slices of the values that rank 0 draws for the whole parameter; other methods see the elements of the part.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.distributed.fsdp import fully_shard
+    >>> gc.distributed.init_process_group("mpi")
+    >>> net = fully_shard(gc.nn.Linear(3, 2))
+    >>> net.weight.shape, net.weight.full_shape
+    (torch.Size([6]), (2, 3))
+    >>> net.weight.full_tensor().shape
+    torch.Size([2, 3])
+    >>> gc.distributed.destroy_process_group()
+    """
+
+    #: The shape of the whole parameter, and the processes that share it.
+    full_shape: tuple[int, ...]
+    process_group: ProcessGroup
+
+    @classmethod
+    def of(cls, p: AnyTensor, group: ProcessGroup) -> ShardedParameter:
+        """Return the part of this process of a parameter, with the values of rank 0; on ``meta`` it has none."""
+        each = -(-p.numel() // group.size())
+        with no_grad():
+            own = empty(each, dtype=p.dtype, device=p.device)
+        made: ShardedParameter = cls(own, p.requires_grad)
+        made.full_shape, made.process_group = tuple(p.shape), group
+        if not p.is_meta:
+            made._take(p.detach())
+        return made
+
+    def _take(self, whole: AnyTensor) -> None:
+        """Write the slice of this process of the values that rank 0 has for the whole parameter."""
+        group, each = self.process_group, self.numel()
+        with no_grad():
+            padded = zeros(each * group.size(), dtype=self.dtype, device=self.device)
+            padded[: self.full_numel] = whole.reshape(-1)
+            collectives.broadcast(padded, group=group, group_src=0)
+            self.detach().copy_(padded[each * group.rank() : each * (group.rank() + 1)])
+
+    @property
+    def full_numel(self) -> int:
+        """The number of elements of the whole parameter."""
+        return math.prod(self.full_shape)
+
+    @property
+    def start(self) -> int:
+        """The number of the first element of this part."""
+        return self.process_group.rank() * self.numel()
+
+    def full_tensor(self) -> Tensor:
+        """Gather the whole parameter. All processes make this call.
+
+        Returns
+        -------
+        Tensor
+            A copy without history.
+        """
+        with no_grad():
+            return Gathering([self], None).wait()[0].clone()
+
+    def to_local(self) -> Tensor:
+        """Return the part of this process as a tensor that shares its memory."""
+        return self.detach()
+
+    def initialize_whole(self, initialize: Callable[[Tensor], object]) -> ShardedParameter:
+        """Write the slice of this process of what `initialize` writes into a tensor of the whole shape on rank 0.
+
+        All processes make this call. One whole parameter is allocated meanwhile.
+        """
+        with no_grad():
+            whole = empty(self.full_shape, dtype=self.dtype, device=self.device)
+            initialize(whole)
+        self._take(whole)
+        return self
+
+    def total_norm(self, own: AnyTensor, order: float) -> AnyTensor:
+        """Return the norm over all processes of gradients of which this one has a part with the norm `own`."""
+        total = own.detach().clone()
+        if order == float("inf"):
+            collectives.all_reduce(total, ReduceOp.MAX, self.process_group)
+            return total
+        total = total**order
+        collectives.all_reduce(total, group=self.process_group)
+        return total ** (1 / order)
+
+
+def _drawn_whole(name: str) -> Callable[..., ShardedParameter]:
+    """Return a random method that draws the whole parameter: parts drawn alone would repeat each other's numbers."""
+
+    def draw(self: ShardedParameter, *args: object, **kwargs: object) -> ShardedParameter:
+        return self.initialize_whole(lambda whole: getattr(whole, name)(*args, **kwargs))
+
+    draw.__name__, draw.__doc__ = name, f"Call ``{name}`` on the whole parameter, see `initialize_whole`."
+    return draw
+
+
+for _name in ("bernoulli", "cauchy", "exponential", "geometric", "log_normal", "normal", "random", "uniform"):
+    setattr(ShardedParameter, f"{_name}_", _drawn_whole(f"{_name}_"))
+
+
+def initialize_whole(owner: Module, initialize: Callable[..., object], *args: object, **kwargs: object) -> None:
+    """Call a function that writes the parameters of a module, such as ``reset_parameters``, on whole parameters.
+
+    All processes make this call. The whole parameters of this module alone are allocated meanwhile, and rank 0 decides
+    on their values.
+    """
+    shards = {name: p for name, p in owner._parameters.items() if isinstance(p, ShardedParameter)}
+    whole = {
+        name: Parameter(empty(p.full_shape, dtype=p.dtype, device=p.device), p.requires_grad)
+        for name, p in shards.items()
+    }
+    owner._parameters |= whole
+    try:
+        initialize(*args, **kwargs)
+    finally:
+        owner._parameters.update(shards)
+    for name, p in shards.items():
+        p._take(whole[name].detach())
+
+
+class Gathering:
+    """An all-gather, under way, of the whole values of several parameters.
+
+    Parameters
+    ----------
+    shards : sequence of ShardedParameter
+        Of one dtype, device and group.
+    dtype : dtype, optional
+        In which floating-point values are sent and returned, by default their own.
+    """
+
+    def __init__(self, shards: Sequence[ShardedParameter], dtype: DType | None) -> None:
+        self._shards, first = shards, shards[0]
+        if first.is_meta:
+            raise RuntimeError(
+                "fully_shard: the parameters are on the device 'meta' and have no values; call to_empty(device=...) "
+                "and reset_parameters(), or load a checkpoint"
+            )
+        group = first.process_group
+        flat = [shard.detach() for shard in shards]
+        own = flat[0] if len(flat) == 1 else functional.cat(flat)
+        if dtype is not None and first.is_floating_point():
+            own = own.to(dtype)
+        self._whole = empty(own.numel() * group.size(), dtype=own.dtype, device=own.device)
+        self._work = collectives.all_gather_into_tensor(self._whole, own, group, async_op=True)
+        self.versions = [shard._version for shard in shards]
+
+    def wait(self) -> list[Tensor]:
+        """Wait for the values, and return the whole parameters, in the order of the shards."""
+        if self._work is not None:
+            self._work.wait()
+        rows = self._whole.view(self._shards[0].process_group.size(), -1)
+        values, start = [], 0
+        for shard in self._shards:
+            part = rows[:, start : start + shard.numel()].reshape(-1)  # a copy, unless it is the only one
+            values.append(part[: shard.full_numel].view(shard.full_shape))
+            start += shard.numel()
+        return values
+
+
+class Reduction:
+    """A reduce-scatter of the gradients of several parameters, which are added one by one before it begins.
+
+    Parameters
+    ----------
+    shards : sequence of ShardedParameter
+        Of one dtype, device and group.
+    dtype : dtype, optional
+        In which gradients are reduced, by default that of the first gradient.
+    op : ReduceOp
+        How: the mean over all processes, or the sum.
+    """
+
+    def __init__(self, shards: Sequence[ShardedParameter], dtype: DType | None, op: ReduceOp = ReduceOp.AVG) -> None:
+        self._shards, self._dtype, self._op = list(shards), dtype, op
+        #: The columns of each parameter in the rows of the buffer, of which each process gets one.
+        ends = [sum(s.numel() for s in self._shards[: i + 1]) for i in range(len(self._shards))]
+        self._columns = [slice(end - s.numel(), end) for s, end in zip(self._shards, ends, strict=True)]
+        self._added: dict[int, int] = {}
+        self._rows: AnyTensor = None
+        self._out: AnyTensor = None
+        self._work: Work | None = None
+
+    def add(self, shard: ShardedParameter, grad: AnyTensor) -> bool:
+        """Copy the whole gradient of a parameter into the buffer; return whether all parameters have theirs."""
+        index = next(i for i, own in enumerate(self._shards) if own is shard)
+        size = shard.process_group.size()
+        if self._rows is None:
+            dtype, width = self._dtype or grad.dtype, self._columns[-1].stop
+            self._rows = zeros(size, width, dtype=dtype, device=grad.device)
+        flat, each = grad.reshape(-1), shard.numel()
+        part = self._rows[:, self._columns[index]]
+        full = flat.numel() // each if each else 0
+        part[:full] = flat[: full * each].view(full, each)
+        if full < size:
+            part[full, : flat.numel() - full * each] = flat[full * each :]
+        self._added[index] = 1
+        return len(self._added) == len(self._shards)
+
+    def begin(self) -> None:
+        """Begin to reduce the gradients that were added; all processes must have added the same ones."""
+        self._shards = [self._shards[i] for i in sorted(self._added)]
+        rows = self._rows
+        if rows.shape[1] > sum(shard.numel() for shard in self._shards):
+            rows = functional.cat([rows[:, self._columns[i]] for i in sorted(self._added)], 1)
+        group = self._shards[0].process_group
+        self._out = empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
+        self._rows = rows  # until it has been sent
+        self._work = collectives.reduce_scatter_tensor(self._out, rows.view(-1), self._op, group, async_op=True)
+
+    def finish(self) -> None:
+        """Wait for the gradients, and add them to those of the parameters."""
+        if self._work is not None:
+            self._work.wait()
+        start = 0
+        for shard in self._shards:
+            found = self._out[start : start + shard.numel()].to(shard.dtype)
+            start += shard.numel()
+            if shard.grad is not None:
+                shard.grad.add_(found)
+            else:
+                shard.grad = found if len(self._shards) == 1 else found.clone()
+        self._rows = self._out = self._work = None
