@@ -12,10 +12,11 @@ from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import AccumulateGrad, Node
 from gradcore.autograd.op_node import HOLDING, SEVERAL, OpNode, show_saved, slots_of
-from gradcore.autograd.variables import AutogradMeta, TensorMeta, Variable, alias
+from gradcore.autograd.variables import AutogradMeta, Edge, TensorMeta, Variable, alias
 from gradcore.autograd.views import gradient_edge
 from gradcore.ops.table import Formula, Op
 from gradcore.tracebacks import generated_file
+from gradcore.typing import AnyTensor
 
 __all__ = [
     "LEAF",
@@ -104,19 +105,20 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
         text += f"F.evaluate_tiled(function, {', '.join(arguments[1:])})"
     name = formula.function.__name__ if formula.is_product else "<lambda>"
     call = _lambda("F, grad, node", text, {"function": formula.function}, name)
-    connects = values == "tensors" and op.names[op.tensors[number]] in op.connected
+    connects = values == "tensors" and (op.joint or op.names[op.tensors[number]] in op.connected)
     return _connecting(call, op, formula, number) if connects else call
 
 
 def _connecting(call: Any, op: Op, formula: Formula, number: int) -> Any:
-    """``(F, grad, node) -> gradient`` that connects what `call` gives, a tensor, to the input."""
+    """``(F, grad, node) -> gradient`` that connects what `call` gives, a tensor, to inputs."""
     through_result = not set(op.outputs).isdisjoint(formula.names)
+    connect = connected if op.names[op.tensors[number]] in op.connected else join
 
     def connecting(F: Any, grad: Any, node: Any) -> Any:
         piece = call(F, grad, node)
         if node.metas is not None and piece is not None:
             piece = TENSOR_GRADS.validate_grad(piece, node.metas[number])
-        return connected(piece, node, number, through_result)
+        return connect(piece, node, number, through_result)
 
     return connecting
 
@@ -286,6 +288,8 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
         for name in op.connected:
             number = op.edge_index[op.position[name]]
             pieces[number] = connected(pieces[number], node, number, False)
+        if op.joint:
+            pieces = [join(piece, node) for piece in pieces]
     return pieces
 
 
@@ -330,24 +334,49 @@ def _materialised(node: Any, grads: list[Any], arithmetic: Any) -> Any:
 
 
 class ConnectedGradient(Node):
-    """Passes a gradient on to its first edge, and zeros to its second."""
+    """Pass a gradient on to the first edge, and zeros to the second."""
 
     __slots__ = ()
 
-    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+    def backward(self, grads: AnyTensor, arithmetic: Any, needed: Sequence[bool] | None = None) -> list[AnyTensor]:
         return [grads, None if grads is None else arithmetic.zeros_like(grads)]
 
 
+class ConnectedSlope(ConnectedGradient):
+    """Pass a gradient on to the first edge, which stays connected to the input, and zeros to the second.
+
+    The gradient by the upstream gradient is a product with the same slope, of which PyTorch says that it depends on
+    the input.
+    """
+
+    __slots__ = ()
+
+    def backward(self, grads: AnyTensor, arithmetic: Any, needed: Sequence[bool] | None = None) -> list[AnyTensor]:
+        passed, zeros = super().backward(grads, arithmetic)
+        if grads is not None and arithmetic.recorded:
+            passed = _connect(grads, type(self), self._edges[1:])
+        return [passed, zeros]
+
+
+class JointGradient(Node):
+    """Pass a gradient on to the first edge, and nothing to the others."""
+
+    __slots__ = ()
+
+    def backward(self, grads: AnyTensor, arithmetic: Any, needed: Sequence[bool] | None = None) -> list[AnyTensor]:
+        return [grads, *[None] * (len(self._edges) - 1)]
+
+
 @functools.cache
-def _class_of(name: str) -> type[ConnectedGradient]:
-    """The class of these nodes for the nodes of an operation: ``LeakyReluBackwardBackward0``."""
+def _class_of(name: str, base: type[Node]) -> type[Node]:
+    """Return the class of these nodes for the nodes of an operation: ``LeakyReluBackwardBackward0``."""
     stem, _, number = name.rpartition("Backward")
-    body = {"__slots__": (), "__module__": "builtins", "__doc__": ConnectedGradient.__doc__}
-    return type(f"{stem}BackwardBackward{number}", (ConnectedGradient,), body)
+    body = {"__slots__": (), "__module__": "builtins", "__doc__": base.__doc__}
+    return type(f"{stem}BackwardBackward{number}", (base,), body)
 
 
-def connected(grad: Any, node: Any, number: int, through_result: bool) -> Any:
-    """The gradient, a tensor, that `node` has found for its edge `number`, connected to that input.
+def connected(grad: AnyTensor, node: OpNode, number: int, through_result: bool) -> AnyTensor:
+    """Return the gradient, a tensor, that `node` has found for its edge `number`, connected to that input.
 
     Parameters
     ----------
@@ -358,11 +387,29 @@ def connected(grad: Any, node: Any, number: int, through_result: bool) -> Any:
         Whether to connect it to the node's own result instead, as formulas do that read it.
     """
     edge = node._edges[number]
-    if grad is None or edge is None or not local.state.mode & GRAD:
+    if grad is None or edge is None:
         return grad
-    edges = gradient_edge(grad), node._edge_of_output(0) if through_result else edge
-    made = _class_of(type(node).__name__).make(grad._device, edges, grad)
-    out = alias(grad, (made, 0))
+    to = node._edge_of_output(0) if through_result else edge
+    is_slope = node.op.kind == "elementwise" and len(node.op.tensors) == 1
+    cls = _class_of(type(node).__name__, ConnectedSlope if is_slope else ConnectedGradient)
+    return _connect(grad, cls, (to,))
+
+
+def join(grad: AnyTensor, node: OpNode, number: int = 0, through_result: bool = False) -> AnyTensor:
+    """Return a gradient, a tensor that `node` has found, connected to the inputs in `Op.joint` if it is a constant."""
+    if grad is None or gradient_edge(grad) is not None:
+        return grad
+    op = node.op
+    numbers = [op.edge_index[op.position[name]] for name in op.joint]
+    edges = tuple([node._edges[i] for i in numbers if node._edges[i] is not None])
+    return _connect(grad, _class_of(type(node).__name__, JointGradient), edges) if edges else grad
+
+
+def _connect(grad: AnyTensor, cls: type[Node], edges: tuple[Edge | None, ...]) -> AnyTensor:
+    """Return a tensor like `grad` whose node, of class `cls`, has its edge and these."""
+    if not local.state.mode & GRAD:
+        return grad
+    out = alias(grad, (cls.make(grad._device, (gradient_edge(grad), *edges), grad), 0))
     if grad._autograd is not None and grad._autograd.tangents is not None:
         out._autograd = AutogradMeta()
         out._autograd.tangents = grad._autograd.tangents

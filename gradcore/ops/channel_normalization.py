@@ -165,6 +165,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
     wide=("mean", "var"),
     seen_outputs=(0,),
     node="NativeBatchNormBackward0",
+    joint=("self", "weight"),
     function=False,
     method=False,
     materialize=False,
@@ -228,6 +229,7 @@ def _(F, t, self_shape):
     ),
     bias=lambda F, grad: F.sum(grad, (0, *range(2, grad.ndim))),
     node="NativeBatchNormBackward0",
+    joint=("self", "weight"),
     function=False,
     method=False,
 )

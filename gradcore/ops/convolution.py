@@ -78,6 +78,7 @@ def _samples():
 
 @general(
     bias=lambda F, grad, bias_shape: F.sum(grad, (0, *range(2, grad.ndim))),  # nodes show the shape
+    joint=("self", "weight"),
     method=False,
     mixed=same_dtypes(
         "expected scalar type {self} but found {weight}",

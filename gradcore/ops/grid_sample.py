@@ -142,6 +142,7 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
     mixed=same_dtypes(
         "grid_sampler(): expected input and grid to have same dtype, but input has {self} and grid has {grid}"
     ),
+    joint=("self", "grid"),
     function=False,
     method=False,
 )

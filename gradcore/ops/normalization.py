@@ -57,6 +57,7 @@ def check_parameters(input: Any, *parameters: Any) -> None:
     wide=("mean", "var"),
     seen_outputs=(0,),
     node="NativeLayerNormBackward0",
+    joint=("self", "weight", "bias"),
     function=False,
     method=False,
     materialize=False,

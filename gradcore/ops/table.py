@@ -188,6 +188,9 @@ class Op:
     attribute: bool = False
     #: Names of inputs whose gradients depend on them with a derivative of zero, where a constant would have none.
     connected: tuple[str, ...] = ()
+    #: Names of inputs: if one of these requires grad, so do the gradients of all inputs, where they are recorded. In
+    #: PyTorch one function of all these inputs computes the gradients.
+    joint: tuple[str, ...] = ()
     #: The node's name where a view operation had to copy.
     copy_node: str | None = None
     #: Whether the arguments of Python's operator may be swapped.

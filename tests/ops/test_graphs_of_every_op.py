@@ -113,6 +113,36 @@ def test_gradients_that_do_not_vary_with_an_input_lead_to_it(case):
             assert name not in node.number_of or kept[node.number_of[name]] is None
 
 
+F = gc.nn.functional
+#: Operations with `joint` gradients, the number of an argument in which they are linear, and the shapes of all.
+JOINT = [
+    (F.conv2d, 0, (1, 2, 4, 4), (3, 2, 2, 2), (3,)),
+    (F.conv2d, 1, (1, 2, 4, 4), (3, 2, 2, 2), (3,)),
+    (F.conv_transpose1d, 0, (1, 2, 4), (2, 3, 2), (3,)),
+    (lambda x, weight, bias: F.layer_norm(x, (4,), weight, bias), 2, (3, 4), (4,), (4,)),
+    (lambda x, grid: F.grid_sample(x, grid, align_corners=False), 0, (1, 1, 4, 4), (1, 2, 2, 2)),
+]
+
+
+@pytest.mark.parametrize(("function", "number", "shapes"), [(f, n, shapes) for f, n, *shapes in JOINT])
+def test_constant_gradients_lead_to_what_pytorch_computes_them_from(function, number, shapes):
+    tensors = [gc.rand(*shape, requires_grad=i == number) for i, shape in enumerate(shapes)]
+    out = function(*tensors).sum()
+    assert not gc.autograd.grad(out, tensors[number], retain_graph=True)[0].requires_grad
+    (first,) = gc.autograd.grad(out, tensors[number], create_graph=True)
+    assert first.requires_grad
+    assert gc.autograd.grad(first.sum(), tensors[number], allow_unused=True) == (None,)
+
+
+def test_slopes_stay_connected():
+    """The gradient of a gradient of `relu` by the upstream gradient leads to the input, as in PyTorch."""
+    x, upstream = gc.tensor([-1.0, 2.0], requires_grad=True), gc.ones(2, requires_grad=True)
+    (first,) = gc.autograd.grad(x.relu(), x, upstream, create_graph=True)
+    (second,) = gc.autograd.grad(first, upstream, gc.ones(2), create_graph=True)
+    assert second.requires_grad
+    assert gc.autograd.grad(second.sum(), x)[0].tolist() == [0, 0]
+
+
 LAYERS = {
     "relu": lambda x: x.relu(),
     "leaky_relu": gc.nn.functional.leaky_relu,
