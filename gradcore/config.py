@@ -52,6 +52,14 @@ def _from_environment(choices: Any, name: str) -> Any:
     return _checked(choices, os.environ.get(name, get_args(choices)[0]), name)
 
 
+def _count_from_environment(name: str) -> int:
+    """Return the number that an environment variable has; 0 if there is none."""
+    text = os.environ.get(name, "0")
+    if not text.isdecimal():
+        raise ValueError(f"{name} must be a number of calls, but got {text!r}")
+    return int(text)
+
+
 def _kernels_left_out(text: str) -> frozenset[str]:
     """The kernels that ``GRADCORE_CUDA_KERNELS`` leaves out: all by ``off``, single ones by ``-softmax,-windows``."""
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -85,6 +93,9 @@ PLACE_THREADS: bool = _from_environment(Literal["1", "0"], "GRADCORE_PLACE_THREA
 COMPILED: str = _from_environment(Literal["auto", "0", "1", "machine", "package"], "GRADCORE_COMPILED")
 #: Whether compiled programs become C++: in a thread of their own, or while their function is recorded, or not at all.
 COMPILE_CPP: str = _from_environment(Literal["background", "wait", "0"], "GRADCORE_COMPILE_CPP")
+
+#: One of so many calls of compiled functions is compared with eager execution; 0 for none.
+COMPILE_VERIFY: int = _count_from_environment("GRADCORE_COMPILE_VERIFY")
 
 _traceback: Traceback = _from_environment(Traceback, "GRADCORE_TRACEBACK")
 

@@ -22,7 +22,8 @@ _TABLE = """
 __config__ < diagnostics: show=show_config
 _VF < gradcore: *
 _compile < compiler: _disable_dynamo=disable
-_dynamo < compiler: allow_in_graph assume_constant_result disable graph_break is_compiling mark_dynamic mark_static
+_dynamo < compiler: allow_in_graph assume_constant_result disable explain graph_break is_compiling mark_dynamic
+_dynamo < compiler: mark_static
 _dynamo < compiler: maybe_mark_dynamic optimize=compile reset
 _higher_order_ops < symbolic: cond while_loop
 _jit_internal < jit: _overload _overload_method export ignore unused is_scripting

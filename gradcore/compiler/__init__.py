@@ -15,23 +15,27 @@ tensor([2., 2.])
 from __future__ import annotations
 
 import contextlib
+import functools
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gradcore import paths
 from gradcore.compiler.arrays import current
-from gradcore.compiler.compiled import CompiledFunction, choose_stance, forget_programs
-from gradcore.compiler.modules import compiled_module
+from gradcore.compiler.compiled import CompiledFunction, choose_stance, explain_calls, forget_programs
 from gradcore.compiler.settings import BACKENDS, STANCES, check_settings, graphs_of
+from gradcore.compiler.verification import VerificationError
 from gradcore.compiler.watching import left_out
 from gradcore.nn.module import Module
 
 __all__ = [
+    "VerificationError",
     "allow_in_graph",
     "assume_constant_result",
     "compile",
     "cudagraph_mark_step_begin",
     "disable",
+    "explain",
     "graph_break",
     "is_compiling",
     "is_dynamo_compiling",
@@ -60,6 +64,7 @@ def compile(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
+    verify: int | None = None,
 ) -> Any:
     """A function or module whose calls are recorded, and from then on run as programs of array calls.
 
@@ -81,6 +86,9 @@ def compile(
         (``"wait"``), or not at all (False). Others change nothing.
     disable : bool
         Give back the function or module itself.
+    verify : int, optional
+        Compare every so manieth call of a program with eager execution, and raise `VerificationError` if they differ;
+        0 for none. The default is the environment variable ``GRADCORE_COMPILE_VERIFY``.
 
     Returns
     -------
@@ -105,16 +113,52 @@ def compile(
     tensor([6., 6., 6.])
     """
     if model is None:
-        settings: Any = {"dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
+        settings: Any = {"dynamic": dynamic, "backend": backend, "mode": mode, "options": options, "verify": verify}
         return lambda given: compile(given, fullgraph=fullgraph, disable=disable, **settings)
-    check_settings(dynamic, backend, mode, options)
+    check_settings(dynamic, backend, mode, options, verify)
     cpp = _CPP[(options or {}).get("cpp")]
     if not callable(model):
         raise TypeError(f"compile(): model must be a module or a function, not {type(model).__name__}")
     if disable or isinstance(model, (CompiledFunction, type)):
         return model
-    make = compiled_module if isinstance(model, Module) else CompiledFunction
-    return make(model, fullgraph, cpp, dynamic, graphs_of(mode, options))
+    make = _compile_module if isinstance(model, Module) else CompiledFunction
+    return make(model, fullgraph, cpp, dynamic, graphs_of(mode, options), verify)
+
+
+def _compile_module(module: Any, *settings: Any) -> Any:
+    """Return a module with the attributes of another one, parameters and buffers included, whose calls are compiled.
+
+    Parameters
+    ----------
+    module : Module
+    *settings
+        Those of `CompiledFunction`.
+    """
+    if isinstance(module, _Compiled):
+        return module
+    other: Any = object.__new__(_class_of(module.__class__))
+    object.__setattr__(other, "__dict__", vars(module))
+    _Compiled._orig_mod.__set__(other, module)  # type: ignore[attr-defined]
+    compiled = CompiledFunction(module, *settings)
+    _Compiled._compiled_call_impl.__set__(other, compiled)  # type: ignore[attr-defined]
+    return other
+
+
+class _Compiled:
+    """What compiled modules have beside the attributes that they share."""
+
+    __slots__ = ("_compiled_call_impl", "_orig_mod")
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._compiled_call_impl(*args, **named)  # type: ignore[attr-defined]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _compile_module, (self._orig_mod, *self._compiled_call_impl.settings)  # type: ignore[attr-defined]
+
+
+@functools.cache
+def _class_of(cls: Any) -> Any:
+    return type(cls.__name__, (_Compiled, cls), {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -144,8 +188,14 @@ def substitute_in_graph(original_fn: Any, **settings: Any) -> Callable[[_Functio
 
 
 def is_compiling() -> bool:
-    """Whether this thread records a compiled function."""
-    return current.recorder is not None
+    """Whether a compiled function runs in this thread: the same in each of its calls, whether or not it is captured.
+
+    False within functions that are marked with `disable`, and under ``set_stance("force_eager")``.
+    """
+    frame = sys._getframe(1) if current.is_compiling else None
+    while frame is not None and frame.f_code not in left_out:
+        frame = frame.f_back
+    return current.is_compiling and frame is None
 
 
 is_dynamo_compiling = is_exporting = is_compiling
@@ -159,6 +209,37 @@ def list_backends(exclude_tags: Any = ()) -> list[str]:
 def reset() -> None:
     """Forget all programs: compiled functions are recorded anew."""
     forget_programs()
+
+
+def explain(f: Callable[..., object], *extra_args: object, **extra_named: object) -> Any:
+    """Return a function that calls `f` until all of it that can be is compiled, and describes the outcome.
+
+    `f` is called several times, and so are its effects; what is made of it is thrown away.
+
+    Parameters
+    ----------
+    f : callable
+        A function or module, compiled or not.
+    *extra_args, **extra_named
+        If there are any, `f` is called with them, and the description is returned at once.
+
+    Returns
+    -------
+    callable or Explanation
+        The description has ``graph_count``, ``graph_break_count`` and ``break_reasons``: for each statement that cannot
+        be captured its ``reason``, ``file``, ``line`` and ``remedy``. Its text lists them.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> found = gc.compiler.explain(lambda x: x * 2)(gc.ones(1))
+    >>> found.graph_count, found.graph_break_count
+    (1, 0)
+    """
+    if extra_args or extra_named:
+        return explain(f)(*extra_args, **extra_named)
+    compiled = (isinstance(f, Module) and f._compiled_call_impl) or f
+    return functools.partial(explain_calls, getattr(compiled, "_function", compiled))
 
 
 def graph_break(msg: str = "") -> None:

@@ -16,9 +16,16 @@ __all__ = ["RecordedArray", "RecordedInt", "current"]
 
 
 class _Current(threading.local):
-    """The recorder of this thread, if it records; the profiler that sees the program that runs."""
+    """The recorder of this thread, if it records; the profiler that sees the program that runs.
+
+    Attributes
+    ----------
+    is_compiling : bool
+        Whether a compiled function runs that is, or may be, captured.
+    """
 
     recorder: Any = None
+    is_compiling = False
     profiler: Any = None
 
 

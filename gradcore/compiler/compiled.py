@@ -8,16 +8,18 @@ import operator
 import sys
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from textwrap import indent
-from typing import Any
+from typing import Any, TypeAlias
 
+from gradcore import config
 from gradcore.autograd.modes import GRAD, PROFILE, local
 from gradcore.compiler import cuda, native
 from gradcore.compiler.arrays import current
 from gradcore.compiler.cutting import cut
 from gradcore.compiler.entries import Entry, EntryWriter
-from gradcore.compiler.explanation import explained
+from gradcore.compiler.explanation import Explanation, GraphBreak, explained
 from gradcore.compiler.guards import Guards, HasHistory, Unguardable, names_in
 from gradcore.compiler.host_calls import looked_up
 from gradcore.compiler.numbers import plain_numbers
@@ -29,12 +31,15 @@ from gradcore.compiler.sizes import Symbols
 from gradcore.compiler.sources import offset_of_return
 from gradcore.compiler.storage import connected
 from gradcore.compiler.symbolic import SizeEscapes, SymbolicEntryWriter, SymbolicRecorder, SymbolicRun, symbols_between
+from gradcore.compiler.verification import Verifier
 from gradcore.compiler.watching import Watch, garbage_waits, handled, offset_after_which
 from gradcore.nn.module import Module
 from gradcore.tracebacks import is_own, shorten
 
-__all__ = ["CompiledFunction", "choose_stance", "forget_programs"]
+__all__ = ["CompiledFunction", "choose_stance", "explain_calls", "forget_programs"]
 
+_Args: TypeAlias = tuple[Any, ...]
+_Named: TypeAlias = dict[str, Any]
 #: Programs that one function may have, for different arguments and modes; and with ``dynamic=True``.
 MOST_PROGRAMS, MOST_DYNAMIC = 8, 64
 #: What to do about reasons for which there is no program, by words in them.
@@ -51,6 +56,8 @@ _REMEDIES = {
     "cannot be checked": "pass it as an argument, or keep it in a plain attribute, list or dict",
 }
 
+#: After so many calls without a new program or graph break, there are no more.
+_LAST_CALLS = 4
 #: How often it is tried to make sizes symbols, by the setting `dynamic`.
 _MOST_ATTEMPTS = {True: 6, None: 2}
 
@@ -70,6 +77,16 @@ def _describe_error(error: BaseException) -> str:
 def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
     """Whether two calls have the same tensors, with the same numbers of dims."""
     return shapes.keys() == others.keys() and all(len(shapes[name]) == len(others[name]) for name in shapes)
+
+
+@contextmanager
+def _compiling_nothing() -> Iterator[None]:
+    """Context in which all compiled functions run as they are."""
+    before = choose_stance("force_eager")
+    try:
+        yield
+    finally:
+        choose_stance(before)
 
 
 def _code_of(function: types.FunctionType) -> tuple[Any, ...]:
@@ -111,6 +128,8 @@ class CompiledFunction:
         Whether sizes that change become symbols: the second time if True, the third time if None.
     graphs : str, optional
         Whether programs become CUDA graphs: see `gradcore.compiler.cuda.runnable`.
+    verify : int, optional
+        One of so many calls is compared with eager execution: see `gradcore.compiler.verification`.
     """
 
     def __init__(
@@ -120,9 +139,13 @@ class CompiledFunction:
         cpp: str | None = None,
         dynamic: bool | None = None,
         graphs: str | None = None,
+        verify: int | None = None,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
+        self.settings = fullgraph, cpp, dynamic, graphs, verify
         self._graphs = graphs
+        every = config.COMPILE_VERIFY if verify is None else verify
+        self._verifier = Verifier(self, every, _compiling_nothing) if every else None
         self._dynamic, self._most = dynamic, MOST_DYNAMIC if dynamic else MOST_PROGRAMS
         self._function, self._fullgraph, self._cpp = function, fullgraph, cpp
         #: Whether it was cut out of another one, which is why nobody is told that it runs as it is.
@@ -144,6 +167,7 @@ class CompiledFunction:
         #: The names in the code that was executed.
         self._names: frozenset[str] = frozenset()
         self._left: str | None = None
+        self._break: GraphBreak | None = None
         #: Why there is no program, as long as it is not known at which statement.
         self._sought: str | None = None
         #: Called where there is no program: the function, or what it was cut into.
@@ -176,13 +200,30 @@ class CompiledFunction:
 
     # -- calls for which there is no program --------------------------------------------------------------------
 
-    def _first(self, args: Any, named: Any) -> Any:
+    def _first(self, args: _Args, named: _Named) -> object:
+        outside, current.is_compiling = current.is_compiling, True
+        try:
+            return self._without_program(args, named)
+        finally:
+            current.is_compiling = outside
+
+    def eager(self, *args: object, **named: object) -> object:
+        """Call the function as it is, which sees itself being compiled as in the calls that were captured."""
+        outside, current.is_compiling = current.is_compiling, True
+        try:
+            return self._function(*args, **named)
+        finally:
+            current.is_compiling = outside
+
+    def _without_program(self, args: _Args, named: _Named) -> object:
         state = local.state
         if state.mode & PROFILE and current.profiler is None:
             return self._profiled(args, named)
         split = self._split
         if split is not None and not all(map(operator.is_, split, _code_of(split[0]))):
             self._begin()
+        if self._left is not None and self._fullgraph:
+            raise Unrecordable(self._left)
         if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
             return self._instead(*args, **named)
         if _stance[0] in ("eager_on_recompile", "fail_on_recompile"):
@@ -201,7 +242,7 @@ class CompiledFunction:
         finally:
             recording_lock.release()
 
-    def _next(self, args: Any, named: Any) -> Any:
+    def _next(self, args: _Args, named: _Named) -> Any:
         """Make one more program, if there may be one."""
         if self._sought is not None:
             return self._seek(args, named)
@@ -215,7 +256,7 @@ class CompiledFunction:
             return self._instead(*args, **named)
         return self._record(args, named) if self._executed else self._observe(args, named)
 
-    def _profiled(self, args: Any, named: Any) -> Any:
+    def _profiled(self, args: _Args, named: _Named) -> Any:
         """Call within a range of the profiler: of a program it sees groups of fused calls, else operations."""
         state = local.state
         current.profiler = state.profiler
@@ -233,7 +274,7 @@ class CompiledFunction:
             current.profiler.end(event)
             current.profiler = None
 
-    def _observe(self, args: Any, named: Any) -> Any:
+    def _observe(self, args: _Args, named: _Named) -> Any:
         """Run the function as it is, and see which code it is made of."""
         watch = Watch(self._code(), with_host_calls=False)
         with watch.on():
@@ -272,7 +313,7 @@ class CompiledFunction:
         else:
             self._leave(why, offset)
 
-    def _seek(self, args: Any, named: Any) -> Any:
+    def _seek(self, args: _Args, named: _Named) -> Any:
         """Run the function as it is, and find the statement after which it is no longer what the guards say it is."""
         why, self._sought = str(self._sought), None
         try:
@@ -303,25 +344,35 @@ class CompiledFunction:
         """Have no more programs: cut the function at this instruction's statement if possible, else run it as it is."""
         if self._left is None:
             self._left = why
+            remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
+            self._break = GraphBreak(why, *self._position(offset), remedy)
             if (not self._fullgraph and offset is not None and self._cut_at(offset)) or (
                 self._is_part and not self._entries
             ):
                 return
-            remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
             text = f"compile: {self._name()}{self._line()} runs as it is: {why}"
             text += f"; {remedy}" if remedy else ""
             if self._fullgraph:
-                raise Unrecordable(f"{text}. With fullgraph=True this is an error.")
+                self._left = f"{text}. With fullgraph=True this is an error."
+                raise Unrecordable(self._left)
             frame, level = sys._getframe(), 1
             while frame.f_back is not None and is_own(frame):
                 frame, level = frame.f_back, level + 1
             warnings.warn(text, stacklevel=level)
 
+    def _position(self, offset: int | None) -> tuple[str, int]:
+        """Return the file and line of an instruction of the function; of its beginning if there is none."""
+        code = self._code()
+        if code is None:
+            return "", 0
+        line = None if offset is None else [*code.co_positions()][offset // 2][0]
+        return code.co_filename, line or code.co_firstlineno
+
     def _cut_at(self, offset: int) -> bool:
         """Cut the function at the statement of an instruction; return whether that was possible."""
 
         def compiled(function: Any) -> CompiledFunction:
-            part = CompiledFunction(function, False, self._cpp, self._dynamic, self._graphs)
+            part = CompiledFunction(function, False, *self.settings[1:])
             part._is_part = True
             self._parts.append(part)
             return part
@@ -369,7 +420,7 @@ class CompiledFunction:
 
     # -- programs for many sizes ------------------------------------------------------------------------------------
 
-    def _with_symbols(self, args: Any, named: Any) -> Any:
+    def _with_symbols(self, args: _Args, named: _Named) -> Any:
         """Return the result, in a tuple, of a program for many sizes, else something else.
 
         Whatever goes wrong while symbols are tried means that there are none.
@@ -398,10 +449,12 @@ class CompiledFunction:
             return None
         if made is None:
             return None
+        if self._verifier is not None:
+            made = self._verifier.wrap_entry(made, self.visible_state(args, named))
         self._entries.append(made)
         return made.run(args, named)
 
-    def _symbolic(self, args: Any, named: Any) -> Entry | None:
+    def _symbolic(self, args: _Args, named: _Named) -> Entry | None:
         """The program for these arguments, and such of other sizes; None if there have not been enough of these."""
         shapes = self._guards(args, named, {}).shapes
         known = [entry.guards.shapes for entry in self._entries if _are_alike(entry.guards.shapes, shapes)]
@@ -416,7 +469,7 @@ class CompiledFunction:
                 raise
             return self._symbolic_at(args, named, symbols, Symbols(tries[1]))
 
-    def _symbolic_at(self, args: Any, named: Any, symbols: Any, values: Symbols) -> Entry:
+    def _symbolic_at(self, args: _Args, named: _Named, symbols: Any, values: Symbols) -> Entry:
         """The program for these arguments, recorded at these sizes of symbols."""
         guards = self._guards(args, named, symbols)
         if self._looks_at_types(guards):
@@ -431,7 +484,7 @@ class CompiledFunction:
                     result = looked_up(self._function)(*args, **named)
                     recorded.record_backward(result)
             recorded.end(result)
-            entry = SymbolicEntryWriter(recorded).entry(self._function)
+            entry = SymbolicEntryWriter(recorded).entry(self.eager)
         except Exception as error:
             raise SizeEscapes(str(error)) from error
         finally:
@@ -447,34 +500,40 @@ class CompiledFunction:
         """Whether code other than gradcore's may call ``type``: it sees that sizes that are recorded are no ints."""
         return self._computed_names or any("type" in code.co_names for code in self._users) or guards.refers_to(type)
 
-    def _guards(self, args: Any, named: Any, symbols: dict[str, dict[int, str]]) -> Guards:
+    def _guards(self, args: _Args, named: _Named, symbols: dict[str, dict[int, str]]) -> Guards:
         """The guards of a call."""
-        guards = Guards(
-            self._executed,
-            self._names,
-            self._computed_names,
-            self._facts,
-            bool(self._handled),
-            self._users,
-            self._queries,
-        )
+        return self._visit_all(self._new_guards(self._computed_names), args, named, symbols)
+
+    def _new_guards(self, every: bool) -> Guards:
+        handled = bool(self._handled)
+        return Guards(self._executed, self._names, every, self._facts, handled, self._users, self._queries)
+
+    def _visit_all(self, guards: Guards, args: _Args, named: _Named, symbols: dict[str, dict[int, str]]) -> Guards:
         guards.symbols = symbols
         guards.modes()
         guards.visit(self._function, guards.bind(self._function), "the function")
         guards.arguments(args, named)
         return guards
 
-    def _record(self, args: Any, named: Any) -> Any:
+    def visible_state(self, args: _Args, named: _Named) -> list[str]:
+        """Return all that the function can see of Python's state, in words: by whatever names it reads attributes."""
+        guards = self._new_guards(True)
+        with suppress(Unguardable, RecursionError):
+            self._visit_all(guards, args, named, {})
+        return guards.texts
+
+    def _record(self, args: _Args, named: _Named) -> Any:
         """Make one more program of a call."""
         with garbage_waits():
             return self._recorded(args, named)
 
-    def _recorded(self, args: Any, named: Any) -> Any:
+    def _recorded(self, args: _Args, named: _Named) -> Any:
         try:
             guards = self._guards(args, named, {})
         except (Unguardable, RecursionError) as error:
             self._leave(str(error), self._offset_of_backward if isinstance(error, HasHistory) else None)
             return self._function(*args, **named)
+        state = [] if self._verifier is None else self.visible_state(args, named)
         recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())
         function, given = looked_up(self._function), all_tensors_in([*args, named])
         recorder.code, recorder.handled = self._code(), self._handled
@@ -490,6 +549,8 @@ class CompiledFunction:
         except BaseException as error:
             sys.setprofile(profile)
             recorder.restore()
+            if isinstance(error, Unrecordable) and self._fullgraph and recorder.stopped:
+                self._left = str(error)
             recorder.stopped = recorder.stopped or "an error"
             recorded.end(None)
             shorten(error)
@@ -504,7 +565,7 @@ class CompiledFunction:
         for code in watch.user_codes - guards.codes:
             where = f"{code.co_filename}:{code.co_firstlineno}"
             recorded.script.refuse(f"{code.co_name} ({where}) is called, and found in a way that cannot be checked")
-        entry = EntryWriter(recorded).entry(self._function) if recorder.stopped is None else None
+        entry = EntryWriter(recorded).entry(self.eager) if recorder.stopped is None else None
         failed = None if entry is None else recorded.checked(lambda: entry.run(args, named, True))
         if recorder.stopped is None and type(failed) is int:
             recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
@@ -515,7 +576,7 @@ class CompiledFunction:
         if entry is None or recorder.stopped is not None:
             self._stop(str(recorder.stopped), recorder.offset)
             return result
-        self._entries.insert(0, entry)
+        self._entries.insert(0, entry if self._verifier is None else self._verifier.wrap_entry(entry, state))
         guards.forget()
         return result
 
@@ -529,6 +590,15 @@ class CompiledFunction:
         """
         entry = self._entry_for(args, named)
         return self._cut_text() if entry is None else self._text(entry)
+
+    def breaks(self) -> list[GraphBreak]:
+        """Return the statements of the function that cannot be captured, those of its parts included."""
+        own = [] if self._break is None else [self._break]
+        return [*own, *(each for part in self._parts for each in part.breaks())]
+
+    def count_programs(self) -> int:
+        """Return the number of programs, those of parts included."""
+        return len(self._entries) + sum(part.count_programs() for part in self._parts)
 
     def _cut_text(self) -> str:
         """What `explain` says of a function without a program for these arguments."""
@@ -549,7 +619,7 @@ class CompiledFunction:
         parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
         return "\n".join(parts)
 
-    def _entry_for(self, args: Any, named: Any) -> Entry | None:
+    def _entry_for(self, args: _Args, named: _Named) -> Entry | None:
         """The program for these arguments, after calls with them; None if there is none."""
         for _ in range(3):
             self(*args, **named)
@@ -557,3 +627,16 @@ class CompiledFunction:
                 if type(entry.guards.function_of()(args, named)) is not int:
                     return entry
         return None
+
+
+def explain_calls(function: Callable[..., object], /, *args: object, **named: object) -> Explanation:
+    """Call a function until nothing more of it is compiled, and describe the outcome."""
+    compiled = CompiledFunction(function, cpp="0", verify=0)
+    unchanged, before = 0, None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while unchanged < _LAST_CALLS:
+            compiled(*args, **named)
+            now = compiled.count_programs(), len(compiled.breaks())
+            unchanged, before = unchanged + 1 if now == before else 0, now
+    return Explanation(compiled.count_programs(), compiled.breaks())

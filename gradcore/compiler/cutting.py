@@ -69,13 +69,6 @@ def cut(function: Any, offset: int, compiled: Callable[[Any], Any]) -> Callable[
     return made
 
 
-def last_line(function: Any) -> int | None:
-    """The line of a function's last statement, if that is ``return`` and not its only one."""
-    body = getattr(tree_of(function.__code__), "body", None)
-    is_last = isinstance(body, list) and len(body) > 1 and isinstance(body[-1], ast.Return)
-    return body[-1].lineno if is_last else None  # type: ignore[index]
-
-
 def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.FunctionType:
     """A function of a tree that has the globals and the cells of another one, and parts by their names."""
     code = function.__code__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradcore.compiler.cuda.groups import grouped
 from gradcore.compiler.emit_python import source_of
@@ -15,7 +15,7 @@ from gradcore.compiler.passes import optimized, stages
 from gradcore.compiler.program import Program
 from gradcore.compiler.specialized import specialized
 
-__all__ = ["explained", "final"]
+__all__ = ["Explanation", "GraphBreak", "explained", "final"]
 
 
 def final(program: Program) -> Program:
@@ -25,6 +25,49 @@ def final(program: Program) -> Program:
 
 def _with_groups(program: Program, refused: list[str]) -> Program:
     return (fused if program.backend is None else grouped)(program, refused)
+
+
+class GraphBreak(NamedTuple):
+    """A statement that cannot be captured.
+
+    Attributes
+    ----------
+    reason : str
+    file : str
+    line : int
+        That of the statement, or of the function if it is not known.
+    remedy : str or None
+    """
+
+    reason: str
+    file: str
+    line: int
+    remedy: str | None
+
+
+class Explanation(NamedTuple):
+    """The outcome of `gradcore.compiler.explain`, in the words of PyTorch.
+
+    Attributes
+    ----------
+    graph_count : int
+        The number of programs.
+    break_reasons : list of GraphBreak
+    """
+
+    graph_count: int
+    break_reasons: list[GraphBreak]
+
+    @property
+    def graph_break_count(self) -> int:
+        """The number of statements that cannot be captured."""
+        return len(self.break_reasons)
+
+    def __str__(self) -> str:
+        lines = [f"Graph Count: {self.graph_count}", f"Graph Break Count: {self.graph_break_count}"]
+        for reason, file, line, remedy in self.break_reasons:
+            lines += [f"  {file}:{line}: {reason}{f'; {remedy}' if remedy else ''}"]
+        return "\n".join(lines)
 
 
 def explained(name: str, program: Program) -> Iterator[str]:

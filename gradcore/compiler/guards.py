@@ -33,7 +33,7 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.backends import switches
 from gradcore.backends.registry import CPU
 from gradcore.compiler.host_calls import HOST_CLASSES, can_be_observed
-from gradcore.compiler.scopes import IMPURE_MODULES, is_foreign, is_generated, is_library, namespace_of
+from gradcore.compiler.scopes import PURE_FUNCTIONS, is_foreign, is_generated, is_library, is_of_numpy, namespace_of
 from gradcore.compiler.storage import connected
 from gradcore.compiler.watching import FACTS, is_pure
 from gradcore.determinism import get_deterministic_debug_mode as deterministic
@@ -46,6 +46,7 @@ from gradcore.optim import optimizer
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
 from gradcore.tracebacks import generated_file
+from gradcore.typing import AnyTensor
 
 __all__ = ["Guards", "HasHistory", "TensorGuard", "Unguardable", "names_in"]
 
@@ -57,11 +58,14 @@ _UNIQUE = (
     types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
     types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
+_OF_NUMPY = PURE_FUNCTIONS["numpy"] or frozenset()
 #: The most values of a type whose identity a function may compare.
 _MOST_IDENTITIES = 32
 _DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
 #: ``Py_TPFLAGS_HEAPTYPE``: whether a class was made at run time.
 _HEAP_TYPE = 1 << 9
+#: ``Py_TPFLAGS_IMMUTABLETYPE``: whether a class is written in C.
+_IMMUTABLE = 1 << 8
 #: Attributes that all classes have.
 _OF_CLASSES = frozenset((
     "__annotations__", "__dict__", "__doc__", "__module__", "__weakref__", "__slots__", "__abstractmethods__",
@@ -482,7 +486,8 @@ class Guards:
         for name in sorted(read):
             if name in namespace:
                 value = namespace[name]
-                self._refuse_impure(value, name, code)
+                if isinstance(value, types.ModuleType) and is_of_numpy(vars(value)):
+                    self._refuse_of_numpy(value, code.co_names)
                 self.visit(value, f"{scope}.get({name!r})", name)
             else:
                 self.require(f"{name!r} not in {scope}", f"there is no global name {name}")
@@ -504,25 +509,35 @@ class Guards:
             if before.argval:
                 name = importlib.util.resolve_name(name, namespace.get("__package__") or "")
             for one in {name, name.partition(".")[0]} & sys.modules.keys():
-                self._refuse_impure(sys.modules[one], one, code)
+                if is_of_numpy(vars(sys.modules[one])):
+                    self._refuse_of_numpy(sys.modules[one], code.co_names)
                 self.visit(sys.modules[one], f"modules.get({one!r})", one)
 
-    def _refuse_impure(self, value: Any, name: str, code: types.CodeType) -> None:
-        module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", "")
-        module = str(module)
-        if module.partition(".")[0] in IMPURE_MODULES or module.startswith("numpy.random"):
-            raise Unguardable(f"{name} gives other values in each call")
-        if value is np and "random" in code.co_names:
-            raise Unguardable("numpy.random gives other values in each call")
-
-    def _refuse_calls(self, value: Any, text: str) -> None:
-        """Refuse functions and classes written in C that may give another value in each call: C may call them."""
-        of_c = isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType))
-        module = str(getattr(value, "__module__", "") if isinstance(value, type) else "").partition(".")[0].strip("_")
-        if (of_c and not is_pure(value, False)) or module in (*IMPURE_MODULES, "posix", "nt", "thread"):
+    def _refuse_calls(self, value: object, text: str) -> None:
+        """Refuse functions and classes written in C that may not depend on their arguments alone: C may call them."""
+        if isinstance(value, type):
+            is_known = is_library(namespace_of(value))
+        else:
+            is_known = not isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)) or is_pure(
+                value, False
+            )
+        if not is_known:
             raise Unguardable(f"{text} may give other values in each call")
 
+    def _refuse_of_numpy(self, module: types.ModuleType, names: Iterable[str]) -> None:
+        """Refuse what code looks up in a module of NumPy, if it is not known to depend on its arguments alone."""
+        for name in {*names} & vars(module).keys():
+            value = vars(module)[name]
+            if isinstance(value, types.ModuleType):
+                if value is np.random or not is_of_numpy(vars(value)):
+                    raise Unguardable(f"{module.__name__}.{name} gives other values in each call")
+                self._refuse_of_numpy(value, names)
+            elif callable(value) and not isinstance(value, (type, np.ufunc)) and name not in _OF_NUMPY:
+                raise Unguardable(f"{module.__name__}.{name} may give other values in each call")
+
     def _module(self, value: types.ModuleType, name: str, text: str) -> None:
+        if is_of_numpy(vars(value)) and value.__name__.startswith("numpy.random"):
+            raise Unguardable(f"{text} gives other values in each call")
         if is_library(vars(value)):
             return
         names = self._user_names if is_foreign(vars(value)) else self.names
@@ -542,6 +557,8 @@ class Guards:
             if is_library(namespace_of(cls)):
                 continue
             own = name if cls is value else self.bind(cls)
+            if cls.__flags__ & _IMMUTABLE:
+                raise Unguardable(f"{text} is a class written in C, which may give other values in each call")
             alike = f"{own}.__mro__ == {self.bind(cls.__mro__)} and len({own}.__dict__) == {len(vars(cls))}"
             self.require(alike, f"bases and attributes of {text}")
             for each, found in vars(cls).items():
@@ -761,6 +778,20 @@ class Guards:
         """What has changed since a call, made with these tensors on these arrays, in words; None if nothing has."""
         if any(t._array is not array for t, array in zip(tensors, arrays, strict=True)):
             return "the memory of a tensor"
+        failed, found = self._evaluate(args, named)
+        if failed is not None:
+            return str(self.texts[failed])
+        before = (t for t, guard in zip(tensors, self.tensors, strict=True) if not guard.lines.stop)
+        return None if all(map(operator.is_, found, before)) else "a tensor among the arguments"
+
+    def tensors_by_name(self, args: object, named: object) -> dict[str, AnyTensor]:
+        """Return the tensors of a call, for which the guards hold, by their names; gradients are left out."""
+        names = [guard.name for guard in self.tensors if not guard.lines.stop]
+        unique = [name if names.index(name) == i else f"{name} ({i})" for i, name in enumerate(names)]
+        return dict(zip(unique, self._evaluate(args, named)[1], strict=True))
+
+    def _evaluate(self, args: object, named: object) -> tuple[int | None, tuple[AnyTensor, ...]]:
+        """Return the number of the guard that fails, but for passing ones, and the tensors of a call."""
         if self._still is None:
             lines = [f" {line}" for i, line in enumerate(self.lines) if line and i not in self.passing]
             own = "".join(f"t{i}, " for i, guard in enumerate(self.tensors) if not guard.lines.stop)
@@ -769,11 +800,8 @@ class Guards:
             text = re.sub(r": return (\d+)$", r": return \1, ()", text, flags=re.MULTILINE)
             exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
             self._still = self.scope["still"]
-        failed, found = self._still(args, named)
-        if failed is not None:
-            return str(self.texts[failed])
-        before = (t for t, guard in zip(tensors, self.tensors, strict=True) if not guard.lines.stop)
-        return None if all(map(operator.is_, found, before)) else "a tensor among the arguments"
+        found: tuple[int | None, tuple[AnyTensor, ...]] = self._still(args, named)
+        return found
 
     def source(self) -> str:
         """``(args, named) -> None``, or the number of the guard that failed."""

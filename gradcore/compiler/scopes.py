@@ -12,14 +12,9 @@ import numpy as np
 
 from gradcore.backends import registry
 
-__all__ = ["IMPURE_MODULES", "PURE_MODULES", "backend_packages", "is_foreign", "is_generated", "is_library",
-           "is_standard", "namespace_of"]  # fmt: skip
+__all__ = ["PURE_FUNCTIONS", "PURE_MODULES", "backend_packages", "is_foreign", "is_generated", "is_library",
+           "is_of_numpy", "is_standard", "namespace_of"]  # fmt: skip
 
-#: Modules whose functions give other values in each call, or do more than give a value.
-IMPURE_MODULES = frozenset((
-    "random", "time", "os", "datetime", "secrets", "uuid", "tempfile", "socket", "subprocess", "threading", "io",
-    "logging",
-))  # fmt: skip
 #: Modules of the standard library whose functions depend on their arguments alone, and read no attribute of them by a
 #: name that is not in the code of the user's.
 PURE_MODULES = frozenset((
@@ -27,6 +22,27 @@ PURE_MODULES = frozenset((
     "_weakrefset", "abc", "bisect", "builtins", "cmath", "collections", "contextlib", "enum", "functools", "heapq",
     "itertools", "keyword", "math", "numbers", "operator", "reprlib", "types", "typing", "typing_extensions", "weakref",
 ))  # fmt: skip
+_BUILTINS = """
+    __build_class__ abs all any ascii bin callable chr delattr divmod format getattr hasattr hex isinstance issubclass
+    iter len max min oct ord pow repr round setattr sorted sum
+"""
+_OF_NUMPY = """
+    allclose arange argmax argmin argsort array array_equal asarray ascontiguousarray atleast_1d bartlett blackman
+    broadcast_shapes broadcast_to can_cast cholesky clip concatenate convolve copy cumprod cumsum det diag diff dot
+    eigh eigvalsh einsum empty errstate eye fftfreq finfo flip full geomspace gradient hamming hanning histogram
+    identity iinfo interp inv isclose iscomplexobj isscalar issubdtype kaiser kron linspace logspace max mean median
+    meshgrid min ndim nonzero norm ones outer pad pinv prod promote_types qr ravel repeat reshape result_type
+    rfftfreq roll rot90 round shape sinc size solve sort split squeeze stack std sum svd take tensordot tile trace
+    transpose trapezoid tri tril triu unique vander var vstack hstack where zeros
+"""
+#: Functions that users may call and that depend on their arguments alone, by module; None for all of the module's.
+#: `hash` and `id` differ between equal objects, `next` moves an iterator on. Of NumPy these make and compute constants;
+#: others read files, random numbers and settings. The state of the rest, iterators and containers, is guarded.
+PURE_FUNCTIONS: dict[str, frozenset[str] | None] = {
+    "builtins": frozenset(_BUILTINS.split()),
+    "numpy": frozenset(_OF_NUMPY.split()),
+    **dict.fromkeys(("math", "cmath", "_operator", "itertools", "_functools", "_collections", "_abc", "_typing")),
+}
 _STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({sysconfig.get_paths()[name] for name in ("purelib", "platlib")})
 _NUMPY = str(Path(np.__file__).parent)  # wherever it is installed
@@ -40,6 +56,11 @@ def is_library(namespace: dict[str, Any]) -> bool:
     if root == "gradcore" or root.startswith("namedtuple_") or file.startswith(_NUMPY):
         return True
     return root in PURE_MODULES and (is_standard(namespace) or root == "typing_extensions")
+
+
+def is_of_numpy(namespace: dict[str, Any]) -> bool:
+    """Return whether globals are those of a module of NumPy."""
+    return _origin(namespace)[1].startswith(_NUMPY)
 
 
 def is_standard(namespace: dict[str, Any]) -> bool:

@@ -20,16 +20,18 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def check_settings(dynamic: Any, backend: Any, mode: Any, options: Any) -> None:
+def check_settings(dynamic: Any, backend: Any, mode: Any, options: Any, verify: Any = None) -> None:
     """Raise PyTorch's errors for values that there are not.
 
     Raises
     ------
     RuntimeError
-        For unknown backends, modes and options, options of other types, or both a mode and options.
+        For unknown backends, modes and options, options of other types, both a mode and options, or a wrong `verify`.
     AssertionError
         If `dynamic` is no bool.
     """
+    if verify is not None and (type(verify) is not int or verify < 0):
+        raise RuntimeError(f"compile(): verify must be a number of calls, or 0 for none, but got {verify!r}")
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if dynamic is not None and not isinstance(dynamic, bool):

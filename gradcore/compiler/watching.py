@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import gc
+import importlib
 import importlib._bootstrap
 import sys
 import types
@@ -17,12 +18,12 @@ from gradcore.autograd.graph import get_gradient_edge
 from gradcore.autograd.node import Node
 from gradcore.compiler.host_calls import host_codes
 from gradcore.compiler.scopes import (
-    IMPURE_MODULES,
+    PURE_FUNCTIONS,
     backend_packages,
     is_foreign,
     is_generated,
     is_library,
-    is_standard,
+    is_of_numpy,
 )
 from gradcore.compiler.sources import codes_in, running_offset, statements_of, tree_of
 from gradcore.cuda import graphs, streams
@@ -52,18 +53,11 @@ FACTS: dict[Any, str | None] = {
     get_gradient_edge.__code__: None,
 }
 
-#: Modules with functions written in C that users may call: what they give depends on their arguments alone.
-_MODULES = frozenset(
-    ["builtins", "math", "cmath", "_operator", "itertools", "_functools", "_collections", "_abc", "_typing"]
-)
-_EFFECTS = frozenset((
-    "__import__", "breakpoint", "compile", "dir", "eval", "exec", "globals", "hash", "id", "input", "locals", "next",
-    "open", "print", "vars",
+#: What trusted modules may call beside `PURE_FUNCTIONS`.
+_OF_LIBRARIES = frozenset((
+    "builtins.compile", "builtins.dir", "builtins.eval", "builtins.exec", "builtins.globals", "builtins.hash",
+    "builtins.id", "builtins.locals", "builtins.next", "builtins.vars", "sys._getframe", "sys.exc_info", "sys.intern",
 ))  # fmt: skip
-#: Of these, what trusted modules may not call either.
-_EFFECTS_OF_LIBRARIES = frozenset(("__import__", "breakpoint", "input", "open", "print"))
-#: What trusted modules may call of others.
-_OF_LIBRARIES = frozenset(("sys.exc_info", "sys.intern", "sys._getframe"))
 #: What reads or sets attributes by names that the code may have computed.
 _BY_NAME = frozenset(
     ["__dict__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr", "vars"]
@@ -77,7 +71,6 @@ _OF_CLASSES = frozenset((
     "__init_subclass__", "__new__", "__prepare__", "__subclasshook__", "from_bytes", "from_iterable", "fromhex",
     "fromkeys", "maketrans", "mro",
 ))  # fmt: skip
-_IMPURE_FILES = IMPURE_MODULES | {"importlib", "warnings"}
 #: Beginnings of the names of functions without arguments that tell a setting of the library's.
 _QUERIES = ("current_", "default_", "get_", "initial_", "is_")
 
@@ -92,23 +85,18 @@ def is_pure(function: Any, trusted: bool) -> bool:
         Whether a trusted module calls it, which may do more.
     """
     owner, name = getattr(function, "__self__", None), function.__name__
-    if isinstance(owner, types.ModuleType):
-        module = owner.__name__
-        if trusted and (f"{module}.{name}" in _OF_LIBRARIES or module == "_weakref"):
+    of = getattr(function, "__objclass__", None)
+    if isinstance(owner, types.ModuleType) or (owner is None and of is None):
+        module = str(getattr(owner, "__name__", None) or getattr(function, "__module__", None) or "")
+        if trusted and (f"{module}.{name}" in _OF_LIBRARIES or module == "_weakref" or _is_of_numpy(module)):
             return True
-        effects = _EFFECTS_OF_LIBRARIES if trusted else _EFFECTS
-        return (module in _MODULES and name not in effects) or _is_of_numpy(module)
+        names = PURE_FUNCTIONS.get("numpy" if _is_of_numpy(module) else module, frozenset())
+        return names is None or name in names
     if trusted:
         return True
     if isinstance(owner, type):
-        return name in _OF_CLASSES and owner.__module__ in _MODULES
-    if owner is not None:
-        return isinstance(owner, _METHODS_OF)
-    of = getattr(function, "__objclass__", None)
-    if of is not None:
-        return issubclass(of, _METHODS_OF)
-    module = str(getattr(function, "__module__", None) or "")
-    return module in _MODULES or _is_of_numpy(module)
+        return name in _OF_CLASSES and PURE_FUNCTIONS.get(owner.__module__, ()) != ()
+    return isinstance(owner, _METHODS_OF) if of is None else issubclass(of, _METHODS_OF)
 
 
 def _is_of_numpy(module: str) -> bool:
@@ -117,8 +105,11 @@ def _is_of_numpy(module: str) -> bool:
 
 #: The code that imports a module: what the module does then is done once, whoever imports it.
 _IMPORTING = frozenset(getattr(importlib._bootstrap, name).__code__ for name in ("_find_and_load", "_handle_fromlist"))
-#: The code of functions that choose by a table to which others may be added.
-_DISPATCHING = frozenset(codes_in(functools.singledispatch.__code__))
+#: The code of trusted modules that reads state which guards do not see, with its name: tables of functions, modules.
+_LOOKING_UP = {
+    **dict.fromkeys(codes_in(functools.singledispatch.__code__), "a function of functools.singledispatch"),
+    importlib.import_module.__code__: "importlib.import_module",
+}
 
 
 def _matches_positions(code: types.CodeType) -> bool:
@@ -276,12 +267,14 @@ class Watch:
                     self.facts.add(frame.f_code)
                 elif kind == "query" and not self._within_library(frame):
                     self._ask(frame)
+                elif kind == "numpy" and not self._is_pure_of_numpy(frame):
+                    self._refuse(f"numpy.{frame.f_code.co_qualname} is called", frame)
             elif event == "c_call":
                 if opaque is None:
                     kind = seen.get(id(frame.f_code), unseen)[1]
                     if kind in ("user", "foreign"):
                         self._called(arg, frame)
-                    elif kind == "pure" and not (
+                    elif kind in ("pure", "numpy") and not (
                         is_pure(arg, True) or self._within_own(frame) or self._is_importing(frame)
                     ):
                         self._refuse(f"{arg.__name__} is called", frame)
@@ -311,8 +304,8 @@ class Watch:
                 self.offset_of_backward = running_offset(self.code)
             if code in left_out:
                 self._refuse(f"{code.co_name} is not to be compiled", frame)
-            if code in _OF_STREAMS and not self._within_library(frame):
-                self._refuse(f"{code.co_qualname} is called", frame)
+            if code in _LOOKING_UP or (code in _OF_STREAMS and not self._within_library(frame)):
+                self._refuse(f"{_LOOKING_UP.get(code, code.co_qualname)} is called", frame)
             generated = "__name__" not in namespace and self._within_library(frame)
             if not (is_library(namespace) or generated or is_generated(code)):
                 return self._kind_of_user(frame)
@@ -325,8 +318,8 @@ class Watch:
                     and code.co_name.startswith(_QUERIES)
                 )
                 kind = "query" if is_query and code.co_qualname == code.co_name else kind
-            elif code in _DISPATCHING:
-                self._refuse("a function of functools.singledispatch is called", frame)
+            elif is_of_numpy(namespace):
+                kind = "numpy"
             else:
                 kind = "pure"
         self._seen[id(code)] = code, kind
@@ -336,9 +329,6 @@ class Watch:
         """Note code of the user's, or of a module that is not trusted."""
         code, namespace = frame.f_code, frame.f_globals
         if code not in self.user_codes and not self._is_importing(frame):
-            root = str(namespace.get("__name__", "")).partition(".")[0]
-            if root in _IMPURE_FILES and is_standard(namespace):
-                self._refuse(f"{root}.{code.co_name} is called", frame)
             self.executed.add(code)
             self.user_codes.add(code)
             self.computed_names |= not _BY_NAME.isdisjoint(code.co_names) or _matches_positions(code)
@@ -363,6 +353,11 @@ class Watch:
         while back is not None and not is_own(back) and (is_library(back.f_globals) or is_foreign(back.f_globals)):
             back = back.f_back
         return back is not None and is_own(back)
+
+    def _is_pure_of_numpy(self, frame: types.FrameType) -> bool:
+        """Return whether code of NumPy is trusted: a trusted module calls it, or it is in the list, or of a method."""
+        name = frame.f_code.co_qualname.partition(".")[0]
+        return name[0] == "_" or name in (PURE_FUNCTIONS["numpy"] or ()) or self._within_library(frame)
 
     def _is_importing(self, frame: types.FrameType | None) -> bool:
         """Return whether a module is being imported, which is done once, whoever needs it first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -106,3 +107,76 @@ def test_the_profiler_shows_operations_where_there_is_no_program_yet() -> None:
     assert named(prof.function_events)[1:] == ["aten::exp", "aten::mul"]
     with gc.autograd.profiler.profile() as prof, pytest.raises(RuntimeError, match="must match"):
         gc.compile(lambda x: x + gc.ones(5))(gc.ones(3))
+
+
+def test_all_graph_breaks_are_listed_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def step(x: gc.Tensor) -> gc.Tensor:
+        y = x * 2
+        print("first")
+        y = y + 1
+        values = y.tolist()
+        return y * len(values)
+
+    found = gc.compiler.explain(step)(gc.ones(2))
+    start = step.__code__.co_firstlineno
+    assert [(each.file, each.line - start) for each in found.break_reasons] == [(__file__, 2), (__file__, 4)]
+    assert "print is called" in found.break_reasons[0].reason
+    assert found.break_reasons[0].remedy == "move the call out of the function"
+    assert "elements of a tensor are read" in found.break_reasons[1].reason
+    assert (found.graph_break_count, found.graph_count) == (2, 3)
+    lines = str(found).splitlines()
+    assert lines[:2] == ["Graph Count: 3", "Graph Break Count: 2"]
+    assert f"{__file__}:{start + 2}: print is called" in lines[2]
+    assert capsys.readouterr().out.startswith("first\n")
+
+
+def test_explain_takes_modules_and_compiled_functions() -> None:
+    net = gc.nn.Linear(2, 1)
+    for given in (net, gc.compile(net), gc.compile(lambda x: x * 2), lambda x: x * 2):
+        found = gc.compiler.explain(given)(gc.ones(1, 2))
+        assert (found.graph_count, found.break_reasons) == (1, [])
+    assert str(gc.compiler.explain(lambda x: x * 2, gc.ones(1))) == "Graph Count: 1\nGraph Break Count: 0"
+
+
+def test_compiling_is_the_same_in_every_call() -> None:
+    def function(x: gc.Tensor) -> gc.Tensor:
+        return x * (2 if gc.compiler.is_compiling() else 3)
+
+    for verify in (0, 1):
+        compiled = gc.compile(function, verify=verify)
+        assert [compiled(gc.ones(1)).item() for _ in range(4)] == [2.0] * 4
+        assert compiled._entries
+    w = gc.ones(1, requires_grad=True)
+    twice = gc.compile(lambda x: function(x * w).exp())
+    for _ in range(4):  # the function is called once more for its second derivative
+        (grad,) = gc.autograd.grad(twice(gc.ones(1)), w, create_graph=True)
+        assert gc.autograd.grad(grad, w)[0].item() == pytest.approx(4 * math.exp(2), 1e-4)
+    assert not gc.compiler.is_compiling()
+    with gc.compiler.set_stance("force_eager"):
+        assert compiled(gc.ones(1)).item() == 3.0
+    broken = gc.compile(lambda x: (function(x), x.numpy())[0])
+    with pytest.warns(UserWarning, match="runs as it is"):
+        assert [broken(gc.ones(1)).item() for _ in range(4)] == [2.0] * 4
+
+
+@pytest.mark.parametrize("name", ["captured", "observed"])
+def test_what_cannot_be_a_whole_has_its_effects_once(name: str) -> None:
+    """With fullgraph=True, a function that cannot be captured is an error before it is called again."""
+    seen: list[str] = []
+
+    def captured(x: gc.Tensor) -> gc.Tensor:
+        seen.append(name)
+        return x * float(x.sum())
+
+    def observed(x: gc.Tensor) -> gc.Tensor:
+        print(end="")
+        seen.append(name)
+        return x * 2
+
+    compiled, errors = gc.compile({"captured": captured, "observed": observed}[name], fullgraph=True), 0
+    for _ in range(5):
+        try:
+            compiled(gc.ones(1))
+        except RuntimeError as error:
+            errors += "fullgraph" in str(error)
+    assert (len(seen), errors) == {"captured": (2, 4), "observed": (1, 5)}[name]

@@ -671,6 +671,7 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "connected", lambda: [Cuda])
 
 
+@pytest.mark.unverified("programs are wrong on purpose")
 def test_every_condition_is_missed_by_some_case(sites: None) -> None:
     mutations = Mutations()
     with warnings.catch_warnings():

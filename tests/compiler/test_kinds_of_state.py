@@ -8,6 +8,7 @@ import dataclasses
 import datetime
 import enum
 import functools
+import importlib
 import io
 import itertools
 import os
@@ -366,6 +367,94 @@ def test_code_is_trusted_by_its_name_alone(folder: str) -> None:
     assert scopes.is_library({"__name__": "collections", "__file__": f"{paths['stdlib']}/collections/__init__.py"})
     for name in ("dataclasses", "pathlib", "statistics", "copy", "argparse"):
         assert not scopes.is_library({"__name__": name, "__file__": f"{paths['stdlib']}/{name}.py"})
+
+
+LIBRARY = """
+import random
+
+SCALE, calls = 2.0, []
+
+
+class Config:
+    scale = 2.0
+
+
+config = Config()
+
+
+def set_scale(scale):
+    global SCALE
+    SCALE = config.scale = scale
+
+
+def scaled(x):
+    return x * SCALE * config.scale
+
+
+def layerdrop(x):
+    return x * 2 if random.random() > 0.5 else x
+
+
+def counted(x):
+    calls.append(1)
+    return x * len(calls)
+"""
+
+
+def outcomes_of_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return what functions of a module give that is imported from a folder, and whether they have programs."""
+    folder.mkdir()
+    (folder / "library_of_mine.py").write_text(LIBRARY)
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.syspath_prepend(str(folder))
+        patch.delitem(sys.modules, "library_of_mine", raising=False)
+        module = importlib.import_module("library_of_mine")
+        patch.setitem(sys.modules, "library_of_mine", module)
+        out: list[Any] = []
+        for name in ("scaled", "layerdrop", "counted"):
+            random.seed(1)
+            function, x = getattr(module, name), gc.ones(1)
+            compiled = gc.compile(lambda x, function=function: function(x))
+            out.append([compiled(x).item() for _ in range(8)])
+            module.set_scale(3.0)
+            out += [[compiled(x).item() for _ in range(4)], bool(compiled._entries)]
+        return out
+
+
+def test_a_file_beside_the_script_and_in_site_packages_are_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = outcomes_of_library(tmp_path / "beside", monkeypatch)
+    packages = tmp_path / "site-packages"
+    monkeypatch.setattr(scopes, "_PACKAGES", (*scopes._PACKAGES, str(packages)))
+    assert outcomes_of_library(packages, monkeypatch) == beside
+    assert beside[:3] == [[4.0] * 8, [9.0] * 4, True]
+    assert beside[6:8] == [[*map(float, range(1, 9))], [*map(float, range(9, 13))]]
+    random.seed(1)
+    assert beside[3] == [2.0 if random.random() > 0.5 else 1.0 for _ in range(8)]
+
+
+#: What functions do with NumPy, and whether that can be part of a program.
+WITH_NUMPY: dict[str, tuple[Callable[[], Any], bool]] = {
+    "ufunc": (lambda: np.sqrt(4.0), True), "constant": (lambda: np.pi, True), "type": (lambda: np.float32(2), True),
+    "dispatched": (lambda: float(np.mean([1.0, 2.0])), True), "linalg": (lambda: np.linalg.norm([3.0, 4.0]), True),
+    "made": (lambda: float(np.arange(3)[1]) + 1, True), "settings": (lambda: np.get_printoptions()["precision"], False),
+    "errors": (lambda: len(np.geterr()), False), "random": (lambda: np.random.rand(), False),
+    "generator": (lambda: np.random.default_rng(0).random(), False),
+    "file": (lambda: float(np.loadtxt(io.StringIO("1 2")).sum()), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_NUMPY)
+def test_functions_of_numpy(name: str) -> None:
+    read, is_pure = WITH_NUMPY[name]
+    compiled = gc.compile(lambda x: x * float(read()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(4):
+            compiled(gc.ones(1))
+    assert bool(compiled._entries) is is_pure, compiled._left
 
 
 #: Calls that give other values, or do something, each time; by where the function finds them.

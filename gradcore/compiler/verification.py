@@ -1,0 +1,398 @@
+"""Verification: every n-th call of a program is made eagerly first, on the same state, and both outcomes are compared.
+
+The eager call works on the caller's own tensors and objects, so that aliases stay aliases. What it may change is saved
+before and restored after it: tensors, the default generator, optimizers, schedulers and gradient scalers. The call of
+the program follows and is the one whose effects stay.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import re
+import threading
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gradcore import dtypes
+from gradcore.autograd.gradients import grad as gradients_of
+from gradcore.autograd.node import FREED
+from gradcore.autograd.variables import Variable, wrap
+from gradcore.compiler.entries import Entry
+from gradcore.compiler.history import without_history
+from gradcore.compiler.host_calls import runs_user_code
+from gradcore.compiler.results import grad_of, with_history
+from gradcore.compiler.watching import Watch
+from gradcore.device import device
+from gradcore.locks import process_lock
+from gradcore.random.generator import default_generator
+from gradcore.typing import AnyTensor, Array
+
+__all__ = ["Uncopyable", "VerificationError", "Verifier"]
+
+_Args: TypeAlias = tuple[object, ...]
+_Named: TypeAlias = dict[str, object]
+
+#: The largest difference from eager execution that programs may have, by dtype, in the largest element: programs in
+#: C++ add in another order and have other exponential functions. Numbers of Python count as float32.
+ALLOWED = {"bfloat16": 4e-2, "float16": 4e-3, "float32": 2e-5, "complex64": 2e-5, "float64": 1e-11, "complex128": 1e-11}
+_NUMBERS = (bool, int, float, complex)
+#: Objects that nothing changes in place, or that are not the function's own state.
+_CONSTANT = (
+    type(None), *_NUMBERS, str, bytes, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
+    types.ModuleType, np.generic, np.dtype, dtypes.dtype, device, enum.Enum, weakref.ref,
+)  # fmt: skip
+#: How containers are emptied and filled again.
+_CONTAINERS: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    dict: (dict.clear, dict.update), list: (list.clear, list.extend), set: (set.clear, set.update),
+    collections.deque: (collections.deque.clear, collections.deque.extend),
+}  # fmt: skip
+_MOST_NAMED = 8
+#: While a function is called eagerly, no other one is compiled: the choice is the process's.
+_eager_lock = process_lock()
+
+
+class VerificationError(RuntimeError):
+    """A compiled function has another outcome than its eager execution."""
+
+
+class Uncopyable(Exception):
+    """An object has state that cannot be saved and restored."""
+
+
+class Leaf(NamedTuple):
+    """A tensor or number of an outcome, copied.
+
+    Attributes
+    ----------
+    text : str
+        All that is compared exactly: type, dtype, shape, whether there is a history, which argument it is.
+    allowed : float
+        The allowed difference, relative to the largest element.
+    array : ndarray or None
+    """
+
+    text: str
+    allowed: float
+    array: Array
+
+
+class Snapshot:
+    """The state that a call may change, to be restored.
+
+    Parameters
+    ----------
+    roots : iterable of object
+        Tensors, optimizers, schedulers, gradient scalers; with them all that they refer to is saved.
+
+    Raises
+    ------
+    Uncopyable
+    """
+
+    def __init__(self, roots: Iterable[object]) -> None:
+        self.generator = default_generator._state.copy()
+        self.steps: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        waiting, seen = [*roots], dict[int, object]()
+        while waiting:
+            each = waiting.pop()
+            if id(each) not in seen and not isinstance(each, _CONSTANT):
+                seen[id(each)] = each
+                waiting += self._save(each)
+
+    def restore(self) -> None:
+        """Give everything back the state that it had."""
+        default_generator._state.assign(self.generator)
+        for function, args in self.steps:
+            function(*args)
+
+    def _save(self, value: Any) -> Iterable[object]:
+        """Save an object, and return the objects that it refers to."""
+        if isinstance(value, Variable):
+            return self._save_tensor(value)
+        if isinstance(value, (tuple, frozenset)):
+            return value
+        for kind, (clear, fill) in _CONTAINERS.items():
+            if isinstance(value, kind):
+                saved = kind(value)
+                self.steps += [(clear, (value,)), (fill, (value, saved))]
+                return (*saved, *saved.values()) if kind is dict else saved
+        if isinstance(value, np.ndarray):
+            self._save_array(value)
+            return ()
+        slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ()) if name[:2] != "__"]
+        own = getattr(value, "__dict__", None)
+        if own is None and not slots:
+            raise Uncopyable(f"a {type(value).__qualname__} cannot be copied")
+        found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+        self.steps += [(object.__setattr__, (value, *item)) for item in found.items()]
+        return [own, *found.values()]
+
+    def _save_tensor(self, t: AnyTensor) -> list[object]:
+        meta, counter = t._autograd, t._vc
+        for name in ("_array", "_autograd", "_edge", "_vc"):
+            self.steps.append((setattr, (t, name, getattr(t, name))))
+        if counter is not None:
+            self.steps.append((setattr, (counter, "version", counter.version)))
+        self._save_array(t._array)
+        if meta is None:
+            return []
+        self.steps += [(setattr, (meta, name, getattr(meta, name))) for name in ("grad", "requires_grad")]
+        return [meta.grad, meta.base]
+
+    def _save_array(self, array: Array) -> None:
+        if not isinstance(array, np.ndarray) or array.flags.writeable:
+            self.steps.append((_assign, (array, array.copy())))
+
+
+def _assign(array: Array, saved: Array) -> None:
+    array[...] = saved
+
+
+# -- outcomes -----------------------------------------------------------------------------------------------------
+
+
+def leaves_of(value: object, path: str, known: dict[int, str]) -> Iterator[tuple[str, Leaf]]:
+    """Yield the tensors and numbers in an outcome by their paths; `known` are the names of objects from outside."""
+    same = known.get(id(value))
+    if same is not None:
+        yield path, Leaf(f"is {same}", 0.0, None)
+    elif isinstance(value, Variable):
+        yield path, leaf_of_tensor(value)
+    elif isinstance(value, (dict, list, tuple)):
+        yield path, Leaf(f"{type(value).__name__} of {len(value)}", 0.0, None)
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves_of(each, f"{path}[{key!r}]", known)
+    elif isinstance(value, _NUMBERS):
+        is_exact = isinstance(value, (bool, int))
+        yield path, Leaf(type(value).__name__, 0.0 if is_exact else ALLOWED["float32"], np.asarray(value))
+    else:
+        yield path, Leaf(f"{value!r}" if isinstance(value, _CONSTANT) else type(value).__qualname__, 0.0, None)
+
+
+def leaf_of_tensor(t: AnyTensor) -> Leaf:
+    """Return a copy of a tensor."""
+    text = f"{type(t).__name__} of {t._dtype.name} {[*t.shape]} on {t._device}"
+    text += " that requires grad" if t.requires_grad else ""
+    return Leaf(text, ALLOWED.get(t._dtype.name, 0.0), np.array(t._device.backend.to_host(t._array)))
+
+
+def gradients_in(result: object, names: dict[str, AnyTensor]) -> Iterator[tuple[str, Leaf]]:
+    """Yield the gradients of a result for fixed gradients that arrive, by the names of the tensors."""
+    outs = [t for t in with_history(result) if not any(t is other for other in names.values())]
+    inputs = {name: t for name, t in names.items() if t.requires_grad}
+    if not (outs and inputs):
+        return
+    with without_history([*inputs.values()]):
+        found = _sum_gradients(outs, [*inputs.values()])
+    for name, t in zip(inputs, found, strict=True):
+        if t is not None and bool((t != 0).any()):  # a gradient that is missing counts as zeros
+            yield f"the gradient of {name}", leaf_of_tensor(t.detach())
+
+
+def _sum_gradients(outs: list[AnyTensor], inputs: list[AnyTensor]) -> Sequence[AnyTensor]:
+    """Return the gradients of results, without those of which the function has freed the graph itself."""
+    try:
+        return gradients_of(outs, inputs, [*map(_arriving, outs)], retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        if str(error) != FREED:
+            raise
+    found = [_sum_gradients([out], inputs) for out in outs] if len(outs) > 1 else []
+    given = [[g for g in of_input if g is not None] for of_input in zip(*found, strict=True)]
+    return [sum(each[1:], each[0]) if each else None for each in given] or [None] * len(inputs)
+
+
+def _arriving(t: AnyTensor) -> AnyTensor:
+    """Return a gradient for a result, whose elements differ."""
+    backend = t._device.backend
+    with backend.use_index(t._device.index):
+        values = np.cos(np.arange(t.numel())).reshape(t.shape).astype(t._dtype.numpy)
+        return wrap(backend.from_host(values), t._device, t._dtype)
+
+
+def find_differences(eager: dict[str, Leaf], compiled: dict[str, Leaf]) -> Iterator[str]:
+    """Yield what differs between two outcomes, in words.
+
+    Gradients that are zero but for rounding are common, so all gradients are compared in the largest of them, and so is
+    each state of an optimizer. A parameter has no exact value where its gradient is so small: `Adam` divides by it.
+    """
+    scales: dict[str, float] = {}
+    for path, leaf in eager.items():
+        scales[_kind(path)] = max(_scale(leaf), scales.get(_kind(path), 0.0))
+    noise = ALLOWED["float32"] * scales.get(_kind(".grad"), 0.0)
+    for path in {**eager, **compiled}:
+        one, other = eager.get(path), compiled.get(path)
+        if one is None or other is None or one.text != other.text:
+            yield f"{path}: eager {one.text if one else 'nothing'}, compiled {other.text if other else 'nothing'}"
+        elif one.array is not None:
+            grad = eager.get(f"{path}.grad")
+            compared = True if grad is None or grad.array.shape != one.array.shape else np.abs(grad.array) > noise
+            yield from (f"{path}: {text}" for text in _compare(one, other, one.allowed * scales[_kind(path)], compared))
+
+
+def _kind(path: str) -> str:
+    """Return what leaves have in common that are compared in the largest of them all."""
+    if path.startswith("the gradient of ") or path.endswith(".grad"):
+        return "gradients"
+    return re.sub(r"\['state'\]\[\d+\]", "", path)
+
+
+def _as_wide(leaf: Leaf) -> Array:
+    """Return the elements of a leaf as float64 or complex128, integers and bools as they are."""
+    if leaf.allowed == 0:
+        return leaf.array
+    return leaf.array.astype(np.complex128 if leaf.array.dtype.kind == "c" else np.float64)
+
+
+def _scale(leaf: Leaf) -> float:
+    if leaf.array is None or leaf.allowed == 0:
+        return 0.0
+    found = np.abs(_as_wide(leaf))
+    return float(np.max(found, where=np.isfinite(found), initial=0.0))
+
+
+def _compare(eager: Leaf, compiled: Leaf, allowed: float, compared: Array) -> Iterator[str]:
+    a, b = _as_wide(eager), _as_wide(compiled)
+    unlike = (a != b) & (compared | (a.dtype.kind not in "fc"))
+    if eager.allowed:
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(a - b)
+        unlike &= ~(difference <= allowed) & ~(np.isnan(a) & np.isnan(b))
+    if unlike.any():
+        first = tuple(int(i) for i in np.argwhere(unlike)[0])
+        by = f", by up to {difference[unlike].max():.3g} (allowed: {allowed:.3g})" if eager.allowed else ""
+        where = f"; first at {[*first]}" if first else ""
+        yield (
+            f"{int(unlike.sum())} of {a.size} elements differ{by}{where}: eager {eager.array[first]}, "
+            f"compiled {compiled.array[first]}"
+        )
+
+
+# -- calls --------------------------------------------------------------------------------------------------------
+
+
+class Verifier:
+    """The verification of a compiled function.
+
+    Parameters
+    ----------
+    compiled : CompiledFunction
+    every : int
+        One of so many calls of programs is verified.
+    eagerly : callable
+        Context in which nothing is compiled.
+    """
+
+    def __init__(self, compiled: Any, every: int, eagerly: Callable[[], Any]) -> None:
+        self.compiled, self.every, self.eagerly = compiled, every, eagerly
+        self.calls = 0
+
+    def wrap_entry(self, entry: Entry, state: list[str]) -> Entry:
+        """Return an entry of which some calls are verified.
+
+        Parameters
+        ----------
+        entry : Entry
+        state : list of str
+            What the function could see when it was captured, see `CompiledFunction.visible_state`.
+        """
+        plain = entry.run
+
+        def run(args: _Args, named: _Named, is_check: bool = False) -> Any:
+            if is_check:
+                return plain(args, named, True)
+            if (self.calls + 1) % self.every == 0 and type(plain(args, named, True)) is not int:
+                result = self._verify(entry, state, args, named)
+            else:
+                result = plain(args, named)
+            self.calls += type(result) is not int
+            return result
+
+        return entry._replace(run=run)
+
+    def _verify(self, entry: Entry, state: list[str], args: _Args, named: _Named) -> Any:
+        """Call the function eagerly, restore what that has changed, call the program, and compare."""
+        hosts, names = entry.guards.hosts, entry.guards.tensors_by_name(args, named)
+        try:
+            if any(map(runs_user_code, hosts)):
+                raise Uncopyable("an optimizer or scheduler runs functions of yours, whose effects would happen twice")
+            before = Snapshot([*names.values(), *hosts])
+        except Uncopyable as why:
+            name = self.compiled._name()
+            warnings.warn(f"compile(verify={self.every}): calls of {name} are not verified: {why}", stacklevel=4)
+            self.every = 1 << 62
+            return entry.run(args, named)
+        known = {id(t): name for name, t in names.items()} | _containers_in((*args, *named.values()), "argument")
+        watch = Watch(self.compiled._code(), with_host_calls=False)
+        error: Exception | None = None
+        eager: dict[str, Leaf] = {}
+        try:
+            with _eager_lock, self.eagerly(), watch.on():
+                result = self.compiled.eager(*args, **named)
+            eager = self._outcome(result, names, hosts, known)
+        except Exception as raised:
+            error = raised
+        finally:
+            before.restore()
+        outcome = entry.run(args, named)
+        if type(outcome) is int and (entry.decides or entry.sizes is not None):
+            return outcome  # it is the program for another case, or for other sizes
+        if type(outcome) is int:
+            found = [f"the function changes what it depends on: {entry.guards.texts[outcome]}"]
+        elif error is not None:
+            found = [f"eager execution raises {type(error).__name__}: {error}"]
+        else:
+            found = [*find_differences(eager, self._outcome(outcome[0], names, hosts, known))]
+        if watch.refused is not None:
+            found.append(f"in eager execution, {watch.refused}")
+        if found:
+            raise VerificationError(self._describe(found, state, args, named, watch)) from error
+        return outcome
+
+    def _outcome(
+        self, result: object, names: dict[str, AnyTensor], hosts: list[Any], known: dict[int, str]
+    ) -> dict[str, Leaf]:
+        """Return the leaves of a result, of its gradients, and of the state that a call has left."""
+        out = dict(leaves_of(result, "the result", known))
+        out |= gradients_in(result, names)
+        for name, t in names.items():
+            out[name] = leaf_of_tensor(t)
+            grad = grad_of(t)
+            if grad is not None:
+                out[f"{name}.grad"] = leaf_of_tensor(grad)
+        for i, host in enumerate(hosts):
+            out |= leaves_of(host.state_dict(), f"the state of {type(host).__name__} {i}", {})
+        if threading.active_count() == 1:  # others may draw meanwhile
+            state = default_generator._state
+            out["the state of the default generator"] = Leaf(f"{state.key}, {state.counter}", 0.0, None)
+        return out
+
+    def _describe(self, found: list[str], state: list[str], args: _Args, named: _Named, watch: Watch) -> str:
+        """Return the message of an error."""
+        compiled = self.compiled
+        lines = [f"compile(verify={self.every}): a program of {compiled._name()}{compiled._line()} differs from eager "
+                 "execution, whose outcome is right:", *found[:_MOST_NAMED]]  # fmt: skip
+        if len(found) > _MOST_NAMED:
+            lines.append(f"and {len(found) - _MOST_NAMED} more")
+        new = [f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})" for code in
+               watch.user_codes - compiled._users]  # fmt: skip
+        changed = [each for each in compiled.visible_state(args, named) if each not in state and ".grad" not in each]
+        lines += [f"this code did not run before: {each}" for each in sorted(new)[:_MOST_NAMED]]
+        lines += [f"this has changed since the capture, and no guard says so: {each}" for each in changed[:_MOST_NAMED]]
+        end = "pass what changes as an argument, or mark the function with gradcore.compiler.disable"
+        return "\n  ".join([*lines, f"Please report this as a bug; until it is fixed, {end}."])
+
+
+def _containers_in(value: object, name: str) -> dict[int, str]:
+    """Return the names of lists and dicts among the arguments: whether one of them is returned is compared."""
+    if not isinstance(value, (dict, list, tuple)):
+        return {}
+    found = {} if isinstance(value, tuple) else {id(value): name}  # the caller holds them
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+        found |= _containers_in(each, f"{name}[{key!r}]")
+    return found
