@@ -34,8 +34,8 @@ Precision = Literal["highest", "high", "medium"]
 
 #: Kernels of the package that CuPy's functions can replace, by purpose.
 CUDA_KERNELS = (
-    "attention", "biases", "convolution", "cross_entropy", "elementwise", "grids", "lists",
-    "normalization", "reductions", "segments", "softmax", "sparse", "windows",
+    "attention", "biases", "convolution", "cross_entropy", "ctc", "elementwise", "grids", "lists",
+    "normalization", "reductions", "segments", "selection", "softmax", "sparse", "windows",
 )  # fmt: skip
 Traceback = Literal["short", "full"]
 

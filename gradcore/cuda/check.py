@@ -52,9 +52,9 @@ SHARES = {
 #: Which kernels of the package an operation uses, by the file that they are in: what can be left out.
 FAMILIES = {
     "attention": "attention", "biases": "biases", "convolution": "convolution", "cross_entropy": "cross_entropy",
-    "grids": "grids",
-    "lists": "lists", "normalization": "normalization", "reductions": "reductions", "segments": "segments",
-    "softmax": "softmax", "sparse": "sparse", "windows": "windows", "generated": "elementwise",
+    "ctc": "ctc", "grids": "grids", "lists": "lists", "normalization": "normalization", "reductions": "reductions",
+    "segments": "segments", "selection": "selection", "softmax": "softmax", "sparse": "sparse", "windows": "windows",
+    "generated": "elementwise",
 }  # fmt: skip
 
 
@@ -149,7 +149,19 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "remainder": (lambda x: x.remainder(0.3) + gc.div(x, 0.7, rounding_mode="floor"), ((6, 33),)),
     "sums": (lambda x: (x.sum(0), x.mean(), x.var(-1), x.logsumexp(0)), ((6, 33), (700, 301))),
     "extrema and products": (lambda x: (x.amax(0), x.amin(), x[:4].prod(0), x.nansum(-1)), ((6, 33), (700, 301))),
-    "sort": (lambda x: (x.sort(-1).values, x.topk(3).values, x.cumsum(0)), ((6, 33), (20, 3000))),
+    "sort": (lambda x: (x.sort(-1).values, x.sort(0, True).values, x.cumsum(0)), ((6, 33), (20, 3000))),
+    "topk": (lambda x: (x.topk(3).values, x.topk(3, 0, False).values), ((6, 33), (20, 3000), (3, 40_000))),
+    "ranks": (
+        lambda x: (x.kthvalue(2).values, x.median(-1).values, x.nanmedian(0).values, x.median()),
+        ((6, 33), (20, 3000), (2, 300_000)),
+    ),
+    "ctc_loss": (
+        lambda x: F.ctc_loss(
+            (x if x.element_size() > 2 else x.float()).unflatten(0, (-1, 3)).log_softmax(-1),
+            *(gc.tensor([[1, 2], [2, 2], [1, 1]]), (len(x) // 3,) * 3, (2, 2, 1)),
+        ),
+        ((15, 5), (300, 33)),
+    ),
     "dropout": (lambda x: F.dropout(x, 0.3), ((6, 33), (100, 301))),
     "fft": (lambda x: gc.fft.rfft(x if x.element_size() > 2 else x.float()).abs(), ((6, 32), (5, 600))),
     "sparse": (lambda x: (x * (x > -1)).to_sparse() @ x.mT, ((6, 33), (40, 700))),

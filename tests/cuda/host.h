@@ -265,6 +265,12 @@ T atomicMax(T* place, T value) {
     return old;
 }
 template <class T>
+T atomicMin(T* place, T value) {
+    const T old = *place;
+    *place = value < old ? value : old;
+    return old;
+}
+template <class T>
 T __ldg(const T* place) {
     return *place;
 }

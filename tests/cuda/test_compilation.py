@@ -35,6 +35,11 @@ RESULTS = {
     "float16": ("float16", "float"), "bfloat16": ("bfloat16", "float"), "float": ("float", "float16", "bfloat16"),
     "double": ("double",),
 }  # fmt: skip
+#: Elements that are sorted: as integers of how many bits, what they are, and the bits of infinity.
+ELEMENTS = [
+    *((f"u{bits}", kind, "0") for bits in (8, 16, 32, 64) for kind in (0, 1)), ("u16", 2, "0x7C00"),
+    ("u16", 2, "0x7F80"), ("u32", 2, "0x7F800000"), ("u64", 2, "0x7FF0000000000000ull"),
+]  # fmt: skip
 OPTIONS = [option for option in compile_options() if not option.startswith("-I")]
 
 
@@ -97,6 +102,12 @@ def own_sources() -> list[tuple[str, tuple[str, ...]]]:
     found = [(name, (f"-DGRADCORE_TYPE={kind}",)) for name in OF_ONE_TYPE for kind in C_NAMES.values()]
     found += [("cross_entropy", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_INDEX={index}"))
               for kind, index in itertools.product(("float", "double"), ("i64", "u8"))]  # fmt: skip
+    found += [("ctc", (f"-DGRADCORE_TYPE={kind}",)) for kind in ("float", "double")]
+    found += [
+        ("selection", (f"-DGRADCORE_TYPE={element}", f"-DGRADCORE_KIND={kind}", f"-DGRADCORE_INFINITY={infinity}",
+                       "-DGRADCORE_MOST=2048"))
+        for element, kind, infinity in ELEMENTS
+    ]  # fmt: skip
     found += [
         ("grids", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_DIMS={dims}"))
         for kind, dims in itertools.product(C_NAMES.values(), (2, 3))

@@ -14,6 +14,7 @@ from gradcore import determinism
 from gradcore.backends import sync_debug
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.convolution import CudaConvolution
+from gradcore.backends.cupy.ctc import CudaCtc
 from gradcore.backends.cupy.einsum import CudaContractions
 from gradcore.backends.cupy.elementwise import CudaElementwise
 from gradcore.backends.cupy.epilogues import CudaEpilogues
@@ -28,6 +29,7 @@ from gradcore.backends.cupy.optimizers import CudaOptimizers
 from gradcore.backends.cupy.record_stream import Lifetimes
 from gradcore.backends.cupy.reductions import CudaReductions
 from gradcore.backends.cupy.rows import CudaRows
+from gradcore.backends.cupy.selection import CudaSelection
 from gradcore.backends.cupy.sparse import CudaSparse
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.pinned import is_pinned
@@ -100,6 +102,8 @@ class CupyBackend(
     CudaWindows,
     CudaConvolution,
     CudaIndexing,
+    CudaSelection,
+    CudaCtc,
     CudaSparse,
     CudaLinearAlgebra,
     Filters,

@@ -84,7 +84,7 @@ class CudaIndexing(CudaKernels, Indexing):
             watch = self._next_check(message, dim, size)
             self.note_bad_index(index, low, size, watch.total, watch.first)
 
-    def check_watched(self, index: Any, size: int, ignored: int, message: str) -> tuple[int, Any]:
+    def check_watched(self, index: Any, size: int, ignored: int, message: str, dim: int = 0) -> tuple[int, Any]:
         """The number of a check that a kernel makes itself, and where it notes what it finds.
 
         That is nowhere (a null pointer) if nothing is to be checked, or has been checked at once.
@@ -92,10 +92,10 @@ class CudaIndexing(CudaKernels, Indexing):
         policy = config.index_checks()
         if policy == "now":
             sync_debug.note("wait")
-            super().check_bounds(self.xp.where(index == ignored, 0, index), size, 0, 0, message)
+            super().check_bounds(self.xp.where(index == ignored, 0, index), size, dim, 0, message)
         if policy != "later":
             return 0, NULL
-        watch = self._next_check(message, 0, size)
+        watch = self._next_check(message, dim, size)
         return watch.total, watch.first
 
     def _next_check(self, message: str, dim: int, size: int) -> _Watch:

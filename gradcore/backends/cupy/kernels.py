@@ -71,13 +71,16 @@ _IN_HALF = {
     ), "products"),
     **dict.fromkeys(("sum", "nansum", "mean"), "reductions"),
     **dict.fromkeys(("sparse_product", "sampled_product"), "sparse"),
+    "argsort": "selection",
 }  # fmt: skip
 
 #: Those of which the derivatives are computed in float32 as a whole.
 _FORWARD_IN_HALF = dict.fromkeys((
     "prod", "amax", "amin", "aminmax", "var_correction", "std_correction", "var_mean_correction", "std_mean_correction",
     "argmax", "argmin", "max_dim", "min_dim",
-), "reductions") | {"native_batch_norm": "normalization"}  # fmt: skip
+), "reductions") | {"native_batch_norm": "normalization"} | dict.fromkeys((
+    "sort", "topk", "kthvalue", "median_all", "median_dim", "nanmedian_all", "nanmedian_dim",
+), "selection")  # fmt: skip
 
 
 class CudaKernels:

@@ -5,16 +5,12 @@
 // is no class is noted in found: the number of the check, and the target; it counts as ignored.
 
 #include "block.cuh"
+#include "checks.cuh"
 
 using namespace gradcore;
 using T = GRADCORE_TYPE;
 using A = Computed<T>::type;
 using Index = GRADCORE_INDEX;
-
-GRADCORE_FUNCTION void note(i64 target, i64 number, i64* found) {
-    u64* first = reinterpret_cast<u64*>(found);
-    if (found && atomicCAS(first, u64(0), static_cast<u64>(number)) == u64(0)) found[1] = target;
-}
 
 // What a row has, besides its powers; `x` are its scores, `points` apart.
 struct Row {

@@ -1,0 +1,77 @@
+"""Connectionist temporal classification on CUDA: one kernel forward and one backward, each for all time steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, int64s, type_name
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.portable.indexing import OUT_OF_BOUNDS
+from gradcore.typing import Array
+
+__all__ = ["CudaCtc"]
+
+#: Positions of which kernels keep the numbers in shared memory: `kept` in ``ctc.cu``.
+_KEPT = 1024
+
+
+def _takes(backend: CudaCtc, log_probs: Array, *others: object) -> bool:
+    return log_probs.dtype.itemsize > 2 and backend.takes("ctc", log_probs)
+
+
+def _takes_gradients(backend: CudaCtc, grad: Array, grad_alphas: Array, log_probs: Array, *others: object) -> bool:
+    """Return whether the gradient is that by the losses alone; in second derivatives `alphas` have one, too."""
+    return grad is not None and grad_alphas is None and _takes(backend, log_probs)
+
+
+class CudaCtc(CudaKernels):
+    """Losses of label sequences; other dtypes than float32 and float64 fall back to the declared formulas."""
+
+    check_watched: Callable[..., tuple[int, Array]]
+
+    @kernel_for(_takes)
+    def ctc_losses(
+        self, log_probs: Array, labels: Array, ends: Array, counts: Array, blank: int
+    ) -> tuple[Array, Array]:
+        xp, dtype, (steps, batch, classes) = self.xp, log_probs.dtype, log_probs.shape
+        positions = labels.shape[1]
+        losses, alphas = xp.empty(batch, dtype), xp.empty((steps, *labels.shape), dtype)
+        check, found = self.check_watched(labels, classes, blank, OUT_OF_BOUNDS, 2)
+        read = [dense(xp, a) for a in (log_probs, labels, ends, counts)]
+        sizes = int64s(steps, batch, classes, positions, blank, check)
+        scratch = self._ctc_scratch(2 * batch * positions, positions, dtype)
+        self._launch_ctc("ctc_forward", labels, dtype, (*read, losses, alphas, scratch, *sizes, found))
+        return losses, alphas
+
+    @kernel_for(_takes_gradients)
+    def ctc_losses_backward(
+        self,
+        grad: Array,
+        grad_alphas: Array,
+        log_probs: Array,
+        labels: Array,
+        ends: Array,
+        counts: Array,
+        result: Array,
+        alphas: Array,
+        blank: int,
+    ) -> Array:
+        xp, dtype, positions = self.xp, log_probs.dtype, labels.shape[1]
+        out, links = xp.zeros(log_probs.shape, dtype), xp.empty(labels.shape, np.int64)
+        read = [dense(xp, a) for a in (grad, log_probs, labels, ends, counts, result, alphas)]
+        scratch = self._ctc_scratch(4 * labels.size, positions, dtype)
+        sizes = int64s(*log_probs.shape, positions, blank)
+        self._launch_ctc("ctc_backward", labels, dtype, (*read, out, scratch, links, *sizes))
+        return out
+
+    def _ctc_scratch(self, size: int, positions: int, dtype: np.dtype[np.generic]) -> Array:
+        """Return memory for numbers of the positions at a step, or a null pointer if they fit into shared memory."""
+        return NULL if positions <= _KEPT else self.xp.empty(size, dtype)
+
+    def _launch_ctc(self, name: str, labels: Array, dtype: np.dtype[np.generic], arguments: tuple[object, ...]) -> None:
+        """Launch a kernel with a block for each sequence."""
+        batch, positions = labels.shape
+        threads = min(1024, -(-positions // 32) * 32)
+        self.cuda_kernel("ctc", name, type=type_name(dtype))((batch,), (threads,), arguments)

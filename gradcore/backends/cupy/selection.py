@@ -1,0 +1,203 @@
+"""Sorting and selection in rows on CUDA: radix select, and sorting in shared memory, one launch for ordinary rows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, int64s
+from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.portable.sorting import Sorting
+from gradcore.typing import Array
+
+__all__ = ["CudaSelection"]
+
+#: What dtypes are to the kernels, and the bits of infinity: unsigned integers are 0, signed ones 1, floats 2.
+_KINDS = {
+    "bool": (0, "0"), "uint8": (0, "0"), "uint16": (0, "0"), "uint32": (0, "0"), "uint64": (0, "0"), "int8": (1, "0"),
+    "int16": (1, "0"), "int32": (1, "0"), "int64": (1, "0"), "float16": (2, "0x7C00"), "bfloat16": (2, "0x7F80"),
+    "float32": (2, "0x7F800000"), "float64": (2, "0x7FF0000000000000ull"),
+}  # fmt: skip
+
+#: Elements that a block sorts in shared memory: of short rows, whose blocks share a processor, and at most.
+_FEW, _MOST = 128, 2048
+
+#: Rows of more elements are divided among blocks if there are fewer than `_BLOCKS` rows; and the least part of a row.
+_LONG, _BLOCKS, _LEAST_PART = 1 << 15, 128, 1 << 13
+
+#: Rows of more elements have the element of a rank found by several blocks, one launch for each digit.
+_LONG_OF_RANK = 1 << 18
+
+#: Which element is meant: that of a rank, the median, the median of those that are not NaN.
+_RANK, _MEDIAN, _NAN_MEDIAN = 0, 1, 2
+
+
+@functools.cache
+def _kind(dtype: np.dtype[np.generic]) -> tuple[int, str] | None:
+    return _KINDS.get(dtype.name)
+
+
+def _takes(backend: CudaSelection, x: Array, dim: int, *settings: object) -> bool:
+    """Whether there are rows of numbers, whose places, and numbers, fit into 31 bits."""
+    is_taken = bool(x.size) and backend.uses("selection") and _kind(x.dtype) is not None
+    return is_taken and max(x.shape[dim], x.size // x.shape[dim]) < 1 << 31
+
+
+def _takes_top(backend: CudaSelection, x: Array, dim: int, k: int, *settings: object) -> bool:
+    return 0 < k <= _MOST and _takes(backend, x, dim)
+
+
+class CudaSelection(CudaKernels, Sorting):
+    """Kernels of order; of rows that are too long for a block to sort, CuPy sorts keys that are whole numbers."""
+
+    # -- sorting -------------------------------------------------------------------------------------------------
+
+    @kernel_for(_takes)
+    def argsort_along(self, x: Array, dim: int, descending: bool = False) -> Array:
+        return self._sort_rows(x, dim, x.shape[dim], descending, False)[1]
+
+    @kernel_for(_takes)
+    def sort_along(self, x: Array, dim: int, descending: bool = False) -> tuple[Array, Array]:
+        return self._sort_rows(x, dim, x.shape[dim], descending)
+
+    def _sort_rows(self, x: Array, dim: int, k: int, descending: bool, with_values: bool = True) -> tuple[Array, Array]:
+        """The first `k` elements of rows in order, or None, and their places; all of them where rows are long."""
+        rows = self._rows_of_bits(x, dim)
+        n = rows.shape[-1]
+        values, indices = self._result_memory(rows, k, with_values)
+        results = NULL if values is None else values, indices
+        if n <= _MOST:
+            threads = min(1024, max(32, _power_of_two(n) // 2))
+            kernel = self._selection_kernel("sort_rows", x, n)
+            kernel((rows.size // n,), (threads,), (rows, *results, *int64s(n, k), np.bool_(descending)))
+        else:
+            self._sort_long_rows(x, rows, results, descending)
+        return self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
+
+    def _sort_long_rows(self, x: Array, rows: Array, results: tuple[Array, Array], descending: bool) -> None:
+        """Sort rows by keys: CuPy, which sorts a row by radix sort and several by comparisons, is given one row.
+
+        Of floating-point numbers it would sort NaN with a sign bit to the front, as NVIDIA's radix sort goes by bits.
+        """
+        xp, n = self.xp, rows.shape[-1]
+        count, wide = rows.size // n, rows.dtype.itemsize > 4
+        chunk = _chunk(count, n, 0)
+        sizes, launch = int64s(n, chunk), ((count * -(-n // chunk),), _threads(chunk))
+        name, key = ("order_keys_by_row", np.uint64) if count > 1 and not wide else ("order_keys", rows.dtype)
+        keys = xp.empty(rows.size, key)
+        self._selection_kernel(name, x, _FEW)(*launch, (rows, keys, *sizes, np.bool_(descending)))
+        order = xp.argsort(keys, kind="stable")
+        if count > 1 and wide:
+            order = order[xp.argsort((order // n).astype(np.uint32), kind="stable")]
+        self._selection_kernel("take_order", x, _FEW)(*launch, (rows, order, *results, *sizes))
+
+    # -- the first elements ----------------------------------------------------------------------------------------
+
+    @kernel_for(_takes_top)
+    def topk_along(self, x: Array, dim: int, k: int, largest: bool = True) -> tuple[Array, Array]:
+        n = x.shape[dim]
+        if n <= _MOST and (n <= 256 or n <= 4 * k):
+            return self._sort_rows(x, dim, k, largest)
+        rows, chunk = self._rows_of_bits(x, dim), _chunk(x.size // n, n, 4 * k)
+        values, indices = self._top_of_rows(x, rows, NULL, k, chunk, largest)
+        if chunk < n:
+            values, indices = self._top_of_rows(x, values, indices, k, values.shape[-1], largest)
+        return self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
+
+    def _top_of_rows(
+        self, x: Array, rows: Array, places: Array, k: int, chunk: int, largest: bool
+    ) -> tuple[Array, Array]:
+        """The first `k` elements, in order, of each part of `chunk` elements of each row."""
+        n = rows.shape[-1]
+        count, parts = rows.size // n, -(-n // chunk)
+        values, indices = self._result_memory(rows, (parts - 1) * k + min(k, n - (parts - 1) * chunk))
+        arguments = rows, places, values, indices, *int64s(n, chunk, k), np.bool_(largest)
+        self._selection_kernel("topk_rows", x, k)((count * parts,), _threads(chunk), arguments)
+        return values, indices
+
+    # -- one element of the order ----------------------------------------------------------------------------------
+
+    @kernel_for(_takes)
+    def kthvalue_along(self, x: Array, dim: int, k: int, keepdim: bool = False) -> tuple[Array, Array]:
+        return self._of_rank(x, dim, k, _RANK, keepdim)
+
+    @kernel_for(_takes)
+    def median_along(self, x: Array, dim: int, keepdim: bool = False, ignore_nan: bool = False) -> tuple[Array, Array]:
+        return self._of_rank(x, dim, 0, _NAN_MEDIAN if ignore_nan else _MEDIAN, keepdim)
+
+    def _of_rank(self, x: Array, dim: int, rank: int, mode: int, keepdim: bool) -> tuple[Array, Array]:
+        """The element of a rank (from 1), or the median, and the place of the first that equals it."""
+        rows = self._rows_of_bits(x, dim)
+        n = rows.shape[-1]
+        if n > _LONG_OF_RANK and rows.size // n < _BLOCKS // 4:
+            values, indices = self._of_rank_by_blocks(x, rows, rank, mode)
+        else:
+            values, indices = self._result_memory(rows, 1)
+            arguments = rows, values, indices, *int64s(n, rank), np.int32(mode)
+            self._selection_kernel("kth_of_rows", x, _FEW)((rows.size // n,), _threads(n), arguments)
+        found = self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
+        return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
+
+    def _of_rank_by_blocks(self, x: Array, rows: Array, rank: int, mode: int) -> tuple[Array, Array]:
+        """The same for few long rows: one launch for each digit of 8 bits, and one for the place."""
+        xp, n = self.xp, rows.shape[-1]
+        count, chunk, digits = rows.size // n, _chunk(rows.size // n, n, 0), rows.dtype.itemsize
+        parts = -(-n // chunk)
+        counts = xp.zeros((count, 256 * digits + 1), np.uint32)
+        indices = xp.full((*rows.shape[:-1], 1), np.iinfo(np.int64).max, np.uint64)
+        kernel, sizes = self._selection_kernel("count_digits", x, _FEW), int64s(n, chunk, rank)
+        first = -1 if mode and _kind(x.dtype)[0] == 2 else 0  # type: ignore[index]
+        for number in range(first, digits):
+            numbers = np.int32(mode), np.int32(number)
+            kernel((count * parts,), _threads(chunk), (rows, counts, *sizes, *numbers))
+        kernel = self._selection_kernel("find_chosen", x, _FEW)
+        kernel((count * parts,), _threads(chunk), (rows, counts, indices, *sizes, np.int32(mode)))
+        indices = indices.view(np.int64)
+        values = xp.empty(indices.shape, rows.dtype)
+        kernel = self._selection_kernel("take_chosen", x, _FEW)
+        kernel(*elements(count), (rows, indices, values, *int64s(count, n)))
+        return values, indices
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _rows_of_bits(self, x: Array, dim: int) -> Array:
+        """The elements as unsigned integers of their bits, dense, with `dim` last."""
+        if x.dtype.kind == "b":
+            x = (x.view(np.uint8) != 0).view(np.uint8)  # whatever bytes stand for True
+        return dense(self.xp, self.xp.moveaxis(x, dim, -1)).view(f"u{x.dtype.itemsize}")
+
+    def _result_memory(self, rows: Array, k: int, with_values: bool = True) -> tuple[Array, Array]:
+        """Memory for `k` elements of each row, and for their places."""
+        shape = (*rows.shape[:-1], k)
+        return self.xp.empty(shape, rows.dtype) if with_values else None, self.xp.empty(shape, np.int64)
+
+    def _from_rows(self, found: Array, x: Array, dim: int) -> Array:
+        """The results of rows with their dim where that of `x` is, and the dtype of `x`; None for None."""
+        if found is None:
+            return None
+        return dense(self.xp, self.xp.moveaxis(found if x is None else found.view(x.dtype), -1, dim))
+
+    def _selection_kernel(self, name: str, x: Array, count: int) -> Callable[..., object]:
+        """The kernel that sorts up to `count` elements, for elements like those of `x`."""
+        kind, infinity = _kind(x.dtype)  # type: ignore[misc]
+        element, most = f"u{8 * x.dtype.itemsize}", str(_FEW if count <= _FEW else _MOST)
+        return self.cuda_kernel("selection", name, type=element, kind=str(kind), infinity=infinity, most=most)
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def _threads(n: int) -> tuple[int]:
+    """The block of a kernel in which a block goes over so many elements several times."""
+    return (min(1024, max(32, 32 * -(-n // 256))),)
+
+
+def _chunk(rows: int, n: int, least: int) -> int:
+    """Elements of a part of a row, so that there are blocks for all of a card: a multiple of 16, or all of them."""
+    if n <= _LONG or rows >= _BLOCKS:
+        return n
+    parts = max(1, min(2 * _BLOCKS // rows, n // max(least, _LEAST_PART)))
+    return min(n, -(-n // (16 * parts)) * 16)
