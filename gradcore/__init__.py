@@ -23,7 +23,6 @@ try:
         bindings,
         creation,
         cuda,
-        dtypes,
         installation,
         legacy_types,
         namespaces,
@@ -33,7 +32,6 @@ try:
         subclasses,
     )
     from gradcore import neighbours as _neighbours
-    from gradcore import paths as _paths
     from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
     from gradcore.autograd.grad_mode import (
         enable_grad,
@@ -46,7 +44,8 @@ try:
     from gradcore.backends.numpy.malloc import empty_cache, memory_stats
     from gradcore.backends.numpy.threads import get_num_threads, set_num_threads
     from gradcore.backends.registry import set_default_device
-    from gradcore.config import (
+    from gradcore.core import dtypes, errors
+    from gradcore.core.config import (
         cuda_fallback,
         get_float32_matmul_precision,
         get_traceback,
@@ -56,17 +55,15 @@ try:
         set_history_loss,
         set_traceback,
     )
-    from gradcore.creation import *
-    from gradcore.determinism import (
+    from gradcore.core.determinism import (
         are_deterministic_algorithms_enabled,
         get_deterministic_debug_mode,
         is_deterministic_algorithms_warn_only_enabled,
         set_deterministic_debug_mode,
         use_deterministic_algorithms,
     )
-    from gradcore.device import device, get_default_device
-    from gradcore.diagnostics import show_config
-    from gradcore.dtypes import (
+    from gradcore.core.device import device, get_default_device
+    from gradcore.core.dtypes import (
         can_cast,
         dtype,
         finfo,
@@ -75,6 +72,9 @@ try:
         promote_types,
         set_default_dtype,
     )
+    from gradcore.core.size import Size
+    from gradcore.creation import *
+    from gradcore.diagnostics import show_config
     from gradcore.installation import register_op
     from gradcore.layouts import (
         channels_last,
@@ -88,9 +88,9 @@ try:
     from gradcore.predicates import *
     from gradcore.printing import set_printoptions
     from gradcore.random import *
-    from gradcore.size import Size
     from gradcore.storage import TypedStorage, UntypedStorage
     from gradcore.tensor import Tensor
+    from gradcore.torch_names import paths as _paths
 
     #: As an index: a new dim, as in NumPy.
     newaxis = None
@@ -106,7 +106,7 @@ try:
     globals().update(legacy_types.legacy_classes())
     vars(cuda).update(legacy_types.legacy_classes("cuda"))
 
-    from gradcore import _C, amp, fft, func, linalg, masked, overrides, special, utils
+    from gradcore import amp, fft, func, linalg, masked, special, utils
     from gradcore.amp.autocasting import (
         autocast,
         clear_autocast_cache,
@@ -121,6 +121,7 @@ try:
     from gradcore.cuda import amp as _cuda_amp
     from gradcore.func import vmap
     from gradcore.kernels import from_kernel
+    from gradcore.torch_names import _C, overrides
 
     #: The modules for users; the others are how gradcore is made.
     _MODULES = {

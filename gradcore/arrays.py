@@ -11,7 +11,7 @@ from typing import Any
 
 from gradcore.autograd.variables import VersionCounter, as_class, bump_all, wrap
 from gradcore.backends.numpy import malloc
-from gradcore.typing import Array, Device
+from gradcore.core.typing import Array, Device
 
 __all__ = [
     "arrays_of",

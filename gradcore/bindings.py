@@ -46,12 +46,6 @@ def _compile() -> Function:
     return compile
 
 
-def _convert_to_sparse() -> Function:
-    from gradcore.sparse.conversion import DENSE
-
-    return lambda name, t, *blocksize: DENSE[name](t, *blocksize)
-
-
 def _cuda_array_interface() -> Function:
     from gradcore.interop import cuda_array_interface
 
@@ -94,6 +88,12 @@ def _lookup_rows() -> Function:
     return lookup
 
 
+def _sparse_conversions() -> Function:
+    from gradcore.sparse.conversion import DENSE
+
+    return lambda: DENSE
+
+
 def _sparse_mask() -> Function:
     from gradcore.sparse.conversion import sparse_mask
 
@@ -107,7 +107,6 @@ MAKERS: dict[str, Callable[[], Function]] = {
     "call_cupy_kernel": _call_cupy_kernel,
     "call_ufunc": _call_ufunc,
     "compile": _compile,
-    "convert_to_sparse": _convert_to_sparse,
     "cuda_array_interface": _cuda_array_interface,
     "dense_to_sparse": _dense_to_sparse,
     "dlpack": _dlpack,
@@ -115,6 +114,7 @@ MAKERS: dict[str, Callable[[], Function]] = {
     "from_scipy": _from_scipy,
     "legacy_tensor": _legacy_tensor,
     "lookup_rows": _lookup_rows,
+    "sparse_conversions": _sparse_conversions,
     "sparse_mask": _sparse_mask,
 }
 

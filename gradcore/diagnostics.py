@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import config
 from gradcore.backends import compiled, registry
 from gradcore.backends.numpy import openblas, threads
+from gradcore.core import config
 
 __all__ = ["show_config"]
 

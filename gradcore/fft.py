@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradcore import creation, dtypes, namespaces
+from gradcore import creation, namespaces
+from gradcore.core import dtypes
 from gradcore.dispatch.settings import converting
 
 if TYPE_CHECKING:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import bump_all, wrap
 from gradcore.backends.portable.optimizers import Batch
+from gradcore.core import dtypes
+from gradcore.core.typing import Array, Device
 from gradcore.tensor import Tensor
-from gradcore.typing import Array, Device
 
 __all__ = ["Batch", "clamp_", "clip_", "divide_", "move_statistics_", "norms", "reciprocal", "unscale_"]
 

@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.record import view_of
 from gradcore.autograd.variables import Variable, wrap
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
+from gradcore.core.tracebacks import shorten
+from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
-from gradcore.errors import warn
 from gradcore.ops.indexing import BYTES
 from gradcore.ops.slicing import getitem as GETITEM
 from gradcore.ops.slicing import select as SELECT
 from gradcore.ops.slicing import slice_of as SLICE
-from gradcore.tracebacks import shorten
-from gradcore.typing import AnyTensor
 
 __all__ = ["getitem", "resolve", "viewed"]
 

@@ -10,8 +10,8 @@ from gradcore.autograd import forward, views
 from gradcore.autograd.derivatives import node_class
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import AutogradMeta, bump
-from gradcore.errors import warn_once
-from gradcore.typing import AnyTensor
+from gradcore.core.errors import warn_once
+from gradcore.core.typing import AnyTensor
 
 if TYPE_CHECKING:
     from gradcore.tensor import Tensor

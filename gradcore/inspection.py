@@ -15,9 +15,9 @@ from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import tick
 from gradcore.autograd.views import gradient_edge
+from gradcore.core.typing import AnyTensor, Array, Device
 from gradcore.ops.table import Op
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor, Array, Device
 from gradcore.utils._pytree import tree_leaves
 from gradcore.utils.recomputation import Frame
 

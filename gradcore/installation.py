@@ -27,6 +27,7 @@ from gradcore import (
     to,
 )
 from gradcore.autograd import batch_dims
+from gradcore.core.tracebacks import shortened
 from gradcore.creation import data, filled
 from gradcore.namespaces import LazyMethod
 from gradcore.operators import operator_methods
@@ -35,7 +36,6 @@ from gradcore.ops.table import OPS, Op
 from gradcore.random import drawing, filling
 from gradcore.random import functions as random_functions
 from gradcore.tensor import Tensor, is_differentiated
-from gradcore.tracebacks import shortened
 
 __all__ = ["install", "register_op"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.tensor import is_differentiated
-from gradcore.typing import AnyTensor, Array
 
 __all__ = ["cuda_array_interface", "device_of", "dlpack", "exported", "from_dlpack_on_host"]
 

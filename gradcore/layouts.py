@@ -148,7 +148,7 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Any:
 
 def _conversion(name: str, words: str) -> Callable[..., Any]:
     def method(self: Tensor, *blocksize: Any) -> Any:
-        return functional.convert_to_sparse(name, self, *blocksize)
+        return functional.sparse_conversions()[name](self, *blocksize)
 
     method.__name__, method.__doc__ = name, f"The nonzero elements, sparse: {words}."
     return method

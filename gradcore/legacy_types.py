@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.autograd import forward
 from gradcore.autograd.modes import INFERENCE, local
 from gradcore.autograd.variables import bump, type_name, wrap
 from gradcore.backends.pinned import empty_pinned
 from gradcore.backends.registry import CPU, set_default_device, unavailable
+from gradcore.core import dtypes
+from gradcore.core.device import DeviceLike
+from gradcore.core.errors import warn, warn_once
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.creation import empty, empty_strided, tensor
 from gradcore.creation.filled import sizes
 from gradcore.creation.legacy import legacy_tensor
-from gradcore.device import DeviceLike
 from gradcore.dispatch import check_inplace
-from gradcore.errors import warn, warn_once
 from gradcore.ops.geometry import expanded
 from gradcore.storage import TypedStorage, UntypedStorage, located
 from gradcore.tensor import Tensor, is_differentiated
-from gradcore.typing import AnyTensor, Array
 
 __all__: list[str] = []
 

@@ -15,7 +15,7 @@ tensor([1., 1.])
 from __future__ import annotations
 
 from gradcore import namespaces
-from gradcore.errors import LinAlgError
+from gradcore.core.errors import LinAlgError
 
 _functions = namespaces.functions("linalg")
 __getattr__, __dir__ = namespaces.lazy_attributes(_functions, globals())

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from gradcore import return_types
-from gradcore.dtypes import dtype
+from gradcore.core.dtypes import dtype
 from gradcore.tensor import Tensor
 
 Number: TypeAlias = builtins.bool | builtins.int | builtins.float | builtins.complex

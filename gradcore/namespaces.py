@@ -6,10 +6,11 @@ from collections.abc import Callable
 from functools import cache, partial, wraps
 from typing import Any
 
-from gradcore import functional, paths
+from gradcore import functional
 from gradcore.dispatch.torch_function import argument_error, takes_over
 from gradcore.ops.table import OPS
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = ["LazyMethod", "functions", "lazy_attributes"]
 

@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from gradcore import functional
+from gradcore.core.typing import AnyTensor
 from gradcore.creation import arange, from_numpy
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["install"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradcore import dispatch, functional
+from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
 from gradcore.ops.table import OPS, Op
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["OPERATORS", "as_operand", "operator_methods"]
 

@@ -11,7 +11,7 @@ from gradcore import functional
 from gradcore.autograd import variables
 from gradcore.autograd.variables import AutogradMeta, new, version_counter, wrap
 from gradcore.backends.registry import resolve
-from gradcore.typing import AnyTensor, Array
+from gradcore.core.typing import AnyTensor, Array
 
 __all__ = ["deep_copy", "reduced", "shallow_copy"]
 

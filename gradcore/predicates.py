@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.backends.vmap import all_samples
+from gradcore.core import dtypes
+from gradcore.core.size import Size
 from gradcore.dispatch.torch_function import overridable
-from gradcore.size import Size
 from gradcore.storage import TypedStorage, UntypedStorage
 from gradcore.tensor import Tensor
 

@@ -23,10 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes, functional, layouts, paths
+from gradcore import functional, layouts
 from gradcore.autograd.variables import wrap
 from gradcore.backends.registry import CPU
+from gradcore.core import dtypes
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = ["load", "load_file", "save", "save_file"]
 

@@ -18,6 +18,8 @@ from gradcore.autograd.record import record
 from gradcore.autograd.variables import PLAIN_TYPES, Variable, bump
 from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.backends.vmap.messages import INPLACE
+from gradcore.core.tracebacks import shorten
+from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import hand_over, overloaded
 from gradcore.indexing import as_view_key, getitem, resolve
@@ -26,8 +28,6 @@ from gradcore.ops.geometry import expanded
 from gradcore.ops.indexing import as_indices
 from gradcore.ops.table import OPS, Op
 from gradcore.to import warn_of_real_parts
-from gradcore.tracebacks import shorten
-from gradcore.typing import AnyTensor
 
 __all__ = ["copy_", "fill_", "fill_diagonal_", "index_put_", "setitem", "zero_"]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from gradcore.autograd.variables import bump, wrap
 from gradcore.backends.registry import CPU
+from gradcore.core.typing import Array
 from gradcore.tensor import Tensor
-from gradcore.typing import Array
 
 __all__ = ["is_shared", "reduced_for_processes", "share_memory_", "shared_with_processes"]
 

@@ -11,13 +11,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import version_counter, wrap
+from gradcore.core import dtypes
+from gradcore.core.device import DeviceLike
+from gradcore.core.dtypes import DTypeLike
+from gradcore.core.errors import history_lost, warn_once
 from gradcore.creation import empty, from_numpy, tensor
-from gradcore.device import DeviceLike
-from gradcore.dtypes import DTypeLike
-from gradcore.errors import history_lost, warn_once
 from gradcore.ops.geometry import contiguous_strides, each
 from gradcore.tensor import Tensor, is_differentiated
 

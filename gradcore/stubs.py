@@ -15,12 +15,14 @@ from types import ModuleType
 from typing import Any
 
 import gradcore
-from gradcore import dtypes, namespaces, return_types
+from gradcore import namespaces, return_types
 from gradcore.backends import switches
+from gradcore.core import dtypes
 from gradcore.ops import table
 from gradcore.ops.table import Op
 from gradcore.stub_results import overloads, result
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 #: The package's own operations, without those that a program has declared.
 OPS = {name: op for name, op in table.OPS.items() if op.module.startswith("gradcore.ops.")}
@@ -34,7 +36,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 '''
-IMPORTS = "from gradcore import return_types\nfrom gradcore.dtypes import dtype\nfrom gradcore.tensor import Tensor\n"
+IMPORTS = """from gradcore import return_types
+from gradcore.core.dtypes import dtype
+from gradcore.tensor import Tensor
+"""
 #: The longest line of a stub file, as for all source.
 WIDTH = 120
 
@@ -67,6 +72,8 @@ PROTOCOL = {
     "__setitem__": (["self", "index: Any", "value: Any"], "None"),
     "__setstate__": (["self", "state: Any"], "None"),
 }
+#: Modules in rooms that programs import from the top of the package: for type checkers, too.
+FROM_ROOMS = ("errors", "overrides", "testing", "types")
 #: Modules that are not there when the package is imported.
 LATER = ("interop", "stubs")
 ANYTHING = ["*args: Any", "**named: Any"]
@@ -211,9 +218,9 @@ def _reexports(module: ModuleType) -> list[str]:
             continue
         value = getattr(module, name)
         if isinstance(value, ModuleType):
-            own = value.__name__ == f"{module.__name__}.{name}" and hasattr(value, "__file__")
-            if own and name not in LATER:
-                imports.append((module.__name__, name))
+            package, _, inner = value.__name__.partition(".")
+            if paths.former(inner) == name and hasattr(value, "__file__") and name not in LATER:
+                imports.append((f"{package}.{inner}".rpartition(".")[0], name))
             continue
         home = str(getattr(value, "__module__", None))
         if value is None or isinstance(value, float):  # a constant, which several modules may have
@@ -237,7 +244,8 @@ def _reexport(home: str, name: str) -> str:
 
 def _defining_module(name: str, value: Any) -> str | None:
     for path, module in sorted(sys.modules.items()):
-        if path.startswith("gradcore.") and vars(module).get(name) is value and name in getattr(module, "__all__", ()):
+        own = path == module.__name__ and path.startswith("gradcore.")
+        if own and vars(module).get(name) is value and name in getattr(module, "__all__", ()):
             return path
     return None
 
@@ -343,6 +351,8 @@ def stubs() -> dict[str, str]:
         "masked.pyi": lambda: _namespace("masked", gradcore.masked),
     }
     found = {path: make() for path, make in texts.items()}
+    for name in FROM_ROOMS:
+        found[f"{name}.pyi"] = f"{HEADER.partition(chr(10))[0]}\n\nfrom gradcore.{paths.moved(name)} import *\n"
     found["return_types.pyi"] = "\n".join([*_named_tuples(), ""])
     found["methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
     found |= {f"backends/{name.rpartition('.')[2]}.pyi": _switches(module) for name, module in switches.MODULES.items()}

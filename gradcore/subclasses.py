@@ -15,6 +15,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd import variables
 from gradcore.autograd.variables import PLAIN_TYPES, as_class
+from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.foreign import refuse_function
 from gradcore.dispatch.torch_function import (
     DisableTorchFunction,
@@ -26,7 +27,6 @@ from gradcore.dispatch.torch_function import (
 from gradcore.namespaces import LazyMethod
 from gradcore.operators import OPERATORS, as_operand
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["NOT_CONVERTED", "OWN", "as_subclass", "enlist", "make_subclass", "torch_function"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from gradcore import dtypes, functional, pickling
+from gradcore import functional, pickling
 from gradcore.autograd import gradients, graph, variables
 from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.modes import GRAD, INFERENCE, local
@@ -21,17 +21,18 @@ from gradcore.autograd.variables import OWN, PLAIN_TYPES, AutogradMeta, Variable
 from gradcore.autograd.views import chain_of, gradient_edge, replay, requires_grad
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU
+from gradcore.core import dtypes
+from gradcore.core.errors import history_lost, scipy_advice
+from gradcore.core.size import Size, size_of
+from gradcore.core.tracebacks import shorten
+from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.settings import setting
-from gradcore.errors import history_lost, scipy_advice
 from gradcore.methods import Methods
 from gradcore.ops.shapes import wrap_dim
 from gradcore.representation import text_of
-from gradcore.size import Size, size_of
-from gradcore.tracebacks import shorten
-from gradcore.typing import AnyTensor
 
 if TYPE_CHECKING:
-    from gradcore.device import device
+    from gradcore.core.device import device
 
 __all__ = ["Tensor"]
 

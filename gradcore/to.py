@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.batch_dims import broadcast_to_batch
 from gradcore.autograd.graph import Node
@@ -13,11 +13,12 @@ from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import resolve
 from gradcore.backends.vmap import BatchedArray, batched_device
-from gradcore.device import device as Device
-from gradcore.errors import warn_once
+from gradcore.core import dtypes
+from gradcore.core.device import device as Device
+from gradcore.core.errors import warn_once
+from gradcore.core.tracebacks import shorten
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.ops.reductions import REAL_PARTS
-from gradcore.tracebacks import shorten
-from gradcore.typing import AnyTensor, Array
 
 __all__ = ["astype", "copy", "moved", "parse_to", "to", "to_copy"]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradcore as gc
-from gradcore import dtypes
+from gradcore.core import dtypes
 
 #: Dtypes that are promoted with each other.
 PROMOTED = [d for d in dtypes.DTYPES.values() if d.name not in ("uint16", "uint32", "uint64", "bfloat16")]

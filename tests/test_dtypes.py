@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradcore import dtypes as D
+from gradcore.core import dtypes as D
 
 ALL = list(D.DTYPES.values())
 IN_NUMPY = [d for d in ALL if d is not D.bfloat16]

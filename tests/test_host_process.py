@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gradcore as gc
-from gradcore import config
+from gradcore.core import config
 
 PROGRAM = Path(__file__).parent / "programs" / "host_process.py"
 

@@ -28,12 +28,12 @@ def test_the_reader_of_imports_sees_them() -> None:
     """Something is found, in each of the forms."""
     assert "backends.base" in GRAPH["backends.registry"]
     assert "backends.registry" in GRAPH["backends"]
-    assert "config" in GRAPH["backends.registry"]  # from gradcore import config
+    assert "core.config" in GRAPH["backends.registry"]  # from gradcore.core import config
     assert "backends.random.exact" in GRAPH["backends.random.philox"]  # relative
     assert "backends.cupy.backend" in GRAPH["backends.registry"]  # in a function
     assert "backends.cupy.backend" not in imported_modules("backends.registry", functions=False)
-    assert "backends.base" not in GRAPH["device"]  # for type checkers
-    assert "gradcore.backends.base.Backend" in set(imported_names(PATHS["device"], types=True))
+    assert "backends.base" not in GRAPH["core.device"]  # for type checkers
+    assert "gradcore.backends.base.Backend" in set(imported_names(PATHS["core.device"], types=True))
     assert find_module("numpy.linalg") is None
     assert find_module("gradcore.autograd.engine.GraphTask") == "autograd.engine"
 

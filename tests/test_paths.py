@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gradcore as gc
-from gradcore import paths
+from gradcore.torch_names import paths
 
 PAIRS = sorted((path, name) for path, names in paths.NAMES.items() for name in names if not name.startswith("*"))
 

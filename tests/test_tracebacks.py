@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import gradcore as gc
-from gradcore import nn, tracebacks
+from gradcore import nn
+from gradcore.core import tracebacks
 from gradcore.nn import functional as F
 
 ROOT = str(Path(gc.__file__).parents[1])

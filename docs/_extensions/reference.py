@@ -20,7 +20,8 @@ from sphinx.util import logging
 from topics import LAYERS, OPERATIONS, section_of_layer
 
 import gradcore
-from gradcore import dtypes, namespaces
+from gradcore import namespaces
+from gradcore.core import dtypes
 from gradcore.ops.table import OPS, Op
 
 LOG = logging.getLogger(__name__)
@@ -30,14 +31,14 @@ PAGES = (
     ("creation", "Creating tensors", (("From data, filled, in sequences", "gradcore", "gradcore.creation"),)),
     ("random", "Random numbers", (("", "gradcore", "gradcore.random"),)),
     ("dtypes", "Dtypes, sizes, printing", (
-        ("Dtypes", "gradcore", "gradcore.dtypes"),
+        ("Dtypes", "gradcore", "gradcore.core.dtypes"),
         ("Predicates", "gradcore", "gradcore.predicates"),
-        ("Sizes and layouts", "gradcore", "gradcore.size gradcore.layouts"),
+        ("Sizes and layouts", "gradcore", "gradcore.core.size gradcore.layouts"),
         ("Printing", "gradcore", "gradcore.printing"),
     )),
     ("devices", "Devices", (
-        ("Devices", "gradcore", "gradcore.device"),
-        ("Configuration", "gradcore", "gradcore.config gradcore.determinism gradcore.diagnostics"),
+        ("Devices", "gradcore", "gradcore.core.device"),
+        ("Configuration", "gradcore", "gradcore.core.config gradcore.core.determinism gradcore.diagnostics"),
         ("Memory and threads of the CPU", "gradcore", "gradcore.backends.numpy.malloc gradcore.backends.numpy.threads"),
         ("Compiled kernels", "gradcore.compiled", "gradcore.compiled"),
         ("CUDA", "gradcore.cuda", "gradcore.cuda"),
@@ -45,7 +46,7 @@ PAGES = (
         ("What products and attention may do on CUDA", "gradcore.backends.cuda", "gradcore.backends.cuda"),
         ("Switches without an effect", "gradcore.backends.cudnn", "gradcore.backends.cudnn"),
         ("Instructions of the CPU", "gradcore.backends.cpu", "gradcore.backends.cpu"),
-        ("Warnings and errors", "gradcore.errors", "gradcore.errors"),
+        ("Warnings and errors", "gradcore.errors", "gradcore.core.errors"),
     )),
     ("autograd", "Automatic differentiation", (
         ("Gradients", "gradcore.autograd", "gradcore.autograd"),

@@ -1,8 +1,8 @@
 """Mixed precision: each operation in the precision that is good for it, and gradients that do not vanish in float16."""
 
-from gradcore import paths
 from gradcore.amp.autocasting import autocast, custom_bwd, custom_fwd, is_autocast_available
 from gradcore.amp.scaling import GradScaler
+from gradcore.torch_names import paths
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 

@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from gradcore import dtypes
 from gradcore.amp.casting import LOWER_PRECISION, casting
 from gradcore.backends import registry
-from gradcore.dtypes import DTypeLike
-from gradcore.interrupts import surely
+from gradcore.core import dtypes
+from gradcore.core.dtypes import DTypeLike
+from gradcore.core.interrupts import surely
+from gradcore.core.tracebacks import shortened
 from gradcore.tensor import Tensor
-from gradcore.tracebacks import shortened
 
 __all__ = [
     "autocast",

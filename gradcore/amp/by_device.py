@@ -11,7 +11,7 @@ from gradcore.amp.autocasting import (
     set_autocast_dtype,
     set_autocast_enabled,
 )
-from gradcore.errors import warn
+from gradcore.core.errors import warn
 
 __all__: list[str] = []
 

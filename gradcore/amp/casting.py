@@ -6,12 +6,13 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.modes import AUTOCAST, GRAD, State, local
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.interception import Run
 from gradcore.ops.table import Op
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["LOWER_PRECISION", "Casting", "casting", "policy_of"]
 

@@ -10,10 +10,11 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.arrays import arrays_of, note_writes
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.backends import registry
+from gradcore.core import dtypes
 from gradcore.foreach import reciprocal, unscale_
 from gradcore.tensor import Tensor
 

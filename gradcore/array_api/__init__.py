@@ -20,7 +20,7 @@ from gradcore.array_api import fft, linalg, special
 from gradcore.array_api.functions import *
 from gradcore.array_api.functions import __all__ as _functions
 from gradcore.array_api.info import __array_namespace_info__
-from gradcore.dtypes import DTYPES as _DTYPES
+from gradcore.core.dtypes import DTYPES as _DTYPES
 
 __array_api_version__ = "2024.12"
 newaxis = None

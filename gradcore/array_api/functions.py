@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from gradcore import dtypes
 from gradcore import functional as F
 from gradcore import numpy as gnp
+from gradcore.core import dtypes
 from gradcore.numpy.conversion import axis_of, dtype_of, tensor_of
 from gradcore.tensor import Tensor
 

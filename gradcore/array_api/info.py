@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore import dtypes
 from gradcore.backends.registry import resolve
-from gradcore.device import device, get_default_device
+from gradcore.core import dtypes
+from gradcore.core.device import device, get_default_device
 
 __all__ = ["__array_namespace_info__"]
 

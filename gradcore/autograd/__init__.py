@@ -1,6 +1,5 @@
 """Automatic differentiation: the graph, the engine, its modes and hooks."""
 
-from gradcore import paths
 from gradcore.autograd import anomaly_mode, forward_ad, function, functional, grad_mode, graph, profiler
 from gradcore.autograd.anomaly_mode import detect_anomaly, explain, set_detect_anomaly
 from gradcore.autograd.function import Function
@@ -18,6 +17,7 @@ from gradcore.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from gradcore.autograd.gradients import backward, grad
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable
+from gradcore.torch_names import paths
 
 __all__ = [
     "Function",

@@ -16,7 +16,7 @@ import numpy as np
 from gradcore.autograd.modes import ANOMALY, GRAD, State, local
 from gradcore.autograd.variables import Variable, tick
 from gradcore.backends.vmap import all_samples
-from gradcore.typing import AnyTensor
+from gradcore.core.typing import AnyTensor
 
 __all__ = ["detect_anomaly", "explain", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 

@@ -21,7 +21,7 @@ from gradcore.autograd.variables import version_counter, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.vmap import VmapLevel, batched_device, unbatched_device, unwrap_batch, wrap_batch
 from gradcore.backends.vmap.array import BatchedArray, levels_of
-from gradcore.typing import AnyTensor
+from gradcore.core.typing import AnyTensor
 
 __all__ = [
     "BatchBackward0",

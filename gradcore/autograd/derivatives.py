@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore import dtypes
 from gradcore.autograd import variables
 from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import GRAD, local
@@ -14,9 +13,10 @@ from gradcore.autograd.node import AccumulateGrad, Node
 from gradcore.autograd.op_node import HOLDING, SEVERAL, OpNode, show_saved, slots_of
 from gradcore.autograd.variables import AutogradMeta, Edge, TensorMeta, Variable, alias
 from gradcore.autograd.views import gradient_edge
+from gradcore.core import dtypes
+from gradcore.core.tracebacks import generated_file
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.table import Formula, Op
-from gradcore.tracebacks import generated_file
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "LEAF",

@@ -25,7 +25,7 @@ from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import OWN, Variable, accumulate_grad, add_to_grad, wrap
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
-from gradcore.tracebacks import shorten
+from gradcore.core.tracebacks import shorten
 
 __all__ = ["run_backward"]
 

@@ -22,9 +22,9 @@ from gradcore.autograd.variables import AutogradMeta, Variable, alias, repeats
 from gradcore.autograd.views import chain_of, gradient_edge, mark_as_view, replay, requires_grad
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
-from gradcore.interrupts import surely
+from gradcore.core.interrupts import surely
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.table import Formula, Op
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "ForwardLevel",

@@ -8,8 +8,8 @@ from gradcore.autograd.forward import ForwardLevel, attach, check_tangent, laid_
 from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge, identity_view
-from gradcore.interrupts import surely
-from gradcore.typing import AnyTensor
+from gradcore.core.interrupts import surely
+from gradcore.core.typing import AnyTensor
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 

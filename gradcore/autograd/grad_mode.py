@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from gradcore.autograd import variables
 from gradcore.autograd.modes import GRAD, GRAD_REQUESTED, INFERENCE, local, recording, set_recording
 from gradcore.autograd.variables import Variable, version_counter
-from gradcore.errors import warn
+from gradcore.core.errors import warn
 
 __all__ = [
     "enable_grad",

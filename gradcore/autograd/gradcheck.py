@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.jacobians import (
     Matrix,
@@ -25,7 +25,8 @@ from gradcore.autograd.jacobians import (
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable, alias
 from gradcore.autograd.views import gradient_edge, requires_grad
-from gradcore.typing import AnyTensor
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

@@ -15,8 +15,8 @@ from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge
-from gradcore.errors import warn_once
-from gradcore.typing import AnyTensor
+from gradcore.core.errors import warn_once
+from gradcore.core.typing import AnyTensor
 
 __all__ = ["ExecutionEngine", "backward", "grad"]
 

@@ -18,7 +18,7 @@ from gradcore.autograd.saved import (
 )
 from gradcore.autograd.variables import INFERENCE_COUNTER, AutogradMeta, TensorMeta, Variable, bump
 from gradcore.autograd.views import gradient_edge
-from gradcore.typing import AnyTensor
+from gradcore.core.typing import AnyTensor
 
 __all__ = [
     "GradientEdge",

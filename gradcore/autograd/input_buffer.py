@@ -8,13 +8,14 @@ from heapq import heapify, heappush
 from operator import add, iadd
 from typing import TYPE_CHECKING, Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd import variables
 from gradcore.autograd.modes import TORCH_FUNCTION_MODE, TORCH_FUNCTION_OFF, local
 from gradcore.autograd.variables import TensorMeta, Variable, repeats, sum_of_tensors, wrap
 from gradcore.backends.vmap import batched_device
 from gradcore.backends.vmap.array import BatchedArray, levels_of
-from gradcore.typing import AnyTensor
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 
 if TYPE_CHECKING:
     from gradcore.autograd.node import Node

@@ -18,7 +18,7 @@ from gradcore.autograd.forward_ad import make_dual
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import requires_grad
-from gradcore.typing import AnyTensor
+from gradcore.core.typing import AnyTensor
 
 __all__ = [
     "as_tuple",

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
-from gradcore import dtypes
 from gradcore.autograd import variables
 from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import ANOMALY, GRAD, local
@@ -21,8 +20,9 @@ from gradcore.autograd.variables import (
     type_name,
     version_counter,
 )
-from gradcore.errors import use_program_names
-from gradcore.typing import AnyTensor
+from gradcore.core import dtypes
+from gradcore.core.errors import use_program_names
+from gradcore.core.typing import AnyTensor
 
 __all__ = [
     "FREED",

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 from gradcore.autograd.node import FREED, Hooks, Node
 from gradcore.autograd.saved import SavedTensor, check_version, current_hooks, with_edge
 from gradcore.autograd.variables import INFERENCE_COUNTER, Edge, TensorMeta, Variable
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.parameters import names_of as parameter_names
 from gradcore.ops.table import Op
-from gradcore.typing import AnyTensor
 
 __all__ = ["OpNode", "Slot", "slots_of"]
 

@@ -19,11 +19,11 @@ from gradcore.autograd.op_node import slots_of
 from gradcore.autograd.saved import NewSavedTensor, SavedTensor, refuse_inference
 from gradcore.autograd.variables import Variable, VersionCounter, new, on_device, tick, wrap
 from gradcore.autograd.views import gradient_edge, mark_as_view, requires_grad
+from gradcore.core.tracebacks import generated_file
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.parameters import names_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
-from gradcore.tracebacks import generated_file
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "check_differentiable",

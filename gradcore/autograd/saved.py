@@ -20,8 +20,8 @@ from gradcore.autograd.variables import (
     wrap,
 )
 from gradcore.autograd.views import gradient_edge, requires_grad
-from gradcore.errors import use_program_names
-from gradcore.typing import AnyTensor
+from gradcore.core.errors import use_program_names
+from gradcore.core.typing import AnyTensor
 
 __all__ = [
     "NewSavedTensor",

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable
 from operator import iadd
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.backends.numpy import malloc
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
-from gradcore.errors import warn
-from gradcore.locks import process_lock
-from gradcore.typing import AnyTensor
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
+from gradcore.core.locks import process_lock
+from gradcore.core.typing import AnyTensor
 
 if TYPE_CHECKING:
     from gradcore.autograd.node import AccumulateGrad, Node

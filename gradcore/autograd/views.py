@@ -23,8 +23,8 @@ from gradcore.autograd.variables import (
 )
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.table import OPS
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "CopySlices",

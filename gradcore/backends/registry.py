@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import config
 from gradcore.backends.base import Backend, Kernels
-from gradcore.device import DeviceLike, default_to, device, get_default_device
-from gradcore.errors import DeviceFallbackWarning, Unavailable, caller_depth
-from gradcore.locks import process_lock
+from gradcore.core import config
+from gradcore.core.device import DeviceLike, default_to, device, get_default_device
+from gradcore.core.errors import DeviceFallbackWarning, Unavailable, caller_depth
+from gradcore.core.locks import process_lock
 
 __all__ = [
     "CPU",

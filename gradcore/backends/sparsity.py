@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["Pattern", "bordered"]
 

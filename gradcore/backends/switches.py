@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, TypeVar
 
-from gradcore import config
+from gradcore.core import config
 
 __all__ = ["MODULES", "ProductPrecision", "Switches", "cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]
 

@@ -11,11 +11,11 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-from gradcore import paths
 from gradcore.backends.compiled import building, cache_folder, library, state, workplaces
 from gradcore.backends.compiled.building import BuildError
 from gradcore.backends.compiled.variants import chosen
 from gradcore.backends.registry import CPU
+from gradcore.torch_names import paths
 
 __all__ = ["BuildError", "build", "build_variants", "is_used", "remove", "state"]
 

@@ -20,13 +20,13 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gradcore import paths
 from gradcore.compiler.arrays import current
 from gradcore.compiler.compiled import CompiledFunction, choose_stance, explain_calls, forget_programs
 from gradcore.compiler.settings import BACKENDS, STANCES, check_settings, graphs_of
 from gradcore.compiler.verification import VerificationError
 from gradcore.compiler.watching import left_out
 from gradcore.nn.module import Module
+from gradcore.torch_names import paths
 
 __all__ = [
     "VerificationError",

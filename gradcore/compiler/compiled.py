@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from textwrap import indent
 from typing import Any, TypeAlias
 
-from gradcore import config
 from gradcore.autograd.modes import GRAD, PROFILE, local
 from gradcore.compiler import cuda, native
 from gradcore.compiler.arrays import current
@@ -33,8 +32,9 @@ from gradcore.compiler.storage import connected
 from gradcore.compiler.symbolic import SizeEscapes, SymbolicEntryWriter, SymbolicRecorder, SymbolicRun, symbols_between
 from gradcore.compiler.verification import Verifier
 from gradcore.compiler.watching import Watch, garbage_waits, handled, offset_after_which
+from gradcore.core import config
+from gradcore.core.tracebacks import is_own, shorten
 from gradcore.nn.module import Module
-from gradcore.tracebacks import is_own, shorten
 
 __all__ = ["CompiledFunction", "choose_stance", "explain_calls", "forget_programs"]
 

@@ -14,7 +14,7 @@ from gradcore.compiler.memory import NO_PLAN, Buffers, memory_plan, ufunc_of
 from gradcore.compiler.passes import takes_scalars
 from gradcore.compiler.program import Call, Expression, Literal, Program, Value, values_in
 from gradcore.compiler.specialized import specialized
-from gradcore.tracebacks import generated_file
+from gradcore.core.tracebacks import generated_file
 
 __all__ = ["function_of", "source_of"]
 

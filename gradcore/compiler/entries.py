@@ -19,8 +19,8 @@ from gradcore.compiler.results import with_history, wrapped
 from gradcore.compiler.script import Part
 from gradcore.compiler.sizes import SymbolicNumber
 from gradcore.compiler.storage import share_memory
+from gradcore.core.tracebacks import generated_file
 from gradcore.random.generator import default_generator
-from gradcore.tracebacks import generated_file
 
 __all__ = ["Entry", "EntryWriter"]
 

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore import config, dtypes
 from gradcore.amp.scaling import GradScaler
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.modes import local
@@ -36,8 +35,11 @@ from gradcore.compiler.host_calls import HOST_CLASSES, can_be_observed
 from gradcore.compiler.scopes import PURE_FUNCTIONS, is_foreign, is_generated, is_library, is_of_numpy, namespace_of
 from gradcore.compiler.storage import connected
 from gradcore.compiler.watching import FACTS, is_pure
-from gradcore.determinism import get_deterministic_debug_mode as deterministic
-from gradcore.device import device, get_default_device
+from gradcore.core import config, dtypes
+from gradcore.core.determinism import get_deterministic_debug_mode as deterministic
+from gradcore.core.device import device, get_default_device
+from gradcore.core.tracebacks import generated_file
+from gradcore.core.typing import AnyTensor
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import Calls
 from gradcore.nn.module_hooks import _Everywhere as Everywhere
@@ -45,8 +47,6 @@ from gradcore.nn.parameter import Parameter
 from gradcore.optim import optimizer
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
-from gradcore.tracebacks import generated_file
-from gradcore.typing import AnyTensor
 
 __all__ = ["Guards", "HasHistory", "TensorGuard", "Unguardable", "names_in"]
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import config
 from gradcore.arrays import note_writes, with_grad
 from gradcore.backends.codegen.scalars import SymbolicScalar, is_number, symbolic
 from gradcore.backends.registry import CPU
@@ -26,6 +25,7 @@ from gradcore.compiler.recorder import Recorder
 from gradcore.compiler.scopes import is_library, namespace_of
 from gradcore.compiler.storage import address_of
 from gradcore.compiler.substitutes import RecordingBackend
+from gradcore.core import config
 from gradcore.optim.elementwise import ElementwiseOptimizer
 from gradcore.profiler.recording import is_profiling
 

@@ -11,10 +11,10 @@ from gradcore.compiler.guards import Guards
 from gradcore.compiler.numbers import RecordedFloat, is_followed, plain_numbers, recorded_number
 from gradcore.compiler.recorder import Recorder
 from gradcore.compiler.script import Part, Script
+from gradcore.core.tracebacks import user_frame, user_line
 from gradcore.nn.module import Module
 from gradcore.nn.module_hooks import _Call
 from gradcore.tensor import Tensor
-from gradcore.tracebacks import user_frame, user_line
 
 __all__ = ["ReadNumbers"]
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.autograd.variables import Variable, wrap
 from gradcore.backends.base import Backend
 from gradcore.backends.codegen.scalars import SymbolicScalar
@@ -35,12 +34,13 @@ from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, 
 from gradcore.compiler.sources import running_offset
 from gradcore.compiler.storage import address_of, connected, owner_of, share_memory
 from gradcore.compiler.substitutes import Substitutes, plain_draw
-from gradcore.device import device
+from gradcore.core import dtypes
+from gradcore.core.device import device
+from gradcore.core.locks import process_lock
+from gradcore.core.tracebacks import user_line
 from gradcore.dispatch import operands
-from gradcore.locks import process_lock
 from gradcore.ops.table import Formula
 from gradcore.random.generator import default_generator
-from gradcore.tracebacks import user_line
 
 __all__ = ["OF_METADATA", "Recorder", "Unrecordable", "recording_lock"]
 

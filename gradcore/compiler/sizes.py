@@ -16,7 +16,7 @@ from typing import Any
 from gradcore.autograd.variables import Variable
 from gradcore.compiler.arrays import RecordedArray, current
 from gradcore.compiler.program import Expression
-from gradcore.tracebacks import is_own
+from gradcore.core.tracebacks import is_own
 
 __all__ = ["RECORDED", "ConstantsWithSizes", "SizeEscapes", "SymbolicNumber", "Symbols", "expressed", "number_at"]
 

@@ -43,9 +43,9 @@ from gradcore.compiler.sizes import (
     number_at,
 )
 from gradcore.compiler.substitutes import plain_draw
+from gradcore.core.tracebacks import generated_file, user_line
 from gradcore.dispatch import operands
 from gradcore.random.generator import default_generator
-from gradcore.tracebacks import generated_file, user_line
 
 __all__ = ["SizeEscapes", "Sizes", "SymbolicEntryWriter", "SymbolicRecorder", "SymbolicRun", "symbols_between"]
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.node import FREED
 from gradcore.autograd.variables import Variable, wrap
@@ -28,10 +27,11 @@ from gradcore.compiler.history import without_history
 from gradcore.compiler.host_calls import runs_user_code
 from gradcore.compiler.results import grad_of, with_history
 from gradcore.compiler.watching import Watch
-from gradcore.device import device
-from gradcore.locks import process_lock
+from gradcore.core import dtypes
+from gradcore.core.device import device
+from gradcore.core.locks import process_lock
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.random.generator import default_generator
-from gradcore.typing import AnyTensor, Array
 
 __all__ = ["Uncopyable", "VerificationError", "Verifier"]
 

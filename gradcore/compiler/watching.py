@@ -26,10 +26,10 @@ from gradcore.compiler.scopes import (
     is_of_numpy,
 )
 from gradcore.compiler.sources import codes_in, running_offset, statements_of, tree_of
+from gradcore.core.tracebacks import is_own
 from gradcore.cuda import graphs, streams
 from gradcore.layouts import rows_with_sparse_gradient
 from gradcore.tensor import Tensor
-from gradcore.tracebacks import is_own
 
 __all__ = ["FACTS", "Watch", "garbage_waits", "handled", "is_pure", "left_out", "offset_after_which"]
 

@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.variables import as_class, wrap
 from gradcore.backends.numpy.headers import own_header
 from gradcore.backends.registry import CPU, resolve
+from gradcore.core import dtypes
+from gradcore.core.device import DeviceLike
+from gradcore.core.dtypes import DTypeLike
+from gradcore.core.errors import history_lost, warn, warn_once
+from gradcore.core.tracebacks import shorten
 from gradcore.creation.factory import converted, from_host, with_requires_grad
-from gradcore.device import DeviceLike
 from gradcore.dispatch.settings import converting
 from gradcore.dispatch.torch_function import created
-from gradcore.dtypes import DTypeLike
-from gradcore.errors import history_lost, warn, warn_once
 from gradcore.interop import device_of, from_dlpack_on_host
 from gradcore.ops.checks import fitting
 from gradcore.tensor import Tensor, is_differentiated
-from gradcore.tracebacks import shorten
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "new_tensor", "tensor"]
 

@@ -9,16 +9,16 @@ from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.variables import wrap
 from gradcore.backends.registry import CPU, resolve
-from gradcore.device import DeviceLike
+from gradcore.core import dtypes
+from gradcore.core.device import DeviceLike
+from gradcore.core.dtypes import DTypeLike
+from gradcore.core.errors import OutOfMemoryError
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import created
-from gradcore.dtypes import DTypeLike
-from gradcore.errors import OutOfMemoryError
 from gradcore.tensor import Tensor
 from gradcore.to import moved
 

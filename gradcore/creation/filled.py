@@ -6,17 +6,18 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, Unpack
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.variables import PLAIN_TYPES, wrap
 from gradcore.backends.registry import resolve
+from gradcore.core import dtypes
+from gradcore.core.device import DeviceLike
+from gradcore.core.dtypes import DTypeLike
+from gradcore.core.errors import OutOfMemoryError
 from gradcore.creation.factory import LikeOptions, Options, OutOptions, factory, options_of_out, with_requires_grad
-from gradcore.device import DeviceLike
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import created, overloaded
-from gradcore.dtypes import DTypeLike
-from gradcore.errors import OutOfMemoryError
 from gradcore.ops.annotations import Number
 from gradcore.ops.checks import fitting
 from gradcore.ops.shapes import check_elements

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.variables import new
+from gradcore.core import dtypes
+from gradcore.core.errors import history_lost
+from gradcore.core.size import Size
+from gradcore.core.tracebacks import shortened
 from gradcore.creation.data import tensor
 from gradcore.creation.filled import empty
 from gradcore.dispatch.settings import setting
-from gradcore.errors import history_lost
-from gradcore.size import Size
 from gradcore.tensor import Tensor, is_differentiated
-from gradcore.tracebacks import shortened
 
 __all__ = ["legacy_tensor"]
 

@@ -8,12 +8,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.backends.registry import resolve
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
 from gradcore.creation.factory import OutOptions, computed, converted, factory, from_host
 from gradcore.creation.filled import filled
 from gradcore.dispatch.settings import converting
-from gradcore.errors import warn
 from gradcore.ops.annotations import Number
 from gradcore.ops.shapes import check_elements
 from gradcore.tensor import Tensor, is_differentiated

@@ -3,7 +3,6 @@
 Nothing here needs a GPU to be imported; what asks the driver says so in its errors.
 """
 
-from gradcore import paths as _paths
 from gradcore.cuda import nvtx
 from gradcore.cuda.debugging import get_sync_debug_mode, set_sync_debug_mode, sync_debug_mode, transfers
 from gradcore.cuda.devices import (
@@ -76,6 +75,7 @@ from gradcore.cuda.streams import (
     stream,
 )
 from gradcore.random import default_generator as _default_generator
+from gradcore.torch_names import paths as _paths
 
 __all__ = [
     "CUDAGraph",

@@ -6,8 +6,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import amp, dtypes, paths
-from gradcore.dtypes import DTypeLike
+from gradcore import amp
+from gradcore.core import dtypes
+from gradcore.core.dtypes import DTypeLike
+from gradcore.torch_names import paths
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 

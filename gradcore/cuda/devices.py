@@ -6,9 +6,9 @@ import contextlib
 from typing import Any
 
 from gradcore.backends import registry
-from gradcore.config import fusion, index_checks, set_fusion, set_index_checks
-from gradcore.device import DeviceLike
-from gradcore.device import device as Device
+from gradcore.core.config import fusion, index_checks, set_fusion, set_index_checks
+from gradcore.core.device import DeviceLike
+from gradcore.core.device import device as Device
 
 __all__ = [
     "can_device_access_peer",

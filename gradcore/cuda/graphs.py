@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gradcore import paths
 from gradcore.backends import registry
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import PrivatePool
@@ -17,6 +16,7 @@ from gradcore.backends.random import recording
 from gradcore.cuda.streams import Stream, current_stream, stream
 from gradcore.random import Generator
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 from gradcore.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle"]

@@ -12,10 +12,10 @@ from typing import Any
 
 from gradcore.backends import registry
 from gradcore.backends.cupy.memory import Peaks
+from gradcore.core.device import DeviceLike
+from gradcore.core.device import device as Device
+from gradcore.core.errors import OutOfMemoryError
 from gradcore.cuda.devices import index_of, is_available
-from gradcore.device import DeviceLike
-from gradcore.device import device as Device
-from gradcore.errors import OutOfMemoryError
 from gradcore.tensor import Tensor
 
 __all__ = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gradcore.backends import registry
+from gradcore.core.device import DeviceLike
 from gradcore.cuda.devices import get_device_capability, index_of, is_available
-from gradcore.device import DeviceLike
 
 __all__ = ["DeviceProperties", "get_device_properties", "is_bf16_supported", "is_tf32_supported"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gradcore import random
+from gradcore.core.device import DeviceLike
 from gradcore.cuda.devices import device_count, index_of
-from gradcore.device import DeviceLike
 from gradcore.tensor import Tensor
 
 __all__ = [

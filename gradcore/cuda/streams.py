@@ -10,9 +10,9 @@ from typing import Any
 
 from gradcore.backends import registry
 from gradcore.backends.streams import STREAMS
+from gradcore.core.device import DeviceLike
+from gradcore.core.device import device as Device
 from gradcore.cuda.devices import index_of, is_available
-from gradcore.device import DeviceLike
-from gradcore.device import device as Device
 
 __all__ = [
     "Event",

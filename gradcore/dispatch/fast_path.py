@@ -70,7 +70,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd import variables
 from gradcore.autograd.derivatives import not_differentiable
 from gradcore.autograd.modes import local
@@ -87,6 +87,8 @@ from gradcore.autograd.variables import PLAIN_TYPES, new, wrap
 from gradcore.autograd.views import gradient_edge, mark_as_view
 from gradcore.backends.base import SMALL
 from gradcore.backends.registry import CPU
+from gradcore.core import dtypes
+from gradcore.core.tracebacks import generated_file
 from gradcore.dispatch.operands import (
     BODY_ERRORS,
     KERNEL_ERRORS,
@@ -99,7 +101,6 @@ from gradcore.dispatch.operands import (
 from gradcore.dispatch.settings import SCOPE, settings_of
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
-from gradcore.tracebacks import generated_file
 
 #: The CPU's dispatch table: its kernels are found without a look-up.
 HOME: Any = CPU.kernels

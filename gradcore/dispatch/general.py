@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd import anomaly_mode, forward
 from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, TORCH_FUNCTION_OFF, State, local
 from gradcore.autograd.record import check_differentiable, make_outputs, record
 from gradcore.autograd.variables import PLAIN_TYPES, Variable, on_device, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.interception import intercepted
 from gradcore.dispatch.operands import (
     BODY_ERRORS,
@@ -31,7 +33,6 @@ from gradcore.dispatch.torch_function import foreign, overloaded, routed, takes_
 from gradcore.ops.checks import fitting
 from gradcore.ops.promotion import RULES
 from gradcore.ops.table import Op
-from gradcore.typing import AnyTensor
 
 __all__ = ["apply", "call_composite", "elementwise"]
 

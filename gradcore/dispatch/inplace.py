@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd import forward, variables, views
 from gradcore.autograd.batch_dims import take_common_sample
 from gradcore.autograd.modes import AUTOCAST, DUAL, GRAD, INFERENCE, PROFILE, TORCH_FUNCTION_MODE, State, local
@@ -16,13 +16,14 @@ from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import INFERENCE_WRITTEN, Variable, alias, bump, repeats
 from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.backends.base import SMALL
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.fast_path import fast_path, has_fast_path
 from gradcore.dispatch.general import PLAIN, apply, call_composite
 from gradcore.dispatch.operands import NUMBERS, constant, type_error
 from gradcore.dispatch.torch_function import overloaded, routed, takes_over, watched
 from gradcore.ops.promotion import keeps_floats
 from gradcore.ops.table import Op
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "apply_inplace", "check_inplace", "check_own_memory", "copy_to_out", "out_of", "write",

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd import variables
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import Variable, new
 from gradcore.backends.registry import CPU
 from gradcore.backends.vmap.devices import batched_device
-from gradcore.errors import OutOfBoundsError, OutOfMemoryError
+from gradcore.core import dtypes
+from gradcore.core.errors import OutOfBoundsError, OutOfMemoryError
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.checks import no_kernel
 from gradcore.ops.table import OPS, Op
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "BODY_ERRORS",

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import requires_grad
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.parameters import Parameter
 from gradcore.ops.table import Op
-from gradcore.typing import AnyTensor
 
 __all__ = ["SCOPE", "Setting", "argument", "constructor", "converting", "setting", "settings_of", "settled"]
 

@@ -11,16 +11,16 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable
+from gradcore.core.errors import warn_once
+from gradcore.core.tracebacks import generated_file, shorten, shortened
 from gradcore.dispatch.fast_path import globals_of, has_fast_path, source_of
 from gradcore.dispatch.general import apply, call_composite
 from gradcore.dispatch.inplace import apply_inplace, out_of
 from gradcore.dispatch.interception import intercepted
 from gradcore.dispatch.operands import NUMBERS
 from gradcore.dispatch.torch_function import overridable
-from gradcore.errors import warn_once
 from gradcore.ops.documentation import docstring
 from gradcore.ops.table import Op
-from gradcore.tracebacks import generated_file, shorten, shortened
 
 __all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", "spread"]
 

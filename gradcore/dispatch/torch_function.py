@@ -12,10 +12,10 @@ from typing import Any, TypeVar, cast
 from gradcore.autograd import variables
 from gradcore.autograd.modes import TORCH_FUNCTION_MODE, TORCH_FUNCTION_OFF, local
 from gradcore.autograd.variables import PLAIN_TYPES
+from gradcore.core.tracebacks import shorten
 from gradcore.dispatch.foreign import refuse_tensor
 from gradcore.dispatch.operands import type_error
 from gradcore.ops.table import Op
-from gradcore.tracebacks import shorten
 
 __all__ = [
     "DisableTorchFunction",

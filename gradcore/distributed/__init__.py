@@ -1,6 +1,5 @@
 """Processes that work together: collectives and messages, on MPI for the CPU and on NCCL for CUDA."""
 
-from gradcore import paths
 from gradcore.distributed.collectives import (
     all_gather,
     all_gather_into_tensor,
@@ -51,6 +50,7 @@ from gradcore.distributed.objects import (
 )
 from gradcore.distributed.reduce_op import ReduceOp
 from gradcore.distributed.work import Work
+from gradcore.torch_names import paths
 
 __all__ = [
     "Backend",

@@ -11,9 +11,9 @@ import numpy as np
 from gradcore.autograd.variables import wrap
 from gradcore.backends import registry
 from gradcore.backends.vmap import BatchedArray
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.distributed import collectives
 from gradcore.distributed.groups import ProcessGroup
-from gradcore.typing import AnyTensor, Array
 
 __all__ = ["ArrayCollectives"]
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from gradcore import paths
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.distributed import collectives, groups, objects
 from gradcore.serialization import load as read
 from gradcore.serialization import save as write
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = ["Shard", "load", "save"]
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable, repeats
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.distributed.communicator import Communicator
 from gradcore.distributed.errors import DistBackendError
 from gradcore.distributed.reduce_op import ReduceOp
 from gradcore.distributed.work import Request, Work, wait_until
-from gradcore.typing import AnyTensor, Array
 
 if TYPE_CHECKING:
     from gradcore.distributed.groups import ProcessGroup

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from gradcore.autograd.variables import bump_all
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.distributed.checks import (
     begin_comparison,
     check_alike,
@@ -26,7 +27,6 @@ from gradcore.distributed.groups import GroupMember, ProcessGroup, get_group_ran
 from gradcore.distributed.reduce_op import ReduceOp, check_reduction
 from gradcore.distributed.work import Compared, Request, Work, watch
 from gradcore.profiler.recording import record_function
-from gradcore.typing import AnyTensor, Array
 
 __all__ = [
     "Call",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import dtypes
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.creation import empty_like, zeros
 from gradcore.distributed import collectives
 from gradcore.distributed.buckets import GradBucket
 from gradcore.distributed.groups import ProcessGroup, find
-from gradcore.futures import Future
-from gradcore.typing import AnyTensor
+from gradcore.torch_names.futures import Future
 
 __all__ = [
     "allreduce_hook",

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.device import device as Device
+from gradcore.core.device import device as Device
+from gradcore.core.dtypes import dtype as DType
+from gradcore.core.typing import Array
 from gradcore.distributed.reduce_op import BOOLS, ReduceOp
 from gradcore.distributed.work import Request
-from gradcore.dtypes import dtype as DType
-from gradcore.typing import Array
 
 __all__ = ["Alone", "Communicator", "carried_op"]
 

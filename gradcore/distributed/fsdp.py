@@ -10,6 +10,7 @@ from typing import Any
 from gradcore.autograd.grad_mode import is_grad_enabled, no_grad
 from gradcore.autograd.saved import current_hooks, saved_tensors_hooks
 from gradcore.autograd.variables import Variable
+from gradcore.core.typing import AnyTensor
 from gradcore.distributed.checks import check_alike
 from gradcore.distributed.groups import ProcessGroup, own_group, resolve
 from gradcore.distributed.sharded_parameter import Gathering, Reduction, ShardedParameter, initialize_whole
@@ -17,7 +18,6 @@ from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.profiler.recording import record_function
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 from gradcore.utils import _pytree
 
 __all__ = ["FSDPModule", "MixedPrecisionPolicy", "ShardedParameter", "UnshardHandle", "fully_shard"]

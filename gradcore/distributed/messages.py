@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradcore.core.typing import AnyTensor
 from gradcore.distributed.checks import check_tensor
 from gradcore.distributed.collectives import Call, member_of, root_of
 from gradcore.distributed.groups import ProcessGroup
 from gradcore.distributed.work import Work
-from gradcore.typing import AnyTensor
 
 __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 

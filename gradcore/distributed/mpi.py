@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.core.typing import Array
 from gradcore.distributed.communicator import Communicator
 from gradcore.distributed.errors import DistNetworkError
 from gradcore.distributed.lifetime import deliver_output, limit_start
 from gradcore.distributed.reduce_op import ReduceOp
 from gradcore.distributed.work import Request, wait_until
-from gradcore.typing import Array
 
 __all__ = ["MPICommunicator", "import_mpi"]
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends import registry
-from gradcore.device import device as Device
+from gradcore.core.device import device as Device
+from gradcore.core.dtypes import dtype as DType
+from gradcore.core.typing import Array
 from gradcore.distributed.communicator import Communicator, carried_op
 from gradcore.distributed.errors import DistNetworkError
 from gradcore.distributed.reduce_op import ReduceOp
 from gradcore.distributed.work import Request, wait_until
-from gradcore.dtypes import dtype as DType
-from gradcore.typing import Array
 
 __all__ = ["NCCLCommunicator"]
 

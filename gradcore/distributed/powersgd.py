@@ -6,13 +6,13 @@ from typing import Any
 
 from gradcore import functional as F
 from gradcore import linalg
+from gradcore.core.typing import AnyTensor
 from gradcore.distributed import collectives
 from gradcore.distributed.buckets import GradBucket
 from gradcore.distributed.comm_hooks import allreduce_hook
 from gradcore.distributed.groups import find
-from gradcore.futures import Future
 from gradcore.random import Generator, randn
-from gradcore.typing import AnyTensor
+from gradcore.torch_names.futures import Future
 
 __all__ = ["PowerSGDState", "powerSGD_hook"]
 

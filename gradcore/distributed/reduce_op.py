@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from gradcore.dtypes import dtype
+from gradcore.core.dtypes import dtype
 
 __all__ = ["ReduceOp", "check_reduction"]
 

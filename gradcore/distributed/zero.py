@@ -7,11 +7,11 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.typing import AnyTensor
 from gradcore.distributed import collectives, objects
 from gradcore.distributed.groups import resolve
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["ZeroRedundancyOptimizer"]
 

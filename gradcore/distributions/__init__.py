@@ -20,7 +20,6 @@ True
 True
 """
 
-from gradcore import paths
 from gradcore.distributions import constraints, transforms
 from gradcore.distributions.categorical import (
     Categorical,
@@ -52,6 +51,7 @@ from gradcore.distributions.positive import (
 from gradcore.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
 from gradcore.distributions.transformed import TransformedDistribution
 from gradcore.distributions.transforms import *  # noqa: F403
+from gradcore.torch_names import paths
 
 __all__ = [
     "Bernoulli",

@@ -6,16 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
+from gradcore.core import dtypes
+from gradcore.core.dtypes import finfo
+from gradcore.core.size import Size
 from gradcore.creation import arange, eye, full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.discrete import Binomial
 from gradcore.distributions.distribution import broadcast_all, lazy_property
 from gradcore.distributions.probabilities import WithProbabilities, inside
-from gradcore.dtypes import finfo
 from gradcore.nn import functional as F
 from gradcore.random import multinomial
-from gradcore.size import Size
 from gradcore.tensor import Tensor
 
 __all__ = ["Categorical", "Multinomial", "OfCategories", "OneHotCategorical", "OneHotCategoricalStraightThrough"]

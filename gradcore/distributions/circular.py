@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core import dtypes
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import open_uniform
 from gradcore.distributions.distribution import Distribution, ExponentialFamily, Parameter, broadcast_all

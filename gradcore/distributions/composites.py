@@ -7,11 +7,11 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.size import Size
 from gradcore.distributions import constraints
 from gradcore.distributions.categorical import Categorical
 from gradcore.distributions.distribution import Distribution
 from gradcore.distributions.transform import sum_rightmost
-from gradcore.size import Size
 from gradcore.tensor import Tensor
 
 __all__ = ["Independent", "MixtureSameFamily"]

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
+from gradcore.core import dtypes
 from gradcore.linalg import cholesky_ex
 from gradcore.tensor import Tensor
 

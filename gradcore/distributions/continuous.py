@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import functional
+from gradcore.core.dtypes import finfo
+from gradcore.core.size import Size
 from gradcore.creation import full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import LOG_2PI, Distribution, ExponentialFamily, Parameter, broadcast_all
-from gradcore.dtypes import finfo
-from gradcore.size import Size
 from gradcore.tensor import Tensor
 
 __all__ = ["Cauchy", "Exponential", "GeneralizedPareto", "Laplace", "Normal", "Uniform"]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import functional
+from gradcore.core.dtypes import finfo
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import ExponentialFamily, Parameter, broadcast_all
 from gradcore.distributions.probabilities import WithProbabilities
-from gradcore.dtypes import finfo
 from gradcore.nn import functional as F
 from gradcore.random import bernoulli, binomial, poisson
 from gradcore.tensor import Tensor

@@ -8,15 +8,16 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.grad_mode import enable_grad, no_grad
 from gradcore.autograd.gradients import grad
+from gradcore.core import dtypes
+from gradcore.core.size import Size
+from gradcore.core.tracebacks import ShortErrors
 from gradcore.creation import tensor
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
-from gradcore.size import Size
 from gradcore.tensor import Tensor
-from gradcore.tracebacks import ShortErrors
 
 __all__ = ["Distribution", "ExponentialFamily", "broadcast_all", "lazy_property"]
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gradcore import functional
+from gradcore.core.dtypes import finfo
 from gradcore.creation import full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import random
@@ -16,7 +17,6 @@ from gradcore.distributions.distribution import (
     broadcast_all,
     log_beta,
 )
-from gradcore.dtypes import finfo
 from gradcore.tensor import Tensor
 
 __all__ = ["Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "StudentT"]

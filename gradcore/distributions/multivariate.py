@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import functional
+from gradcore.core.size import Size
 from gradcore.creation import eye
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import random
 from gradcore.distributions.distribution import LOG_2PI, Distribution, lazy_property
 from gradcore.linalg import cholesky, solve_triangular
 from gradcore.predicates import broadcast_shapes
-from gradcore.size import Size
 from gradcore.tensor import Tensor
 
 __all__ = ["LowRankMultivariateNormal", "MultivariateNormal", "mahalanobis"]

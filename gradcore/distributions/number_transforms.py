@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore import functional
+from gradcore.core.dtypes import finfo
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.distributions.transform import Transform, sum_rightmost, with_dims
-from gradcore.dtypes import finfo
 from gradcore.nn import functional as F
 from gradcore.predicates import broadcast_shapes
 from gradcore.tensor import Tensor

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from gradcore import functional
+from gradcore.core.dtypes import finfo
 from gradcore.creation import full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import Cauchy, Exponential, Normal, Uniform
@@ -14,7 +15,6 @@ from gradcore.distributions.gammas import Gamma
 from gradcore.distributions.number_transforms import AbsTransform, AffineTransform, ExpTransform, PowerTransform
 from gradcore.distributions.transformed import TransformedDistribution
 from gradcore.distributions.vector_transforms import StickBreakingTransform
-from gradcore.dtypes import finfo
 from gradcore.tensor import Tensor
 
 __all__ = [

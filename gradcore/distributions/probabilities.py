@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gradcore import dtypes
+from gradcore.core import dtypes
+from gradcore.core.dtypes import finfo
+from gradcore.core.size import Size
 from gradcore.creation import arange
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import Distribution, Parameter, broadcast_all, lazy_property
-from gradcore.dtypes import finfo
-from gradcore.size import Size
 from gradcore.tensor import Tensor
 
 __all__ = ["WithProbabilities", "inside"]

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from gradcore import functional
+from gradcore.core.size import Size
+from gradcore.core.tracebacks import ShortErrors
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
-from gradcore.size import Size
 from gradcore.tensor import Tensor
-from gradcore.tracebacks import ShortErrors
 
 __all__ = [
     "ComposeTransform",

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.size import Size
 from gradcore.distributions import constraints
 from gradcore.distributions.composites import Independent
 from gradcore.distributions.distribution import Distribution
 from gradcore.distributions.transform import ComposeTransform, Transform, sum_rightmost
-from gradcore.size import Size
 from gradcore.tensor import Tensor
 
 __all__ = ["TransformedDistribution"]

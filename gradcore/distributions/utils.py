@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
+from gradcore.core import dtypes
 from gradcore.creation import ones, zeros
 from gradcore.distributions.distribution import broadcast_all, lazy_property
 from gradcore.distributions.probabilities import inside as clamp_probs

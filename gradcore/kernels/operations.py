@@ -13,6 +13,7 @@ from gradcore.backends.codegen.trace import Tracer
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.vmap import calls
 from gradcore.backends.vmap.backend import BatchedBackend
+from gradcore.core.tracebacks import shortened
 from gradcore.installation import register_op
 from gradcore.kernels.evaluation import check_functions, differential, evaluate
 from gradcore.kernels.parsing import Program, Unparsable, parse
@@ -20,7 +21,6 @@ from gradcore.kernels.raw import RawKernel
 from gradcore.kernels.signatures import read_signature
 from gradcore.ops.parameters import Parameter, names_of
 from gradcore.ops.table import OPS, Op, elementwise, general
-from gradcore.tracebacks import shortened
 
 __all__ = ["operation"]
 

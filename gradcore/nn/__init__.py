@@ -2,7 +2,6 @@
 
 # ruff: noqa: F403  (many modules are made from tables)
 
-from gradcore import paths
 from gradcore.nn import activations, convolution, functional, init, layers, lazy, losses, normalization, padding
 from gradcore.nn.activations import *
 from gradcore.nn.adaptive import AdaptiveLogSoftmaxWithLoss
@@ -25,6 +24,7 @@ from gradcore.nn.parameter_containers import ParameterDict, ParameterList
 from gradcore.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from gradcore.nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from gradcore.nn.transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
+from gradcore.torch_names import paths
 
 from gradcore.nn import modules, parallel, utils  # isort: skip  (PyTorch's names for what is above)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradcore.core.errors import warn
 from gradcore.creation import full
-from gradcore.errors import warn
 from gradcore.nn import functional as F
 from gradcore.nn.module import Module
 from gradcore.nn.module_factory import Made, make, settings

@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, overload
 
-from gradcore.dtypes import dtype
+from gradcore.core.dtypes import dtype
 from gradcore.nn.gumbel import gumbel_softmax as gumbel_softmax
 from gradcore.tensor import Tensor
 

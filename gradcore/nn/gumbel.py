@@ -6,8 +6,8 @@ import warnings
 
 from gradcore import functional
 from gradcore.creation import zeros_like
-from gradcore.overrides import overridable
 from gradcore.tensor import Tensor
+from gradcore.torch_names.overrides import overridable
 
 __all__ = ["gumbel_softmax"]
 

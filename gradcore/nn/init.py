@@ -11,9 +11,9 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.creation import eye as identity_matrix
-from gradcore.overrides import overridable
 from gradcore.random import randperm
 from gradcore.tensor import Tensor
+from gradcore.torch_names.overrides import overridable
 
 __all__ = [
     "calculate_gain",

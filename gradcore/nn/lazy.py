@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.typing import AnyTensor
 from gradcore.nn import convolution, normalization
 from gradcore.nn.docstrings import Docstring
 from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 from gradcore.nn.linear import Linear
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["LazyLinear", "LazyModuleMixin"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from gradcore import dtypes
-from gradcore._C import _disabled_torch_function_impl
+from gradcore.core import dtypes
+from gradcore.core.device import DeviceLike
+from gradcore.core.dtypes import DTypeLike
 from gradcore.creation import empty
-from gradcore.device import DeviceLike
-from gradcore.dtypes import DTypeLike
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 from gradcore.to import parse_to
+from gradcore.torch_names._C import _disabled_torch_function_impl
 
 __all__ = ["UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from gradcore import functional
+from gradcore.core.tracebacks import ShortErrors
 from gradcore.nn.conversion import Conversion
 from gradcore.nn.module_hooks import (
     Calls,
@@ -19,7 +20,6 @@ from gradcore.nn.module_hooks import (
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.nn.state import State
 from gradcore.tensor import Tensor
-from gradcore.tracebacks import ShortErrors
 from gradcore.utils.hooks import RemovableHandle
 
 __all__ = [

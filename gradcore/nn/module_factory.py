@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gradcore.core.typing import AnyTensor
 from gradcore.nn import functional
 from gradcore.nn.docstrings import Docstring
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["Made", "make", "ntuple", "settings"]
 

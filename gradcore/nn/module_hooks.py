@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from gradcore.core.tracebacks import shorten
 from gradcore.nn.backward_hooks import BackwardHooks, watch_node
-from gradcore.tracebacks import shorten
 from gradcore.utils.hooks import RemovableHandle
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore import paths
+from gradcore.torch_names import paths
 
 __getattr__ = paths.further(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gradcore import dtypes
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core import dtypes
 from gradcore.creation import empty, ones, tensor, zeros
 from gradcore.dispatch.settings import setting
 from gradcore.nn import functional as F

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.creation import arange, empty_like, full, tensor
 from gradcore.tensor import Tensor
 

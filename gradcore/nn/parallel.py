@@ -6,15 +6,16 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import functional, paths
+from gradcore import functional
+from gradcore.core.device import DeviceLike
+from gradcore.core.device import device as Device
 from gradcore.creation import empty
 from gradcore.cuda.devices import device_count, is_available
-from gradcore.device import DeviceLike
-from gradcore.device import device as Device
 from gradcore.nn.lazy import LazyModuleMixin
 from gradcore.nn.module import Module
 from gradcore.nn.utils.stateless import call_with
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = ["DataParallel", "data_parallel", "gather", "scatter"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from gradcore import paths
-from gradcore._C import _disabled_torch_function_impl
 from gradcore.creation import empty
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
+from gradcore.torch_names._C import _disabled_torch_function_impl
 
 __all__ = ["Buffer", "Parameter"]
 

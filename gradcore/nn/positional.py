@@ -7,8 +7,8 @@ from typing import Any
 
 from gradcore.nn import functional as F
 from gradcore.nn.recurrent import run_cell
-from gradcore.overrides import overridable
 from gradcore.tensor import Tensor
+from gradcore.torch_names.overrides import overridable
 
 __all__: list[str] = []
 

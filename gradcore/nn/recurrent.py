@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gradcore import functional
+from gradcore.core.errors import caller_depth
 from gradcore.creation import empty, zeros
-from gradcore.errors import caller_depth
 from gradcore.nn import functional as F
 from gradcore.nn.init import uniform_
 from gradcore.nn.module import Module

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradcore.backends import cuda
-from gradcore.interrupts import surely
+from gradcore.core.interrupts import surely
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 

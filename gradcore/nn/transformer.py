@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from gradcore.core.device import DeviceLike
+from gradcore.core.dtypes import DTypeLike
 from gradcore.creation import full
-from gradcore.device import DeviceLike
-from gradcore.dtypes import DTypeLike
 from gradcore.nn import functional as F
 from gradcore.nn.containers import ModuleList
 from gradcore.nn.init import xavier_uniform_

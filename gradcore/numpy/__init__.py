@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as _numpy
 
-from gradcore import dtypes as _dtypes
+from gradcore.core import dtypes as _dtypes
 from gradcore.numpy import fft, linalg, random
 from gradcore.numpy.making import c_, mgrid, ogrid, r_
 from gradcore.numpy.namespace import can_cast, finfo, iinfo, isdtype, issubdtype, promote_types, result_type

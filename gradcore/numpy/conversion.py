@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from gradcore import dtypes
 from gradcore import functional as F
 from gradcore.backends.registry import resolve
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.tensor import Tensor, is_differentiated
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "axes_of", "axis_of", "cast", "common", "dtype_of", "expand", "inexact", "numpy_dtype", "promoted", "same_dtype",

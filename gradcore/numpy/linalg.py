@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore import functional as F
-from gradcore.errors import LinAlgError
+from gradcore.core import dtypes
+from gradcore.core.errors import LinAlgError
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy import mathematics, shaping
 from gradcore.numpy.conversion import axes_of, cast, common, inexact, promoted, tensor_of
 from gradcore.numpy.ufuncs import UFUNCS
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv",

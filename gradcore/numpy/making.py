@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore import functional as F
 from gradcore.backends.registry import resolve
+from gradcore.core import dtypes
 from gradcore.numpy.conversion import cast, common, dtype_of, numpy_dtype, promoted, sizes, tensor_of
 from gradcore.tensor import Tensor
 

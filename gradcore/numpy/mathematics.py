@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore import functional as F
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import (
     axes_of,
     axis_of,
@@ -24,7 +25,6 @@ from gradcore.numpy.conversion import (
 )
 from gradcore.numpy.ufuncs import UFUNCS
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "allclose", "angle", "around", "array_equal", "array_equiv", "bartlett", "blackman", "clip", "convolve",

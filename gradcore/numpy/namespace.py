@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.numpy.conversion import numpy_dtype
 from gradcore.tensor import Tensor
 

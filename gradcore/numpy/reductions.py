@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore import functional as F
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import (
     axes_of,
     axis_of,
@@ -22,7 +23,6 @@ from gradcore.numpy.conversion import (
     written,
 )
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov", "cumprod",

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore import functional as F
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, cast, inexact, numpy_dtype, promoted, sizes, tensor_of, written
 from gradcore.tensor import Tensor, is_differentiated
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "apply_along_axis", "apply_over_axes", "argpartition", "argsort", "argwhere", "bincount", "choose", "compress",

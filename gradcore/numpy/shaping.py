@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore import functional as F
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import (
     axes_of,
     axis_of,
@@ -20,7 +21,6 @@ from gradcore.numpy.conversion import (
     written,
 )
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "append", "array_split", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "block", "broadcast_arrays",

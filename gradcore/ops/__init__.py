@@ -1,6 +1,6 @@
 """Operations: one declaration each, from which everything else about an operation follows."""
 
-from gradcore import paths
+from gradcore.torch_names import paths
 
 #: The modules that declare operations, imported together.
 FAMILIES = (

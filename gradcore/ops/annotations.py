@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from gradcore.dtypes import dtype
+from gradcore.core.dtypes import dtype
 
 __all__ = [
     "Arrays",

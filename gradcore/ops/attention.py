@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.ops.checks import check_implemented, cpp_type
 from gradcore.ops.samples import bools, case, floats
 from gradcore.ops.table import composite, general

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import reduce as reduce_
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.errors import warn
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
 from gradcore.ops.checks import check_castable, check_implemented, check_reduction
 from gradcore.ops.losses import reduced, upstream
 from gradcore.ops.samples import case, floats

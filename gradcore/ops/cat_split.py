@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from gradcore.backends.portable.host_tables import count_combinations, list_combinations
-from gradcore.errors import warn_once
+from gradcore.core.errors import warn_once
 from gradcore.ops.annotations import Arrays, Ints, Tensor
 from gradcore.ops.geometry import broadcast_shape, each
 from gradcore.ops.samples import case, floats

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.errors import warn
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
 from gradcore.ops.shapes import all_dims
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore.errors import warn_deprecated
+from gradcore.core.errors import warn_deprecated
 from gradcore.ops.matrix_checks import check_square
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore.backends.portable.cross_entropy import NEVER
-from gradcore.dtypes import INTEGER, int64
+from gradcore.core.dtypes import INTEGER, int64
 from gradcore.ops.annotations import Tensor
 from gradcore.ops.checks import check_reduction
 from gradcore.ops.samples import case, floats, ints

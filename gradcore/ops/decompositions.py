@@ -7,7 +7,7 @@ vectors); a complex loss that does depend on a phase is refused.
 from __future__ import annotations
 
 from gradcore.backends.kernel_rules import all_samples
-from gradcore.errors import warn_deprecated
+from gradcore.core.errors import warn_deprecated
 from gradcore.ops.matrix_checks import check_floating, check_matrix, check_square
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, constant, general

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.ops.checks import cpp_type
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite

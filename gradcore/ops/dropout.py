@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore.errors import warn
+from gradcore.core.errors import warn
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, elementwise, general
 

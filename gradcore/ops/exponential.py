@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.ops.annotations import Number
 from gradcore.ops.promotion import is_number
 from gradcore.ops.samples import Case, case, complexes, floats, ints

@@ -6,8 +6,8 @@ half may be left out, because the other half is its mirror image) and back.
 
 from __future__ import annotations
 
-from gradcore import dtypes
 from gradcore.backends.kernel_rules import along
+from gradcore.core import dtypes
 from gradcore.ops.annotations import Dims, Ints
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import wrap_dim

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from gradcore import dtypes
-from gradcore.errors import warn_once
+from gradcore.core import dtypes
+from gradcore.core.errors import warn_once
 from gradcore.ops.annotations import Number
 from gradcore.ops.checks import fitting, overflow
 from gradcore.ops.geometry import broadcast_shape

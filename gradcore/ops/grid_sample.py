@@ -9,8 +9,8 @@ from math import prod
 from operator import mul
 from typing import Any, NamedTuple
 
-from gradcore import dtypes
-from gradcore.errors import warn
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats
 from gradcore.ops.shapes import check_count, check_elements

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.errors import warn
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
 from gradcore.ops.annotations import Indices, Ints, Number
 from gradcore.ops.checks import dtype_of, fitting, no_kernel
 from gradcore.ops.gather_scatter import number_for, reduced_gradients, samples_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from gradcore.errors import warn_deprecated
+from gradcore.core.errors import warn_deprecated
 from gradcore.ops.annotations import Dims
 from gradcore.ops.matrix_checks import check_matrix, check_reshapable, check_solvable, check_square, is_vector
 from gradcore.ops.promotion import same_dtypes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from gradcore.dtypes import promote_types
+from gradcore.core.dtypes import promote_types
 from gradcore.ops.annotations import Number
 from gradcore.ops.promotion import same_dtypes
 from gradcore.ops.samples import case, floats

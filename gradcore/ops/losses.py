@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from math import log, pi, prod
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.errors import warn
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
 from gradcore.ops.checks import check_castable, check_implemented, check_reduction
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import camel_case, composite, general

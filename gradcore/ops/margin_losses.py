@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.ops.checks import check_castable, check_implemented, check_reduction
 from gradcore.ops.cross_entropy import check_weight, weights_of
 from gradcore.ops.losses import reduced, upstream

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.ops.annotations import Dims, DType
 from gradcore.ops.samples import Values, case, floats
 from gradcore.ops.shapes import reduced_size, wrap_dim

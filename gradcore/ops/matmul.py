@@ -8,7 +8,7 @@ from typing import Any
 
 from gradcore.backends.kernel_rules import leading
 from gradcore.backends.portable.host_tables import find_cheapest_order
-from gradcore.errors import warn_once
+from gradcore.core.errors import warn_once
 from gradcore.ops.annotations import Arrays, Labels, Pairs
 from gradcore.ops.checks import cpp_type
 from gradcore.ops.matrix_checks import check_floating

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.ops.annotations import Order, Tensor
 from gradcore.ops.matrix_checks import check_floating, check_matrix, check_square, is_vector
 from gradcore.ops.promotion import same_dtypes

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.dtypes import dtype
+from gradcore.core.dtypes import dtype
 from gradcore.ops.annotations import Dims, Ints, Sizes
 from gradcore.ops.geometry import distinct, each, expanded, inverse, moved, reshape_error, unflattened
 from gradcore.ops.samples import case, floats

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite, general

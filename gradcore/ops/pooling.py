@@ -9,8 +9,8 @@ from collections.abc import Callable
 from math import inf, prod
 from typing import Any
 
-from gradcore import dtypes
 from gradcore.backends.kernel_rules import images
+from gradcore.core import dtypes
 from gradcore.ops.annotations import Ints, OutputSizes, Sizes, Steps
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.samples import case, floats, ints

@@ -12,8 +12,8 @@ from numbers import Number
 from string import Formatter
 from typing import Any
 
-from gradcore import dtypes
-from gradcore.dtypes import dtype
+from gradcore.core import dtypes
+from gradcore.core.dtypes import dtype
 from gradcore.ops.checks import cpp_type, no_kernel
 
 __all__ = ["RULES", "common_dtype", "converts_no_floats", "is_number", "keeps_floats", "promoted", "same_dtypes"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from gradcore import dtypes
-from gradcore.errors import warn_once
+from gradcore.core import dtypes
+from gradcore.core.errors import warn_once
 from gradcore.ops.annotations import Dims, DType
 from gradcore.ops.checks import dtype_of
 from gradcore.ops.samples import bools, case, floats, ints

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore.backends.kernel_rules import images
-from gradcore.errors import warn
+from gradcore.core.errors import warn
 from gradcore.ops.annotations import Ints
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.samples import case, floats

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradcore import dtypes
-from gradcore.errors import warn_once
+from gradcore.core import dtypes
+from gradcore.core.errors import warn_once
 from gradcore.ops.annotations import Number, Tensor
 from gradcore.ops.promotion import is_number
 from gradcore.ops.samples import Case, bools, case, complexes, floats

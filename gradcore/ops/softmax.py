@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from gradcore import dtypes
-from gradcore.errors import caller_depth
+from gradcore.core import dtypes
+from gradcore.core.errors import caller_depth
 from gradcore.ops.annotations import Dims, DType
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.reductions import accumulated

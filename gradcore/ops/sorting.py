@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.ops.checks import check_implemented
 from gradcore.ops.minmax import placed, taken
 from gradcore.ops.samples import case, floats, ints

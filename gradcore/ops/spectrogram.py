@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcore.errors import warn_once
+from gradcore.core.errors import warn_once
 from gradcore.ops.samples import case, floats
 from gradcore.ops.table import composite
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from math import prod
 
-from gradcore import dtypes
-from gradcore.errors import warn
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
 from gradcore.ops.annotations import Dims, Tensor
 from gradcore.ops.checks import check_implemented, check_reducible
 from gradcore.ops.minmax import mean_of_equals, selection, shared_by_equals

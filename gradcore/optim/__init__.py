@@ -1,6 +1,5 @@
 """Optimisers: they update parameters by their gradients."""
 
-from gradcore import paths
 from gradcore.optim import lr_scheduler
 from gradcore.optim.adafactor_muon import Adafactor, Muon
 from gradcore.optim.adam import Adam, AdamW
@@ -11,6 +10,7 @@ from gradcore.optim.optimizer import Optimizer
 from gradcore.optim.rprop_asgd import ASGD, Rprop
 from gradcore.optim.sgd import SGD
 from gradcore.optim.sparse_adam import SparseAdam
+from gradcore.torch_names import paths
 
 __all__ = [
     "ASGD",

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.arrays import arrays_of, empty_array, share_version, tensor_of
-from gradcore.device import device as device_of
+from gradcore.core import dtypes
+from gradcore.core.device import device as device_of
 from gradcore.tensor import Tensor
 
 __all__ = ["HOST", "FlatState", "rounded", "value_of"]

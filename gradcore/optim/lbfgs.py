@@ -7,12 +7,12 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import enable_grad, no_grad
+from gradcore.core.typing import AnyTensor
 from gradcore.optim.flat_state import value_of
 from gradcore.optim.line_search import Point, strong_wolfe
 from gradcore.optim.optimizer import Optimizer, ParamsT
 from gradcore.optim.options import OPTIONS, Option, checked, with_options
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["LBFGS"]
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gradcore import dtypes, paths
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core import dtypes
 from gradcore.creation import tensor
 from gradcore.dispatch.settings import constructor
 from gradcore.nn.module import Module
@@ -17,6 +17,7 @@ from gradcore.nn.normalization import _BatchNorm
 from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current, for_each_group
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = [
     "SWALR",

@@ -1,6 +1,5 @@
 """Profiler of programs, step by step, as ``torch.profiler``."""
 
-from gradcore import paths
 from gradcore.profiler.recording import kineto_available, record_function
 from gradcore.profiler.sessions import (
     ProfilerAction,
@@ -10,6 +9,7 @@ from gradcore.profiler.sessions import (
     supported_activities,
     tensorboard_trace_handler,
 )
+from gradcore.torch_names import paths
 
 __all__ = [
     "ProfilerAction",

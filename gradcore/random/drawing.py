@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.batch_dims import add_batch_dim
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import wrap
 from gradcore.backends.random import philox
 from gradcore.backends.vmap import batched_device, wrap_batch
 from gradcore.backends.vmap.messages import RANDOM
+from gradcore.core import dtypes
 from gradcore.random.generator import Generator, default_generator
 
 __all__ = ["all_words", "depending", "different_levels", "draw", "drawn_like", "for_samples", "integers", "sample"]

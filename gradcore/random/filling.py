@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.modes import local
 from gradcore.backends.random import philox
 from gradcore.backends.vmap.messages import RANDOM_INPLACE
+from gradcore.core import dtypes
 from gradcore.dispatch import check_inplace, write
 from gradcore.dispatch.settings import setting
 from gradcore.ops.checks import no_kernel

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.batch_dims import add_batch_dim, remove_batch_dim
 from gradcore.autograd.modes import local
 from gradcore.autograd.variables import wrap
@@ -17,13 +17,14 @@ from gradcore.backends.random import gammas, philox, sampling
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import resolve
 from gradcore.backends.vmap import all_samples, batched_device
+from gradcore.core import dtypes
+from gradcore.core.device import DeviceLike
+from gradcore.core.dtypes import DTypeLike
 from gradcore.creation.factory import options_of_out, with_requires_grad
 from gradcore.creation.filled import given_sizes, sizes
-from gradcore.device import DeviceLike
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import overridable
-from gradcore.dtypes import DTypeLike
 from gradcore.ops.checks import check_implemented, fitting, no_kernel
 from gradcore.ops.geometry import broadcast_shape
 from gradcore.random.drawing import all_words, depending, different_levels, draw, integers, sample

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from gradcore import dtypes
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.random.recording import again, present
 from gradcore.backends.registry import resolve
+from gradcore.core import dtypes
+from gradcore.core.device import DeviceLike
 from gradcore.creation import from_numpy
-from gradcore.device import DeviceLike
 from gradcore.dispatch.settings import setting
 from gradcore.tensor import Tensor
 

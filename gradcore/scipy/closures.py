@@ -14,8 +14,8 @@ from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import tick
 from gradcore.autograd.views import gradient_edge
-from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor, is_differentiated
+from gradcore.torch_names.overrides import TorchFunctionMode
 from gradcore.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["capture"]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore import functional as F
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import cast, dtype_of, inexact, promoted, tensor_of, written
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["beside", "finished", "floating", "is_number", "like", "module_getattr", "on_device", "together"]
 

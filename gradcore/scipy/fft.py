@@ -23,12 +23,12 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.backends.portable.filter_tables import half_weighted, period
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy import fft as _fft
 from gradcore.numpy.conversion import axes_of, cast, inexact, tensor_of
 from gradcore.numpy.fft import fftfreq as _fftfreq
 from gradcore.numpy.fft import rfftfreq as _rfftfreq
 from gradcore.scipy.conversion import floating, like, module_getattr, on_device
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "dct", "dctn", "dst", "dstn", "fft", "fft2", "fftfreq", "fftn", "fftshift", "fht", "fhtoffset", "hfft", "hfft2",

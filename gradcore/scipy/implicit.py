@@ -7,10 +7,10 @@ from typing import Any
 
 from gradcore import functional as F
 from gradcore.autograd.function import Function
+from gradcore.core.typing import AnyTensor
 from gradcore.func import jacfwd, jvp, vjp
 from gradcore.scipy.closures import capture
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["root_at", "solution"]
 

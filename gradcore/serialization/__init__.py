@@ -4,10 +4,10 @@ A file holds a structure of containers, numbers, strings and tensors. What is lo
 class is allowed by name: a file cannot run code.
 """
 
-from gradcore import paths
 from gradcore.serialization.reading import load
 from gradcore.serialization.safety import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from gradcore.serialization.writing import save
+from gradcore.torch_names import paths
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from gradcore.interrupts import surely
+from gradcore.core.interrupts import surely
 
 __all__ = ["written"]
 

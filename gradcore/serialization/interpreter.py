@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.size import Size
+from gradcore.core.size import Size
 
 __all__ = ["Interpreter", "check_names"]
 

@@ -8,15 +8,16 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import dtypes, functional, layouts, return_types
+from gradcore import functional, layouts, return_types
 from gradcore.arrays import arrays_of, as_class, tensor_of
+from gradcore.core import dtypes
+from gradcore.core.device import device
+from gradcore.core.size import Size
 from gradcore.creation import empty_strided
-from gradcore.device import device
 from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.ops.geometry import contiguous_strides
 from gradcore.serialization.interpreter import check_names
-from gradcore.size import Size
 from gradcore.storage import TypedStorage, UntypedStorage, typed_storage
 from gradcore.tensor import Tensor
 

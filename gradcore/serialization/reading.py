@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.arrays import tensor_of
 from gradcore.backends.registry import CPU
-from gradcore.device import device
+from gradcore.core import dtypes
+from gradcore.core.device import device
 from gradcore.serialization.archive import Archive
 from gradcore.serialization.interpreter import Interpreter
 from gradcore.serialization.names import CALLS, KNOWN, Kind, Memory

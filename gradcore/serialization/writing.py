@@ -11,14 +11,15 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gradcore import dtypes, layouts, return_types
+from gradcore import layouts, return_types
 from gradcore.arrays import arrays_of
-from gradcore.device import device
+from gradcore.core import dtypes
+from gradcore.core.device import device
+from gradcore.core.size import Size
 from gradcore.nn.lazy_parameter import Uninitialized
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.serialization.files import written
 from gradcore.serialization.packing import Layout
-from gradcore.size import Size
 from gradcore.storage import TypedStorage, UntypedStorage
 from gradcore.tensor import Tensor
 

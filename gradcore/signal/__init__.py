@@ -7,8 +7,8 @@ Examples
 tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
 """
 
-from gradcore import paths
 from gradcore.signal import windows
+from gradcore.torch_names import paths
 
 __all__ = ["windows"]
 paths.show_public(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.dispatch.settings import setting
 from gradcore.signal import windows
 from gradcore.tensor import Tensor

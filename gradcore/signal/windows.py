@@ -14,12 +14,14 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypedDict, Unpack
 
-from gradcore import dtypes, functional, paths
+from gradcore import functional
+from gradcore.core import dtypes
 from gradcore.creation import arange, empty, full, ones
 from gradcore.dispatch.settings import converting
 from gradcore.layouts import layout as Layout
 from gradcore.layouts import strided
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = [
     "Options",

@@ -4,7 +4,6 @@
 `from_scipy` too. `mm` and ``@`` are products, `spsolve`, `cg`, `gmres` and `bicgstab` solve systems.
 """
 
-from gradcore import paths
 from gradcore.sparse import arithmetic, differentiation, selection  # noqa: F401  # which define functions of sparse tensors
 from gradcore.sparse.making import (
     check_sparse_tensor_invariants,
@@ -16,6 +15,7 @@ from gradcore.sparse.products import addmm, mm, sampled_addmm, spmm
 from gradcore.sparse.reductions import log_softmax, softmax, sum
 from gradcore.sparse.solvers import bicgstab, cg, gmres, lobpcg, spsolve
 from gradcore.sparse.tensor import SparseTensor
+from gradcore.torch_names import paths
 
 __all__ = [
     "SparseTensor",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.variables import wrap
+from gradcore.core import dtypes
 from gradcore.sparse.conversion import coalesce, places, sparse_dim, to_dense, to_sparse
 from gradcore.sparse.indices import flat_places, raw
 from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, in_place, on, refuse, sparse

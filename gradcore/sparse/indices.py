@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gradcore.autograd.variables import wrap
+from gradcore.core.typing import Array
 from gradcore.tensor import Tensor
-from gradcore.typing import Array
 
 if TYPE_CHECKING:
     from gradcore.sparse.tensor import SparseTensor

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.autograd.variables import wrap
+from gradcore.core import dtypes
+from gradcore.core.typing import Array
 from gradcore.sparse.conversion import to_sparse
 from gradcore.sparse.indices import flat_places, raw
 from gradcore.sparse.tensor import (
@@ -24,7 +26,6 @@ from gradcore.sparse.tensor import (
     sparse,
 )
 from gradcore.tensor import Tensor
-from gradcore.typing import Array
 
 __all__ = [
     "check_sparse_tensor_invariants",

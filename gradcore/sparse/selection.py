@@ -7,11 +7,11 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.variables import wrap
+from gradcore.core.typing import Array
 from gradcore.sparse.conversion import coalesce, dense_dim, sparse_dim, to_sparse
 from gradcore.sparse.indices import raw
 from gradcore.sparse.tensor import BLOCKED, COO, SparseTensor, on, sparse
 from gradcore.tensor import Tensor
-from gradcore.typing import Array
 
 __all__ = ["cat", "index_select", "select", "unbind"]
 

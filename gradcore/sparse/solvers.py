@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore import dtypes, functional
+from gradcore import functional
 from gradcore.backends.portable.sparse import Iteration
+from gradcore.core import dtypes
 from gradcore.sparse.making import from_scipy
 from gradcore.sparse.products import elements
 from gradcore.sparse.tensor import CSR, SparseTensor, sparse

@@ -11,11 +11,11 @@ from gradcore.autograd import gradients
 from gradcore.autograd.grad_mode import is_grad_enabled
 from gradcore.autograd.variables import new, wrap
 from gradcore.backends.sparsity import Pattern
-from gradcore.size import Size, size_of
+from gradcore.core.size import Size, size_of
+from gradcore.core.typing import Array
 from gradcore.sparse import text
 from gradcore.sparse.indices import are_equal, raw, sorted_indices
 from gradcore.tensor import Tensor
-from gradcore.typing import Array
 
 __all__ = [
     "BLOCKED",

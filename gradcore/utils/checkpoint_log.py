@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Self
 
-from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
+from gradcore.torch_names.overrides import TorchFunctionMode
 from gradcore.utils._pytree import tree_leaves
 from gradcore.utils.recomputation import CheckpointError
 

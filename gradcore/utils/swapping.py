@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import weakref
 
-from gradcore._C import _swap_tensor_impl
 from gradcore.tensor import Tensor
+from gradcore.torch_names._C import _swap_tensor_impl
 
 __all__ = ["swap_tensors"]
 

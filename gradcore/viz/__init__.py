@@ -1,6 +1,6 @@
 """Seeing graphs and programs: pictures of them, what memory they keep, and loops that keep too many alive."""
 
-from gradcore import paths
+from gradcore.torch_names import paths
 from gradcore.viz.memory import MemoryReport, MemoryRow, memory
 from gradcore.viz.picture import Picture, graph
 from gradcore.viz.programs import program

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from gradcore.autograd.graph import current_graph_task
 from gradcore.inspection import edges_of, gradient_edge, next_sequence_nr
-from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
+from gradcore.torch_names.overrides import TorchFunctionMode
 from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.source_lines import here
 

@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from gradcore.autograd.anomaly_mode import Origin
-from gradcore.tracebacks import is_own, line_name
+from gradcore.core.tracebacks import is_own, line_name
 
 __all__ = ["SourceLine", "here", "of_node"]
 

@@ -9,8 +9,8 @@ from operator import methodcaller
 from typing import Any, NamedTuple, Self
 
 from gradcore.inspection import edges_of, gradient_edge, saved_values, storage
-from gradcore.overrides import TorchFunctionMode
 from gradcore.tensor import Tensor
+from gradcore.torch_names.overrides import TorchFunctionMode
 from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.memory import bytes_text
 from gradcore.viz.source_lines import SourceLine, here

@@ -13,7 +13,7 @@ import gradcore as gc
 from gradcore import get_num_threads, set_num_threads
 from gradcore.backends.base import Backend
 from gradcore.backends.compiled import rows
-from gradcore.dtypes import float32, float64
+from gradcore.core.dtypes import float32, float64
 from tests.backends.test_numpy_rows import Portable, agree, draw
 
 SLOW = Portable(np, np.ndarray)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradcore import config as settings
+from gradcore.core import config as settings
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 import gradcore as gc
 from gradcore import compiled as kernels
-from gradcore import config, nn
+from gradcore import nn
 from gradcore.backends.compiled.building import BuildError, find_compiler
 from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE
 from gradcore.backends.numpy.openblas import NUMPY
@@ -28,6 +28,7 @@ from gradcore.compiler import native
 from gradcore.compiler.compiled import CompiledFunction
 from gradcore.compiler.native import building, parts, plans
 from gradcore.compiler.native.files import read_whole, write_whole
+from gradcore.core import config
 from tests.compiler import test_operations as samples
 from tests.compiler.test_programs import PURE, leaves
 

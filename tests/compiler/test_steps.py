@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import gradcore as gc
-from gradcore import config, nn
+from gradcore import nn
 from gradcore.backends.compiled.building import BuildError, find_compiler
 from gradcore.compiler import emit_python, native
 from gradcore.compiler.compiled import CompiledFunction
 from gradcore.compiler.native.parts import NativeProgram
 from gradcore.compiler.optimizer_steps import PlannedStep
+from gradcore.core import config
 
 F = nn.functional
 L = gc.optim.lr_scheduler

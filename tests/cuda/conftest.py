@@ -11,7 +11,7 @@ import pytest
 
 from gradcore.backends import registry, streams
 from gradcore.backends.cupy.memory import Peaks
-from gradcore.device import device
+from gradcore.core.device import device
 from tests.cuda import fake_runtime
 from tests.cuda.fake_runtime import LOG, FakeCudaBackend, Runtime
 from tests.cuda.host import Batch, launched, needs_compiler

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gradcore import config
 from gradcore.backends import registry
+from gradcore.core import config
 from gradcore.cuda import check
 
 

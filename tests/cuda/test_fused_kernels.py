@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore import dtypes
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.core import dtypes
 from gradcore.ops.promotion import RULES
 from gradcore.ops.samples import Floats, Ints
 from gradcore.ops.table import OPS, Op

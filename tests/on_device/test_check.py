@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore import config
 from gradcore.backends import registry
+from gradcore.core import config
 from gradcore.cuda import check
 from gradcore.cuda.speeds import measure_speeds
 

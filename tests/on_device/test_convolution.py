@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore import config
+from gradcore.core import config
 from tests.on_device.comparing import agree
 from tests.on_device.test_launches import DTYPES, drawn, launches, with_gradients
 

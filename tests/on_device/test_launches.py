@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore import config
+from gradcore.core import config
 from gradcore.cuda.check import FAMILIES
 from tests.on_device.comparing import agree
 

@@ -12,7 +12,7 @@ import pytest
 import gradcore as gc
 from gradcore.autograd.derivatives import PLANS, UNCHANGED
 from gradcore.autograd.record import recorder
-from gradcore.config import set_traceback
+from gradcore.core.config import set_traceback
 from gradcore.dispatch.fast_path import fast_path, has_fast_path
 from gradcore.dispatch.general import apply
 from gradcore.ops.table import OPS

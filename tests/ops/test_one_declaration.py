@@ -71,11 +71,11 @@ OTHER_LISTS = {
         "backends/cupy/reductions.py": "_EXPRESSIONS",
         "backends/numpy/backend.py": "_SEVERAL_STEPS",
         "backends/vmap/backend.py": "_OTHERS",
-        "config.py": "CUDA_KERNELS",
+        "core/config.py": "CUDA_KERNELS",
         "cuda/check.py": "FAMILIES KERNELS",
     },
     "PyTorch's names of kinds of reductions, nonlinearities and operators": {
-        "aten.py": "_FUNCTIONS",
+        "torch_names/aten.py": "_FUNCTIONS",
         "backends/portable/indexing.py": "Indexing",
         "neighbours.py": "_einops",
         "nn/init.py": "_GAINS",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore import dtypes
+from gradcore.core import dtypes
 from gradcore.ops.table import OPS, Op
 from tests.ops.cases import Drawn, cases
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore import dtypes
 from gradcore.amp.casting import policy_of
+from gradcore.core import dtypes
 from gradcore.ops.table import OPS, Op
 from tests.ops.cases import Drawn
 from tests.oracle.test_dtypes_of_ops_torch import PRECISION, Theirs, numbers, outcome, representatives, their_function

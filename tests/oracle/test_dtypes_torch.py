@@ -1,11 +1,11 @@
-"""Every table of `gradcore.dtypes` against PyTorch's own, exhaustively."""
+"""Every table of `gradcore.core.dtypes` against PyTorch's own, exhaustively."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from gradcore import dtypes as D
+from gradcore.core import dtypes as D
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.oracle

@@ -1,4 +1,4 @@
-"""Writes the names of PyTorch's modules: ``python -m tests.oracle.write_torch_names`` makes gradcore/torch_names.txt.
+"""Writes gradcore/torch_names/torch_names.txt, PyTorch's modules: ``python -m tests.oracle.write_torch_names``.
 
 One line for each module: its path, and its names after a letter that says what each is. ``c`` is a class, ``e`` an
 exception (large letters where the module defines it), ``f`` a function, ``m`` a module, ``v`` anything else. Numbers
@@ -120,7 +120,7 @@ def main() -> None:
             print(f"{path}: {type(error).__name__}", file=sys.stderr)
     paths |= {name for name in sys.modules if name.startswith("torch._C")}
     lines = [" ".join([path, *names_of(sys.modules[path])]) for path in sorted(paths) if path in sys.modules]
-    target = Path(__file__).parents[2] / "gradcore" / "torch_names.txt"
+    target = Path(__file__).parents[2] / "gradcore" / "torch_names" / "torch_names.txt"
     target.write_text(f"# Names of PyTorch {torch.__version__.split('+')[0]}\n" + "\n".join(lines) + "\n")
 
 

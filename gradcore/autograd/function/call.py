@@ -14,8 +14,8 @@ from gradcore.autograd.modes import ANOMALY, DUAL, GRAD, SAVED_HOOKS, local
 from gradcore.autograd.saved import SavedTensor, current_hooks, refuse_inference
 from gradcore.autograd.variables import Variable, bump, tick, version_counter
 from gradcore.autograd.views import gradient_edge, requires_grad
-from gradcore.errors import history_lost
-from gradcore.typing import AnyTensor
+from gradcore.core.errors import history_lost
+from gradcore.core.typing import AnyTensor
 
 __all__ = ["bind", "call"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.schedule import Input, Kernel, assign_buffers
 from gradcore.backends.codegen.trace import CpuTracer, trace
-from gradcore.tracebacks import generated_file
+from gradcore.core.tracebacks import generated_file
 
 __all__ = ["NumpyFunction", "NumpyTracer", "emit", "trace_tile"]
 

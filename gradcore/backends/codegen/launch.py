@@ -15,7 +15,7 @@ from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.layout import Layout, layout_of
 from gradcore.backends.codegen.schedule import Input, Kernel
 from gradcore.backends.codegen.trace import Formula, compute_dtype, trace
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["Fusion"]
 

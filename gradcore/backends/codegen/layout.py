@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["Layout", "layout_of"]
 

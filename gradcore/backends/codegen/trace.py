@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.backends.codegen.expr import Expr, ExprGraph, NotFusible, unwrap
 from gradcore.backends.codegen.scalars import ScalarParameter
 from gradcore.backends.codegen.schedule import Input, Kernel, Result, schedule
 from gradcore.backends.portable import approximations
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL, Elementwise
+from gradcore.core import dtypes
 
 __all__ = ["CpuTracer", "Formula", "Tracer", "compute_dtype", "trace"]
 

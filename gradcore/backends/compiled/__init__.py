@@ -11,8 +11,8 @@ import os
 import warnings
 from typing import Any
 
-from gradcore import config
 from gradcore.backends.compiled.cache import COMMAND, cache_folder
+from gradcore.core import config
 
 __all__ = ["COMMAND", "cache_folder", "connect", "state"]
 

@@ -16,7 +16,7 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.backends.portable.sliding import phases
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CompiledConvolution", "geometry_of"]
 

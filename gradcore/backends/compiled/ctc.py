@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CompiledCtc"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcore.backends.compiled.reductions import CompiledReductions
 from gradcore.backends.numpy.reductions import adjacent
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CompiledHalfReductions"]
 

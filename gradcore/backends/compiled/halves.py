@@ -13,7 +13,7 @@ import numpy as np
 from gradcore.backends.compiled.conversions import character
 from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward, Loop
 from gradcore.backends.numpy import threads
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CompiledHalves"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from gradcore.backends.compiled.calls import CompiledCalls
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import Indices
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CompiledIndexing"]
 

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import config
 from gradcore.backends.compiled.cache import COMMAND, cache_folder
 from gradcore.backends.compiled.variants import FOLDER, Variant, chosen
+from gradcore.core import config
 
 __all__ = [
     "FLAGS",

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls, Work
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CompiledMatrices"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.recurrent import Steps
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CompiledRecurrent"]
 

@@ -12,7 +12,7 @@ from gradcore.backends.compiled.conversions import character
 from gradcore.backends.compiled.elementwise import CompiledElementwise
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.row_blocks import exponentials, ones
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CompiledReductions"]
 

@@ -14,7 +14,7 @@ from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.row_blocks import rows_of
 from gradcore.backends.portable.normalization import NormGradients, Triple
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CompiledRows"]
 

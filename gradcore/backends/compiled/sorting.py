@@ -9,7 +9,7 @@ import numpy as np
 from gradcore.backends.compiled.calls import CompiledCalls, Work
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sorting import comparable
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CompiledSorting"]
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore import determinism
 from gradcore.backends import sync_debug
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.convolution import CudaConvolution
@@ -38,7 +37,8 @@ from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.random.recording import RecordedState, present
 from gradcore.backends.streams import in_order
-from gradcore.errors import Unavailable
+from gradcore.core import determinism
+from gradcore.core.errors import Unavailable
 
 __all__ = ["CupyBackend", "connect"]
 

@@ -17,7 +17,7 @@ from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, s
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable import convolution
 from gradcore.backends.portable.convolution import Convolution, ConvSettings, conv_output_size
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CudaConvolution"]
 

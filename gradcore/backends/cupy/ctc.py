@@ -9,7 +9,7 @@ import numpy as np
 from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, int64s, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CudaCtc"]
 

@@ -12,9 +12,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import config
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.products import Labels, Products, plan_of
+from gradcore.core import config
 
 __all__ = ["CudaContractions", "in_memory_order", "merges"]
 

@@ -14,13 +14,13 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from gradcore import config
 from gradcore.backends import sync_debug
 from gradcore.backends.cupy.capture import workspace_size
 from gradcore.backends.cupy.einsum import merges
 from gradcore.backends.cupy.gemm import LARGEST, layout_of
 from gradcore.backends.cupy.products import CudaProducts
-from gradcore.determinism import are_deterministic_algorithms_enabled
+from gradcore.core import config
+from gradcore.core.determinism import are_deterministic_algorithms_enabled
 
 __all__ = ["CudaEpilogues"]
 

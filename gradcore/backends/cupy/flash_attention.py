@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore import config
 from gradcore.backends.cupy.attention import CudaAttention
 from gradcore.backends.cupy.kernels import C_NAMES, NULL, by_value, dense, summed
 from gradcore.backends.kernel_methods import kernel_for
-from gradcore.typing import Array
+from gradcore.core import config
+from gradcore.core.typing import Array
 
 __all__ = ["CudaFlashAttention", "defines"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import config
 from gradcore.backends.codegen.launch import Fusion
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.portable.elementwise import RENAMED
+from gradcore.core import config
 
 __all__ = ["CudaFusion"]
 

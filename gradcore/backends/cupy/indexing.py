@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import config, determinism
 from gradcore.backends import sync_debug
 from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, int64s, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
-from gradcore.errors import OutOfBoundsError
-from gradcore.typing import Array
+from gradcore.core import config, determinism
+from gradcore.core.errors import OutOfBoundsError
+from gradcore.core.typing import Array
 
 __all__ = ["CudaIndexing"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import config
+from gradcore.core import config
 
 __all__ = [
     "COMPLEX_NAMES",

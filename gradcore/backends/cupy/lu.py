@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.portable.linear_algebra import LinearAlgebra
-from gradcore.errors import LinAlgError
+from gradcore.core.errors import LinAlgError
 
 __all__ = ["CudaLU"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from gradcore.errors import OutOfMemoryError
+from gradcore.core.errors import OutOfMemoryError
 
 __all__ = ["Peaks", "allocator"]
 

@@ -18,7 +18,7 @@ from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.cupy.kernels import NULL, type_name
 from gradcore.backends.cupy.multi_tensor import launches
 from gradcore.backends.portable.optimizers import Batch, Formula, Optimizers
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CudaOptimizers"]
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore import config
 from gradcore.backends.cupy import gemm
 from gradcore.backends.cupy.capture import Capture, captured_cublas
 from gradcore.backends.cupy.kernels import (
@@ -30,7 +29,8 @@ from gradcore.backends.cupy.kernels import (
 )
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.products import Labels, Products, mismatch, plan_of
-from gradcore.determinism import alert_products
+from gradcore.core import config
+from gradcore.core.determinism import alert_products
 
 __all__ = ["REAL_NAMES", "CudaProducts"]
 

@@ -13,7 +13,7 @@ from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
 from gradcore.backends.portable.reductions import Dims, Reductions
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CudaRows"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, int64s
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sorting import Sorting
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CudaSelection"]
 

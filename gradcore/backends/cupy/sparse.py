@@ -11,7 +11,7 @@ from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, NULL, CudaKer
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sparse import SparseMatrices
 from gradcore.backends.sparsity import Pattern
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["CudaSparse"]
 

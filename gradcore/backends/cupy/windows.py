@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore import determinism
 from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, int64s, summed, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.folding import Blocks, Folding
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
 from gradcore.backends.portable.sliding import pool_output_size
-from gradcore.typing import Array
+from gradcore.core import determinism
+from gradcore.core.typing import Array
 
 __all__ = ["CudaWindows"]
 

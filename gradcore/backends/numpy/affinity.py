@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from gradcore import config
+from gradcore.core import config
 
 __all__ = ["current_core", "keep_away"]
 

@@ -16,7 +16,7 @@ from gradcore.backends.numpy import small_gemm_convolution
 from gradcore.backends.numpy.matmul import blas_alone, share_products, spread_products
 from gradcore.backends.portable import convolution
 from gradcore.backends.portable.convolution import Convolution, ConvSettings
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["NumpyConvolution"]
 

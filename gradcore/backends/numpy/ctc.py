@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.cross_entropy import NEVER
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["NumpyCtc"]
 

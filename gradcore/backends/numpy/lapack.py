@@ -11,7 +11,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy.openblas import SCIPY
 from gradcore.backends.portable.linear_algebra import LinearAlgebra
-from gradcore.errors import LinAlgError
+from gradcore.core.errors import LinAlgError
 
 __all__ = ["Lapack"]
 

@@ -14,7 +14,7 @@ import functools
 import os
 from typing import Any
 
-from gradcore import config
+from gradcore.core import config
 
 __all__ = ["LARGE", "begin", "empty_cache", "memory_stats"]
 

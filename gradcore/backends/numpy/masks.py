@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.elementwise import Elementwise
-from gradcore.typing import Array
+from gradcore.core import dtypes
+from gradcore.core.typing import Array
 
 __all__ = ["NumpyMasks"]
 

@@ -15,7 +15,7 @@ from gradcore.backends.kernel_methods import kernel_for, packed
 from gradcore.backends.numpy.matmul import blas_alone
 from gradcore.backends.numpy.row_blocks import in_blocks, number_of_blocks, ones, row_sums
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["NumpyNormalization"]
 

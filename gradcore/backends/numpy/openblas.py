@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gradcore.interrupts import surely
+from gradcore.core.interrupts import surely
 
 __all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
 

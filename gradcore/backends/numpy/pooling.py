@@ -12,7 +12,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import kernel_for, packed
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
 from gradcore.backends.portable.sliding import pool_output_size
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["NumpyPooling"]
 

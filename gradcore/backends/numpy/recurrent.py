@@ -13,7 +13,7 @@ import numpy as np
 
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.recurrent import GruGradients, LstmGradients, Recurrent, RnnGradients, Steps
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["NumpyRecurrent"]
 

@@ -22,7 +22,7 @@ from gradcore.backends.numpy.matmul import blas_alone
 from gradcore.backends.numpy.row_blocks import IN_TURN, in_blocks, ones, row_maxima, row_sums, rows_of, transposed
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["NumpyReductions", "adjacent"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["NumpyTargets"]
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 import numpy as np
 
 from gradcore.backends.numpy.affinity import current_core, keep_away
-from gradcore.interrupts import surely
+from gradcore.core.interrupts import surely
 
 __all__ = ["Helper", "Pool", "works_in_parts"]
 

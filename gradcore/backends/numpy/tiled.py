@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from gradcore.backends.numpy import bits, malloc, threads
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 if TYPE_CHECKING:
     from gradcore.backends.codegen.emit_numpy import NumpyFunction

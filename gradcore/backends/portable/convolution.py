@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.sliding import Phase, Windows, conv_output_size, phases
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["ConvSettings", "Convolution", "conv_output_size", "correlate", "weight_gradient"]
 

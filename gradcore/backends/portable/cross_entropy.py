@@ -9,7 +9,7 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["NEVER", "LossGradients", "Targets"]
 

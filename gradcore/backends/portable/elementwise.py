@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
+from gradcore.core import dtypes
 
 __all__ = ["RENAMED", "SPECIAL", "Elementwise"]
 

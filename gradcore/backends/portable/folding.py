@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.sliding import conv_output_size, overlap
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["Blocks", "Folding"]
 

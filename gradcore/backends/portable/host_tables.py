@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.errors import OutOfMemoryError
+from gradcore.core.errors import OutOfMemoryError
 
 __all__ = ["count_combinations", "find_cheapest_order", "list_combinations"]
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore import dtypes
 from gradcore.backends.kernel_rules import all_samples, along
-from gradcore.errors import OutOfBoundsError
+from gradcore.core import dtypes
+from gradcore.core.errors import OutOfBoundsError
 
 __all__ = ["Indexing", "distinct", "linear"]
 

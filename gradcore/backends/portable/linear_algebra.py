@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.kernel_rules import Result, all_samples, along, leading, shaped
-from gradcore.errors import LinAlgError
+from gradcore.core.errors import LinAlgError
 
 __all__ = ["LinearAlgebra"]
 

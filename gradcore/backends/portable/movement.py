@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.backends.kernel_rules import leading
+from gradcore.core import dtypes
 
 __all__ = ["Movement"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["NormGradients", "Normalization", "Triple"]
 

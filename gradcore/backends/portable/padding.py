@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.portable.separable import Taps, fold, spread
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["Padding"]
 

@@ -16,7 +16,7 @@ import numpy as np
 from gradcore.backends.kernel_methods import packed
 from gradcore.backends.portable.separable import Step, Taps, along, fold, on_device, select, spread
 from gradcore.backends.portable.sliding import pool_output_size
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = ["AvgPool", "MaxPool", "Pooling", "pool_output_size"]
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from gradcore.backends.kernel_methods import packed
-from gradcore.typing import Array
+from gradcore.core.typing import Array
 
 __all__ = [
     "GruGradients",

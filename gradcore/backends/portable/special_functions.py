@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from gradcore.dtypes import from_numpy
+from gradcore.core.dtypes import from_numpy
 
 __all__ = ["SpecialFunctions"]
 

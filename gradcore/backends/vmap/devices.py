@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from gradcore.backends.registry import connect
-from gradcore.device import device
+from gradcore.core.device import device
 
 __all__ = ["BatchedDevice", "VmapLevel", "batched_device", "unbatched_device"]
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.backends.codegen.emit_cuda import CudaTracer
 from gradcore.backends.codegen.expr import Expr, NotFusible, as_output
 from gradcore.backends.codegen.scalars import ScalarParameter
@@ -22,6 +21,7 @@ from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.compiler.arrays import current
 from gradcore.compiler.effects import Effects, is_pure, written
 from gradcore.compiler.program import Call, Literal, Program, Value, map_leaves, values_in
+from gradcore.core import dtypes
 
 __all__ = ["FusedLaunch", "grouped"]
 

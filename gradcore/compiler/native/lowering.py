@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.trace import compute_dtype
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
@@ -24,6 +23,7 @@ from gradcore.compiler.native.products import Products
 from gradcore.compiler.native.rows import Rows
 from gradcore.compiler.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, values_in
+from gradcore.core import dtypes
 
 __all__ = ["DTYPES", "Lowering"]
 

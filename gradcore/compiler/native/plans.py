@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gradcore
-from gradcore import dtypes
 from gradcore.backends.compiled.building import BuildError
 from gradcore.backends.compiled.cache import cache_folder
 from gradcore.backends.compiled.library import distrust
@@ -30,7 +29,8 @@ from gradcore.compiler.native import building
 from gradcore.compiler.native.files import is_library_name, is_whole_library, read_whole, write_whole
 from gradcore.compiler.native.steps import View, contiguous_strides
 from gradcore.compiler.program import Call, Literal, Program, Value
-from gradcore.device import device
+from gradcore.core import dtypes
+from gradcore.core.device import device
 from gradcore.ops.table import Formula
 
 __all__ = ["PartPlan", "Plan", "keep", "kept", "name_of"]

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import config
 from gradcore.backends.compiled.building import BuildError
 from gradcore.compiler import emit_python
 from gradcore.compiler.native import building, plans
 from gradcore.compiler.native.draws import with_positions
 from gradcore.compiler.native.parts import NativeProgram, name_of_plan, source_of
 from gradcore.compiler.program import Call, Program
+from gradcore.core import config
 
 __all__ = ["described", "runnable", "swap"]
 

@@ -1,6 +1,5 @@
 """Collectives with derivatives, as ``torch.distributed.nn``."""
 
-from gradcore import paths
 from gradcore.distributed.nn import functional
 from gradcore.distributed.nn.functional import (
     all_gather,
@@ -13,6 +12,7 @@ from gradcore.distributed.nn.functional import (
     reduce_scatter,
     scatter,
 )
+from gradcore.torch_names import paths
 
 __all__ = [
     "all_gather",

@@ -1,6 +1,5 @@
 """Utilities for modules: clipping of gradients, parameters as one vector, parametrizations, calls with other state."""
 
-from gradcore import paths
 from gradcore.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from gradcore.nn.utils.clip_grad import (
     clip_grad_norm,
@@ -19,6 +18,7 @@ from gradcore.nn.utils.fusion import (
 from gradcore.nn.utils.skipping import skip_init
 from gradcore.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from gradcore.nn.utils.weight_norm import remove_weight_norm, weight_norm
+from gradcore.torch_names import paths
 
 __all__ = [
     "clip_grad_norm",

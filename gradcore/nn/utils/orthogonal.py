@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.dtypes import finfo
 from gradcore.creation import eye, zeros, zeros_like
-from gradcore.dtypes import finfo
 from gradcore.linalg import householder_product, matrix_exp, solve
 from gradcore.nn.module import Module
 from gradcore.nn.utils.parametrize import register_parametrization, tensor_of

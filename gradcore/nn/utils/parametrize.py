@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.typing import AnyTensor
 from gradcore.nn.containers import ModuleDict, ModuleList
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "ParametrizationList",

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from gradcore.interrupts import surely
+from gradcore.core.interrupts import surely
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
 

@@ -1,6 +1,5 @@
 """Schedulers of learning rates."""
 
-from gradcore import paths
 from gradcore.optim.lr_scheduler.base import LRScheduler
 from gradcore.optim.lr_scheduler.compositions import ChainedScheduler, SequentialLR
 from gradcore.optim.lr_scheduler.cycles import CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
@@ -15,6 +14,7 @@ from gradcore.optim.lr_scheduler.factors import (
     StepLR,
 )
 from gradcore.optim.lr_scheduler.plateau import ReduceLROnPlateau
+from gradcore.torch_names import paths
 
 __all__ = [
     "ChainedScheduler",

@@ -16,11 +16,11 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.func import jvp, vjp
 from gradcore.scipy.integrate.dense import OdeSolution
 from gradcore.scipy.integrate.steps import EXPLICIT, Counts, Settings, StepTooSmallError, explicit_steps, solver_of
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor, Array
 
 __all__ = ["states_at", "trajectory"]
 

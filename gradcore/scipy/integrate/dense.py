@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["OdeSolution", "Segment"]
 

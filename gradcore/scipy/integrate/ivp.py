@@ -9,6 +9,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.numpy.conversion import inexact, tensor_of
 from gradcore.scipy.closures import capture
 from gradcore.scipy.implicit import solution
@@ -25,7 +26,6 @@ from gradcore.scipy.integrate.steps import (
 )
 from gradcore.scipy.required import scipy_module
 from gradcore.tensor import Tensor, is_differentiated
-from gradcore.typing import AnyTensor, Array
 
 __all__ = ["odeint", "solve_ivp"]
 

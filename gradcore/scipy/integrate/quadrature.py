@@ -10,9 +10,9 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import inexact, promoted, tensor_of
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["dblquad", "fixed_quad", "quad", "quad_vec"]
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, common, inexact, tensor_of
 from gradcore.scipy.required import scipy_module
-from gradcore.typing import AnyTensor
 
 __all__ = ["cumulative_simpson", "cumulative_trapezoid", "newton_cotes", "romb", "simpson", "trapezoid"]
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.scipy.closures import capture
 from gradcore.scipy.implicit import root_at
 from gradcore.scipy.integrate.dense import Segment
 from gradcore.scipy.required import scipy_module
-from gradcore.typing import AnyTensor, Array
 
 __all__ = ["EXPLICIT", "Counts", "Settings", "StepTooSmallError", "explicit_steps", "radau_steps", "solver_of"]
 

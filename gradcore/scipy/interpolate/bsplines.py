@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, common, tensor_of
 from gradcore.scipy.conversion import floating, like, on_device
 from gradcore.scipy.interpolate.piecewise import increasing, intervals, joined, per_sample
-from gradcore.typing import AnyTensor
 
 __all__ = ["BSpline", "basis", "make_interp_spline", "make_lsq_spline", "splev", "splrep"]
 

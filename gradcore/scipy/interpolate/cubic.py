@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.scipy.conversion import like
 from gradcore.scipy.interpolate.piecewise import PPoly, per_sample, prepared
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "CubicSpline", "PchipInterpolator"]
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, common
 from gradcore.scipy.conversion import floating, like
 from gradcore.scipy.interpolate.bsplines import BSpline, basis, make_interp_spline
 from gradcore.scipy.interpolate.piecewise import increasing, intervals, joined, per_sample
-from gradcore.typing import AnyTensor
 
 __all__ = ["RegularGridInterpolator", "interp1d", "interpn"]
 

@@ -7,10 +7,10 @@ from typing import Any, Self
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, common
 from gradcore.scipy.conversion import like
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["PPoly", "increasing", "intervals", "joined", "per_sample"]
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import common
 from gradcore.scipy.conversion import floating, like, on_device
 from gradcore.scipy.interpolate.piecewise import per_sample
 from gradcore.scipy.required import scipy_module
-from gradcore.typing import AnyTensor
 
 __all__ = ["LinearNDInterpolator", "NearestNDInterpolator", "RBFInterpolator", "griddata"]
 

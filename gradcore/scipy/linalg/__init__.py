@@ -1,6 +1,6 @@
 """``scipy.linalg`` of tensors: systems, equations and functions of matrices, structured matrices, factorisations."""
 
-from gradcore.errors import LinAlgError
+from gradcore.core.errors import LinAlgError
 from gradcore.scipy.linalg.decompositions import (
     cholesky,
     det,

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy import linalg as numpy_linalg
 from gradcore.numpy.conversion import common
 from gradcore.scipy.conversion import floating
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "lu", "norm", "null_space", "orth", "pinv", "pinvh",

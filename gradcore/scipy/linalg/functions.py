@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import common, tensor_of
 from gradcore.scipy.conversion import floating
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "coshm", "cosm", "expm", "expm_frechet", "fractional_matrix_power", "funm", "logm", "signm", "sinhm", "sinm",

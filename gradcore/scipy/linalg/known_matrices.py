@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import tensor_of
 from gradcore.scipy.conversion import floating
 from gradcore.scipy.linalg.structured import toeplitz
 from gradcore.scipy.required import scipy_module
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "convolution_matrix", "dft", "fiedler", "fiedler_companion", "hadamard", "helmert", "hilbert", "invhilbert",

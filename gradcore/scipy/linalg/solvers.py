@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore import functional as F
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy import linalg as numpy_linalg
 from gradcore.numpy.conversion import common, tensor_of
 from gradcore.scipy.conversion import like
 from gradcore.scipy.implicit import root_at
 from gradcore.scipy.linalg.decompositions import checked, hermitian_of
 from gradcore.scipy.required import scipy_module
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "cho_factor", "cho_solve", "cho_solve_banded", "cholesky_banded", "inv", "lstsq", "lu_factor", "lu_solve", "solve",

@@ -8,12 +8,12 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.function import Function
-from gradcore.errors import LinAlgError
+from gradcore.core.errors import LinAlgError
+from gradcore.core.typing import AnyTensor
 from gradcore.func import vjp
 from gradcore.numpy.conversion import common, promoted, tensor_of
 from gradcore.scipy.conversion import floating, like, on_device
 from gradcore.scipy.required import scipy_module
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "block_diag", "circulant", "companion", "hankel", "khatri_rao", "kron", "leslie", "matmul_toeplitz",

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import tensor_of
 from gradcore.ops.windowed import padded
 from gradcore.scipy.conversion import floating
-from gradcore.typing import AnyTensor
 
 __all__ = ["axes_of", "check_origin", "extend", "extension", "filterable", "sequence"]
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, tensor_of
 from gradcore.scipy.conversion import finished, like
 from gradcore.scipy.ndimage.arguments import axes_of, check_origin, extend, filterable, sequence
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter", "gaussian_filter1d",

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import dtypes
 from gradcore import functional as F
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, tensor_of
 from gradcore.ops.windowed import padded
 from gradcore.scipy.conversion import finished, on_device
 from gradcore.scipy.ndimage.arguments import filterable, sequence
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter", "spline_filter1d", "zoom"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of
 from gradcore.scipy.conversion import finished
 from gradcore.scipy.ndimage.arguments import axes_of, extend, filterable, sequence
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "maximum_filter", "maximum_filter1d", "median_filter", "minimum_filter", "minimum_filter1d", "percentile_filter",

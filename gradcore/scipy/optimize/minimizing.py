@@ -14,12 +14,12 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.func import grad, vjp
 from gradcore.numpy.conversion import inexact, tensor_of
 from gradcore.scipy.implicit import solution
 from gradcore.scipy.optimize.unknowns import Unknowns
 from gradcore.scipy.required import scipy_module
-from gradcore.typing import AnyTensor, Array
 
 __all__ = ["curve_fit", "least_squares", "minimize", "minimize_scalar", "nnls"]
 

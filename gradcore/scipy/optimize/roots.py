@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.func import grad
 from gradcore.numpy.conversion import tensor_of
 from gradcore.scipy.implicit import solution
 from gradcore.scipy.optimize.unknowns import Unknowns
 from gradcore.scipy.required import scipy_module
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "bisect", "brenth", "brentq", "fixed_point", "fsolve", "linear_sum_assignment", "newton", "ridder", "root",

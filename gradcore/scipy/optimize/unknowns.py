@@ -9,11 +9,11 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.typing import AnyTensor, Array
 from gradcore.func import grad as gradient_of
 from gradcore.func import grad_and_value, hessian, jacrev, jvp
 from gradcore.numpy.conversion import inexact, promoted, tensor_of
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor, Array
 from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["Unknowns"]

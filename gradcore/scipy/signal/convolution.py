@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from gradcore import dtypes
 from gradcore import functional as F
+from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import cast, inexact
 from gradcore.ops.windowed import padded
 from gradcore.scipy.conversion import together
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve", "oaconvolve"]
 

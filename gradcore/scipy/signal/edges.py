@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.windowed import padded
-from gradcore.typing import AnyTensor
 
 __all__ = ["check_padding", "extended_by"]
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, cast, tensor_of
 from gradcore.scipy import ndimage
 from gradcore.scipy.conversion import floating, like, on_device
 from gradcore.scipy.signal.convolution import correlate
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["detrend", "hilbert", "hilbert2", "medfilt", "medfilt2d", "order_filter", "savgol_filter", "wiener"]
 

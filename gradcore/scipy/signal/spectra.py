@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, cast, inexact
 from gradcore.numpy.mathematics import unwrap
 from gradcore.ops.windowed import padded
@@ -17,7 +18,6 @@ from gradcore.scipy.signal.edges import extended_by
 from gradcore.scipy.signal.smoothing import detrend as without_trend
 from gradcore.scipy.signal.tapers import taper
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["coherence", "csd", "istft", "periodogram", "spectrogram", "stft", "welch"]
 

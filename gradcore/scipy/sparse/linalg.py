@@ -7,12 +7,12 @@ from typing import Any
 
 from gradcore import functional as F
 from gradcore import sparse
-from gradcore.errors import LinAlgError
+from gradcore.core.errors import LinAlgError
+from gradcore.core.typing import AnyTensor
 from gradcore.scipy.conversion import module_getattr
 from gradcore.scipy.sparse.operators import LinearOperator, aslinearoperator, operator_solved
 from gradcore.sparse.solvers import iterative, lobpcg, spsolve
 from gradcore.sparse.tensor import SparseTensor
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "LinAlgError",

@@ -10,12 +10,12 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.core.typing import AnyTensor
 from gradcore.func import jvp, vjp
 from gradcore.scipy.closures import capture
 from gradcore.scipy.conversion import floating, like
 from gradcore.scipy.required import scipy_module
 from gradcore.tensor import Tensor
-from gradcore.typing import AnyTensor
 
 __all__ = ["LinearOperator", "aslinearoperator", "operator_solved"]
 

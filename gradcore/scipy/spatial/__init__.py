@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.scipy.conversion import together
 from gradcore.scipy.spatial import distance
-from gradcore.typing import AnyTensor
 
 __all__ = ["distance", "distance_matrix", "minkowski_distance", "minkowski_distance_p"]
 

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import inexact, tensor_of
 from gradcore.scipy.conversion import beside, floating, logarithm, module_getattr, on_device, together
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "braycurtis", "canberra", "cdist", "chebyshev", "cityblock", "correlation", "cosine", "euclidean", "jensenshannon",

@@ -6,9 +6,9 @@ import math
 from typing import Any, NamedTuple
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axes_of, cast, dtype_of, inexact
 from gradcore.scipy.conversion import floating, logarithm, together
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "describe", "entropy", "gmean", "gstd", "gzscore", "hmean", "kurtosis", "moment", "pearsonr", "pmean", "sem",

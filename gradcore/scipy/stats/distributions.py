@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import functional as F
+from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import inexact
 from gradcore.scipy.conversion import together
-from gradcore.typing import AnyTensor
 
 __all__ = [
     "CONTINUOUS",

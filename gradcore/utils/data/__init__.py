@@ -11,7 +11,7 @@ Examples
 [32, 32, 16]
 """
 
-from gradcore import paths
+from gradcore.torch_names import paths
 from gradcore.utils.data.collation import default_collate, default_convert
 from gradcore.utils.data.datasets import (
     ChainDataset,

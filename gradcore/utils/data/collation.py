@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradcore import functional
+from gradcore.core.dtypes import float64
 from gradcore.creation import as_tensor, tensor
-from gradcore.dtypes import float64
 from gradcore.tensor import Tensor
 
 __all__ = ["default_collate", "default_convert"]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradcore import cuda
+from gradcore.core.errors import warn
 from gradcore.dispatch.settings import constructor
-from gradcore.errors import warn
 from gradcore.random import Generator, randint
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_map

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
+from gradcore.core.dtypes import float64
 from gradcore.creation import as_tensor
 from gradcore.dispatch.settings import constructor
-from gradcore.dtypes import float64
 from gradcore.random import Generator, multinomial, randint, randperm
 
 __all__ = [

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from gradcore import paths
-from gradcore.futures import Future
 from gradcore.nn.module import Module
+from gradcore.torch_names import paths
+from gradcore.torch_names.futures import Future
 
 __all__ = [
     "Final",

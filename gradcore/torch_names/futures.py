@@ -6,7 +6,7 @@ import concurrent.futures
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from gradcore import paths
+from gradcore.torch_names import paths
 
 __all__ = ["Future", "collect_all", "wait_all"]
 

@@ -290,7 +290,7 @@ def as_dtype(x: DTypeLike) -> dtype:
 
     Examples
     --------
-    >>> from gradcore.dtypes import as_dtype
+    >>> from gradcore.core.dtypes import as_dtype
     >>> as_dtype("float32"), as_dtype(int)
     (torch.float32, torch.int64)
     """
@@ -402,7 +402,7 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> dtype:
 
     Examples
     --------
-    >>> from gradcore.dtypes import float16, int64, promote_types
+    >>> from gradcore.core.dtypes import float16, int64, promote_types
     >>> promote_types(int64, float16)
     torch.float16
     """
@@ -467,7 +467,7 @@ def result_dtype(dims: Iterable[dtype] = (), zero_dims: Iterable[dtype] = (), sc
 
     Examples
     --------
-    >>> from gradcore.dtypes import float64, int32, result_dtype
+    >>> from gradcore.core.dtypes import float64, int32, result_dtype
     >>> result_dtype([int32], scalars=[1.5])
     torch.float32
     >>> result_dtype([int32], zero_dims=[float64])
@@ -516,7 +516,7 @@ class finfo(_Limits):
 
     Examples
     --------
-    >>> from gradcore.dtypes import finfo, float32
+    >>> from gradcore.core.dtypes import finfo, float32
     >>> finfo(float32).eps
     1.1920928955078125e-07
     """
@@ -550,7 +550,7 @@ class iinfo(_Limits):
 
     Examples
     --------
-    >>> from gradcore.dtypes import iinfo, int8
+    >>> from gradcore.core.dtypes import iinfo, int8
     >>> iinfo(int8)
     iinfo(min=-128, max=127, dtype=int8)
     """

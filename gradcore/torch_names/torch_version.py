@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gradcore import paths
+from gradcore.torch_names import paths
 
 __all__ = ["TorchVersion"]
 

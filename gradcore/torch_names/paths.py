@@ -7,6 +7,7 @@ where they are defined when they are first used.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,7 +16,16 @@ from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["ABSENT", "NAMES", "absence", "further", "install", "later", "show_public"]
+__all__ = [
+    "ABSENT", "MOVED", "NAMES", "absence", "former", "further", "install", "later", "moved", "show_public"
+]  # fmt: skip
+
+#: Modules that lie in rooms: PyTorch's paths, programs and old pickles have them at the top.
+_ROOMS = """
+core: assertions config determinism device dtypes errors interrupts locks size tracebacks typing
+torch_names: _C accelerator as_torch aten cpu flags functorch futures hub jit multiprocessing overrides paths
+torch_names: placeholders quasirandom symbolic testing torch_version types version
+"""
 
 #: Where names are found: path, where they are defined (by default the module above), names (``new=defined``).
 _TABLE = """
@@ -25,31 +35,32 @@ _compile < compiler: _disable_dynamo=disable
 _dynamo < compiler: allow_in_graph assume_constant_result disable explain graph_break is_compiling mark_dynamic
 _dynamo < compiler: mark_static
 _dynamo < compiler: maybe_mark_dynamic optimize=compile reset
-_higher_order_ops < symbolic: cond while_loop
-_jit_internal < jit: _overload _overload_method export ignore unused is_scripting
-_subclasses.fake_tensor < symbolic: FakeTensor is_fake
+_higher_order_ops < torch_names.symbolic: cond while_loop
+_jit_internal < torch_names.jit: _overload _overload_method export ignore unused is_scripting
+_subclasses.fake_tensor < torch_names.symbolic: FakeTensor is_fake
 _tensor < gradcore: Tensor
-gradcore < accelerator: get_device_module
+gradcore < torch_names.accelerator: get_device_module
 gradcore < amp.by_device: autocast_decrement_nesting autocast_increment_nesting get_autocast_cpu_dtype
 gradcore < amp.by_device: get_autocast_gpu_dtype is_autocast_cpu_enabled set_autocast_cpu_dtype
 gradcore < amp.by_device: set_autocast_cpu_enabled set_autocast_gpu_dtype
-gradcore < assertions: _assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all
-gradcore < assertions: _check_tensor_all_with _check_type _check_value _check_with
+gradcore < core.assertions: _assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all
+gradcore < core.assertions: _check_tensor_all_with _check_type _check_value _check_with
 gradcore < compiler: compile
 gradcore < legacy_types: set_default_tensor_type
 gradcore < cuda: Event OutOfMemoryError Stream
-gradcore < flags: get_num_interop_threads is_warn_always_enabled set_flush_denormal set_num_interop_threads
-gradcore < flags: set_warn_always
-gradcore < futures: Future
-gradcore < jit: fork wait
+gradcore < torch_names.flags: get_num_interop_threads is_warn_always_enabled set_flush_denormal set_num_interop_threads
+gradcore < torch_names.flags: set_warn_always
+gradcore < torch_names.futures: Future
+gradcore < torch_names.jit: fork wait
 gradcore < layouts: jagged sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr
 gradcore < nn.positional: alpha_dropout alpha_dropout_ batch_norm binary_cross_entropy_with_logits conv_tbc ctc_loss
 gradcore < nn.positional: dropout dropout_ embedding feature_alpha_dropout feature_alpha_dropout_ feature_dropout
 gradcore < nn.positional: feature_dropout_ gru_cell instance_norm kl_div lstm_cell norm_except_dim rnn_relu_cell
 gradcore < nn.positional: rnn_tanh_cell
 gradcore < serialization: load save
-gradcore < symbolic: SymBool SymFloat SymInt cond sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum
-gradcore < symbolic: while_loop
+gradcore < torch_names.symbolic: SymBool SymFloat SymInt cond sym_float sym_int sym_ite sym_max sym_min sym_not
+gradcore < torch_names.symbolic: sym_sqrt sym_sum
+gradcore < torch_names.symbolic: while_loop
 gradcore < sparse.making: sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor
 gradcore < sparse.making: sparse_csc_tensor sparse_csr_tensor
 gradcore < sparse.products: hspmm smm spmm sspaddmm
@@ -112,8 +123,8 @@ functorch.experimental < func: functionalize
 fx < compiler: wrap=_unchanged
 nn.functional < nn: _Reduction=_reduction grad
 nn.functional < nn.sizes: _list_with_default _pair _single _triple
-nn.functional < overrides: handle_torch_function has_torch_function has_torch_function_unary
-nn.functional < overrides: has_torch_function_variadic
+nn.functional < torch_names.overrides: handle_torch_function has_torch_function has_torch_function_unary
+nn.functional < torch_names.overrides: has_torch_function_variadic
 nn.modules < nn: *
 nn.modules < nn.module: *
 nn.modules.activation < nn.activations: *
@@ -163,7 +174,7 @@ nn.parallel.scatter_gather < nn.parallel: gather scatter
 nn.parameter < nn.lazy_parameter: UninitializedBuffer UninitializedParameter UninitializedTensorMixin=Uninitialized
 nn.parameter < nn.lazy_parameter: is_lazy
 nn.utils.init: skip_init
-ops < aten: aten=operators
+ops < torch_names.aten: aten=operators
 optim._multi_tensor < optim: ASGD Adadelta Adagrad Adam AdamW Adamax NAdam RAdam RMSprop Rprop SGD
 optim.adadelta: Adadelta
 optim.adagrad: Adagrad
@@ -176,7 +187,7 @@ optim.radam: RAdam
 optim.rmsprop: RMSprop
 optim.rprop: Rprop
 profiler.profiler: ProfilerAction profile schedule supported_activities tensorboard_trace_handler
-serialization < types: MAP_LOCATION
+serialization < torch_names.types: MAP_LOCATION
 signal.windows.windows: bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann
 signal.windows.windows: kaiser nuttall
 utils < utils.swapping: swap_tensors
@@ -246,6 +257,35 @@ def _read(table: str) -> dict[str, dict[str, tuple[str, str]]]:
     return found
 
 
+def _read_rooms(table: str) -> dict[str, str]:
+    """Return where each module of the table of rooms lies, by its path of before."""
+    rows = (line.split(": ") for line in table.strip().splitlines())
+    return {name: f"{room}.{name}" for room, names in rows for name in names.split()}
+
+
+#: Where modules lie that had other paths before.
+MOVED = _read_rooms(_ROOMS)
+_FORMER = {new: old for old, new in MOVED.items()}
+
+
+def _translate(path: str, table: dict[str, str]) -> str:
+    """Return a path with the longest beginning that is in the table replaced."""
+    head = path
+    while head and head not in table:
+        head = head.rpartition(".")[0]
+    return table[head] + path[len(head) :] if head else path
+
+
+def moved(path: str) -> str:
+    """Return where the module of a path lies: the path itself, unless it or a package above it has moved."""
+    return _translate(path, MOVED)
+
+
+def former(path: str) -> str:
+    """Return the path that users and PyTorch know a module by: the inverse of `moved`."""
+    return _translate(path, _FORMER)
+
+
 #: Names by path; those that begin with ``*`` stand for all public names of a module.
 NAMES = _read(_TABLE)
 _INNER = _read(_SUBMODULES)
@@ -280,6 +320,8 @@ def _look_up(path: str, name: str) -> Any:
         source, defined = names[name]
         return getattr(_module(source), defined)
     inner = f"{path}.{name}".lstrip(".")
+    if inner in MOVED:
+        return _module(MOVED[inner])
     if name in _INNER.get(path, ()) or inner in NAMES or inner in _ABOVE:
         return _module(inner)
     for key, (source, _) in names.items():
@@ -307,7 +349,7 @@ def further(module: str) -> Callable[[str], Any]:
     callable
         What is found stays in the module.
     """
-    path = module.partition(".")[2]
+    path = former(module.partition(".")[2])
     scope = vars(sys.modules[module])
     if path in _ABOVE:
         scope.setdefault("__path__", [])  # so that modules below it are looked for
@@ -343,7 +385,7 @@ def show_public(package: str) -> None:
 
 
 def _shown(module: ModuleType) -> list[str]:
-    names = {*module.__all__, *later(module.__name__.partition(".")[2])}
+    names = {*module.__all__, *later(former(module.__name__.partition(".")[2]))}
     return sorted(name for name in names if not name.startswith("_"))
 
 
@@ -378,6 +420,44 @@ def _spec(name: str, is_package: bool = False) -> ModuleSpec:
     return ModuleSpec(name, _Maker(), is_package=is_package)  # type: ignore[arg-type]  # the base would be imported
 
 
+class _Alias:
+    """Gives a module that has moved at its former path: the same module, also where it is run (``python -m``)."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = importlib.import_module(self._name)
+
+    def get_code(self, name: str) -> Any:
+        spec = importlib.util.find_spec(self._name)
+        return spec.loader.get_code(self._name) if spec is not None else None  # type: ignore[union-attr]
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # the module above it is no package
+        return False
+
+
+class _MovedFinder:
+    """Finds modules that have moved, before Python looks for files: it would make a module of each path."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, _, inner = fullname.partition(".")
+        if package != _PACKAGE or (new := moved(inner)) == inner:
+            return None
+        if inner not in MOVED and (inner in NAMES or not _is_module(f"{_PACKAGE}.{new}")):
+            return None  # below a package that has moved, but not in it
+        return ModuleSpec(fullname, _Alias(f"{_PACKAGE}.{new}"))  # type: ignore[arg-type]
+
+
 class _Finder:
     """Finds the modules of the tables, after Python has looked for files."""
 
@@ -397,4 +477,9 @@ class _Finder:
 def install() -> None:
     """Let Python import the modules of the tables."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _MovedFinder())
         sys.meta_path.append(_Finder())
+    scope = vars(sys.modules[_PACKAGE])
+    for old, new in MOVED.items():
+        if callable(scope.get(old)):  # Python would bind an imported submodule to that name of the package
+            sys.modules[f"{_PACKAGE}.{old}"] = _module(new)

@@ -14,8 +14,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gradcore import cuda, paths
-from gradcore.device import device as Device
+from gradcore import cuda
+from gradcore.core.device import device as Device
+from gradcore.torch_names import paths
 
 __all__ = [
     "current_accelerator",
@@ -69,7 +70,7 @@ def get_device_module(device: Any = None) -> Any:
     kind = (current_accelerator() or Device("cpu")) if device is None else Device(device)
     if kind.type == "cuda":
         return cuda
-    from gradcore import cpu
+    from gradcore.torch_names import cpu
 
     if kind.type == "cpu":
         return cpu

@@ -30,8 +30,8 @@ from types import ModuleType
 from typing import Any
 
 import gradcore
-from gradcore import paths, placeholders
-from gradcore.torch_version import TorchVersion
+from gradcore.torch_names import paths, placeholders
+from gradcore.torch_names.torch_version import TorchVersion
 
 __all__ = ["install", "main"]
 
@@ -124,7 +124,7 @@ def _complete(module: ModuleType) -> None:
     top, _, inner = module.__name__.partition(".")
     if top not in ("gradcore", "torch"):
         return
-    path = f"torch.{inner}".rstrip(".")
+    path = f"torch.{paths.former(inner)}".rstrip(".")
     placeholders.attach(module, path)
     for name, cls in list(vars(module).items()):
         if isinstance(cls, type) and cls.__module__.partition(".")[0] == "gradcore" and cls.__name__ == name:
@@ -229,6 +229,6 @@ def main(arguments: Sequence[str]) -> None:
 paths.show_public(__name__)
 
 if __name__ == "__main__":
-    from gradcore import as_torch  # the module that programs import, not this copy of it
+    from gradcore.torch_names import as_torch  # the module that programs import, not this copy of it
 
     as_torch.main(sys.argv[1:])

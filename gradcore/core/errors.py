@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Iterator
 from types import FrameType
 
-from gradcore import config, flags
+from gradcore.core import config
+from gradcore.torch_names import flags
 
 __all__ = [
     "DeviceFallbackWarning",

@@ -24,10 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import creation, dtypes, paths, random
+from gradcore import creation, random
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
 from gradcore.creation.filled import sizes
-from gradcore.errors import warn
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore import paths
+from gradcore.torch_names import paths
 
 __all__ = ["cuda", "debug", "git_version", "hip", "rocm", "xpu"]
 

@@ -16,7 +16,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from gradcore import paths, serialization
+from gradcore import serialization
+from gradcore.torch_names import paths
 
 __all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
 

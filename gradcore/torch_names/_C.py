@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore import paths
 from gradcore.autograd.variables import Variable
-from gradcore.device import device
+from gradcore.core.device import device
+from gradcore.core.dtypes import dtype
+from gradcore.core.size import Size
 from gradcore.dispatch.torch_function import DisableTorchFunction, DisableTorchFunctionSubclass
 from gradcore.dispatch.torch_function import disabled as _disabled_torch_function_impl
-from gradcore.dtypes import dtype
 from gradcore.layouts import layout, memory_format
 from gradcore.random import Generator
-from gradcore.size import Size
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = [
     "DisableTorchFunction",

@@ -15,7 +15,6 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradcore import paths
 from gradcore.func import (
     functional_call,
     functionalize,
@@ -31,6 +30,7 @@ from gradcore.func import (
 )
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = [
     "combine_state_for_ensemble",

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import IO, TypeAlias
 
-from gradcore import paths
-from gradcore.device import device as _device
-from gradcore.size import Size as _Size
+from gradcore.core.device import device as _device
+from gradcore.core.size import Size as _Size
 from gradcore.storage import TypedStorage, UntypedStorage
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = ["Device", "FileLike", "Number", "Storage"]
 

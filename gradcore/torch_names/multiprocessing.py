@@ -12,10 +12,10 @@ from multiprocessing import pool
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from gradcore import paths
 from gradcore.nn.parameter import Parameter
 from gradcore.sharing import reduced_for_processes
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = [
     *multiprocessing.__all__,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from gradcore import dtypes, paths
+from gradcore.core import dtypes
 from gradcore.creation import from_numpy
 from gradcore.random import randint
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 
 __all__ = ["SobolEngine"]
 

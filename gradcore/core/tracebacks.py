@@ -22,7 +22,7 @@ from itertools import count
 from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar, cast
 
-from gradcore import config
+from gradcore.core import config
 
 __all__ = ["ShortErrors", "generated_file", "is_own", "line_name", "shorten", "shortened", "user_frame", "user_line"]
 

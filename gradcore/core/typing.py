@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from gradcore.device import device
+from gradcore.core.device import device
 
 __all__ = ["AnyTensor", "Array", "Device"]
 
