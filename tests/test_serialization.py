@@ -4,6 +4,7 @@ import io
 import pickle
 import zipfile
 from collections import OrderedDict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -174,3 +175,29 @@ def test_the_other_order_of_bytes():
 def test_functions_are_pickled_by_name(path):
     found = {n: make() for n, make in namespaces.functions(path).items() if not n.endswith("_")}
     assert [n for n, f in found.items() if pickle.loads(pickle.dumps(f)) is not f] == []
+
+
+def test_mapped_files(tmp_path: Path) -> None:
+    path = tmp_path / "state.pt"
+    x = gc.arange(1000, dtype=gc.float64)
+    state = {
+        "x": x,
+        "view": x[10:20],
+        "bools": gc.tensor([True, False]),
+        "empty": gc.empty(0),
+        "half": gc.ones(3).half(),
+    }
+    gc.save(state, path)
+    before = path.read_bytes()
+    found = gc.load(path, mmap=True)
+    for name, t in state.items():
+        assert gc.equal(found[name], t), name
+    found["x"].add_(1)  # copy on write
+    assert gc.equal(found["view"], x[10:20] + 1)  # the memory is shared as it was
+    assert path.read_bytes() == before
+    with pytest.raises(ValueError, match="f must be a file path in order to use the mmap argument"):
+        gc.load(io.BytesIO(before), mmap=True)
+    for damage in (len(before) // 2, 60):  # a file that was cut, and an entry's header
+        path.write_bytes(before[:damage] if damage > 60 else before[:1] + b"\0" * damage + before[1 + damage :])
+        with pytest.raises((RuntimeError, pickle.UnpicklingError)):
+            gc.load(path, mmap=True)

@@ -7,23 +7,26 @@ holds, whatever happens to a process.
 
 from __future__ import annotations
 
-import json
+import concurrent.futures
+import copy
 import math
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.distributed import collectives, groups, objects
+from gradcore.distributed import collectives, groups
+from gradcore.distributed.checkpoint_plan import Index, Value, agree
 from gradcore.serialization import load as read
 from gradcore.serialization import save as write
 from gradcore.tensor import Tensor
 from gradcore.torch_names import paths
 
-__all__ = ["Shard", "load", "save"]
+__all__ = ["Shard", "async_save", "load", "save"]
 
 _INDEX = "index.json"
 
@@ -63,10 +66,14 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, 
             yield "/".join(name), inner, value, key
 
 
-def _text(value: Any) -> str:
+def _describe(value: object) -> Value:
+    """Return the description of a value for the plan."""
     if isinstance(value, Shard):
-        return f"{tuple(value.shape)} {value.tensor.dtype.name}"
-    return f"{tuple(value.shape)} {value.dtype.name}" if isinstance(value, Tensor) else "object"
+        t, shape = value.tensor, tuple(value.shape)
+        return Value(f"{shape} {t.dtype.name}", t.nbytes, shape, value.start, t.numel())
+    if isinstance(value, Tensor):
+        return Value(f"{tuple(value.shape)} {value.dtype.name}", value.nbytes)
+    return Value("object", 0)
 
 
 def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], process_group: Any = None) -> None:
@@ -104,62 +111,89 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     >>> folder.cleanup()
     """
     group = groups.find(process_group) if groups.is_initialized() else None
-    rank, size = (0, 1) if group is None else (group.rank(), group.size())
-    folder = Path(checkpoint_id)
+    _write_all({name: value for name, value, _, _ in _leaves(state_dict)}, Path(checkpoint_id), group)
+
+
+def async_save(
+    state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], process_group: Any = None
+) -> concurrent.futures.Future[None]:
+    """Write a checkpoint in a thread, as `save` does. All processes make this call.
+
+    The values are copied before the call returns, so training can go on at once. Call it again, or end the process
+    group, only when the last one has finished.
+
+    Parameters
+    ----------
+    state_dict, checkpoint_id, process_group
+        As for `save`.
+
+    Returns
+    -------
+    concurrent.futures.Future
+        Its ``result()`` waits, and raises the error of the thread.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> import tempfile
+    >>> from gradcore.distributed import checkpoint
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> written = checkpoint.async_save({"weight": gc.ones(2)}, checkpoint_id=folder.name)
+    >>> written.result()
+    >>> state = {"weight": gc.zeros(2)}
+    >>> checkpoint.load(state, checkpoint_id=folder.name)
+    >>> state["weight"]
+    tensor([1., 1.])
+    >>> folder.cleanup()
+    """
+    values = {name: _copy(value) for name, value, _, _ in _leaves(state_dict)}
+    outer = groups.find(process_group) if groups.is_initialized() else None
+    # The calls of the thread do not mix with those of the program.
+    group = outer if outer is None else groups.own_group(outer, "async_save")
+    written: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    def write_all() -> None:
+        try:
+            _write_all(values, Path(checkpoint_id), group)
+            if group is not outer:
+                groups.destroy_process_group(group)
+        except BaseException as error:
+            written.set_exception(error)
+        else:
+            written.set_result(None)
+
+    threading.Thread(target=write_all, name="gradcore-checkpoint").start()
+    return written
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of a value that later steps of an optimizer do not change."""
+    if isinstance(value, Shard):
+        return Shard(value.tensor.detach().clone(), value.shape, value.start)
+    return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
+
+
+def _write_all(mine: dict[str, Any], folder: Path, group: groups.ProcessGroup | None) -> None:
+    """Write the share of this process, and in rank 0 the index when all files are there."""
+    rank = 0 if group is None else group.rank()
     folder.mkdir(parents=True, exist_ok=True)
-    mine = {name: value for name, value, _, _ in _leaves(state_dict)}
-    described = [(name, _text(v), v.nbytes if isinstance(v, Tensor) else 0) for name, v in mine.items()]
-    spans = {name: (v.start, v.values.numel()) for name, v in mine.items() if isinstance(v, Shard)}
-    plan = _plan(_gathered(described, group, size))
-    parts = _gathered(spans, group, size)
-    token = _gathered(uuid4().hex if rank == 0 else "", group, size)[0]
-    file = f"{token}-{rank:05d}.pt"
-    whole = {name: mine[name] for name, owner in plan.items() if owner == rank and name not in spans}
-    _write(folder / file, {**whole, **{name: mine[name].values.clone() for name in spans}})
+    names, index = agree({name: _describe(value) for name, value in mine.items()}, uuid4().hex, group)
+    values = {name: mine[name].values.clone() if isinstance(mine[name], Shard) else mine[name] for name in names}
+    _write(folder / index.file_of(rank), values)
     if group is not None:
         collectives.barrier(group)  # all files are whole
     if rank == 0:
-        entries: dict[str, list[Any]] = {name: [[f"{token}-{owner:05d}.pt", 0]] for name, owner in plan.items()}
-        shapes = {name: v.shape for name, v in mine.items() if isinstance(v, Shard)}
-        for name in shapes:
-            having = [(owner, found[name][0]) for owner, found in enumerate(parts) if name in found]
-            entries[name] = [[f"{token}-{owner:05d}.pt", start] for owner, start in having]
-        part = folder / f"{token}.part"
+        part = folder / f"{index.token}.part"
         with part.open("w") as stream:
-            json.dump({"version": 2, "files": entries, "shapes": shapes}, stream)
+            stream.write(index.dump())
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(folder / _INDEX)
         for old in folder.iterdir():
-            if old.suffix in (".pt", ".part") and not old.name.startswith(token):
+            if old.suffix in (".pt", ".part") and not old.name.startswith(index.token):
                 old.unlink(missing_ok=True)
     if group is not None:
         collectives.barrier(group)
-
-
-def _gathered(value: Any, group: Any, size: int) -> list[Any]:
-    found = [value] * size
-    if group is not None:
-        objects.all_gather_object(found, value, group)
-    return found
-
-
-def _plan(described: list[list[tuple[str, str, int]]]) -> dict[str, int]:
-    """Which process writes what: of those that have it, the one with the fewest bytes so far."""
-    holders: dict[str, list[int]] = {}
-    kinds: dict[str, tuple[str, int]] = {}
-    for rank, each in enumerate(described):
-        for name, kind, nbytes in each:
-            if kinds.setdefault(name, (kind, nbytes))[0] != kind:
-                raise ValueError(f"{name!r} is {kinds[name][0]} in one process and {kind} in rank {rank}")
-            holders.setdefault(name, []).append(rank)
-    loads = [0] * len(described)
-    plan = {}
-    for name in sorted(holders, key=lambda name: (-kinds[name][1], name)):
-        owner = min(holders[name], key=lambda rank: (loads[rank], rank))
-        loads[owner] += kinds[name][1]
-        plan[name] = owner
-    return plan
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:
@@ -196,27 +230,37 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
     index = folder / _INDEX
     if not index.exists():
         raise FileNotFoundError(f"there is no whole checkpoint in {folder}")
-    found = json.loads(index.read_text())
-    files, shapes = found["files"], {name: tuple(shape) for name, shape in found.get("shapes", {}).items()}
+    found = Index.parse(index.read_text())
     leaves = list(_leaves(state_dict))
-    missing = [name for name, *_ in leaves if name not in files]
+    missing = [name for name, *_ in leaves if name not in found]
     if missing:
         raise KeyError(f"the checkpoint in {folder} lacks {', '.join(missing)}")
-    entries = {name: [[files[name], 0]] if isinstance(files[name], str) else files[name] for name, *_ in leaves}
-    for file in sorted({file for parts in entries.values() for file, _ in parts}):
-        held = read(folder / file)
-        for name, value, container, key in leaves:
-            for start in (start for part, start in entries[name] if part == file):
-                if isinstance(value, (Tensor, Shard)) and isinstance(held[name], Tensor):
-                    shape = shapes.get(name, tuple(held[name].shape))
-                    if tuple(value.shape) != shape:
-                        raise ValueError(
-                            f"{name!r} has the shape {shape} in the checkpoint, and here {tuple(value.shape)}"
-                        )
-                    with no_grad():
-                        _put(value, held[name].reshape(-1), start)
-                else:
-                    container[key] = held[name]
+    wanted: dict[str, list[tuple[str, Any, Any, Any, int]]] = {}
+    for name, value, container, key in leaves:
+        _check_shape(name, value, found.shapes)
+        span = (value.start, value.start + value.values.numel()) if isinstance(value, Shard) else (0, None)
+        for file, start in found.parts(name, *span):
+            wanted.setdefault(file, []).append((name, value, container, key, start))
+    names = found.names_by_file()
+    for file in sorted(wanted):
+        # A file of which a part is wanted is mapped, so that only this part is read; else checksums are compared.
+        partial = any(isinstance(value, Shard) for _, value, *_ in wanted[file])
+        held = read(folder / file, mmap=partial or len(names[file]) > len(wanted[file]))
+        for name, value, container, key, start in wanted[file]:
+            if isinstance(value, (Tensor, Shard)) and isinstance(held[name], Tensor):
+                _check_shape(name, value, {name: found.shapes.get(name, held[name].shape)})
+                with no_grad():
+                    _put(value, held[name].reshape(-1), start)
+            else:
+                container[key] = _copy(held[name])
+
+
+def _check_shape(name: str, value: object, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Raise if a tensor, or the whole that a part belongs to, has another shape in the checkpoint."""
+    if isinstance(value, (Tensor, Shard)) and name in shapes and tuple(value.shape) != tuple(shapes[name]):
+        raise ValueError(
+            f"{name!r} has the shape {tuple(shapes[name])} in the checkpoint, and here {tuple(value.shape)}"
+        )
 
 
 def _put(into: Tensor | Shard, elements: Tensor, start: int) -> None:

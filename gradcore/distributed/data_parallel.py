@@ -282,8 +282,8 @@ class DistributedDataParallel(Module):
                 "called with throw_on_early_termination=True"
             )
         if found and self._reducer is not None:
-            self._reducer.source = found[0]
-            self._last_active = found[-1]
+            # As in PyTorch, buffers come from the last rank that has a batch.
+            self._reducer.source = self._last_active = found[-1]
             if not self._divides_by_all:
                 self._reducer.divisor = len(found)
         return len(found)

@@ -10,6 +10,7 @@ import zlib
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 __all__ = ["Archive"]
 
@@ -33,6 +34,7 @@ class Archive:
 
     def __init__(self, file: Any) -> None:
         self.size = self._left = _length(file)
+        self._file = file
         try:
             self._zip = zipfile.ZipFile(file)
             self._entries = {info.filename: info for info in self._zip.infolist()}
@@ -60,7 +62,7 @@ class Archive:
             raise pickle.UnpicklingError(f"{name} in the file begins outside of it")
         return info.file_size
 
-    def read(self, name: str) -> np.ndarray[Any, Any]:
+    def read(self, name: str) -> npt.NDArray[np.uint8]:
         """The bytes of an entry, in memory of their own.
 
         Raises
@@ -84,6 +86,31 @@ class Archive:
         if done != count:
             raise pickle.UnpicklingError(f"{name} in the file ends after {done} of {count} bytes")
         return out
+
+    def map(self, name: str) -> npt.NDArray[np.uint8]:
+        """Return the bytes of an entry as a copy-on-write view of the file, which is read where it is used.
+
+        The checksum is not compared.
+
+        Raises
+        ------
+        pickle.UnpicklingError
+            If there is no such entry, it is compressed, or longer than the file.
+        """
+        count = self.nbytes(name)
+        if count == 0:
+            return np.empty(0, np.uint8)
+        info = self._entries[self._prefix + name]
+        try:
+            with self._zip.open(info):  # compares the header of the entry with the directory
+                pass
+            self._file.seek(info.header_offset + 26)
+            start = info.header_offset + 30 + sum(struct.unpack("<HH", self._file.read(4)))
+        except BROKEN as error:
+            raise pickle.UnpicklingError(f"{name} in the file is damaged: {error}") from None
+        if start + count > self.size:
+            raise pickle.UnpicklingError(f"{name} in the file ends outside of it")
+        return np.memmap(self._file, np.uint8, "c", start, (count,)).view(np.ndarray)
 
 
 def _length(file: Any) -> int:

@@ -37,8 +37,8 @@ REFUSAL = (
 class _Memories:
     """The memories of a file, each read once."""
 
-    def __init__(self, archive: Archive, locations: Locations, swap: bool) -> None:
-        self.archive, self.locations, self.swap = archive, locations, swap
+    def __init__(self, archive: Archive, locations: Locations, swap: bool, mapped: bool) -> None:
+        self.archive, self.locations, self.swap, self.mapped = archive, locations, swap, mapped
         self.found: dict[str, tuple[Any, Any]] = {}
 
     def __call__(self, reference: Any) -> Any:
@@ -58,7 +58,9 @@ class _Memories:
         dtype, size = kind.dtype, self.archive.nbytes(f"data/{key}")
         if type(numel) is not int or size != numel * dtype.itemsize:
             raise pickle.UnpicklingError(f"the memory {key} in the file has {size} bytes instead of what it should")
-        raw = self.archive.read(f"data/{key}")
+        # Bools are checked, and foreign numbers converted, so they are read in any case.
+        mapped = self.mapped and not self.swap and dtype is not dtypes.bool_
+        raw = self.archive.map(f"data/{key}") if mapped else self.archive.read(f"data/{key}")
         if dtype is dtypes.bool_:
             np.minimum(raw, 1, out=raw)  # what is neither True nor False would not be safe to count with
         array = raw.view(np.bool_ if dtype is dtypes.bool_ else dtype.numpy)
@@ -147,7 +149,8 @@ def load(
         True: tensors, containers, numbers, strings, and what `add_safe_globals` has allowed; anything else is an error.
         False: everything, which lets a file run any code. Only for files that you have written yourself.
     mmap : bool, optional
-        Accepted for compatibility.
+        Whether tensors are views of the file, which is read where they are used; writing to them does not change it.
+        Only for paths. Checksums are not compared then.
 
     Returns
     -------
@@ -173,12 +176,14 @@ def load(
     {'weight': tensor([1., 1.])}
     """
     _check_locations(map_location)
+    if mmap and not isinstance(f, (str, os.PathLike)):
+        raise ValueError("f must be a file path in order to use the mmap argument")
     with _opened(f) as file:
         archive = Archive(file)
         order = archive.read("byteorder").tobytes() if "byteorder" in archive else b"little"
         if order not in (b"little", b"big"):
             raise pickle.UnpicklingError(f"the file has numbers in the unknown order {order!r:.100}")
-        memories = _Memories(archive, map_location, order.decode() != sys.byteorder)
+        memories = _Memories(archive, map_location, order.decode() != sys.byteorder, bool(mmap))
         structure = archive.read("data.pkl").tobytes()
         if not weights_only:
             return _Unpickler(io.BytesIO(structure), memories).load()

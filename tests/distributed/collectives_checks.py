@@ -421,6 +421,8 @@ def check_debug_mode_names_both_sides():
 
 
 def check_different_calls_are_an_error_that_names_both():
+    if dist.get_backend() == "nccl":
+        return  # its calls are compared only where MPI is there, too
     n, first = size(), rank() == 0
     ranks = range(n)
     later = {"async_op": True}

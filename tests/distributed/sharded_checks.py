@@ -155,3 +155,62 @@ def check_checkpoints_of_any_number_of_processes():
         checkpoint.save({"t": gc.ones(1 + rank())}, checkpoint_id=path)
     with pytest.raises(FileNotFoundError, match="no whole checkpoint"):
         checkpoint.load({"t": gc.ones(1)}, checkpoint_id=path + "/nothing")
+
+
+def check_each_process_reads_and_writes_its_parts_alone():
+    from gradcore.distributed.checkpoint import Shard
+
+    path, opened = folder(), []
+    each = 1000
+    own = Shard(gc.arange(each, dtype=gc.float64) + each * rank(), (each * size() - 3,), each * rank())
+    checkpoint.save({"part": own, "whole": gc.ones(3)}, checkpoint_id=path)
+    plain = checkpoint.read
+
+    def note(file, **settings):
+        opened.append((file.name.rpartition("-")[2], settings))
+        return plain(file, **settings)
+
+    checkpoint.read = note
+    try:
+        found = Shard(gc.zeros(each, dtype=gc.float64), own.shape, own.start)
+        checkpoint.load({"part": found}, checkpoint_id=path)
+        assert opened == [(f"{rank():05d}.pt", {"mmap": True})], opened
+        assert gc.equal(found.values, own.values)
+        opened.clear()
+        half = Shard(gc.zeros(500, dtype=gc.float64), own.shape, 750)
+        checkpoint.load({"part": half}, checkpoint_id=path)
+        assert [file for file, _ in opened] == ["00000.pt", "00001.pt"]
+        assert gc.equal(half.tensor, gc.arange(500, dtype=gc.float64) + 750)
+    finally:
+        checkpoint.read = plain
+    whole = gc.zeros(each * size() - 3, dtype=gc.float64)
+    checkpoint.load({"part": whole}, checkpoint_id=path)
+    assert gc.equal(whole, gc.arange(each * size() - 3, dtype=gc.float64))
+    # parts that are not equal, and names that some processes have alone
+    lengths = [5 + 2 * r for r in range(size())]
+    start = sum(lengths[: rank()])
+    own = Shard(gc.arange(lengths[rank()]) + start, (sum(lengths),), start)
+    checkpoint.save({"part": own, f"of {rank()}": rank(), "both": gc.ones(2)}, checkpoint_id=path)
+    state = {"part": gc.zeros(sum(lengths), dtype=gc.int64), "of 1": None, "both": gc.zeros(2)}
+    checkpoint.load(state, checkpoint_id=path)
+    assert gc.equal(state["part"], gc.arange(sum(lengths)))
+    assert state["of 1"] == 1
+    assert gc.equal(state["both"], gc.ones(2))
+
+
+def check_training_goes_on_while_a_checkpoint_is_written():
+    path = folder()
+    t = gc.full((1000,), float(rank()))
+    state = {"t": t, "list": [1, rank()]}
+    written = checkpoint.async_save({f"{rank()}": state}, checkpoint_id=path)
+    t.fill_(-1.0)
+    state["list"][1] = -1
+    for _ in range(20):
+        dist.all_reduce(gc.ones(10))  # calls of the program do not mix with those of the thread
+    written.result(timeout=60)
+    found = {f"{rank()}": {"t": gc.zeros(1000), "list": [0, 0]}}
+    checkpoint.load(found, checkpoint_id=path)
+    assert gc.equal(found[f"{rank()}"]["t"], gc.full((1000,), float(rank())))
+    assert found[f"{rank()}"]["list"] == [1, rank()]
+    with pytest.raises(ValueError, match="in one process and"):
+        checkpoint.async_save({"t": gc.ones(1 + rank())}, checkpoint_id=path).result(timeout=60)

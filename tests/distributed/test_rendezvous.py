@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -41,15 +41,24 @@ def meet(port: int, size: int, strangers: Callable[[int], None], seconds: float 
     return found
 
 
+def _connect(port: int, seconds: float = 30.0) -> socket.socket:
+    """Return a connection to rank 0, which may not listen yet."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 5)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
 def visit(*messages: bytes, wait: bool = False) -> Callable[[int], None]:
     """Return a function that connects once for each message, and stays or leaves."""
 
     def strangers(port: int) -> None:
         for message in messages:
-            for _ in range(200):
-                with contextlib.suppress(OSError):
-                    peer = socket.create_connection(("127.0.0.1", port), 5)
-                    break
+            peer = _connect(port)
             peer.sendall(message)
             if not wait:
                 peer.close()

@@ -1,0 +1,237 @@
+"""Planning of checkpoints: which process writes which values, and where the index says that they are.
+
+Processes of one program mostly have values of the same names, shapes and dtypes, and equal parts of what is sharded.
+Each of them then knows the plan by itself, once digests of 32 bytes have shown that it is so. Otherwise rank 0 collects
+what there is, and tells each process its share: no process receives what concerns others alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from gradcore.distributed import checks, objects
+
+if TYPE_CHECKING:
+    from gradcore.distributed.groups import ProcessGroup
+
+__all__ = ["Index", "Value", "agree", "assign"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """Description of a value of a state dict in one process.
+
+    Parameters
+    ----------
+    kind : str
+        Shape and dtype of the whole.
+    nbytes : int
+        The memory of the value in this process.
+    shape : tuple of int, optional
+        The shape of the whole, of which this process has a part.
+    start, length : int
+        The number of the first element of the part, and of its elements, padding included.
+    """
+
+    kind: str
+    nbytes: int
+    shape: tuple[int, ...] | None = None
+    start: int = 0
+    length: int = 0
+
+    def is_regular(self, rank: int) -> bool:
+        """Return whether the part is the one that this process has if all parts are equally long."""
+        return self.start == rank * self.length
+
+
+@dataclass
+class Index:
+    """The contents of a checkpoint's index.
+
+    Parameters
+    ----------
+    token : str
+        Beginning of the names of the files.
+    files : dict
+        For each value a list of ``[rank, start]``: a file that has a part, and the number of the first element there.
+    lengths : dict
+        The length of the parts of each value of which all processes have equally long ones, in order.
+    shapes : dict
+        The shapes of values that consist of parts.
+    ranks : int
+        The number of files.
+    """
+
+    token: str
+    files: dict[str, list[list[int]]] = field(default_factory=dict)
+    lengths: dict[str, int] = field(default_factory=dict)
+    shapes: dict[str, Sequence[int]] = field(default_factory=dict)
+    ranks: int = 0
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.files or name in self.lengths
+
+    def file_of(self, rank: int) -> str:
+        """Return the name of the file that the process `rank` has written."""
+        return f"{self.token}-{rank:05d}.pt"
+
+    def parts(self, name: str, start: int = 0, end: int | None = None) -> list[tuple[str, int]]:
+        """Return files and first elements of the parts of a value that may have elements from `start` to `end`."""
+        length = self.lengths.get(name)
+        if length is None:
+            return [(self.file_of(rank), first) for rank, first in self.files[name] if end is None or first < end]
+        if length == 0:
+            return [(self.file_of(rank), 0) for rank in range(self.ranks)]
+        last = self.ranks if end is None else min(self.ranks, -(-end // length))
+        return [(self.file_of(rank), rank * length) for rank in range(start // length, last)]
+
+    def names_by_file(self) -> dict[str, set[str]]:
+        """Return the names of the values in each file."""
+        found: dict[str, set[str]] = {}
+        for name in [*self.files, *self.lengths]:
+            for file, _ in self.parts(name):
+                found.setdefault(file, set()).add(name)
+        return found
+
+    def dump(self) -> str:
+        """Return the text of the file."""
+        return json.dumps({"version": 3, **asdict(self)})
+
+    @classmethod
+    def parse(cls, text: str) -> Index:
+        """Read the text of the file, also of earlier versions, in which each part has the name of its file."""
+        found = json.loads(text)
+        if found.pop("version") > 2:
+            return cls(**found)
+        index = cls("", shapes=found.get("shapes", {}))
+        for name, parts in found["files"].items():
+            named = [(parts, 0)] if isinstance(parts, str) else parts
+            split = [(*file.removesuffix(".pt").rpartition("-"), start) for file, start in named]
+            index.token = split[0][0]
+            index.files[name] = [[int(rank), start] for _, _, rank, start in split]
+        return index
+
+
+def assign(values: Mapping[str, Value], size: int) -> dict[str, int]:
+    """Return the process that writes each value that all of `size` processes have: the one with the fewest bytes."""
+    loads = [(0, rank) for rank in range(size)]
+    owners = {}
+    for name in sorted((n for n in values if values[n].shape is None), key=lambda n: (-values[n].nbytes, n)):
+        load, rank = loads[0]
+        owners[name] = rank
+        heapq.heapreplace(loads, (load + values[name].nbytes, rank))
+    return owners
+
+
+def _assign_to_holders(described: Sequence[Mapping[str, Value]]) -> dict[str, int]:
+    """Return the process that writes each value, one of those that have it.
+
+    Raises
+    ------
+    ValueError
+        If processes have tensors of one name and of different shapes or dtypes.
+    """
+    holders: dict[str, list[int]] = {}
+    values: dict[str, Value] = {}
+    for rank, each in enumerate(described):
+        for name, value in each.items():
+            kind = values.setdefault(name, value).kind
+            if kind != value.kind:
+                raise ValueError(f"{name!r} is {kind} in one process and {value.kind} in rank {rank}")
+            holders.setdefault(name, []).append(rank)
+    loads = [0] * len(described)
+    owners = {}
+    for name in sorted(holders, key=lambda n: (-values[n].nbytes, n)):
+        if values[name].shape is None:
+            owner = min(holders[name], key=lambda rank: (loads[rank], rank))
+            loads[owner] += values[name].nbytes
+            owners[name] = owner
+    return owners
+
+
+def agree(values: Mapping[str, Value], token: str, group: ProcessGroup | None) -> tuple[set[str], Index]:
+    """Agree on a plan with all processes of a group.
+
+    Parameters
+    ----------
+    values : mapping
+        What this process has.
+    token : str
+        That of rank 0 is used.
+    group : ProcessGroup, optional
+        None for this process alone.
+
+    Returns
+    -------
+    tuple
+        The names that this process writes, and the index, which may be complete in rank 0 alone.
+    """
+    rank, size = (0, 1) if group is None else (group.rank(), group.size())
+    regular = all(value.is_regular(rank) for value in values.values() if value.shape is not None)
+    # The start of a regular part follows from the rank, and the last parts may have less than their length.
+    alike = {name: (v.kind, v.nbytes, v.shape and v.length) for name, v in sorted(values.items())}
+    digest = hashlib.sha256(json.dumps([alike, regular]).encode()).digest() if regular else bytes(32)
+    if group is not None:
+        data = digest + token.encode()
+        found = checks.gather_bytes(group, group.any_engine, data, "checkpoint.save")
+        token = found[0][32:].decode()
+        regular = regular and all(each[:32] == digest for each in found)
+    if regular:
+        owners = assign(values, size)
+        parts = {name: v for name, v in values.items() if v.shape is not None}
+        index = Index(
+            token,
+            {name: [[owner, 0]] for name, owner in owners.items()},
+            {name: v.length for name, v in parts.items()},
+            {name: list(v.shape or ()) for name, v in parts.items()},
+            size,
+        )
+        return {name for name, owner in owners.items() if owner == rank} | set(parts), index
+    assert group is not None  # one process alone has whole values
+    return _agree_by_rank_0(values, token, group)
+
+
+def _agree_by_rank_0(values: Mapping[str, Value], token: str, group: ProcessGroup) -> tuple[set[str], Index]:
+    """Let rank 0 collect the descriptions of all processes, and send each the names that it writes."""
+    first = group.ranks[0]
+    described: list[dict[str, Value]] | None = None
+    plain = {name: [v.kind, v.nbytes, v.shape, v.start, v.length] for name, v in values.items()}
+    collected: list[dict[str, list[object]]] | None = [{}] * group.size() if group.rank() == 0 else None
+    objects.gather_object(plain, collected, first, group)
+    answers: list[object] | None = None
+    index = None
+    if collected is not None:
+        described = [{name: Value(*fields) for name, fields in each.items()} for each in collected]  # type: ignore[arg-type]
+        try:
+            owners = _assign_to_holders(described)
+        except ValueError as error:
+            answers = [str(error)] * group.size()
+        else:
+            index = _index_of(described, owners, token)
+            shares: list[list[str]] = [[] for _ in described]
+            for name, owner in owners.items():
+                shares[owner].append(name)
+            answers = list(shares)
+    answer: list[object] = [None]
+    objects.scatter_object_list(answer, answers, first, group)
+    if isinstance(answer[0], str):
+        raise ValueError(answer[0])
+    names: list[str] = answer[0]  # type: ignore[assignment]
+    own = {*names, *(name for name, v in values.items() if v.shape is not None)}
+    return own, index or Index(token)
+
+
+def _index_of(described: Sequence[Mapping[str, Value]], owners: Mapping[str, int], token: str) -> Index:
+    """Return the index of what `owners` write, and of the parts that each process writes."""
+    index = Index(token, {name: [[owner, 0]] for name, owner in owners.items()}, ranks=len(described))
+    for rank, each in enumerate(described):
+        for name, value in each.items():
+            if value.shape is not None:
+                index.shapes[name] = value.shape
+                index.files.setdefault(name, []).append([rank, value.start])
+    return index
