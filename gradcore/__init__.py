@@ -18,20 +18,7 @@ if _collected:
     _collector.collect(1)  # what the program has made lately, or `freeze` would take it for long-lived
     _collector.disable()  # what is made here stays: a pass of the collector would take a fifth of the time
 try:
-    from gradcore import (
-        autograd,
-        bindings,
-        creation,
-        cuda,
-        installation,
-        legacy_types,
-        namespaces,
-        printing,
-        random,
-        return_types,
-        subclasses,
-    )
-    from gradcore import neighbours as _neighbours
+    from gradcore import autograd, bindings, cuda, random, return_types
     from gradcore.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
     from gradcore.autograd.grad_mode import (
         enable_grad,
@@ -73,10 +60,12 @@ try:
         set_default_dtype,
     )
     from gradcore.core.size import Size
-    from gradcore.creation import *
-    from gradcore.diagnostics import show_config
-    from gradcore.installation import register_op
-    from gradcore.layouts import (
+    from gradcore.random import *
+    from gradcore.tensor import Tensor, creation, installation, legacy_types, namespaces, printing, subclasses
+    from gradcore.tensor import neighbours as _neighbours
+    from gradcore.tensor.creation import *
+    from gradcore.tensor.installation import register_op
+    from gradcore.tensor.layouts import (
         channels_last,
         channels_last_3d,
         contiguous_format,
@@ -85,11 +74,10 @@ try:
         preserve_format,
         strided,
     )
-    from gradcore.predicates import *
-    from gradcore.printing import set_printoptions
-    from gradcore.random import *
-    from gradcore.storage import TypedStorage, UntypedStorage
-    from gradcore.tensor import Tensor
+    from gradcore.tensor.predicates import *
+    from gradcore.tensor.printing import set_printoptions
+    from gradcore.tensor.storage import TypedStorage, UntypedStorage
+    from gradcore.tools.diagnostics import show_config
     from gradcore.torch_names import paths as _paths
 
     #: As an index: a new dim, as in NumPy.

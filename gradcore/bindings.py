@@ -47,7 +47,7 @@ def _compile() -> Function:
 
 
 def _cuda_array_interface() -> Function:
-    from gradcore.interop import cuda_array_interface
+    from gradcore.tensor.interop import cuda_array_interface
 
     return cuda_array_interface
 
@@ -59,13 +59,13 @@ def _dense_to_sparse() -> Function:
 
 
 def _dlpack() -> Function:
-    from gradcore.interop import dlpack
+    from gradcore.tensor.interop import dlpack
 
     return dlpack
 
 
 def _exported_array() -> Function:
-    from gradcore.interop import exported
+    from gradcore.tensor.interop import exported
 
     return exported
 
@@ -77,7 +77,7 @@ def _from_scipy() -> Function:
 
 
 def _legacy_tensor() -> Function:
-    from gradcore.creation.legacy import legacy_tensor
+    from gradcore.tensor.creation.legacy import legacy_tensor
 
     return legacy_tensor
 

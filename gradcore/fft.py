@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradcore import creation, namespaces
 from gradcore.core import dtypes
 from gradcore.dispatch.settings import converting
+from gradcore.tensor import creation, namespaces
 
 if TYPE_CHECKING:
     from gradcore.tensor import Tensor

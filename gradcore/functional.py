@@ -1,7 +1,7 @@
 """The operations on tensors as functions: the ``F`` of derivatives that are recorded, and of composite operations.
 
 Every operation is here under its name in the table, helpers of formulas included, and the functions that make tensors.
-`gradcore.installation.install` puts them here, once; so the engine records without importing the layers above it.
+`gradcore.tensor.installation.install` puts them here, once; so the engine records without importing what is above it.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ tensor([1., 1.])
 
 from __future__ import annotations
 
-from gradcore import namespaces
 from gradcore.core.errors import LinAlgError
+from gradcore.tensor import namespaces
 
 _functions = namespaces.functions("linalg")
 __getattr__, __dir__ = namespaces.lazy_attributes(_functions, globals())

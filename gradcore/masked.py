@@ -12,7 +12,7 @@ tensor([1.0000, 3.5000])
 
 from __future__ import annotations
 
-from gradcore import namespaces
+from gradcore.tensor import namespaces
 
 _functions = namespaces.functions("masked")
 __getattr__, __dir__ = namespaces.lazy_attributes(_functions, globals())

@@ -11,7 +11,7 @@ tensor([0.5000])
 
 from __future__ import annotations
 
-from gradcore import namespaces
+from gradcore.tensor import namespaces
 
 _functions = namespaces.functions("special")
 __getattr__, __dir__ = namespaces.lazy_attributes(_functions, globals())

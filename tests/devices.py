@@ -160,7 +160,7 @@ def tensors_on(device: str) -> Iterator[None]:
     They are printed as those of the CPU are.
     """
     import gradcore as gc
-    from gradcore import printing
+    from gradcore.tensor import printing
 
     before, plain, from_numpy = gc.get_default_device(), gc.Tensor.numpy, gc.from_numpy
     kind = device.partition(":")[0]

@@ -108,7 +108,7 @@ def test_states_of_anything_else_are_refused_and_change_nothing(value):
 def test_strides_that_are_no_number_of_bytes_are_refused(version, stride):
     import ctypes
 
-    from gradcore import interop
+    from gradcore.tensor import interop
 
     source = gc.ones(2, 3)
     capsule = source.__dlpack__() if version is None else source.__dlpack__(max_version=version)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from gradcore.torch_names.paths import moved
 from tests.imports import PATHS, ROOT, find_module, imported_modules, imported_names
 
 #: The modules that each module imports. The package itself is left out: whoever imports it imports everything.
@@ -22,6 +23,13 @@ def test_imports_form_no_cycle() -> None:
 def test_nothing_imports_the_bindings() -> None:
     """They join lower layers to upper ones, and so would close cycles."""
     assert not [module for module, names in GRAPH.items() if "bindings" in names]
+
+
+@pytest.mark.parametrize("module", PATHS)
+def test_no_module_imports_by_a_former_path(module: str) -> None:
+    """Modules lie in rooms. Their paths of before are for programs: here they would hide what a module imports."""
+    names = [name.partition(".")[2] for name in imported_names(PATHS[module], types=True) if "gradcore." in name]
+    assert not [name for name in names if moved(name) != name and find_module(f"gradcore.{name}") == ""]
 
 
 def test_the_reader_of_imports_sees_them() -> None:

@@ -1,4 +1,4 @@
-"""Methods of tensors come from their class, or from the tables of `gradcore.installation`."""
+"""Methods of tensors come from their class, or from the tables of `gradcore.tensor.installation`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import gradcore as gc
-from gradcore import functional, installation
+from gradcore import functional
+from gradcore.tensor import installation
 
 ROOT = Path(gc.__file__).parent
 #: Objects that only the installer gives attributes.

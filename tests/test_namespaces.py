@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import gradcore as gc
-from gradcore import namespaces
+from gradcore.tensor import namespaces
 
 PATHS = ("", "fft", "linalg", "masked", "nn.functional", "special")
 MODULES = [(path, functools.reduce(getattr, filter(None, path.split(".")), gc)) for path in PATHS]

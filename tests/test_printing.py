@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gradcore.printing import (
+from gradcore.tensor.printing import (
     get_printoptions,
     meta_str,
     printoptions,

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore import namespaces, nn, serialization
+from gradcore import nn, serialization
+from gradcore.tensor import namespaces
 
 
 def round_trip(obj, **settings):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gradcore
-from gradcore import stubs
+from gradcore.tools import stubs
 
 PACKAGE = Path(gradcore.__file__).parent
 ROOT = PACKAGE.parent
@@ -27,7 +27,7 @@ def mypy(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def generated() -> dict[str, str]:
     """The stub files by path, as a process makes them in which no test has declared operations."""
-    program = "import json; from gradcore.stubs import stubs; print(json.dumps(stubs()))"
+    program = "import json; from gradcore.tools.stubs import stubs; print(json.dumps(stubs()))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
@@ -36,11 +36,13 @@ def test_stub_files_are_what_the_table_gives(generated: dict[str, str]) -> None:
     written = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.pyi")}
     assert written.keys() == generated.keys()
     stale = [path for path, text in generated.items() if written[path] != text]
-    assert not stale, "write them anew: python -m gradcore.stubs"
+    assert not stale, "write them anew: python -m gradcore.tools.stubs"
 
 
 def test_functions_and_methods_are_declared(generated: dict[str, str]) -> None:
-    root, methods = (set(re.findall(r"def (\w+)\(", generated[path])) for path in ("__init__.pyi", "methods.pyi"))
+    root, methods = (
+        set(re.findall(r"def (\w+)\(", generated[path])) for path in ("__init__.pyi", "tensor/methods.pyi")
+    )
     assert {"add", "sum", "where", "matmul"} <= root
     assert {"add", "add_", "sum", "__add__", "__eq__", "__getitem__", "__ge__"} <= methods
     missing = {name for name in methods if not hasattr(gradcore.Tensor, name)}
@@ -66,7 +68,7 @@ def test_results_are_known(generated: dict[str, str]) -> None:
     assert anything["linalg.pyi"] == anything["special.pyi"] == anything["masked.pyi"] == 0
     assert anything["nn/functional.pyi"] <= 10
     assert anything["__init__.pyi"] <= 16
-    assert anything["methods.pyi"] <= 75
+    assert anything["tensor/methods.pyi"] <= 75
 
 
 def test_named_results_have_their_fields(generated: dict[str, str]) -> None:

@@ -20,25 +20,25 @@ from sphinx.util import logging
 from topics import LAYERS, OPERATIONS, section_of_layer
 
 import gradcore
-from gradcore import namespaces
 from gradcore.core import dtypes
 from gradcore.ops.table import OPS, Op
+from gradcore.tensor import namespaces
 
 LOG = logging.getLogger(__name__)
 
 #: File, title, and sections: a heading, the prefix under which users find the names, and the module that lists them.
 PAGES = (
-    ("creation", "Creating tensors", (("From data, filled, in sequences", "gradcore", "gradcore.creation"),)),
+    ("creation", "Creating tensors", (("From data, filled, in sequences", "gradcore", "gradcore.tensor.creation"),)),
     ("random", "Random numbers", (("", "gradcore", "gradcore.random"),)),
     ("dtypes", "Dtypes, sizes, printing", (
         ("Dtypes", "gradcore", "gradcore.core.dtypes"),
-        ("Predicates", "gradcore", "gradcore.predicates"),
-        ("Sizes and layouts", "gradcore", "gradcore.core.size gradcore.layouts"),
-        ("Printing", "gradcore", "gradcore.printing"),
+        ("Predicates", "gradcore", "gradcore.tensor.predicates"),
+        ("Sizes and layouts", "gradcore", "gradcore.core.size gradcore.tensor.layouts"),
+        ("Printing", "gradcore", "gradcore.tensor.printing"),
     )),
     ("devices", "Devices", (
         ("Devices", "gradcore", "gradcore.core.device"),
-        ("Configuration", "gradcore", "gradcore.core.config gradcore.core.determinism gradcore.diagnostics"),
+        ("Configuration", "gradcore", "gradcore.core.config gradcore.core.determinism gradcore.tools.diagnostics"),
         ("Memory and threads of the CPU", "gradcore", "gradcore.backends.numpy.malloc gradcore.backends.numpy.threads"),
         ("Compiled kernels", "gradcore.compiled", "gradcore.compiled"),
         ("CUDA", "gradcore.cuda", "gradcore.cuda"),
@@ -118,7 +118,7 @@ PAGES = (
     ("extending", "Custom operations and backends", (
         ("Declaring operations", "gradcore.ops.table", "gradcore.ops.table"),
         ("Describing their calls", "gradcore.ops.samples", "gradcore.ops.samples"),
-        ("Registering", "gradcore", "gradcore.installation"),
+        ("Registering", "gradcore", "gradcore.tensor.installation"),
         ("CUDA kernels", "gradcore", "gradcore.kernels"),
         ("Backends", "gradcore.backends", "gradcore.backends"),
     )),

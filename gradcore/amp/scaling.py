@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from gradcore import functional
-from gradcore.arrays import arrays_of, note_writes
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.backends import registry
 from gradcore.core import dtypes
-from gradcore.foreach import reciprocal, unscale_
 from gradcore.tensor import Tensor
+from gradcore.tensor.arrays import arrays_of, note_writes
+from gradcore.tensor.foreach import reciprocal, unscale_
 
 __all__ = ["GradScaler"]
 

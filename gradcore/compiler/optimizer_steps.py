@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.arrays import note_writes, with_grad
 from gradcore.backends.codegen.scalars import SymbolicScalar, is_number, symbolic
 from gradcore.backends.registry import CPU
 from gradcore.compiler import native
@@ -28,6 +27,7 @@ from gradcore.compiler.substitutes import RecordingBackend
 from gradcore.core import config
 from gradcore.optim.elementwise import ElementwiseOptimizer
 from gradcore.profiler.recording import is_profiling
+from gradcore.tensor.arrays import note_writes, with_grad
 
 __all__ = ["PlannedStep", "planned"]
 

@@ -28,8 +28,8 @@ from gradcore.compiler.scopes import (
 from gradcore.compiler.sources import codes_in, running_offset, statements_of, tree_of
 from gradcore.core.tracebacks import is_own
 from gradcore.cuda import graphs, streams
-from gradcore.layouts import rows_with_sparse_gradient
 from gradcore.tensor import Tensor
+from gradcore.tensor.layouts import rows_with_sparse_gradient
 
 __all__ = ["FACTS", "Watch", "garbage_waits", "handled", "is_pure", "left_out", "offset_after_which"]
 

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gradcore as gc
-from gradcore.arrays import arrays_of
 from gradcore.backends import registry
 from gradcore.cuda.cases import Drawn, cases
 from gradcore.cuda.speeds import measure_speeds
 from gradcore.ops.table import OPS
+from gradcore.tensor.arrays import arrays_of
 
 __all__ = ["main"]
 

@@ -8,11 +8,11 @@ from typing import Any
 from gradcore.amp.autocasting import is_autocast_cache_enabled, is_autocast_enabled
 from gradcore.autograd.function import Function, once_differentiable
 from gradcore.autograd.gradients import grad as gradients
-from gradcore.creation import empty_like
 from gradcore.cuda.devices import synchronize
 from gradcore.cuda.graphs import CUDAGraph, graph, graph_pool_handle
 from gradcore.cuda.streams import Stream, stream
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty_like
 from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["make_graphed_callables"]

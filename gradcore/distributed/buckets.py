@@ -12,12 +12,12 @@ from gradcore.autograd.grad_mode import no_grad
 from gradcore.autograd.variables import Variable, bump
 from gradcore.core.dtypes import int64
 from gradcore.core.typing import AnyTensor
-from gradcore.creation import empty, tensor, zeros
 from gradcore.distributed import collectives
 from gradcore.distributed.groups import ProcessGroup
 from gradcore.distributed.work import Work
-from gradcore.layouts import sparse_coo
 from gradcore.sparse.making import sparse_coo_tensor
+from gradcore.tensor.creation import empty, tensor, zeros
+from gradcore.tensor.layouts import sparse_coo
 from gradcore.torch_names.futures import Future
 
 __all__ = ["GradBucket", "Reducer", "used_leaves"]

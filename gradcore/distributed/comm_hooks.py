@@ -7,10 +7,10 @@ from typing import Any
 
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
-from gradcore.creation import empty_like, zeros
 from gradcore.distributed import collectives
 from gradcore.distributed.buckets import GradBucket
 from gradcore.distributed.groups import ProcessGroup, find
+from gradcore.tensor.creation import empty_like, zeros
 from gradcore.torch_names.futures import Future
 
 __all__ = [

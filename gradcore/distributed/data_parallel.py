@@ -11,7 +11,6 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.grad_mode import is_grad_enabled, no_grad
 from gradcore.core.typing import AnyTensor
-from gradcore.creation import tensor
 from gradcore.distributed import collectives
 from gradcore.distributed.buckets import Hook, Reducer
 from gradcore.distributed.checks import check_alike
@@ -19,6 +18,7 @@ from gradcore.distributed.groups import own_group, resolve
 from gradcore.nn.embedding import Embedding, EmbeddingBag
 from gradcore.nn.module import Module
 from gradcore.profiler.recording import record_function
+from gradcore.tensor.creation import tensor
 from gradcore.utils import _pytree
 
 __all__ = ["DistributedDataParallel"]

@@ -9,7 +9,6 @@ from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.core.dtypes import dtype as DType
 from gradcore.core.typing import AnyTensor
-from gradcore.creation import empty, zeros
 from gradcore.distributed import collectives
 from gradcore.distributed.groups import ProcessGroup
 from gradcore.distributed.reduce_op import ReduceOp
@@ -17,6 +16,7 @@ from gradcore.distributed.work import Work
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty, zeros
 
 __all__ = ["Gathering", "Reduction", "ShardedParameter", "initialize_whole"]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.creation import empty, tensor, zeros_like
 from gradcore.distributed import collectives
 from gradcore.distributed.checkpoint import Shard
 from gradcore.distributed.data_parallel import DistributedDataParallel
@@ -15,6 +14,7 @@ from gradcore.distributed.fsdp import ShardedParameter
 from gradcore.nn.module import Module
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty, tensor, zeros_like
 
 __all__ = [
     "StateDictOptions",

@@ -10,7 +10,6 @@ from gradcore import functional
 from gradcore.core import dtypes
 from gradcore.core.dtypes import finfo
 from gradcore.core.size import Size
-from gradcore.creation import arange, eye, full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.discrete import Binomial
 from gradcore.distributions.distribution import broadcast_all, lazy_property
@@ -18,6 +17,7 @@ from gradcore.distributions.probabilities import WithProbabilities, inside
 from gradcore.nn import functional as F
 from gradcore.random import multinomial
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import arange, eye, full_like
 
 __all__ = ["Categorical", "Multinomial", "OfCategories", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
 

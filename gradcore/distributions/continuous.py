@@ -9,10 +9,10 @@ from typing import Any
 from gradcore import functional
 from gradcore.core.dtypes import finfo
 from gradcore.core.size import Size
-from gradcore.creation import full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import LOG_2PI, Distribution, ExponentialFamily, Parameter, broadcast_all
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import full_like
 
 __all__ = ["Cauchy", "Exponential", "GeneralizedPareto", "Laplace", "Normal", "Uniform"]
 

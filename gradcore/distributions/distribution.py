@@ -14,10 +14,10 @@ from gradcore.autograd.gradients import grad
 from gradcore.core import dtypes
 from gradcore.core.size import Size
 from gradcore.core.tracebacks import ShortErrors
-from gradcore.creation import tensor
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import tensor
 
 __all__ = ["Distribution", "ExponentialFamily", "broadcast_all", "lazy_property"]
 

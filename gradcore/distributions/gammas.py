@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from gradcore import functional
 from gradcore.core.dtypes import finfo
-from gradcore.creation import full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import random
 from gradcore.distributions.distribution import (
@@ -18,6 +17,7 @@ from gradcore.distributions.distribution import (
     log_beta,
 )
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import full_like
 
 __all__ = ["Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "StudentT"]
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import functional
-from gradcore.creation import arange, full_like
 from gradcore.distributions.categorical import Categorical, OneHotCategorical
 from gradcore.distributions.circular import ContinuousBernoulli
 from gradcore.distributions.composites import Independent
@@ -29,6 +28,7 @@ from gradcore.distributions.transformed import TransformedDistribution
 from gradcore.linalg import solve_triangular
 from gradcore.nn import functional as F
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import arange, full_like
 
 __all__ = ["kl_divergence", "register_kl"]
 

@@ -9,14 +9,14 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.core.dtypes import finfo
-from gradcore.creation import arange
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import Distribution, ExponentialFamily, Parameter, broadcast_all
 from gradcore.distributions.gammas import Beta, log_gammas
 from gradcore.distributions.multivariate import OfCovariance, check_matrix, half_log_det, the_given
 from gradcore.linalg import slogdet
-from gradcore.predicates import broadcast_shapes
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import arange
+from gradcore.tensor.predicates import broadcast_shapes
 
 __all__ = ["LKJCholesky", "Wishart"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.core.size import Size
-from gradcore.creation import eye
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import random
 from gradcore.distributions.distribution import LOG_2PI, Distribution, lazy_property
 from gradcore.linalg import cholesky, solve_triangular
-from gradcore.predicates import broadcast_shapes
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import eye
+from gradcore.tensor.predicates import broadcast_shapes
 
 __all__ = ["LowRankMultivariateNormal", "MultivariateNormal", "mahalanobis"]
 

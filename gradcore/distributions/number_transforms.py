@@ -12,8 +12,8 @@ from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.distributions.transform import Transform, sum_rightmost, with_dims
 from gradcore.nn import functional as F
-from gradcore.predicates import broadcast_shapes
 from gradcore.tensor import Tensor
+from gradcore.tensor.predicates import broadcast_shapes
 
 __all__ = [
     "AbsTransform",

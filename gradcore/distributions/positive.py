@@ -7,7 +7,6 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.core.dtypes import finfo
-from gradcore.creation import full_like
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import Cauchy, Exponential, Normal, Uniform
 from gradcore.distributions.distribution import Parameter, broadcast_all
@@ -16,6 +15,7 @@ from gradcore.distributions.number_transforms import AbsTransform, AffineTransfo
 from gradcore.distributions.transformed import TransformedDistribution
 from gradcore.distributions.vector_transforms import StickBreakingTransform
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import full_like
 
 __all__ = [
     "Gumbel",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from gradcore.core import dtypes
 from gradcore.core.dtypes import finfo
 from gradcore.core.size import Size
-from gradcore.creation import arange
 from gradcore.distributions import constraints
 from gradcore.distributions.distribution import Distribution, Parameter, broadcast_all, lazy_property
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import arange
 
 __all__ = ["WithProbabilities", "inside"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.core import dtypes
-from gradcore.creation import ones, zeros
 from gradcore.distributions.distribution import broadcast_all, lazy_property
 from gradcore.distributions.probabilities import inside as clamp_probs
 from gradcore.random import normal
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import ones, zeros
 
 __all__ = [
     "broadcast_all",

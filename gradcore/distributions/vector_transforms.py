@@ -8,13 +8,13 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.core.dtypes import finfo
-from gradcore.creation import arange, eye, tril_indices
 from gradcore.distributions import constraints
 from gradcore.distributions.constraints import Constraint
 from gradcore.distributions.transform import Transform, sum_rightmost
 from gradcore.linalg import cholesky
 from gradcore.nn import functional as F
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import arange, eye, tril_indices
 
 __all__ = [
     "CatTransform",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradcore.tensor import Tensor
-from gradcore.transforms import as_input
+from gradcore.tensor.transforms import as_input
 from gradcore.utils._pytree import tree_map
 
 __all__ = [

@@ -8,7 +8,6 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.autograd.forward_ad import make_dual
-from gradcore.creation import zeros_like
 from gradcore.func.arguments import (
     Argnums,
     check_randomness,
@@ -20,7 +19,8 @@ from gradcore.func.arguments import (
 )
 from gradcore.func.reverse import jacrev
 from gradcore.tensor import Tensor
-from gradcore.transforms import (
+from gradcore.tensor.creation import zeros_like
+from gradcore.tensor.transforms import (
     ForwardLevel,
     GradLevel,
     as_input,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import functional
-from gradcore.creation import zeros_like
 from gradcore.func.arguments import (
     Argnums,
     check_real,
@@ -17,7 +16,8 @@ from gradcore.func.arguments import (
     split_aux,
 )
 from gradcore.tensor import Tensor
-from gradcore.transforms import GradLevel, basis, vectorize
+from gradcore.tensor.creation import zeros_like
+from gradcore.tensor.transforms import GradLevel, basis, vectorize
 from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["grad", "grad_and_value", "jacrev", "vjp"]

@@ -14,13 +14,13 @@ from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.vmap import calls
 from gradcore.backends.vmap.backend import BatchedBackend
 from gradcore.core.tracebacks import shortened
-from gradcore.installation import register_op
 from gradcore.kernels.evaluation import check_functions, differential, evaluate
 from gradcore.kernels.parsing import Program, Unparsable, parse
 from gradcore.kernels.raw import RawKernel
 from gradcore.kernels.signatures import read_signature
 from gradcore.ops.parameters import Parameter, names_of
 from gradcore.ops.table import OPS, Op, elementwise, general
+from gradcore.tensor.installation import register_op
 
 __all__ = ["operation"]
 

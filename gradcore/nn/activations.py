@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradcore.core.errors import warn
-from gradcore.creation import full
 from gradcore.nn import functional as F
 from gradcore.nn.module import Module
 from gradcore.nn.module_factory import Made, make, settings
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import full
 
 __all__ = ["PReLU", "Softmax2d"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore.creation import empty
 from gradcore.nn import functional as F
 from gradcore.nn.init import constant_, xavier_normal_, xavier_uniform_
 from gradcore.nn.linear import Linear
@@ -12,6 +11,7 @@ from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.nn.sdpa import SDPBackend, sdpa_kernel
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty
 
 __all__ = ["MultiheadAttention", "SDPBackend", "sdpa_kernel"]
 

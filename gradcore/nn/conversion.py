@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.creation import empty, empty_like
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
-from gradcore.to import parse_to
+from gradcore.tensor.creation import empty, empty_like
+from gradcore.tensor.to import parse_to
 
 __all__ = ["Conversion"]
 

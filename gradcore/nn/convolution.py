@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from gradcore.creation import empty
 from gradcore.nn import functional as F
 from gradcore.nn.docstrings import Docstring
 from gradcore.nn.init import uniform_
@@ -13,6 +12,7 @@ from gradcore.nn.module import Module
 from gradcore.nn.module_factory import ntuple
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty
 
 __all__: list[str] = []
 

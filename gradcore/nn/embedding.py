@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.creation import empty
 from gradcore.nn import functional as F
 from gradcore.nn.init import normal_
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty
 
 __all__ = ["Embedding", "EmbeddingBag"]
 

@@ -13,8 +13,8 @@ tensor(2.)
 
 from __future__ import annotations
 
-from gradcore import namespaces
 from gradcore.nn.gumbel import gumbel_softmax as gumbel_softmax
+from gradcore.tensor import namespaces
 
 _functions = namespaces.functions("nn.functional")
 __getattr__, __dir__ = namespaces.lazy_attributes(_functions, globals())

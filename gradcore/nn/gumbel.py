@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 
 from gradcore import functional
-from gradcore.creation import zeros_like
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import zeros_like
 from gradcore.torch_names.overrides import overridable
 
 __all__ = ["gumbel_softmax"]

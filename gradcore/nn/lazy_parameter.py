@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 from gradcore.core import dtypes
 from gradcore.core.device import DeviceLike
 from gradcore.core.dtypes import DTypeLike
-from gradcore.creation import empty
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
-from gradcore.to import parse_to
+from gradcore.tensor.creation import empty
+from gradcore.tensor.to import parse_to
 from gradcore.torch_names._C import _disabled_torch_function_impl
 
 __all__ = ["UninitializedBuffer", "UninitializedParameter", "is_lazy"]

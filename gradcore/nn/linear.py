@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradcore.creation import empty
 from gradcore.nn import functional as F
 from gradcore.nn.init import uniform_
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty
 
 __all__ = ["Bilinear", "Linear"]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.core import dtypes
-from gradcore.creation import empty, ones, tensor, zeros
 from gradcore.dispatch.settings import setting
 from gradcore.nn import functional as F
 from gradcore.nn.docstrings import Docstring
@@ -15,6 +14,7 @@ from gradcore.nn.init import ones_, zeros_
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty, ones, tensor, zeros
 
 __all__ = ["GroupNorm", "LayerNorm", "RMSNorm", "SyncBatchNorm"]
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from gradcore.core import dtypes
-from gradcore.creation import arange, empty_like, full, tensor
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import arange, empty_like, full, tensor
 
 __all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pad_packed_sequence"]
 

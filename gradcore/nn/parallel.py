@@ -9,12 +9,12 @@ from typing import Any
 from gradcore import functional
 from gradcore.core.device import DeviceLike
 from gradcore.core.device import device as Device
-from gradcore.creation import empty
 from gradcore.cuda.devices import device_count, is_available
 from gradcore.nn.lazy import LazyModuleMixin
 from gradcore.nn.module import Module
 from gradcore.nn.utils.stateless import call_with
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty
 from gradcore.torch_names import paths
 
 __all__ = ["DataParallel", "data_parallel", "gather", "scatter"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from gradcore.creation import empty
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty
 from gradcore.torch_names import paths
 from gradcore.torch_names._C import _disabled_torch_function_impl
 

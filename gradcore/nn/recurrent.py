@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from gradcore import functional
 from gradcore.core.errors import caller_depth
-from gradcore.creation import empty, zeros
 from gradcore.nn import functional as F
 from gradcore.nn.init import uniform_
 from gradcore.nn.module import Module
 from gradcore.nn.packing import PackedSequence
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty, zeros
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 

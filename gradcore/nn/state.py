@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.creation import as_tensor, from_dlpack
 from gradcore.nn.lazy_parameter import is_lazy
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import as_tensor, from_dlpack
 from gradcore.utils.hooks import RemovableHandle
 
 __all__ = ["IncompatibleKeys", "State", "consume_prefix_in_state_dict_if_present"]

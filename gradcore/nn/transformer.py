@@ -7,7 +7,6 @@ from typing import Any
 
 from gradcore.core.device import DeviceLike
 from gradcore.core.dtypes import DTypeLike
-from gradcore.creation import full
 from gradcore.nn import functional as F
 from gradcore.nn.containers import ModuleList
 from gradcore.nn.init import xavier_uniform_
@@ -15,6 +14,7 @@ from gradcore.nn.module import Module
 from gradcore.nn.normalization import LayerNorm
 from gradcore.nn.transformer_layers import Activation, TransformerDecoderLayer, TransformerEncoderLayer, additive
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import full
 
 __all__ = ["Transformer", "TransformerDecoder", "TransformerEncoder"]
 

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gradcore.creation import full
 from gradcore.nn import functional as F
 from gradcore.nn import layers
 from gradcore.nn.attention import MultiheadAttention
@@ -14,6 +13,7 @@ from gradcore.nn.linear import Linear
 from gradcore.nn.module import Module
 from gradcore.nn.normalization import LayerNorm
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import full
 
 __all__ = ["Activation", "TransformerDecoderLayer", "TransformerEncoderLayer", "additive"]
 

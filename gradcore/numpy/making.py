@@ -214,7 +214,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
-    from gradcore.creation import from_dlpack as take
+    from gradcore.tensor.creation import from_dlpack as take
 
     found = take(x)
     found = found if device is None else F.to(found, resolve(device))

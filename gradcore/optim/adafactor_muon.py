@@ -9,11 +9,11 @@ from typing import Any
 
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.core.dtypes import finfo
-from gradcore.creation import tensor, zeros_like
 from gradcore.optim.flat_state import value_of
 from gradcore.optim.optimizer import Optimizer, ParamsT, evaluate
 from gradcore.optim.options import OPTIONS, Option, checked, non_negative, valid_lr, with_options
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import tensor, zeros_like
 
 __all__ = ["Adafactor", "Muon"]
 

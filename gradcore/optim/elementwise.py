@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore import functional
-from gradcore.arrays import arrays_of, note_writes, with_grad, with_sparse_grad
 from gradcore.autograd.grad_mode import enable_grad, no_grad
 from gradcore.core.typing import AnyTensor
-from gradcore.creation import full_like, tensor
-from gradcore.foreach import divide_
 from gradcore.optim.flat_state import HOST, rounded, value_of
 from gradcore.optim.optimizer import Optimizer, ParamsT, evaluate
 from gradcore.optim.step_plan import StepPlan
 from gradcore.tensor import Tensor
+from gradcore.tensor.arrays import arrays_of, note_writes, with_grad, with_sparse_grad
+from gradcore.tensor.creation import full_like, tensor
+from gradcore.tensor.foreach import divide_
 
 __all__ = ["ElementwiseOptimizer", "effective_grad"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.arrays import arrays_of, empty_array, share_version, tensor_of
 from gradcore.core import dtypes
 from gradcore.core.device import device as device_of
 from gradcore.tensor import Tensor
+from gradcore.tensor.arrays import arrays_of, empty_array, share_version, tensor_of
 
 __all__ = ["HOST", "FlatState", "rounded", "value_of"]
 

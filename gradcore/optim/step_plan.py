@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from operator import is_
 from typing import Any
 
-from gradcore.arrays import arrays_of
-from gradcore.foreach import Batch
 from gradcore.optim.flat_state import HOST, FlatState
+from gradcore.tensor.arrays import arrays_of
+from gradcore.tensor.foreach import Batch
 
 __all__ = ["StepPlan"]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.core import dtypes
-from gradcore.creation import tensor
 from gradcore.dispatch.settings import constructor
 from gradcore.nn.module import Module
 from gradcore.nn.normalization import _BatchNorm
 from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current, for_each_group
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import tensor
 from gradcore.torch_names import paths
 
 __all__ = [

@@ -20,8 +20,6 @@ from gradcore.backends.vmap import all_samples, batched_device
 from gradcore.core import dtypes
 from gradcore.core.device import DeviceLike
 from gradcore.core.dtypes import DTypeLike
-from gradcore.creation.factory import options_of_out, with_requires_grad
-from gradcore.creation.filled import given_sizes, sizes
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import overridable
@@ -30,6 +28,8 @@ from gradcore.ops.geometry import broadcast_shape
 from gradcore.random.drawing import all_words, depending, different_levels, draw, integers, sample
 from gradcore.random.generator import Generator, default_generator
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation.factory import options_of_out, with_requires_grad
+from gradcore.tensor.creation.filled import given_sizes, sizes
 
 __all__ = [
     "bernoulli",

@@ -13,9 +13,9 @@ from gradcore.backends.random.recording import again, present
 from gradcore.backends.registry import resolve
 from gradcore.core import dtypes
 from gradcore.core.device import DeviceLike
-from gradcore.creation import from_numpy
 from gradcore.dispatch.settings import setting
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import from_numpy
 
 __all__ = [
     "Generator",

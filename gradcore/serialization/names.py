@@ -8,18 +8,18 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from gradcore import functional, layouts, return_types
-from gradcore.arrays import arrays_of, as_class, tensor_of
+from gradcore import functional, return_types
 from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.size import Size
-from gradcore.creation import empty_strided
 from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.ops.geometry import contiguous_strides
 from gradcore.serialization.interpreter import check_names
-from gradcore.storage import TypedStorage, UntypedStorage, typed_storage
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, layouts
+from gradcore.tensor.arrays import arrays_of, as_class, tensor_of
+from gradcore.tensor.creation import empty_strided
+from gradcore.tensor.storage import TypedStorage, UntypedStorage, typed_storage
 
 __all__ = ["CALLS", "KNOWN", "Kind", "Memory"]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.arrays import tensor_of
 from gradcore.backends.registry import CPU
 from gradcore.core import dtypes
 from gradcore.core.device import device
@@ -21,6 +20,7 @@ from gradcore.serialization.interpreter import Interpreter
 from gradcore.serialization.names import CALLS, KNOWN, Kind, Memory
 from gradcore.serialization.safety import allowed, trusted
 from gradcore.tensor import Tensor
+from gradcore.tensor.arrays import tensor_of
 
 __all__ = ["load"]
 

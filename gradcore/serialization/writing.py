@@ -11,8 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gradcore import layouts, return_types
-from gradcore.arrays import arrays_of
+from gradcore import return_types
 from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.size import Size
@@ -20,8 +19,9 @@ from gradcore.nn.lazy_parameter import Uninitialized
 from gradcore.nn.parameter import Buffer, Parameter
 from gradcore.serialization.files import written
 from gradcore.serialization.packing import Layout
-from gradcore.storage import TypedStorage, UntypedStorage
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, layouts
+from gradcore.tensor.arrays import arrays_of
+from gradcore.tensor.storage import TypedStorage, UntypedStorage
 
 __all__ = ["save"]
 

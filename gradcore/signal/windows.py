@@ -16,11 +16,11 @@ from typing import Any, TypedDict, Unpack
 
 from gradcore import functional
 from gradcore.core import dtypes
-from gradcore.creation import arange, empty, full, ones
 from gradcore.dispatch.settings import converting
-from gradcore.layouts import layout as Layout
-from gradcore.layouts import strided
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import arange, empty, full, ones
+from gradcore.tensor.layouts import layout as Layout
+from gradcore.tensor.layouts import strided
 from gradcore.torch_names import paths
 
 __all__ = [

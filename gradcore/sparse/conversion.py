@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from gradcore import functional, layouts
+from gradcore import functional
 from gradcore.autograd.variables import wrap
 from gradcore.sparse.indices import flat_places, raw, sorted_indices
 from gradcore.sparse.tensor import (
@@ -23,7 +23,7 @@ from gradcore.sparse.tensor import (
     on,
     sparse,
 )
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, layouts
 from gradcore.utils._pytree import register_pytree_node
 
 __all__ = ["coalesce", "masked", "to_dense", "to_sparse"]

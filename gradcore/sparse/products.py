@@ -8,12 +8,12 @@ from gradcore import functional
 from gradcore.autograd.variables import wrap
 from gradcore.backends.sparsity import Pattern
 from gradcore.core.typing import Array
-from gradcore.operators import as_operand
 from gradcore.sparse.arithmetic import add, distinct
 from gradcore.sparse.conversion import coalesce, places, sparse_dim, to_sparse, transpose
 from gradcore.sparse.indices import raw
 from gradcore.sparse.tensor import BLOCKED, COO, CSR, SparseTensor, known_as, on, sparse
 from gradcore.tensor import Tensor
+from gradcore.tensor.operators import as_operand
 
 __all__ = ["addmm", "elements", "largest", "mm", "sampled_addmm", "smm", "spmm"]
 

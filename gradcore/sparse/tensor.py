@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from gradcore import functional, layouts
+from gradcore import functional
 from gradcore.autograd import gradients
 from gradcore.autograd.grad_mode import is_grad_enabled
 from gradcore.autograd.variables import new, wrap
@@ -15,7 +15,7 @@ from gradcore.core.size import Size, size_of
 from gradcore.core.typing import Array
 from gradcore.sparse import text
 from gradcore.sparse.indices import are_equal, raw, sorted_indices
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, layouts
 
 __all__ = [
     "BLOCKED",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore import printing
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
+from gradcore.tensor import printing
 
 __all__ = ["text_of"]
 

@@ -10,9 +10,9 @@ from gradcore.core.dtypes import dtype
 from gradcore.core.size import Size
 from gradcore.dispatch.torch_function import DisableTorchFunction, DisableTorchFunctionSubclass
 from gradcore.dispatch.torch_function import disabled as _disabled_torch_function_impl
-from gradcore.layouts import layout, memory_format
 from gradcore.random import Generator
 from gradcore.tensor import Tensor
+from gradcore.tensor.layouts import layout, memory_format
 from gradcore.torch_names import paths
 
 __all__ = [

@@ -13,8 +13,8 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from gradcore.nn.parameter import Parameter
-from gradcore.sharing import reduced_for_processes
 from gradcore.tensor import Tensor
+from gradcore.tensor.sharing import reduced_for_processes
 from gradcore.torch_names import paths
 
 __all__ = [

@@ -20,8 +20,8 @@ from gradcore.dispatch.torch_function import (
     overridable,
 )
 from gradcore.ops.table import OPS
-from gradcore.subclasses import NOT_CONVERTED, OWN
 from gradcore.tensor import Tensor
+from gradcore.tensor.subclasses import NOT_CONVERTED, OWN
 
 __all__ = [
     "DisableTorchFunction",

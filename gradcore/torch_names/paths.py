@@ -24,12 +24,17 @@ __all__ = [
 _ROOMS = """
 core: assertions config determinism device dtypes errors interrupts locks size tracebacks typing
 torch_names: _C accelerator as_torch aten cpu flags functorch futures hub jit multiprocessing overrides paths
+serialization: safetensors
+tensor: arrays creation foreach indexing inplace_views installation interop layouts legacy_types methods namespaces
+tensor: neighbours operators pickling predicates printing representation setitem sharing storage subclasses to
+tensor: transforms
+tools: diagnostics inspection stub_results stubs
 torch_names: placeholders quasirandom symbolic testing torch_version types version
 """
 
 #: Where names are found: path, where they are defined (by default the module above), names (``new=defined``).
 _TABLE = """
-__config__ < diagnostics: show=show_config
+__config__ < tools.diagnostics: show=show_config
 _VF < gradcore: *
 _compile < compiler: _disable_dynamo=disable
 _dynamo < compiler: allow_in_graph assume_constant_result disable explain graph_break is_compiling mark_dynamic
@@ -46,13 +51,13 @@ gradcore < amp.by_device: set_autocast_cpu_enabled set_autocast_gpu_dtype
 gradcore < core.assertions: _assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all
 gradcore < core.assertions: _check_tensor_all_with _check_type _check_value _check_with
 gradcore < compiler: compile
-gradcore < legacy_types: set_default_tensor_type
+gradcore < tensor.legacy_types: set_default_tensor_type
 gradcore < cuda: Event OutOfMemoryError Stream
 gradcore < torch_names.flags: get_num_interop_threads is_warn_always_enabled set_flush_denormal set_num_interop_threads
 gradcore < torch_names.flags: set_warn_always
 gradcore < torch_names.futures: Future
 gradcore < torch_names.jit: fork wait
-gradcore < layouts: jagged sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr
+gradcore < tensor.layouts: jagged sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr
 gradcore < nn.positional: alpha_dropout alpha_dropout_ batch_norm binary_cross_entropy_with_logits conv_tbc ctc_loss
 gradcore < nn.positional: dropout dropout_ embedding feature_alpha_dropout feature_alpha_dropout_ feature_dropout
 gradcore < nn.positional: feature_dropout_ gru_cell instance_norm kl_div lstm_cell norm_except_dim rnn_relu_cell

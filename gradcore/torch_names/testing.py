@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import creation, random
+from gradcore import random
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
-from gradcore.creation.filled import sizes
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, creation
+from gradcore.tensor.creation.filled import sizes
 from gradcore.torch_names import paths
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]

@@ -8,8 +8,8 @@ from typing import IO, TypeAlias
 
 from gradcore.core.device import device as _device
 from gradcore.core.size import Size as _Size
-from gradcore.storage import TypedStorage, UntypedStorage
 from gradcore.tensor import Tensor
+from gradcore.tensor.storage import TypedStorage, UntypedStorage
 from gradcore.torch_names import paths
 
 __all__ = ["Device", "FileLike", "Number", "Storage"]

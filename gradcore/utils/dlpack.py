@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore.creation import from_dlpack
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import from_dlpack
 
 __all__ = ["from_dlpack", "to_dlpack"]
 

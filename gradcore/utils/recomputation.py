@@ -10,8 +10,8 @@ from typing import Any
 from gradcore.autograd.function import Function
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.graph import current_graph_task, saved_tensors_hooks
-from gradcore.creation import empty
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty
 
 __all__ = ["METADATA", "CheckpointError", "Frame"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from gradcore.autograd.function import Function
 from gradcore.autograd.graph import current_saved_tensors_hooks, saved_tensors_hooks
-from gradcore.creation import empty
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty
 from gradcore.torch_names.overrides import TorchFunctionMode
 from gradcore.utils._pytree import tree_leaves, tree_map
 

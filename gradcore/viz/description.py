@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradcore.autograd.graph import GradientEdge
-from gradcore.inspection import (
+from gradcore.tensor import Tensor
+from gradcore.tools.inspection import (
     Saved,
     device_of,
     edges_of,
@@ -22,7 +23,6 @@ from gradcore.inspection import (
     saved_values,
     storage,
 )
-from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.memory import bytes_text
 from gradcore.viz.source_lines import SourceLine, of_node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gradcore.inspection import freed, reachable, roots, saved_values, storage
+from gradcore.tools.inspection import freed, reachable, roots, saved_values, storage
 from gradcore.viz.markup import escape
 from gradcore.viz.source_lines import SourceLine, of_node
 

@@ -6,8 +6,8 @@ import time
 from typing import Any, Self
 
 from gradcore.autograd.graph import current_graph_task
-from gradcore.inspection import edges_of, gradient_edge, next_sequence_nr
 from gradcore.tensor import Tensor
+from gradcore.tools.inspection import edges_of, gradient_edge, next_sequence_nr
 from gradcore.torch_names.overrides import TorchFunctionMode
 from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.source_lines import here

@@ -8,8 +8,8 @@ from collections import defaultdict
 from operator import methodcaller
 from typing import Any, NamedTuple, Self
 
-from gradcore.inspection import edges_of, gradient_edge, saved_values, storage
 from gradcore.tensor import Tensor
+from gradcore.tools.inspection import edges_of, gradient_edge, saved_values, storage
 from gradcore.torch_names.overrides import TorchFunctionMode
 from gradcore.utils._pytree import tree_leaves
 from gradcore.viz.memory import bytes_text

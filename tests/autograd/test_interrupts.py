@@ -11,7 +11,7 @@ import gradcore as gc
 from gradcore.autograd import forward_ad
 from gradcore.autograd.modes import State, local
 from gradcore.overrides import TorchFunctionMode
-from gradcore.transforms import GradLevel, transform_scope
+from gradcore.tensor.transforms import GradLevel, transform_scope
 
 
 class Watching(TorchFunctionMode):

@@ -19,6 +19,7 @@ from gradcore import nn
 from gradcore.backends import registry, streams
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.streams import Streams
+from gradcore.tensor import legacy_types
 from tests.cuda.fake_runtime import LOG, OutOfMemory, Runtime
 from tests.cuda.host import needs_compiler
 from tests.cuda.ordering import Order
@@ -292,7 +293,7 @@ def pinned(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
         order.host_made(array)
         return array
 
-    monkeypatch.setattr("gradcore.legacy_types.empty_pinned", made)
+    monkeypatch.setattr(legacy_types, "empty_pinned", made)
 
 
 def test_pinned_memory_that_is_dropped_at_once(order: Order, pinned: None) -> None:
@@ -328,7 +329,7 @@ def test_pinned_memory_that_is_written_too_soon(order: Order, pinned: None) -> N
 
 
 def test_pinned_memory_from_several_threads(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradcore.legacy_types.empty_pinned", _pinned)
+    monkeypatch.setattr(legacy_types, "empty_pinned", _pinned)
     monkeypatch.setattr("tests.cuda.fake_runtime.FakeEvent.done", False)
     backend = registry.find("cuda")
 

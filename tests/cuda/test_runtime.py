@@ -15,6 +15,7 @@ from gradcore.backends.cupy import capture as cupy_capture
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.pinned import is_pinned
 from gradcore.errors import OutOfMemoryError
+from gradcore.tensor import legacy_types
 from tests.cuda.fake_runtime import LOG, Runtime
 from tests.cuda.host import needs_compiler
 from tests.strict.blas import CALLS, FakeBindings
@@ -286,7 +287,7 @@ def test_pinned_memory_needs_cuda() -> None:
 
 
 def test_copies_from_pinned_memory_are_not_waited_for(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradcore.legacy_types.empty_pinned", _pinned)
+    monkeypatch.setattr(legacy_types, "empty_pinned", _pinned)
     t = gc.arange(3.0).pin_memory()
     assert t.is_pinned()
     assert t.pin_memory() is t

@@ -77,10 +77,10 @@ OTHER_LISTS = {
     "PyTorch's names of kinds of reductions, nonlinearities and operators": {
         "torch_names/aten.py": "_FUNCTIONS",
         "backends/portable/indexing.py": "Indexing",
-        "neighbours.py": "_einops",
+        "tensor/neighbours.py": "_einops",
         "nn/init.py": "_GAINS",
     },
-    "methods that reshape a tensor in place, which are made there": {"inplace_views.py": "unsqueeze_"},
+    "methods that reshape a tensor in place, which are made there": {"tensor/inplace_views.py": "unsqueeze_"},
 }
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcore import printing
+from gradcore.tensor import printing
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.oracle

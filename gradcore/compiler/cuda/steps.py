@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.arrays import note_writes, with_grad
+from gradcore.tensor.arrays import note_writes, with_grad
 
 __all__ = ["DeviceStep", "StepInput"]
 

@@ -9,9 +9,9 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.core.typing import Device
-from gradcore.creation import tensor
-from gradcore.foreach import clamp_, clip_, norms
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import tensor
+from gradcore.tensor.foreach import clamp_, clip_, norms
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any, TypeVar
 
-from gradcore.creation import ones_like, zeros_like
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import ones_like, zeros_like
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 

@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from gradcore import functional
-from gradcore.creation import ones_like
 from gradcore.nn.module import Module
 from gradcore.nn.utils.pruning_methods import (
     Amount,
@@ -37,6 +36,7 @@ from gradcore.nn.utils.pruning_methods import (
     method_of,
 )
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import ones_like
 
 __all__ = [
     "BasePruningMethod",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from gradcore.autograd.grad_mode import enable_grad, no_grad
-from gradcore.creation import empty
 from gradcore.nn import functional as F
 from gradcore.nn.convolution import _ConvTranspose
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import empty
 
 __all__ = ["remove_spectral_norm", "spectral_norm"]
 

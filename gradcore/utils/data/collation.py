@@ -9,8 +9,8 @@ import numpy as np
 
 from gradcore import functional
 from gradcore.core.dtypes import float64
-from gradcore.creation import as_tensor, tensor
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import as_tensor, tensor
 
 __all__ = ["default_collate", "default_convert"]
 

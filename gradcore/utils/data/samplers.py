@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
 from gradcore.core.dtypes import float64
-from gradcore.creation import as_tensor
 from gradcore.dispatch.settings import constructor
 from gradcore.random import Generator, multinomial, randint, randperm
+from gradcore.tensor.creation import as_tensor
 
 __all__ = [
     "BatchSampler",

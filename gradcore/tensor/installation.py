@@ -8,34 +8,32 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
-from gradcore import (
+from gradcore import dispatch, functional, ops, random
+from gradcore.autograd import batch_dims
+from gradcore.core.tracebacks import shortened
+from gradcore.ops import checks
+from gradcore.ops.table import OPS, Op
+from gradcore.random import drawing, filling
+from gradcore.random import functions as random_functions
+from gradcore.tensor import (
+    Tensor,
     creation,
-    dispatch,
     foreach,
-    functional,
     indexing,
     inplace_views,
+    is_differentiated,
     layouts,
     legacy_types,
-    ops,
     predicates,
-    random,
     setitem,
     sharing,
     storage,
     subclasses,
     to,
 )
-from gradcore.autograd import batch_dims
-from gradcore.core.tracebacks import shortened
-from gradcore.creation import data, filled
-from gradcore.namespaces import LazyMethod
-from gradcore.operators import operator_methods
-from gradcore.ops import checks
-from gradcore.ops.table import OPS, Op
-from gradcore.random import drawing, filling
-from gradcore.random import functions as random_functions
-from gradcore.tensor import Tensor, is_differentiated
+from gradcore.tensor.creation import data, filled
+from gradcore.tensor.namespaces import LazyMethod
+from gradcore.tensor.operators import operator_methods
 
 __all__ = ["install", "register_op"]
 

@@ -20,7 +20,7 @@ from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import created
 from gradcore.tensor import Tensor
-from gradcore.to import moved
+from gradcore.tensor.to import moved
 
 __all__ = [
     "LikeOptions",

@@ -22,12 +22,12 @@ from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import hand_over, overloaded
-from gradcore.indexing import as_view_key, getitem, resolve
 from gradcore.ops.checks import fitting
 from gradcore.ops.geometry import expanded
 from gradcore.ops.indexing import as_indices
 from gradcore.ops.table import OPS, Op
-from gradcore.to import warn_of_real_parts
+from gradcore.tensor.indexing import as_view_key, getitem, resolve
+from gradcore.tensor.to import warn_of_real_parts
 
 __all__ = ["copy_", "fill_", "fill_diagonal_", "index_put_", "setitem", "zero_"]
 

@@ -13,10 +13,10 @@ from gradcore.core import dtypes
 from gradcore.core.errors import history_lost
 from gradcore.core.size import Size
 from gradcore.core.tracebacks import shortened
-from gradcore.creation.data import tensor
-from gradcore.creation.filled import empty
 from gradcore.dispatch.settings import setting
 from gradcore.tensor import Tensor, is_differentiated
+from gradcore.tensor.creation.data import tensor
+from gradcore.tensor.creation.filled import empty
 
 __all__ = ["legacy_tensor"]
 

@@ -1,4 +1,4 @@
-"""Writes what editors and type checkers see of the operations: ``python -m gradcore.stubs``.
+"""Writes what editors and type checkers see of the operations: ``python -m gradcore.tools.stubs``.
 
 Functions and methods are made from the table of operations when they are first looked up; the stub files beside the
 modules say their names and types. A test keeps them equal to the table.
@@ -15,13 +15,13 @@ from types import ModuleType
 from typing import Any
 
 import gradcore
-from gradcore import namespaces, return_types
+from gradcore import return_types
 from gradcore.backends import switches
 from gradcore.core import dtypes
 from gradcore.ops import table
 from gradcore.ops.table import Op
-from gradcore.stub_results import overloads, result
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, namespaces
+from gradcore.tools.stub_results import overloads, result
 from gradcore.torch_names import paths
 
 #: The package's own operations, without those that a program has declared.
@@ -354,7 +354,7 @@ def stubs() -> dict[str, str]:
     for name in FROM_ROOMS:
         found[f"{name}.pyi"] = f"{HEADER.partition(chr(10))[0]}\n\nfrom gradcore.{paths.moved(name)} import *\n"
     found["return_types.pyi"] = "\n".join([*_named_tuples(), ""])
-    found["methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
+    found["tensor/methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
     found |= {f"backends/{name.rpartition('.')[2]}.pyi": _switches(module) for name, module in switches.MODULES.items()}
     return {path: _without_unused(text) for path, text in found.items()}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradcore.creation.data import as_tensor, asarray, from_dlpack, from_numpy, frombuffer, tensor
-from gradcore.creation.filled import (
+from gradcore.tensor.creation.data import as_tensor, asarray, from_dlpack, from_numpy, frombuffer, tensor
+from gradcore.tensor.creation.filled import (
     empty,
     empty_like,
     empty_strided,
@@ -15,7 +15,7 @@ from gradcore.creation.filled import (
     zeros,
     zeros_like,
 )
-from gradcore.creation.sequences import arange, eye, linspace, logspace, range, tril_indices, triu_indices
+from gradcore.tensor.creation.sequences import arange, eye, linspace, logspace, range, tril_indices, triu_indices
 
 __all__ = [
     "arange",

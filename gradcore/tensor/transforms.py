@@ -23,8 +23,8 @@ from gradcore.autograd.node import Node
 from gradcore.autograd.variables import AutogradMeta, alias, tick
 from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.backends.vmap import VmapLevel, batched_device
-from gradcore.creation import tensor, zeros_like
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import tensor, zeros_like
 
 __all__ = [
     "ForwardLevel",

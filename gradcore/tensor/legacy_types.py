@@ -18,13 +18,13 @@ from gradcore.core import dtypes
 from gradcore.core.device import DeviceLike
 from gradcore.core.errors import warn, warn_once
 from gradcore.core.typing import AnyTensor, Array
-from gradcore.creation import empty, empty_strided, tensor
-from gradcore.creation.filled import sizes
-from gradcore.creation.legacy import legacy_tensor
 from gradcore.dispatch import check_inplace
 from gradcore.ops.geometry import expanded
-from gradcore.storage import TypedStorage, UntypedStorage, located
 from gradcore.tensor import Tensor, is_differentiated
+from gradcore.tensor.creation import empty, empty_strided, tensor
+from gradcore.tensor.creation.filled import sizes
+from gradcore.tensor.creation.legacy import legacy_tensor
+from gradcore.tensor.storage import TypedStorage, UntypedStorage, located
 
 __all__: list[str] = []
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from gradcore import functional, pickling
+from gradcore import functional
 from gradcore.autograd import gradients, graph, variables
 from gradcore.autograd.forward import innermost_of
 from gradcore.autograd.modes import GRAD, INFERENCE, local
@@ -27,9 +27,10 @@ from gradcore.core.size import Size, size_of
 from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.settings import setting
-from gradcore.methods import Methods
 from gradcore.ops.shapes import wrap_dim
-from gradcore.representation import text_of
+from gradcore.tensor import pickling
+from gradcore.tensor.methods import Methods
+from gradcore.tensor.representation import text_of
 
 if TYPE_CHECKING:
     from gradcore.core.device import device

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gradcore import printing
 from gradcore.autograd.variables import PLAIN_TYPES, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.backends.vmap import BatchedArray, unbatched_device
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
+from gradcore.tensor import printing
 
 __all__ = ["text_of"]
 

@@ -7,10 +7,10 @@ import re
 import warnings
 from typing import Any
 
-from gradcore.creation import tensor
 from gradcore.cuda.cases import cases
 from gradcore.ops.table import Op
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import tensor
 
 __all__ = ["overloads", "result"]
 

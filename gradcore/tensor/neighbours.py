@@ -13,8 +13,8 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.core.typing import AnyTensor
-from gradcore.creation import arange, from_numpy
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation import arange, from_numpy
 
 __all__ = ["install"]
 

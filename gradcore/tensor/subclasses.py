@@ -24,9 +24,9 @@ from gradcore.dispatch.torch_function import (
     overloaded,
     takes_over,
 )
-from gradcore.namespaces import LazyMethod
-from gradcore.operators import OPERATORS, as_operand
 from gradcore.tensor import Tensor
+from gradcore.tensor.namespaces import LazyMethod
+from gradcore.tensor.operators import OPERATORS, as_operand
 
 __all__ = ["NOT_CONVERTED", "OWN", "as_subclass", "enlist", "make_subclass", "torch_function"]
 

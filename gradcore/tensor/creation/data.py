@@ -18,12 +18,12 @@ from gradcore.core.device import DeviceLike
 from gradcore.core.dtypes import DTypeLike
 from gradcore.core.errors import history_lost, warn, warn_once
 from gradcore.core.tracebacks import shorten
-from gradcore.creation.factory import converted, from_host, with_requires_grad
 from gradcore.dispatch.settings import converting
 from gradcore.dispatch.torch_function import created
-from gradcore.interop import device_of, from_dlpack_on_host
 from gradcore.ops.checks import fitting
 from gradcore.tensor import Tensor, is_differentiated
+from gradcore.tensor.creation.factory import converted, from_host, with_requires_grad
+from gradcore.tensor.interop import device_of, from_dlpack_on_host
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "new_tensor", "tensor"]
 

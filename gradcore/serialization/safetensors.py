@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcore import functional, layouts
+from gradcore import functional
 from gradcore.autograd.variables import wrap
 from gradcore.backends.registry import CPU
 from gradcore.core import dtypes
-from gradcore.tensor import Tensor
+from gradcore.tensor import Tensor, layouts
 from gradcore.torch_names import paths
 
 __all__ = ["load", "load_file", "save", "save_file"]

@@ -11,8 +11,8 @@ from gradcore.backends.vmap import all_samples
 from gradcore.core import dtypes
 from gradcore.core.size import Size
 from gradcore.dispatch.torch_function import overridable
-from gradcore.storage import TypedStorage, UntypedStorage
 from gradcore.tensor import Tensor
+from gradcore.tensor.storage import TypedStorage, UntypedStorage
 
 __all__ = [
     "broadcast_shapes",

@@ -14,7 +14,6 @@ from gradcore.core import dtypes
 from gradcore.core.device import DeviceLike
 from gradcore.core.dtypes import DTypeLike
 from gradcore.core.errors import OutOfMemoryError
-from gradcore.creation.factory import LikeOptions, Options, OutOptions, factory, options_of_out, with_requires_grad
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import created, overloaded
@@ -22,6 +21,14 @@ from gradcore.ops.annotations import Number
 from gradcore.ops.checks import fitting
 from gradcore.ops.shapes import check_elements
 from gradcore.tensor import Tensor
+from gradcore.tensor.creation.factory import (
+    LikeOptions,
+    Options,
+    OutOptions,
+    factory,
+    options_of_out,
+    with_requires_grad,
+)
 
 __all__ = [
     "empty",

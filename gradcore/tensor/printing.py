@@ -87,7 +87,7 @@ def set_printoptions(
     Examples
     --------
     >>> import numpy as np
-    >>> from gradcore.printing import set_printoptions, tensor_str
+    >>> from gradcore.tensor.printing import set_printoptions, tensor_str
     >>> set_printoptions(precision=2)
     >>> print(tensor_str(np.array([1.12345])))
     tensor([1.12])
@@ -124,7 +124,7 @@ def get_printoptions() -> dict[str, Any]:
 
     Examples
     --------
-    >>> from gradcore.printing import get_printoptions
+    >>> from gradcore.tensor.printing import get_printoptions
     >>> get_printoptions()
     {'precision': 4, 'threshold': 1000, 'edgeitems': 3, 'linewidth': 80, 'sci_mode': None}
     """
@@ -147,7 +147,7 @@ def printoptions(**options: Any) -> Iterator[None]:
     Examples
     --------
     >>> import numpy as np
-    >>> from gradcore.printing import printoptions, tensor_str
+    >>> from gradcore.tensor.printing import printoptions, tensor_str
     >>> with printoptions(precision=2, sci_mode=True):
     ...     print(tensor_str(np.array([1.5, -20.0])))
     tensor([ 1.50e+00, -2.00e+01])
@@ -182,7 +182,7 @@ def shows_dtype(dtype_name: str, default_name: str, numel: int) -> bool:
 
     Examples
     --------
-    >>> from gradcore.printing import shows_dtype
+    >>> from gradcore.tensor.printing import shows_dtype
     >>> shows_dtype("int64", "float32", numel=3)
     False
     >>> shows_dtype("int64", "float32", numel=0)
@@ -235,7 +235,7 @@ def tensor_str(
     Examples
     --------
     >>> import numpy as np
-    >>> from gradcore.printing import tensor_str
+    >>> from gradcore.tensor.printing import tensor_str
     >>> print(tensor_str(np.array([[1, 2.5], [-3, np.inf]]), suffixes=["requires_grad=True"]))
     tensor([[ 1.0000,  2.5000],
             [-3.0000,     inf]], requires_grad=True)
@@ -275,7 +275,7 @@ def meta_str(
 
     Examples
     --------
-    >>> from gradcore.printing import meta_str
+    >>> from gradcore.tensor.printing import meta_str
     >>> meta_str((2, 3))
     "tensor(..., device='meta', size=(2, 3))"
     """
