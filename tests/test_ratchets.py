@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.imports import PACKAGE, PATHS, imported_modules
+from tests.imports import PACKAGE, PATHS, ROOT, imported_modules
 from tests.test_import_layers import layer_of
 
 NUMBERS = Path(__file__).with_name("ratchets.json")
@@ -95,6 +98,14 @@ def find_cycles(imports: Mapping[str, Collection[str]]) -> set[str]:
     return found
 
 
+def loaded_modules() -> list[str]:
+    """Return the modules of the package that a program has loaded once it has imported it."""
+    code = "import sys, gradcore; print(*(name[9:] for name in sys.modules if name.startswith('gradcore.')))"
+    variables = {**os.environ, "GRADCORE_COMPILED": "0", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    return [name for name in done.stdout.split() if name in PATHS]
+
+
 def count_all() -> dict[str, dict[str, int]]:
     """Return the present numbers by count and package, those that are not zero."""
     totals: dict[str, Counter[str]] = {}
@@ -104,6 +115,7 @@ def count_all() -> dict[str, dict[str, int]]:
     # Whoever imports gradcore's own names imports everything, so the package itself is no part of a cycle.
     cycles = find_cycles({module: imported_modules(module) for module in PATHS if module})
     totals["modules in a cycle of imports, in functions too"] = Counter(map(package_of, cycles))
+    totals["modules that `import gradcore` loads"] = Counter(map(package_of, loaded_modules()))
     totals["entries of gradcore/"] = Counter("." for module in PATHS if module and "." not in module)
     return {count: {name: n for name, n in sorted(packages.items()) if n} for count, packages in totals.items()}
 

@@ -6,7 +6,6 @@ import contextlib
 import warnings
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from gradcore.backends import registry
@@ -250,7 +249,9 @@ class CUDAGraph:
         if not (self._debug or self.keep_graph):
             warnings.warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2)
             return
-        Path(debug_path).write_text(self._captured("CUDAGraph::debug_dump").debug_dot_str(_VERBOSE))
+        text = self._captured("CUDAGraph::debug_dump").debug_dot_str(_VERBOSE)
+        with open(debug_path, "w", encoding="utf-8") as file:
+            file.write(text)
 
     def raw_cuda_graph(self) -> int:
         """The handle of the recorded work, a ``cudaGraph_t`` as a number.

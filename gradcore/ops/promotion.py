@@ -7,9 +7,9 @@ The declaration of an elementwise operation names its rule, and after it the cat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from numbers import Number
-from string import Formatter
 from typing import Any
 
 from gradcore.core import dtypes
@@ -271,7 +271,7 @@ def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
         Checked in order. The tensors that a message names, as ``{weight}`` or ``{weight.cpp}``, must have one dtype
         (where it names none, all of them); a message that names a tensor which is not given does not count.
     """
-    named = [{field.partition(".")[0] for _, field, _, _ in Formatter().parse(m) if field} for m in messages]
+    named = [set(re.findall(r"{(\w+)", message)) for message in messages]
 
     def refuse(op: Any, args: Sequence[Any]) -> None:
         together = [p for p in op.tensors if p not in op.keeps_dtype and hasattr(args[p], "_dtype")]

@@ -160,14 +160,14 @@ def register_op(op: Op) -> Callable[..., Any]:
 def _register(op: Op) -> None:
     """Say how the function and the methods are made; that is done when they are first looked up."""
     op.make = partial(_make_function, op)
-    functional.makers[op.name] = lambda: op.call
+    functional.makers[op.name] = partial(getattr, op, "call")
     if op.inplace:
         functional.makers[op.name + "_"] = partial(dispatch.make_inplace, op)
     if op.attribute:
         method = dispatch.make_function(op, method=True)
         setattr(Tensor, op.name, property(method, _setter(method)))
     names = _method_names(op)
-    make = cache(partial(dispatch.make_function, op, method=True))
+    make = partial(_make_method, op)
     for name in names:
         setattr(Tensor, name, LazyMethod(name, make))
     if op.inplace and "." not in op.path:
@@ -184,6 +184,12 @@ def _method_names(op: Op) -> tuple[str, ...]:
 def _make_function(op: Op) -> Callable[..., Any]:
     function = dispatch.make_function(op, method=False)
     return dispatch.named(dispatch.spread(function, op), op, op.name, False) if op.varargs else function
+
+
+@cache
+def _make_method(op: Op) -> Callable[..., Any]:
+    """Return the method of an operation, the same one under each of its names."""
+    return dispatch.make_function(op, method=True)
 
 
 def _setter(method: Callable[..., Any]) -> Callable[[Any, Any], None]:

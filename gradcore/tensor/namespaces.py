@@ -68,19 +68,25 @@ def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
 
     An alias without a dot stands beside the function; one with a dot is a path of its own (``".conv2d"`` on top).
     """
-    found: dict[str, Callable[[], Callable[..., Any]]] = {}
-    if not path:
-        found.update((name, partial(_make_function, name)) for name in METHODS)
+    found = {name: partial(_make_function, name) for name in METHODS} if not path else {}
+    return found | {name: partial(getattr, functional, defined) for name, defined in _names(len(OPS)).get(path, ())}
+
+
+@cache
+def _names(count: int) -> dict[str, list[tuple[str, str]]]:
+    """Return the names of each namespace with those in `gradcore.functional`, of all `count` operations in one pass."""
+    found: dict[str, list[tuple[str, str]]] = {}
     for op in OPS.values():
         if op.function:
             home = op.path.rpartition(".")[0]
+            has_inplace = op.inplace and (op.inplace == "function" or (op.kind == "elementwise" and len(op.names) == 1))
             for each in (op.path, *op.aliases):
                 where, dot, name = each.rpartition(".")
-                if (where if dot else home) == path:
-                    found[name] = partial(getattr, functional, op.name)
-                    alone = op.kind == "elementwise" and len(op.names) == 1
-                    if path in ("", "nn.functional") and op.inplace and (alone or op.inplace == "function"):
-                        found[name + "_"] = partial(getattr, functional, op.name + "_")
+                space = where if dot else home
+                names = found.setdefault(space, [])
+                names.append((name, op.name))
+                if has_inplace and space in ("", "nn.functional"):
+                    names.append((name + "_", op.name + "_"))
     return found
 
 

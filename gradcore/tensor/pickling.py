@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,8 @@ def deep_copy(t: AnyTensor, memo: dict[int, Any]) -> Any:
             "moment.  If you were attempting to deepcopy a module, this may be because of a "
             "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001"
         )
+    import copy  # a program that copies nothing does without it
+
     if id(t) in memo:
         return memo[id(t)]
     out = new(type(t))

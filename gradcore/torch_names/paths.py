@@ -214,7 +214,7 @@ distributions: utils
 nn: _reduction common_types grad
 nn.attention: flex_attention
 optim: swa_utils
-utils: _pytree benchmark data
+utils: _pytree benchmark checkpoint data dlpack hooks
 """
 
 #: Modules of PyTorch that have no counterpart, with the reason and what does their work here.

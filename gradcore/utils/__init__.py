@@ -1,7 +1,6 @@
 """Helpers: checkpointing, nested containers, batches of data, PyTorch's names for handles of hooks and for DLPack."""
 
 from gradcore.torch_names import paths
-from gradcore.utils import checkpoint, dlpack, hooks
 
 __all__ = ["checkpoint", "data", "dlpack", "hooks"]
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 __all__ = [
@@ -622,6 +622,13 @@ def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf
 _PROTOCOL = 1
 
 
+def _json() -> ModuleType:
+    """Return the module `json`, which a program that writes no structure does without."""
+    import json
+
+    return json
+
+
 def _written(spec: TreeSpec) -> dict[str, Any]:
     if spec.type is None:
         return {"type": None, "context": None, "children_spec": []}
@@ -630,7 +637,7 @@ def _written(spec: TreeSpec) -> dict[str, Any]:
         raise NotImplementedError(
             f"No registered serialization name for {spec.type} found. Please register with a `serialized_type_name`"
         )
-    context = json.dumps(spec.context) if kind.dump is None else kind.dump(spec.context)
+    context = _json().dumps(spec.context) if kind.dump is None else kind.dump(spec.context)
     return {"type": kind.name, "context": context, "children_spec": list(map(_written, spec.children_specs))}
 
 
@@ -641,7 +648,7 @@ def _restore(schema: dict[str, Any]) -> TreeSpec:
     if cls is None:
         raise NotImplementedError(f"Deserializing {schema['type']} in a pytree is not registered.")
     load = _KINDS[cls].load
-    context = json.loads(schema["context"]) if load is None else load(schema["context"])
+    context = _json().loads(schema["context"]) if load is None else load(schema["context"])
     return TreeSpec(cls, context, list(map(_restore, schema["children_spec"])))
 
 
@@ -649,12 +656,12 @@ def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
     """A structure as JSON."""
     if protocol not in (None, _PROTOCOL):
         raise ValueError(f"Unknown protocol {protocol}. Available protocols: [{_PROTOCOL}]")
-    return json.dumps((_PROTOCOL, _written(treespec)))
+    return str(_json().dumps((_PROTOCOL, _written(treespec))))
 
 
 def treespec_loads(serialized: str) -> TreeSpec:
     """The structure that `treespec_dumps` has written."""
-    protocol, schema = json.loads(serialized)
+    protocol, schema = _json().loads(serialized)
     if protocol != _PROTOCOL:
         raise ValueError(f"Unknown protocol {protocol}. Available protocols: [{_PROTOCOL}]")
     return _restore(schema)

@@ -14,6 +14,7 @@ from gradcore.autograd.grad_mode import enable_grad, is_grad_enabled
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import current_graph_task, saved_tensors_hooks
 from gradcore.tensor import Tensor
+from gradcore.torch_names import paths
 from gradcore.utils.checkpoint_log import Log, explained
 from gradcore.utils.recomputation import METADATA, CheckpointError, Frame
 from gradcore.utils.selective_checkpoint import (
@@ -369,3 +370,6 @@ class CheckpointFunction(Function):
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         backward([out for out, _ in pairs], [g for _, g in pairs])
         return None, None, *(a.grad if isinstance(a, Tensor) else None for a in again)
+
+
+paths.show_public(__name__)

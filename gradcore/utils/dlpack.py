@@ -6,6 +6,7 @@ from typing import Any
 
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import from_dlpack
+from gradcore.torch_names import paths
 
 __all__ = ["from_dlpack", "to_dlpack"]
 
@@ -16,3 +17,6 @@ def to_dlpack(tensor: Tensor) -> Any:
     Newer libraries take the tensor itself: ``numpy.from_dlpack(tensor)``.
     """
     return tensor.__dlpack__()
+
+
+paths.show_public(__name__)

@@ -1,5 +1,8 @@
 """PyTorch's name for where the handles of hooks are found."""
 
 from gradcore.autograd.graph import RemovableHandle
+from gradcore.torch_names import paths
 
 __all__ = ["RemovableHandle"]
+
+paths.show_public(__name__)
