@@ -23,7 +23,7 @@ from gradcore.autograd.engine import run_backward
 from gradcore.autograd.modes import local
 from gradcore.dispatch import apply
 from gradcore.dispatch.fast_path import globals_of, source_of
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 #: The steps, by the beginning of the first line that does not belong to them any more.
 STEPS = (

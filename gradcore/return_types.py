@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 
 def _named() -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _operations_of(modules: set[str]) -> set[str]:
     """Return the names of the operations that modules declare."""
     if not any(module.startswith("gradcore.ops.") for module in modules):
         return set()
-    from gradcore.ops.table import OPS
+    from gradcore.ops.declare.table import OPS
 
     return {name for name, op in OPS.items() if op.module in modules}
 

@@ -18,7 +18,7 @@ from gradcore import Tensor, cuda, distributed, functional
 from gradcore.backends import registry
 from gradcore.backends.base import Backend
 from gradcore.errors import DeviceFallbackWarning
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/reference").glob("*.md"))]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import gradcore as gc
-from gradcore.ops.documentation import docstring
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.documentation import docstring
+from gradcore.ops.declare.table import OPS
 
 PATH = Path(__file__).parents[1] / "docs/_extensions/formulas.py"
 SPEC = importlib.util.spec_from_file_location("formulas", PATH)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from gradcore.ops.table import Formula, Op
+from gradcore.ops.declare.table import Formula, Op
 
 __all__ = ["formulas"]
 

@@ -21,7 +21,7 @@ from topics import LAYERS, OPERATIONS, section_of_layer
 
 import gradcore
 from gradcore.core import dtypes
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 from gradcore.tensor import namespaces
 
 LOG = logging.getLogger(__name__)
@@ -116,8 +116,8 @@ PAGES = (
     )),
     ("viz", "Seeing graphs", (("", "gradcore.viz", "gradcore.viz"),)),
     ("extending", "Custom operations and backends", (
-        ("Declaring operations", "gradcore.ops.table", "gradcore.ops.table"),
-        ("Describing their calls", "gradcore.ops.samples", "gradcore.ops.samples"),
+        ("Declaring operations", "gradcore.ops.declare.table", "gradcore.ops.declare.table"),
+        ("Describing their calls", "gradcore.ops.declare.samples", "gradcore.ops.declare.samples"),
         ("Registering", "gradcore", "gradcore.tensor.installation"),
         ("CUDA kernels", "gradcore", "gradcore.kernels"),
         ("Backends", "gradcore.backends", "gradcore.backends"),
@@ -126,8 +126,8 @@ PAGES = (
 
 #: What users need of a module that lists more.
 CHOSEN = {
-    "gradcore.ops.table": ("Op", "elementwise", "linear", "bilinear", "general", "constant", "composite"),
-    "gradcore.ops.samples": ("case", "floats", "ints", "bools"),
+    "gradcore.ops.declare.table": ("Op", "elementwise", "linear", "bilinear", "general", "constant", "composite"),
+    "gradcore.ops.declare.samples": ("case", "floats", "ints", "bools"),
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from gradcore.autograd.modes import AUTOCAST, GRAD, State, local
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.interception import Run
-from gradcore.ops.table import Op
+from gradcore.ops.declare.table import Op
 from gradcore.tensor import Tensor
 
 __all__ = ["LOWER_PRECISION", "Casting", "casting", "policy_of"]

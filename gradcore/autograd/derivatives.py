@@ -16,7 +16,7 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.core import dtypes
 from gradcore.core.tracebacks import generated_file
 from gradcore.core.typing import AnyTensor
-from gradcore.ops.table import Formula, Op
+from gradcore.ops.declare.table import Formula, Op
 
 __all__ = [
     "LEAF",

@@ -24,7 +24,7 @@ from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
 from gradcore.core.interrupts import surely
 from gradcore.core.typing import AnyTensor
-from gradcore.ops.table import Formula, Op
+from gradcore.ops.declare.table import Formula, Op
 
 __all__ = [
     "ForwardLevel",

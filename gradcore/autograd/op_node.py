@@ -12,8 +12,8 @@ from gradcore.autograd.node import FREED, Hooks, Node
 from gradcore.autograd.saved import SavedTensor, check_version, current_hooks, with_edge
 from gradcore.autograd.variables import INFERENCE_COUNTER, Edge, TensorMeta, Variable
 from gradcore.core.typing import AnyTensor
-from gradcore.ops.parameters import names_of as parameter_names
-from gradcore.ops.table import Op
+from gradcore.ops.declare.parameters import names_of as parameter_names
+from gradcore.ops.declare.table import Op
 
 __all__ = ["OpNode", "Slot", "slots_of"]
 

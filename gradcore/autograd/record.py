@@ -21,9 +21,9 @@ from gradcore.autograd.variables import Variable, VersionCounter, new, on_device
 from gradcore.autograd.views import gradient_edge, mark_as_view, requires_grad
 from gradcore.core.tracebacks import generated_file
 from gradcore.core.typing import AnyTensor
-from gradcore.ops.parameters import names_of
-from gradcore.ops.promotion import keeps_floats
-from gradcore.ops.table import Op
+from gradcore.ops.declare.parameters import names_of
+from gradcore.ops.declare.promotion import keeps_floats
+from gradcore.ops.declare.table import Op
 
 __all__ = [
     "check_differentiable",

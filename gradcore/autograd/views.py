@@ -24,7 +24,7 @@ from gradcore.autograd.variables import (
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
 from gradcore.core.typing import AnyTensor
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 __all__ = [
     "CopySlices",

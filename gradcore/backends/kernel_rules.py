@@ -23,7 +23,7 @@ __all__ = [
     "shaped",
 ]
 
-#: The declared operations by name: `gradcore.ops.table` enters each (`gradcore.ops.table.Op`) when it is declared.
+#: The declared operations by name, each a `gradcore.ops.declare.table.Op`: that module enters them.
 OPERATIONS: dict[str, Any] = {}
 
 _Kernel = TypeVar("_Kernel")

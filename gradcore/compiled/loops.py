@@ -17,8 +17,8 @@ from gradcore.backends.codegen.optimizer import trace_optimizer
 from gradcore.backends.codegen.scalars import symbolic
 from gradcore.backends.codegen.schedule import Kernel
 from gradcore.backends.compiled.elementwise import Forward
-from gradcore.ops.samples import Bools, Floats, Ints, Values
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.samples import Bools, Floats, Ints, Values
+from gradcore.ops.declare.table import OPS, Op
 from gradcore.optim.elementwise import ElementwiseOptimizer
 from gradcore.optim.flat_state import HOST
 from gradcore.tensor.creation import ones

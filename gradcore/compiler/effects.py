@@ -15,8 +15,8 @@ from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.backends.portable.foreach import Lists
 from gradcore.backends.portable.optimizers import Optimizers
 from gradcore.compiler.program import Call, Program, values_in
-from gradcore.ops import collectives
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
+from gradcore.ops.products import collectives
 
 __all__ = ["Effects", "is_pure", "is_total", "written"]
 

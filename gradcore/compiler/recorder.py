@@ -39,7 +39,7 @@ from gradcore.core.device import device
 from gradcore.core.locks import process_lock
 from gradcore.core.tracebacks import user_line
 from gradcore.dispatch import operands
-from gradcore.ops.table import Formula
+from gradcore.ops.declare.table import Formula
 from gradcore.random.generator import default_generator
 
 __all__ = ["OF_METADATA", "Recorder", "Unrecordable", "recording_lock"]

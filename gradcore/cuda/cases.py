@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.ops.samples import Bools, Case, Floats, Ints, Values, complexes, floats, ints
-from gradcore.ops.table import Op
+from gradcore.ops.declare.samples import Bools, Case, Floats, Ints, Values, complexes, floats, ints
+from gradcore.ops.declare.table import Op
 from gradcore.tensor import Tensor
 
 __all__ = ["ELEMENTWISE_SHAPES", "Case", "Constant", "Drawn", "Symmetric", "cases"]

@@ -29,7 +29,7 @@ import gradcore as gc
 from gradcore.backends import registry
 from gradcore.cuda.cases import Drawn, cases
 from gradcore.cuda.speeds import measure_speeds
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from gradcore.tensor.arrays import arrays_of
 
 __all__ = ["main"]

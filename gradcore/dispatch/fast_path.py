@@ -99,8 +99,8 @@ from gradcore.dispatch.operands import (
     shape_error,
 )
 from gradcore.dispatch.settings import SCOPE, settings_of
-from gradcore.ops.promotion import keeps_floats
-from gradcore.ops.table import Op
+from gradcore.ops.declare.promotion import keeps_floats
+from gradcore.ops.declare.table import Op
 
 #: The CPU's dispatch table: its kernels are found without a look-up.
 HOME: Any = CPU.kernels

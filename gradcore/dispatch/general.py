@@ -30,9 +30,9 @@ from gradcore.dispatch.operands import (
 )
 from gradcore.dispatch.settings import settled
 from gradcore.dispatch.torch_function import foreign, overloaded, routed, takes_over
-from gradcore.ops.checks import fitting
-from gradcore.ops.promotion import RULES
-from gradcore.ops.table import Op
+from gradcore.ops.declare.checks import fitting
+from gradcore.ops.declare.promotion import RULES
+from gradcore.ops.declare.table import Op
 
 __all__ = ["apply", "call_composite", "elementwise"]
 

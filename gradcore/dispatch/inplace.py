@@ -22,8 +22,8 @@ from gradcore.dispatch.fast_path import fast_path, has_fast_path
 from gradcore.dispatch.general import PLAIN, apply, call_composite
 from gradcore.dispatch.operands import NUMBERS, constant, type_error
 from gradcore.dispatch.torch_function import overloaded, routed, takes_over, watched
-from gradcore.ops.promotion import keeps_floats
-from gradcore.ops.table import Op
+from gradcore.ops.declare.promotion import keeps_floats
+from gradcore.ops.declare.table import Op
 
 __all__ = [
     "apply_inplace", "check_inplace", "check_own_memory", "copy_to_out", "out_of", "write",

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from gradcore.autograd.modes import AUTOCAST, PROFILE, State
 from gradcore.dispatch.torch_function import routed, watched
-from gradcore.ops.table import Op
+from gradcore.ops.declare.table import Op
 
 __all__ = ["Run", "intercepted"]
 

@@ -17,8 +17,8 @@ from gradcore.backends.vmap.devices import batched_device
 from gradcore.core import dtypes
 from gradcore.core.errors import OutOfBoundsError, OutOfMemoryError
 from gradcore.core.typing import AnyTensor
-from gradcore.ops.checks import no_kernel
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.checks import no_kernel
+from gradcore.ops.declare.table import OPS, Op
 
 __all__ = [
     "BODY_ERRORS",

@@ -21,8 +21,8 @@ from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import requires_grad
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
-from gradcore.ops.parameters import Parameter
-from gradcore.ops.table import Op
+from gradcore.ops.declare.parameters import Parameter
+from gradcore.ops.declare.table import Op
 
 __all__ = ["SCOPE", "Setting", "argument", "constructor", "converting", "setting", "settings_of", "settled"]
 

@@ -19,8 +19,8 @@ from gradcore.dispatch.inplace import apply_inplace, out_of
 from gradcore.dispatch.interception import intercepted
 from gradcore.dispatch.operands import NUMBERS
 from gradcore.dispatch.torch_function import overridable
-from gradcore.ops.documentation import docstring
-from gradcore.ops.table import Op
+from gradcore.ops.declare.documentation import docstring
+from gradcore.ops.declare.table import Op
 
 __all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", "spread"]
 

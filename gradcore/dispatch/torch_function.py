@@ -15,7 +15,7 @@ from gradcore.autograd.variables import PLAIN_TYPES
 from gradcore.core.tracebacks import shorten
 from gradcore.dispatch.foreign import refuse_tensor
 from gradcore.dispatch.operands import type_error
-from gradcore.ops.table import Op
+from gradcore.ops.declare.table import Op
 
 __all__ = [
     "DisableTorchFunction",

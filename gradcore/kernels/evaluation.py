@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcore.kernels.parsing import Program, Tree, Unparsable
-from gradcore.ops.promotion import is_number
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.promotion import is_number
+from gradcore.ops.declare.table import OPS
 
 __all__ = ["check_functions", "differential", "evaluate"]
 

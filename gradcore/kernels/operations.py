@@ -18,8 +18,8 @@ from gradcore.kernels.evaluation import check_functions, differential, evaluate
 from gradcore.kernels.parsing import Program, Unparsable, parse
 from gradcore.kernels.raw import RawKernel
 from gradcore.kernels.signatures import read_signature
-from gradcore.ops.parameters import Parameter, names_of
-from gradcore.ops.table import OPS, Op, elementwise, general
+from gradcore.ops.declare.parameters import Parameter, names_of
+from gradcore.ops.declare.table import OPS, Op, elementwise, general
 from gradcore.tensor.installation import register_op
 
 __all__ = ["operation"]

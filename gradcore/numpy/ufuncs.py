@@ -14,7 +14,7 @@ from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axes_of, axis_of, cast, masked, numpy_dtype, promoted, tensor_of, written
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 
 __all__ = ["SPECIAL", "UFUNCS", "Ufunc", "by_name", "is_scipys", "known"]

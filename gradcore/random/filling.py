@@ -14,8 +14,8 @@ from gradcore.backends.vmap.messages import RANDOM_INPLACE
 from gradcore.core import dtypes
 from gradcore.dispatch import check_inplace, write
 from gradcore.dispatch.settings import setting
-from gradcore.ops.checks import no_kernel
-from gradcore.ops.table import camel_case
+from gradcore.ops.declare.checks import no_kernel
+from gradcore.ops.declare.table import camel_case
 from gradcore.random.drawing import check_bounds, depending, different_levels, integers, sample
 from gradcore.random.functions import bernoulli, check_probability, multinomial
 from gradcore.random.generator import Generator

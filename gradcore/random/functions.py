@@ -23,8 +23,8 @@ from gradcore.core.dtypes import DTypeLike
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import overridable
-from gradcore.ops.checks import check_implemented, fitting, no_kernel
-from gradcore.ops.geometry import broadcast_shape
+from gradcore.ops.declare.checks import check_implemented, fitting, no_kernel
+from gradcore.ops.declare.geometry import broadcast_shape
 from gradcore.random.drawing import all_words, depending, different_levels, draw, integers, sample
 from gradcore.random.generator import Generator, default_generator
 from gradcore.tensor import Tensor

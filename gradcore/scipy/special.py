@@ -26,8 +26,8 @@ from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axes_of, common, inexact, tensor_of
 from gradcore.numpy.ufuncs import SPECIAL as _SPECIAL
-from gradcore.ops.scipy_special import NAMES as _NAMES
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
+from gradcore.ops.special.scipy_special import NAMES as _NAMES
 from gradcore.scipy.conversion import module_getattr, together
 
 _OPERATIONS = {1: "special_of_one", 2: "special_of_two", 3: "special_of_three", 4: "special_of_four"}

@@ -18,10 +18,10 @@ from gradcore.core.errors import warn
 from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
-from gradcore.ops.indexing import BYTES
-from gradcore.ops.slicing import getitem as GETITEM
-from gradcore.ops.slicing import select as SELECT
-from gradcore.ops.slicing import slice_of as SLICE
+from gradcore.ops.indexing.by_tensors import BYTES
+from gradcore.ops.shape.slicing import getitem as GETITEM
+from gradcore.ops.shape.slicing import select as SELECT
+from gradcore.ops.shape.slicing import slice_of as SLICE
 
 __all__ = ["getitem", "resolve", "viewed"]
 

@@ -11,8 +11,8 @@ from typing import Any
 from gradcore import dispatch, functional, ops, random
 from gradcore.autograd import batch_dims
 from gradcore.core.tracebacks import shortened
-from gradcore.ops import checks
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare import checks
+from gradcore.ops.declare.table import OPS, Op
 from gradcore.random import drawing, filling
 from gradcore.random import functions as random_functions
 from gradcore.tensor import (
@@ -126,14 +126,14 @@ def taken(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def register_op(op: Op) -> Callable[..., Any]:
-    """Make the function and the methods of an operation that was declared with `gradcore.ops.table`.
+    """Make the function and the methods of an operation that was declared with `gradcore.ops.declare.table`.
 
     Those of gradcore itself are registered at import; what is declared later is registered by hand.
 
     Parameters
     ----------
     op : Op
-        What a decorator of `gradcore.ops.table` returned, with all of its formulas.
+        What a decorator of `gradcore.ops.declare.table` returned, with all of its formulas.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def register_op(op: Op) -> Callable[..., Any]:
     Examples
     --------
     >>> import gradcore
-    >>> from gradcore.ops.table import elementwise
+    >>> from gradcore.ops.declare.table import elementwise
     >>> @gradcore.register_op
     ... @elementwise(lambda F, t, self: t * (3 * self * self), method=False)
     ... def cube_doctest(K, self):

@@ -19,7 +19,7 @@ from gradcore.core.device import DeviceLike
 from gradcore.core.errors import warn, warn_once
 from gradcore.core.typing import AnyTensor, Array
 from gradcore.dispatch import check_inplace
-from gradcore.ops.geometry import expanded
+from gradcore.ops.declare.geometry import expanded
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation import empty, empty_strided, tensor
 from gradcore.tensor.creation.filled import sizes

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradcore import functional
 from gradcore.dispatch.torch_function import argument_error, takes_over
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 from gradcore.torch_names import paths
 

@@ -8,7 +8,7 @@ from typing import Any
 from gradcore import dispatch, functional
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 from gradcore.tensor import Tensor
 
 __all__ = ["OPERATORS", "as_operand", "operator_methods"]

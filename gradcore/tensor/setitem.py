@@ -22,10 +22,10 @@ from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import hand_over, overloaded
-from gradcore.ops.checks import fitting
-from gradcore.ops.geometry import expanded
-from gradcore.ops.indexing import as_indices
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.checks import fitting
+from gradcore.ops.declare.geometry import expanded
+from gradcore.ops.declare.table import OPS, Op
+from gradcore.ops.indexing.by_tensors import as_indices
 from gradcore.tensor.indexing import as_view_key, getitem, resolve
 from gradcore.tensor.to import warn_of_real_parts
 

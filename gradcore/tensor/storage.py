@@ -18,7 +18,7 @@ from gradcore.core import dtypes
 from gradcore.core.device import DeviceLike
 from gradcore.core.dtypes import DTypeLike
 from gradcore.core.errors import history_lost, warn_once
-from gradcore.ops.geometry import contiguous_strides, each
+from gradcore.ops.declare.geometry import contiguous_strides, each
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation import empty, from_numpy, tensor
 

@@ -27,7 +27,7 @@ from gradcore.core.size import Size, size_of
 from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.settings import setting
-from gradcore.ops.shapes import wrap_dim
+from gradcore.ops.declare.shapes import wrap_dim
 from gradcore.tensor import pickling
 from gradcore.tensor.methods import Methods
 from gradcore.tensor.representation import text_of

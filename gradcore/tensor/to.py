@@ -18,7 +18,7 @@ from gradcore.core.device import device as Device
 from gradcore.core.errors import warn_once
 from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor, Array
-from gradcore.ops.reductions import REAL_PARTS
+from gradcore.ops.reductions.sums import REAL_PARTS
 
 __all__ = ["astype", "copy", "moved", "parse_to", "to", "to_copy"]
 

@@ -16,7 +16,7 @@ from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import tick
 from gradcore.autograd.views import gradient_edge
 from gradcore.core.typing import AnyTensor, Array, Device
-from gradcore.ops.table import Op
+from gradcore.ops.declare.table import Op
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_leaves
 from gradcore.utils.recomputation import Frame

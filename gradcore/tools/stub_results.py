@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from gradcore.cuda.cases import cases
-from gradcore.ops.table import Op
+from gradcore.ops.declare.table import Op
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import tensor
 

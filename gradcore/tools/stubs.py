@@ -18,8 +18,8 @@ import gradcore
 from gradcore import return_types
 from gradcore.backends import switches
 from gradcore.core import dtypes
-from gradcore.ops import table
-from gradcore.ops.table import Op
+from gradcore.ops.declare import table
+from gradcore.ops.declare.table import Op
 from gradcore.tensor import Tensor, namespaces
 from gradcore.tools.stub_results import overloads, result
 from gradcore.torch_names import paths

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from gradcore import functional
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 
 __all__ = ["Overload", "Packet", "operators"]

@@ -19,7 +19,7 @@ from gradcore.dispatch.torch_function import (
     overloaded,
     overridable,
 )
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 from gradcore.tensor.subclasses import NOT_CONVERTED, OWN
 

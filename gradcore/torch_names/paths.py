@@ -24,6 +24,7 @@ __all__ = [
 _ROOMS = """
 core: assertions config determinism device dtypes errors interrupts locks size tracebacks typing
 torch_names: _C accelerator as_torch aten cpu flags functorch futures hub jit multiprocessing overrides paths
+ops.declare: ops.annotations ops.checks ops.geometry ops.parameters ops.promotion ops.samples ops.shapes ops.table
 serialization: safetensors
 tensor: arrays creation foreach indexing inplace_views installation interop layouts legacy_types methods namespaces
 tensor: neighbours operators pickling predicates printing representation setitem sharing storage subclasses to
@@ -265,7 +266,7 @@ def _read(table: str) -> dict[str, dict[str, tuple[str, str]]]:
 def _read_rooms(table: str) -> dict[str, str]:
     """Return where each module of the table of rooms lies, by its path of before."""
     rows = (line.split(": ") for line in table.strip().splitlines())
-    return {name: f"{room}.{name}" for room, names in rows for name in names.split()}
+    return {name: f"{room}.{name.rpartition('.')[2]}" for room, names in rows for name in names.split()}
 
 
 #: Where modules lie that had other paths before.

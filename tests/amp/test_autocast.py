@@ -10,7 +10,7 @@ import pytest
 import gradcore as gc
 from gradcore.amp.casting import LOWER_PRECISION, Casting, casting, policy_of
 from gradcore.autograd.modes import local
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 F = gc.nn.functional
 

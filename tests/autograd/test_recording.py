@@ -12,7 +12,7 @@ import gradcore as gc
 from gradcore.autograd.op_node import OpNode, slots_of
 from gradcore.autograd.record import node_lines, recorder
 from gradcore.dispatch.fast_path import source_of
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 ROOT = Path(gc.__file__).parent
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 MULTIPLE = "output of a function that returns multiple views"
 

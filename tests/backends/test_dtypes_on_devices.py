@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.ops.table import Op
+from gradcore.ops.declare.table import Op
 from tests.ops.cases import ALL
 
 #: Tolerances of values: both devices compute alike, but not always in the same order.

@@ -12,7 +12,7 @@ import pytest
 
 from gradcore import functional
 from gradcore.backends import find
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 
 BACKENDS = ["cpu", "meta", "strict"]
 SINGLE = [op for op in OPS.values() if op.kind != "composite"]

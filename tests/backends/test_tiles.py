@@ -14,7 +14,7 @@ from gradcore.backends.codegen.emit_numpy import NumpyFunction, emit, trace_tile
 from gradcore.backends.codegen.expr import NotFusible
 from gradcore.backends.numpy import bits, tiled
 from gradcore.backends.registry import CPU
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 
 F = CPU.backend
 SIZE = 200_003

@@ -20,7 +20,7 @@ from gradcore.backends.compiled import building, elementwise, library
 from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward
 from gradcore.backends.compiled.variants import VARIANTS
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 from tests.backends.test_tiles import ELEMENTWISE, Array, derivative, formulas, numbers, same_bits
 
 F = NumpyBackend()

@@ -18,9 +18,9 @@ from gradcore.backends.base import Backend
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.core import dtypes
-from gradcore.ops.promotion import RULES
-from gradcore.ops.samples import Floats, Ints
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.promotion import RULES
+from gradcore.ops.declare.samples import Floats, Ints
+from gradcore.ops.declare.table import OPS, Op
 from tests.cuda.host import Batch, cupy_include, needs_compiler
 
 PLAIN = NumpyBackend()

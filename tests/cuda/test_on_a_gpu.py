@@ -10,7 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends import registry
-from gradcore.ops.table import Op
+from gradcore.ops.declare.table import Op
 from tests.cuda.test_fused_kernels import CASES, ELEMENTWISE, UNKNOWN, compare
 from tests.cuda.test_optimizer_kernels import OPTIMIZERS, trained
 from tests.cuda.test_own_kernels import CALLS, drawn

@@ -22,7 +22,7 @@ from gradcore.backends.codegen.scalars import ScalarParameter
 from gradcore.backends.codegen.schedule import Input, Kernel
 from gradcore.backends.codegen.trace import trace
 from gradcore.backends.cupy.backend import CupyBackend
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 EXPECTED = Path(__file__).with_name("expected")
 

@@ -12,7 +12,7 @@ import pytest
 import gradcore as gc
 from gradcore.autograd import forward_ad
 from gradcore.backends import sync_debug
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from tests.ops.cases import ALL, Drawn
 from tests.strict.device import COUNTS
 

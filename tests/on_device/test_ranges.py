@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.ops.polynomials import HIGHEST
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
+from gradcore.ops.special.polynomials import HIGHEST
 from tests.on_device.comparing import outcome
 
 FLOATS = [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from tests.cuda.test_waiting import KNOWN, Waits, cases_of
 from tests.on_device.test_operations import NAMES
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradcore.cuda.cases import ELEMENTWISE_SHAPES, Case, Constant, Drawn, Symmetric, cases
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 __all__ = ["ALL", "DIFFERENTIABLE", "ELEMENTWISE_SHAPES", "Case", "Constant", "Drawn", "Symmetric", "cases"]
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import gradcore as gc
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from tests.ops.cases import Drawn, cases
 
 PAGE = mmap.PAGESIZE

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 
 #: Operations whose results are larger than their inputs by orders.
 _LARGE = {"diagflat", "kron", "outer", "ger", "cartesian_prod", "combinations", "diag_embed", "tensordot", "pdist"}

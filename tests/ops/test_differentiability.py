@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 from tests.ops.cases import ALL, Drawn, Symmetric
 
 STEP = 1e-6

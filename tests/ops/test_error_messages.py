@@ -12,7 +12,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.cuda.cases import Drawn, Symmetric, cases
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 
 DTYPES = ("bool", "int64", "complex64", "float16", "uint8", "float32")
 SETTINGS: list[Any] = ["a", -100, None, 2.5, (7, 8), [None]]

@@ -15,7 +15,7 @@ from gradcore.autograd.record import recorder
 from gradcore.core.config import set_traceback
 from gradcore.dispatch.fast_path import fast_path, has_fast_path
 from gradcore.dispatch.general import apply
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 FORMULAS = [
     (op, formula) for op in OPS.values() for table in (op.vjps, op.differentials, op.jvps) for formula in table.values()

@@ -9,7 +9,7 @@ import gradcore as gc
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from tests.ops.cases import DIFFERENTIABLE, cases
 
 CONNECTED = [c for op in OPS.values() if op.connected for c in cases(op)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gradcore import functional, ops
-from gradcore.ops.table import OPS, composite
+from gradcore.ops.declare.table import OPS, composite
 
 FILES = sorted(Path(ops.__file__).parent.glob("*.py"))
 FUNCTIONS = (ast.FunctionDef, ast.Lambda)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gradcore as gc
 import gradcore.nn.functional as F
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from tests.ops.directions import check_derivatives, inner, random
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gradcore
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 
 PACKAGE = Path(gradcore.__file__).parent
 
@@ -135,7 +135,7 @@ def test_no_table_of_operations_outside_their_declarations() -> None:
         for name, line in _tables(ast.parse(path.read_text()))
     }
     new = [f"{path}:{found[path, name]}: {name}" for path, name in found if (path, name) not in allowed]
-    assert not new, "facts about operations belong to their declarations (see gradcore/ops/table.py)"
+    assert not new, "facts about operations belong to their declarations (see gradcore/ops/declare/table.py)"
     assert allowed <= found.keys(), "these lists are gone"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.core import dtypes
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 from tests.ops.cases import Drawn, cases
 
 OPERATIONS = [op for op in OPS.values() if (op.function or op.method) and not op.random and cases(op)]
@@ -186,4 +186,4 @@ def test_one_place_says_what_is_not_implemented() -> None:
     """Operations say it through `check_implemented`; kernels of products know of bools alone."""
     root = Path(gc.__file__).parent
     found = {str(p.relative_to(root)) for p in root.rglob("*.py") if "\" not implemented for '" in p.read_text()}
-    assert {name for name in found if not name.startswith("backends/")} == {"ops/checks.py"}
+    assert {name for name in found if not name.startswith("backends/")} == {"ops/declare/checks.py"}

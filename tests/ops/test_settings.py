@@ -10,7 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.dispatch.settings import settings_of
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 from tests.ops.cases import Drawn, cases
 from tests.ops.test_every_op import tensors
 

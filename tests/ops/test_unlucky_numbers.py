@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradcore as gc
-from gradcore.ops import polynomials
+from gradcore.ops.special import polynomials
 
 F = gc.nn.functional
 #: Integers at and beyond the ends of every range.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from tests.ops.cases import ALL, Drawn
 from tests.ops.references import REFERENCES, WITHOUT
 

@@ -12,7 +12,7 @@ import pytest
 import gradcore as gc
 from gradcore.amp.casting import policy_of
 from gradcore.core import dtypes
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 from tests.ops.cases import Drawn
 from tests.oracle.test_dtypes_of_ops_torch import PRECISION, Theirs, numbers, outcome, representatives, their_function
 

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 import gradcore as gc  # noqa: E402
 from gradcore.dispatch.signatures import _other_names  # noqa: E402
-from gradcore.ops.table import OPS  # noqa: E402
+from gradcore.ops.declare.table import OPS  # noqa: E402
 
 
 class Index:

@@ -13,7 +13,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.core import dtypes
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 from tests.ops.cases import Drawn, cases
 
 torch = pytest.importorskip("torch")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.ops.table import OPS, Op
+from gradcore.ops.declare.table import OPS, Op
 from tests.ops.cases import Drawn, cases
 
 torch = pytest.importorskip("torch")

@@ -14,7 +14,7 @@ import pytest
 import gradcore as gc
 from gradcore.autograd import variables
 from gradcore.autograd.modes import local
-from gradcore.ops.table import OPS
+from gradcore.ops.declare.table import OPS
 from tests.overrides import programs
 from tests.overrides.programs import classes, kind
 

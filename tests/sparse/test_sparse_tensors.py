@@ -156,7 +156,7 @@ def test_what_is_refused(name: str) -> None:
 
 def test_every_operation_is_known_or_refused() -> None:
     """No operation computes with a sparse tensor as if it were an array."""
-    from gradcore.ops.table import OPS
+    from gradcore.ops.declare.table import OPS
     from gradcore.sparse.tensor import FUNCTIONS
 
     s = made(requires_grad=True)

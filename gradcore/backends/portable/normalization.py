@@ -1,7 +1,7 @@
 """Kernels of normalization: statistics in two passes, everything after that in place.
 
-Statistics are taken over the rows of a matrix. Gradients are formulas of `gradcore.ops.normalization`, written in place
-here, because fresh memory costs more than the arithmetic.
+Statistics are taken over the rows of a matrix. Gradients are formulas of `gradcore.ops.nn.normalization`, written in
+place here, because fresh memory costs more than the arithmetic.
 """
 
 from __future__ import annotations

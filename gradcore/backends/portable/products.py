@@ -159,7 +159,7 @@ class Products:
     # -- labelled dims ------------------------------------------------------------------------------------------
 
     def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
-        """The sum of products over the labels that `out` lacks; see `gradcore.ops.matmul.contract`."""
+        """The sum of products over the labels that `out` lacks; see `gradcore.ops.products.matmul.contract`."""
         plan = plan_of(of_a, of_b, out)
         shape, other_shape = a.shape, b.shape
         batch = tuple(shape[of_a.index(label)] for label in plan.batch)

@@ -403,7 +403,7 @@ def rnn_gradients(F: Any, run: Run, given: RnnGradients) -> tuple[Any, ...]:
 
 
 class Recurrent:
-    """Recurrent layers on arrays; see the operations of `gradcore.ops.recurrent`."""
+    """Recurrent layers on arrays; see the operations of `gradcore.ops.nn.recurrent`."""
 
     evaluate_step: Callable[..., Any]
 

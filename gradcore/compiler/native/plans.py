@@ -31,7 +31,7 @@ from gradcore.compiler.native.steps import View, contiguous_strides
 from gradcore.compiler.program import Call, Literal, Program, Value
 from gradcore.core import dtypes
 from gradcore.core.device import device
-from gradcore.ops.table import Formula
+from gradcore.ops.declare.table import Formula
 
 __all__ = ["PartPlan", "Plan", "keep", "kept", "name_of"]
 

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import tensor_of
-from gradcore.ops.windowed import padded
+from gradcore.ops.signal.windowed import padded
 from gradcore.scipy.conversion import floating
 
 __all__ = ["axes_of", "check_origin", "extend", "extension", "filterable", "sequence"]

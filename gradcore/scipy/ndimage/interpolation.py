@@ -12,7 +12,7 @@ from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, tensor_of
-from gradcore.ops.windowed import padded
+from gradcore.ops.signal.windowed import padded
 from gradcore.scipy.conversion import finished, on_device
 from gradcore.scipy.ndimage.arguments import filterable, sequence
 from gradcore.tensor import Tensor

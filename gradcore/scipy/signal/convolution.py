@@ -10,7 +10,7 @@ from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import cast, inexact
-from gradcore.ops.windowed import padded
+from gradcore.ops.signal.windowed import padded
 from gradcore.scipy.conversion import together
 from gradcore.tensor import Tensor
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
-from gradcore.ops.windowed import padded
+from gradcore.ops.signal.windowed import padded
 
 __all__ = ["check_padding", "extended_by"]
 

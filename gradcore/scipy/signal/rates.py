@@ -11,7 +11,7 @@ from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, cast, inexact, tensor_of
-from gradcore.ops.windowed import padded
+from gradcore.ops.signal.windowed import padded
 from gradcore.scipy.conversion import floating, like, on_device, together
 from gradcore.scipy.signal.recursive import sosfilt, sosfiltfilt
 from gradcore.scipy.signal.tapers import taper

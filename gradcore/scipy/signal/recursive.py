@@ -10,7 +10,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, inexact
-from gradcore.ops.windowed import padded
+from gradcore.ops.signal.windowed import padded
 from gradcore.scipy.conversion import on_device, together
 from gradcore.scipy.signal.edges import check_padding, extended_by
 

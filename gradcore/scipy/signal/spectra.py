@@ -12,7 +12,7 @@ from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, cast, inexact
 from gradcore.numpy.mathematics import unwrap
-from gradcore.ops.windowed import padded
+from gradcore.ops.signal.windowed import padded
 from gradcore.scipy.conversion import floating, on_device, together
 from gradcore.scipy.signal.edges import extended_by
 from gradcore.scipy.signal.smoothing import detrend as without_trend

@@ -20,7 +20,7 @@ from gradcore.core.errors import history_lost, warn, warn_once
 from gradcore.core.tracebacks import shorten
 from gradcore.dispatch.settings import converting
 from gradcore.dispatch.torch_function import created
-from gradcore.ops.checks import fitting
+from gradcore.ops.declare.checks import fitting
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation.factory import converted, from_host, with_requires_grad
 from gradcore.tensor.interop import device_of, from_dlpack_on_host

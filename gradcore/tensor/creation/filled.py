@@ -17,9 +17,9 @@ from gradcore.core.errors import OutOfMemoryError
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import setting
 from gradcore.dispatch.torch_function import created, overloaded
-from gradcore.ops.annotations import Number
-from gradcore.ops.checks import fitting
-from gradcore.ops.shapes import check_elements
+from gradcore.ops.declare.annotations import Number
+from gradcore.ops.declare.checks import fitting
+from gradcore.ops.declare.shapes import check_elements
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation.factory import (
     LikeOptions,

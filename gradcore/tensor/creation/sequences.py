@@ -13,8 +13,8 @@ from gradcore.backends.registry import resolve
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.dispatch.settings import converting
-from gradcore.ops.annotations import Number
-from gradcore.ops.shapes import check_elements
+from gradcore.ops.declare.annotations import Number
+from gradcore.ops.declare.shapes import check_elements
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation.factory import OutOptions, computed, converted, factory, from_host
 from gradcore.tensor.creation.filled import filled

@@ -1,0 +1,160 @@
+"""Argument checks of operations, with PyTorch's error messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+from gradcore.core import dtypes
+from gradcore.core.errors import warn
+from gradcore.ops.declare.shapes import all_dims
+
+__all__ = [
+    "check_castable",
+    "check_implemented",
+    "check_reducible",
+    "check_reduction",
+    "cpp_type",
+    "dtype_of",
+    "fitting",
+    "no_kernel",
+    "overflow",
+]
+
+
+def dtype_of(operand: Any) -> dtypes.dtype:
+    """The dtype of a tensor or an array."""
+    dtype = operand.dtype
+    return dtype if isinstance(dtype, dtypes.dtype) else dtypes.from_numpy(dtype)
+
+
+def no_kernel(kernel: str, dtype: dtypes.dtype) -> NotImplementedError:
+    """PyTorch's error for a kernel that does not exist for a dtype."""
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{dtype.scalar_name}'")
+
+
+def check_implemented(kernel: str, operand: Any, without: str) -> None:
+    """Raise for an operand of a category that has no such kernel.
+
+    Parameters
+    ----------
+    kernel : str
+        As PyTorch names it.
+    operand : Tensor or array
+        Whose dtype is checked.
+    without : str
+        Letters of the categories: ``"b"`` bools, ``"i"`` integers, ``"f"`` real and ``"c"`` complex numbers.
+    """
+    dtype = operand.dtype
+    if not isinstance(dtype, dtypes.dtype):
+        dtype = dtypes.FROM_NUMPY.get(dtype) or dtypes.from_numpy(dtype)
+    if "bifc"[dtype.category] in without:
+        raise no_kernel(kernel, dtype)
+
+
+def check_reducible(
+    name: str, shape: Sequence[int], dim: int | Sequence[int] | None, error: type = RuntimeError
+) -> None:
+    """Refuse a reduction without identity, as a maximum, over no elements.
+
+    Raises
+    ------
+    RuntimeError
+        If all dims are to be reduced and there is no element (another error where `error` says so).
+    IndexError
+        If a reduced dim has size 0.
+    """
+    if 0 not in shape:
+        return
+    if dim is None or dim == ():
+        raise error(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+            "the 'dim' argument."
+        )
+    for i in all_dims(dim, len(shape)):
+        if shape[i] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {i} to have non-zero size.")
+
+
+def check_castable(result: dtypes.dtype, output: dtypes.dtype) -> None:
+    """Raise for results that would have to be written into a dtype of a lower category."""
+    if not dtypes.can_cast(result, output):
+        raise RuntimeError(
+            f"result type {result.scalar_name} can't be cast to the desired output type {output.scalar_name}"
+        )
+
+
+#: The C++ types of PyTorch's messages.
+_CPP_TYPES = {
+    "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}  # fmt: skip
+_CPP_INTEGERS = {
+    "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
+    "uint16": "short unsigned int", "uint32": "unsigned int", "uint64": "long unsigned int",
+}  # fmt: skip
+
+#: The largest finite numbers that are not rounded to infinity.
+_LARGEST = {"float16": 65519.0, "float32": 3.4028235677973366e38, "float64": 1.7976931348623157e308}
+
+
+def cpp_type(dtype: dtypes.dtype) -> str:
+    """A dtype's C++ type, as it stands in PyTorch's messages."""
+    return _CPP_TYPES.get(dtype.name) or _CPP_INTEGERS[dtype.name]
+
+
+def overflow(dtype: dtypes.dtype) -> RuntimeError:
+    """PyTorch's error for a number that is outside of a dtype's range."""
+    kind = _CPP_TYPES.get(dtype.name, f"{dtype.name}_t")
+    return RuntimeError(f"value cannot be converted to type {kind} without overflow")
+
+
+def fitting(value: Any, dtype: dtypes.dtype) -> Any:
+    """A Python number that is to be written into a tensor of that dtype.
+
+    Raises
+    ------
+    RuntimeError
+        If it is outside of the dtype's range. Infinities and NaN are numbers of all floating point dtypes, and negative
+        integers wrap around once in unsigned dtypes.
+    """
+    if dtype.category == 0 or not isinstance(value, (int, float, complex)):
+        return value
+    if isinstance(value, complex):
+        if not dtype.is_complex and value.imag:
+            raise overflow(dtype)
+        real = dtype.to_real() if dtype.is_complex else dtype
+        fitting(value.real, real)
+        fitting(value.imag, real)
+        return value if dtype.is_complex else value.real
+    if dtype.is_differentiable:
+        real = dtype.to_real() if dtype.is_complex else dtype
+        if _LARGEST.get(real.name, inf) < abs(value) < inf:
+            raise overflow(dtype)
+        return value
+    limits = dtypes.iinfo(dtype)
+    if limits.min <= value <= limits.max:
+        return value
+    if limits.min == 0 and isinstance(value, int) and -limits.max <= value < 0:
+        return value + limits.max + 1
+    raise overflow(dtype)
+
+
+def check_reduction(
+    reduction: str, size_average: bool | None = None, reduce: bool | None = None, *, also: tuple[str, ...] = ()
+) -> str:
+    """The reduction of a loss, which the two older arguments override.
+
+    Raises
+    ------
+    ValueError
+        If there is no such reduction.
+    """
+    if size_average is not None or reduce is not None:
+        mean = size_average is None or size_average
+        reduction = ("mean" if mean else "sum") if reduce is None or reduce else "none"
+        warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.")
+    if reduction not in ("none", "mean", "sum", *also):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction

@@ -1,0 +1,183 @@
+"""Docstrings of operations: what the declaration says, as sections of numpydoc.
+
+A declaration describes its operation in a sentence. Types, defaults, results and errors follow from its signature and
+options; settings that mean the same wherever they occur are described here once.
+
+Functions and methods are made when they are first looked up, and have their docstring from then on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import cache
+from typing import Any
+
+from gradcore.ops.declare.examples import EXAMPLES
+
+__all__ = ["docstring"]
+
+#: What annotations mean, for users.
+TYPES = {
+    "Any": "object", "Arrays": "sequence of Tensor", "DType": "dtype", "Dims": "int or tuple of int",
+    "Indices": "tuple of Tensor", "Ints": "int or sequence of int", "Number": "number", "Order": "int, float or str",
+    "Pairs": "int, Tensor or pair of sequences of int",
+    "Spacing": "float, sequence of float or of Tensor",
+    "OutputSizes": "int or sequence of int",
+    "Sizes": "sequence of int", "Steps": "int or sequence of int", "Sequence[int]": "sequence of int",
+    "Sequence[float]": "sequence of float",
+}  # fmt: skip
+
+_EACH = "One number, or one for each spatial dim."
+_DEPRECATED = "Deprecated: use `reduction`."
+
+#: Settings that have one meaning, by name, or by name and annotation.
+SETTINGS = {
+    "accumulate": "Whether values are added to what is there, instead of replacing it.",
+    "align_corners": "Whether the centers of the corner elements stay in place.",
+    "alpha: Number": "A factor.",
+    "beta: Number": "A factor.",
+    "atol": "Absolute tolerance.",
+    "ceil_mode": "Whether sizes are rounded up, so that the last window may be cut off.",
+    "check_errors": "Whether to raise an error where the computation fails.",
+    "descending": "Whether the largest comes first.",
+    "dilation": f"Step between the elements of a window. {_EACH}",
+    "dim: Any": "The dims; negative numbers count from the end.",
+    "dim: Dims": "The dims; negative numbers count from the end. All if None.",
+    "dim: int": "The dim; negative numbers count from the end.",
+    "dim: int | None": "The dim; negative numbers count from the end.",
+    "dim0": "A dim; negative numbers count from the end.",
+    "dim1": "A dim; negative numbers count from the end.",
+    "dim2": "A dim; negative numbers count from the end.",
+    "dims": "The dims; negative numbers count from the end.",
+    "dtype": "The dtype to which the input is converted first.",
+    "eps: float": "A small number that keeps denominators from zero.",
+    "equal_nan": "Whether NaN equals NaN.",
+    "groups": "Into how many groups, independent of each other, the channels are split.",
+    "hermitian": "Whether matrices are taken to be symmetric, or Hermitian.",
+    "ignore_index": "A target that does not count.",
+    "include_self": "Whether the elements of the input take part in the reduction.",
+    "inplace": "Whether to write the result into the input.",
+    "is_causal": "Whether each position sees only itself and those before it.",
+    "keepdim": "Whether reduced dims stay, with size 1.",
+    "kernel_size": f"Size of the window. {_EACH}",
+    "label_smoothing": "The share of the probability that is spread evenly over all classes.",
+    "left": "Whether the matrix stands on the left of the unknown.",
+    "n: int | None": "Size of the dim: it is cut or padded with zeros.",
+    "norm: str | None": "``'backward'`` (None), ``'ortho'`` or ``'forward'``: which direction is divided by the size.",
+    "output_size": f"Size of the result. {_EACH}",
+    "padding": f"What is added on both sides. {_EACH}",
+    "reduce: bool | None": _DEPRECATED,
+    "reduction": "``'none'``, ``'mean'`` or ``'sum'``: what is returned of the losses of all elements.",
+    "return_indices": "Whether to return the indices of the extrema as well.",
+    "rtol": "Relative tolerance.",
+    "s: Any": "Sizes of the dims: they are cut or padded with zeros.",
+    "size_average": _DEPRECATED,
+    "stride": f"Step from window to window. {_EACH}",
+    "training": "Whether the module is in training mode.",
+    "upper": "Whether matrices are upper triangular.",
+}
+
+#: What a result is, by the first word of the rule for its dtype.
+RESULTS = {
+    "float": "integers and bools become the default floating-point dtype",
+    "compare": "of dtype bool",
+    "complex": "complex",
+    "divide": "integers and bools become the default floating-point dtype",
+}
+#: What a rule refuses.
+REFUSED = {"-bool": "bools", "-integer": "integers", "-float": "floating-point numbers", "-complex": "complex numbers"}
+
+_OUT = "out : Tensor, optional\n    A tensor for the result."
+_SECTION = re.compile(r"^(\w+)\n-{3,}\n", re.MULTILINE)
+_ORDER = ("Parameters", "Returns", "Raises", "Notes", "Examples")
+
+
+def docstring(op: Any, method: bool = False, inplace: bool = False) -> str:
+    """The docstring of an operation's function or method; a section that its declaration has remains as it is.
+
+    Parameters
+    ----------
+    op : Op
+    method : bool
+        Whether it is that of the method.
+    inplace : bool
+        Whether it is that of the method that writes the result into its tensor.
+    """
+    head, own = op.doc, {}
+    if "\n" in head:
+        head, *rest = _SECTION.split(inspect.cleandoc(head))
+        own = dict(zip(rest[::2], rest[1::2], strict=True))
+    made = {"Parameters": _parameters(op, method), "Returns": _returned(op), "Raises": _raised(op.promotion)}
+    shape, session = EXAMPLES.get(op.path, ("", ""))
+    if session:
+        made["Examples"] = session
+    if shape:
+        made["Returns"] = f"{'tuple of Tensor' if shape.startswith('Two') else 'Tensor'}\n    {shape}"
+    made.update(own)
+    if inplace:
+        head = f"`{op.path.rpartition('.')[2]}` in place: the result is written into the tensor."
+        made["Returns"], made["Examples"] = "Tensor\n    The tensor itself.", ""
+    sections = [f"{name}\n{'-' * len(name)}\n{made[name].strip()}" for name in _ORDER if made.get(name)]
+    return "\n\n".join([head.strip(), *sections]) + "\n"
+
+
+def _parameters(op: Any, method: bool) -> str:
+    tensors = op.tensors[1:] if op.sequences else op.tensors
+    lines = []
+    for i, parameter in enumerate(op.parameters):
+        if (method and i == 0) or parameter.name[0] == "_":
+            continue
+        if i not in tensors:
+            default = parameter.default
+            shown = None if default is parameter.empty or parameter.kind is parameter.VAR_POSITIONAL else repr(default)
+            name = f"*{parameter.name}" if parameter.kind is parameter.VAR_POSITIONAL else parameter.name
+            lines.append(_setting(name, str(parameter.annotation), shown))
+            continue
+        name = "input" if parameter.name == "self" else parameter.name
+        kind = "Tensor or number" if op.kind == "elementwise" and i in op.accepts_scalars else "Tensor"
+        lines.append(f"{name} : {kind}, optional" if parameter.default is None else f"{name} : {kind}")
+    if not method and not op.view and not op.path.startswith("nn."):
+        lines.append(_OUT)
+    return "\n".join(lines)
+
+
+@cache
+def _setting(name: str, annotation: str, default: str | None) -> str:
+    """The lines for a setting: its type in words, its default, and what it means if that is always the same."""
+    kinds = [TYPES.get(kind, kind) for kind in annotation.split(" | ") if kind != "None"]
+    line = f"{name} : {' or '.join(dict.fromkeys(kinds))}"
+    if default is not None:
+        line += ", optional" if default == "None" else f", default {default}"
+    note = SETTINGS.get(f"{name}: {annotation}") or SETTINGS.get(name)
+    return f"{line}\n    {note}" if note else line
+
+
+def _returned(op: Any) -> str:
+    if op.variadic:
+        return "tuple of Tensor" + ("\n    Views." if op.view else "")
+    if op.fields or len(op.outputs) > 1:
+        return "\n".join([f"{name} : Tensor" for name in op.fields.split() or op.outputs])
+    if op.view:
+        return (
+            "Tensor\n    A view." if op.copy_node is None else "Tensor\n    A view where that is possible, else a copy."
+        )
+    if op.kind == "elementwise":
+        return _of_each_element(len(op.tensors) > 1, op.promotion.partition(" ")[0])
+    return "" if op.kind == "composite" else "Tensor"
+
+
+@cache
+def _of_each_element(several: bool, rule: str) -> str:
+    shape = "Of the shape to which the tensors broadcast" if several else "Of the same shape"
+    return "Tensor\n    " + "; ".join(filter(None, (shape, RESULTS.get(rule)))) + "."
+
+
+@cache
+def _raised(promotion: str) -> str:
+    kinds = [REFUSED[word] for word in promotion.split()[1:]]
+    return (
+        f"NotImplementedError\n    For {', '.join(kinds[:-1])}{' and ' if kinds[1:] else ''}{kinds[-1]}."
+        if kinds
+        else ""
+    )

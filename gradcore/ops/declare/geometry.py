@@ -1,0 +1,172 @@
+"""Shapes of views: what a rearrangement makes of a shape, with PyTorch's errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from operator import index
+from typing import Any
+
+from gradcore.ops.declare.shapes import wrap_dim
+
+__all__ = [
+    "broadcast_shape",
+    "contiguous_strides",
+    "distinct",
+    "each",
+    "expanded",
+    "inverse",
+    "moved",
+    "reshape_error",
+    "unflattened",
+]
+
+
+def each(value: Any) -> tuple[int, ...]:
+    """One number, or a sequence of them, as a tuple of ints."""
+    if hasattr(value, "__index__"):
+        return (value if value.__class__ is int else index(value),)
+    return tuple([n if n.__class__ is int else index(n) for n in value])
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor whose elements lie in the order of their indices."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+def distinct(dims: Any, ndim: int, error: str = "dim {} appears multiple times in the list of dims") -> tuple[int, ...]:
+    """The dims counted from the front.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dim.
+    RuntimeError
+        If one appears twice.
+    """
+    found = tuple(wrap_dim(d, ndim) for d in each(dims))
+    if len(set(found)) != len(found):
+        raise RuntimeError(error.format(max(found, key=found.count)))
+    return found
+
+
+def expanded(shape: Sequence[int], size: Any) -> tuple[int, ...]:
+    """The shape to which a tensor of `shape` is expanded by `size`, in which -1 keeps a dim.
+
+    Raises
+    ------
+    RuntimeError
+        If `shape` does not broadcast to `size`.
+    """
+    size = each(size)
+    lead = len(size) - len(shape)
+    if lead >= 0 and size[lead:] == shape and min(size, default=0) >= 0:  # nothing but further dims in front
+        return tuple(size)
+    if lead < 0:
+        raise RuntimeError(
+            f"expand(tensor of shape {list(shape)}, size={list(size)}): the number of sizes provided ({len(size)}) "
+            f"must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
+        )
+    found = []
+    for i, n in enumerate(size):
+        if i < lead:
+            if n < 0:
+                raise RuntimeError(
+                    f"The expanded size of the tensor ({n}) isn't allowed in a leading, non-existing dimension {i}"
+                )
+            found.append(n)
+            continue
+        old = shape[i - lead]
+        if n != old and n != -1 and (old != 1 or n < 0):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({n}) must match the existing size ({old}) at non-singleton "
+                f"dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(shape)}"
+            )
+        found.append(old if n == -1 else n)
+    return tuple(found)
+
+
+def reshape_error(shape: Sequence[int], size: Any) -> RuntimeError:
+    """Why a tensor of `shape` cannot have the shape `size`."""
+    size = list(each(size))
+    known = math.prod(n for n in size if n != -1)
+    for i, n in enumerate(size):
+        if n < -1:
+            return RuntimeError(f"invalid shape dimension {n} at index {i} of shape {size}")
+    if size.count(-1) > 1:
+        return RuntimeError("only one dimension can be inferred")
+    if -1 in size and not known and not math.prod(shape):
+        return RuntimeError(
+            f"cannot reshape tensor of 0 elements into shape {size} because the unspecified dimension size -1 can be "
+            "any value and is ambiguous"
+        )
+    return RuntimeError(f"shape '{size}' is invalid for input of size {math.prod(shape)}")
+
+
+def unflattened(shape: Sequence[int], dim: int, sizes: Any) -> tuple[int, ...]:
+    """`shape` with one dim split into `sizes`, one of which may be -1."""
+    dim, sizes = wrap_dim(dim, len(shape)), list(each(sizes))
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    known = math.prod(n for n in sizes if n != -1)
+    if sizes.count(-1) == 1 and known and shape[dim] % known == 0:
+        sizes[sizes.index(-1)] = shape[dim] // known
+    if math.prod(sizes) != shape[dim] or min(sizes) < 0:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {sizes} don't multiply up to the size of dim {dim} ({shape[dim]}) in the input "
+            "tensor"
+        )
+    return (*shape[:dim], *sizes, *shape[dim + 1 :])
+
+
+def inverse(dims: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes `dims`."""
+    found = [0] * len(dims)
+    for i, d in enumerate(dims):
+        found[d] = i
+    return tuple(found)
+
+
+def moved(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:
+    """The permutation that moves the dims `source` to the positions `destination` and keeps the order of the others."""
+    source, destination = each(source), each(destination)
+    if len(source) != len(destination):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(source)} dims) should contain the same number "
+            f"of dims as destination ({list(destination)} dims)"
+        )
+    sources = distinct(source, ndim, f"movedim: repeated dim in `source` ({list(source)})")
+    positions = distinct(destination, ndim, f"movedim: repeated dim in `destination` ({list(destination)})")
+    if not ndim:
+        return ()
+    order = [d for d in range(ndim) if d not in sources]
+    for position, d in sorted(zip(positions, sources, strict=True)):
+        order.insert(position, d)
+    return tuple(order)
+
+
+def broadcast_shape(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The shape to which tensors of these shapes broadcast.
+
+    Raises
+    ------
+    RuntimeError
+        If they do not.
+    """
+    found: list[int] = []
+    for shape in shapes:
+        found = [1] * (len(shape) - len(found)) + found
+        for back in range(1, len(shape) + 1):
+            a, b = found[-back], shape[-back]
+            if a == 1:
+                found[-back] = b
+            elif b not in (1, a):
+                raise RuntimeError(
+                    f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension "
+                    f"{len(found) - back}"
+                )
+    return tuple(found)

@@ -1,0 +1,288 @@
+"""Rules for the dtype in which an operation computes, and that of its result.
+
+The declaration of an elementwise operation names its rule, and after it the categories of dtypes that it refuses:
+``"float -complex"`` computes integers in the default dtype and has no kernel for complex numbers. The others say with
+`same_dtypes` or `common_dtype` what becomes of tensors whose dtypes differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from numbers import Number
+from typing import Any
+
+from gradcore.core import dtypes
+from gradcore.core.dtypes import dtype
+from gradcore.ops.declare.checks import cpp_type, no_kernel
+
+__all__ = ["RULES", "common_dtype", "converts_no_floats", "is_number", "keeps_floats", "promoted", "same_dtypes"]
+
+#: What a rule returns: the dtype to compute in, and that of the result (None: whatever the kernel returns).
+Dtypes = tuple[dtype, dtype | None]
+Rule = Callable[[Any, Sequence[Any], Sequence[Any], tuple[Any, ...]], Dtypes]
+
+
+_PYTHON_NUMBERS = frozenset((bool, int, float, complex))
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a Python or NumPy number."""
+    return value.__class__ in _PYTHON_NUMBERS or isinstance(value, Number)
+
+
+def promoted(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
+    """The common dtype of tensors and Python numbers, by PyTorch's rules."""
+    first: dtype = tensors[0]._dtype
+    if not numbers and all(t._dtype is first for t in tensors):
+        return first
+    if all(t._dtype is first for t in tensors) and all(
+        dtypes.scalar_dtype(n).category <= first.category for n in numbers
+    ):
+        return first
+    dims = [t._dtype for t in tensors if t._array.ndim]
+    zero_dims = [t._dtype for t in tensors if not t._array.ndim]
+    return dtypes.result_dtype(dims, zero_dims, numbers)
+
+
+def default(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    common = promoted(tensors, numbers)
+    return common, common
+
+
+def floating(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """Integers and bools are computed in the default dtype."""
+    common = promoted(tensors, numbers)
+    if not common.is_differentiable:
+        common = dtypes.get_default_dtype()
+    return common, common
+
+
+def to_double(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """Everything is computed in double precision."""
+    common = dtypes.complex128 if promoted(tensors, numbers).is_complex else dtypes.float64
+    return common, common
+
+
+def comparison(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """Computed in the common dtype, the result is bool."""
+    return promoted(tensors, numbers), dtypes.bool_
+
+
+def real_valued(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """Computed in the common dtype, the result of complex numbers is real."""
+    common = promoted(tensors, numbers)
+    return common, common.to_real()
+
+
+def real_float(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """Integers are computed in the default dtype, the result of complex numbers is real."""
+    common, _ = floating(op, tensors, numbers, args)
+    return common, common.to_real()
+
+
+def numeric(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """As default, and bool computes in int64."""
+    common = promoted(tensors, numbers)
+    return (dtypes.int64, dtypes.int64) if common is dtypes.bool_ else (common, common)
+
+
+def with_settings(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """As default, and settings that are numbers take part: bounds, exponents."""
+    settings = [a for i, a in enumerate(args) if i not in op.tensors and is_number(a)]
+    common = promoted(tensors, [*numbers, *settings])
+    return common, common
+
+
+def power(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """The exponent takes part; integers to negative integers would not be integers."""
+    compute, result = with_settings(op, tensors, numbers, args)
+    if not compute.is_differentiable and args[op.position["exponent"]] < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    return compute, result
+
+
+def division(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """A division without `rounding_mode` is computed in floating point."""
+    if args[op.position["rounding_mode"]] is None:
+        return floating(op, tensors, numbers, args)
+    return RULES["default -complex"](op, tensors, numbers, args)
+
+
+def with_alpha(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """As default, and `alpha` must not be of a higher category than the common dtype."""
+    common = promoted(tensors, numbers)
+    alpha = args[op.position["alpha"]]
+    if alpha is True and common is not dtypes.bool_:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and not common.is_differentiable:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and not common.is_complex:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+    return common, common
+
+
+def subtraction(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """As for a sum, and differences of bools are refused."""
+    if any(t._dtype is dtypes.bool_ for t in tensors):
+        several = len(tensors) > 1 and all(t._dtype is dtypes.bool_ for t in tensors)
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+            if several
+            else "Subtraction, the `-` operator, with a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+    return with_alpha(op, tensors, numbers, args)
+
+
+def negation(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    if tensors[0]._dtype is dtypes.bool_:
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+    return default(op, tensors, numbers, args)
+
+
+def where(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """The condition is bool, the alternatives are promoted."""
+    condition = args[0]
+    if condition._dtype is not dtypes.bool_:
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition._dtype.scalar_name}"
+        )
+    return default(op, tensors[1:] or tensors, numbers, args)
+
+
+def same_dtype(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """The dtypes must be the same."""
+    first: dtype = tensors[0]._dtype
+    if any(t._dtype is not first for t in tensors):
+        raise RuntimeError(f"{op.name} is not yet implemented for tensors with different dtypes.")
+    return first, first
+
+
+def make_complex(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    """Two real tensors of one dtype make complex numbers."""
+    first, second = tensors
+    for t in tensors:
+        if t._dtype is dtypes.bfloat16 or not t._dtype.is_floating_point:
+            raise RuntimeError(
+                "Expected both inputs to be Half, Float or Double tensors but got "
+                f"{first._dtype.scalar_name} and {second._dtype.scalar_name}"
+            )
+    if second._dtype is not first._dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {first._dtype.scalar_name} but got scalar type "
+            f"{second._dtype.scalar_name} for second argument"
+        )
+    result = first._dtype.to_complex()
+    return result.to_real(), result
+
+
+def refusing(rule: Rule, categories: frozenset[int]) -> Rule:
+    """`rule`, with an error where it would compute in a dtype of one of the categories."""
+
+    def checked(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+        compute, result = rule(op, tensors, numbers, args)
+        if compute.category in categories:
+            raise no_kernel(f"{op.name}_{tensors[0]._device.type}", compute)
+        return compute, result
+
+    return checked
+
+
+_CATEGORIES = {
+    "-bool": dtypes.BOOL, "-integer": dtypes.INTEGER, "-float": dtypes.FLOATING, "-complex": dtypes.COMPLEX
+}  # fmt: skip
+
+
+class _Rules(dict[str, Rule]):
+    """Rules by name; those that refuse categories are made when first asked for."""
+
+    def __missing__(self, name: str) -> Rule:
+        base, *refused = name.split()
+        if not refused:
+            raise KeyError(f"there is no promotion rule {name!r}")
+        rule = self[name] = refusing(self[base], frozenset(_CATEGORIES[word] for word in refused))
+        return rule
+
+
+#: By the name that a declaration gives.
+RULES: dict[str, Rule] = _Rules(
+    default=default,
+    float=floating,
+    double=to_double,
+    compare=comparison,
+    real=real_valued,
+    real_float=real_float,
+    numeric=numeric,
+    settings=with_settings,
+    power=power,
+    divide=division,
+    add=with_alpha,
+    subtract=subtraction,
+    negate=negation,
+    where=where,
+    same_dtype=same_dtype,
+    complex=make_complex,
+)
+
+
+def keeps_floats(name: str) -> bool:
+    """Whether the rule of that name computes tensors of one real floating-point dtype in that dtype."""
+    base, *refused = name.split()
+    return base in _KEEP_FLOATS and "-float" not in refused
+
+
+def converts_no_floats(name: str) -> bool:
+    """Whether the rule leaves tensors of one real floating-point dtype, and real numbers, as they are."""
+    base, *refused = name.split()
+    return base in _CONVERT_NO_FLOATS and "-float" not in refused
+
+
+_KEEP_FLOATS = {"default", "float", "real", "real_float", "numeric", "divide", "add", "subtract", "negate"}
+_CONVERT_NO_FLOATS = _KEEP_FLOATS | {"compare", "power", "settings", "where"}
+
+
+# -- operations that are not elementwise: what becomes of tensors whose dtypes differ ---------------------------------
+
+
+class _Names:
+    """A dtype in messages: ``{self}`` is Float, ``{self.cpp}`` is float."""
+
+    __slots__ = ("cpp", "scalar")
+
+    def __init__(self, of: dtype) -> None:
+        self.scalar, self.cpp = of.scalar_name, cpp_type(of)
+
+    def __format__(self, spec: str) -> str:
+        return self.scalar
+
+
+def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
+    """The rule of an operation that refuses tensors of different dtypes.
+
+    Parameters
+    ----------
+    *messages : str
+        Checked in order. The tensors that a message names, as ``{weight}`` or ``{weight.cpp}``, must have one dtype
+        (where it names none, all of them); a message that names a tensor which is not given does not count.
+    """
+    named = [set(re.findall(r"{(\w+)", message)) for message in messages]
+
+    def refuse(op: Any, args: Sequence[Any]) -> None:
+        together = [p for p in op.tensors if p not in op.keeps_dtype and hasattr(args[p], "_dtype")]
+        given = {op.names[p]: args[p]._dtype for p in together}
+        for message, names in zip(messages, named, strict=True):
+            if names <= given.keys() and len({given[name] for name in names or given}) > 1:
+                raise RuntimeError(message.format_map({name: _Names(given[name]) for name in names}))
+
+    return refuse
+
+
+def common_dtype(op: Any, args: Sequence[Any]) -> dtype:
+    """The rule of an operation that computes in the common dtype of its tensors."""
+    return promoted([args[p] for p in op.tensors if p not in op.keeps_dtype and args[p] is not None], ())

@@ -1,0 +1,126 @@
+"""Sample inputs of operations: descriptions of arguments, from which the tests draw arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+__all__ = [
+    "Bools",
+    "Case",
+    "Floats",
+    "Ints",
+    "Values",
+    "bools",
+    "case",
+    "complexes",
+    "constants",
+    "floats",
+    "ints",
+    "values",
+]
+
+
+class Floats(NamedTuple):
+    """A differentiable tensor of that shape with elements between `low` and `high`."""
+
+    shape: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+    #: What the test applies to the drawn values, for example to make a matrix positive definite: ``"spd"``,
+    #: ``"distinct"``.
+    form: str = ""
+
+
+class Ints(NamedTuple):
+    """An int64 tensor with elements in ``[low, high)``."""
+
+    shape: tuple[int, ...]
+    low: int = 0
+    high: int = 5
+
+
+class Values(NamedTuple):
+    """A tensor of the given numbers, in that dtype."""
+
+    values: tuple[Any, ...]
+    dtype: str
+
+
+class Bools(NamedTuple):
+    """A bool tensor."""
+
+    shape: tuple[int, ...]
+
+
+class Case(NamedTuple):
+    """One call: tensors are described, everything else is passed as it is."""
+
+    args: tuple[Any, ...]
+    settings: dict[str, Any]
+
+
+def floats(*shape: int, low: float | None = None, high: float | None = None, form: str = "") -> Floats:
+    """Describe a floating-point tensor; without bounds, those of the operation's `domain` hold.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.ops.declare.samples import floats
+    >>> floats(2, 3, low=0.0).shape
+    (2, 3)
+    """
+    return Floats(shape, low, high, form)
+
+
+def complexes(*shape: int, low: float | None = None, high: float | None = None) -> Floats:
+    """Describe a complex tensor whose parts lie between the bounds."""
+    return Floats(shape, low, high, "complex")
+
+
+def constants(*shape: int, low: float | None = None, high: float | None = None) -> Floats:
+    """Describe a floating-point tensor that the operation is not differentiated by (the weights of classes, say)."""
+    return Floats(shape, low, high, "constant")
+
+
+def ints(*shape: int, low: int = 0, high: int = 5) -> Ints:
+    """Describe an int64 tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.ops.declare.samples import ints
+    >>> ints(2, 3, high=4).high
+    4
+    """
+    return Ints(shape, low, high)
+
+
+def bools(*shape: int) -> Bools:
+    """Describe a bool tensor.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.ops.declare.samples import bools
+    >>> bools(2, 3).shape
+    (2, 3)
+    """
+    return Bools(shape)
+
+
+def case(*args: Any, **settings: Any) -> Case:
+    """Describe one call of an operation.
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> from gradcore.ops.declare.samples import case, floats
+    >>> case(floats(2, 3), dim=1).settings
+    {'dim': 1}
+    """
+    return Case(args, settings)
+
+
+def values(*numbers: Any, dtype: str) -> Values:
+    """Describe a tensor whose elements matter: pivots, offsets."""
+    return Values(numbers, dtype)

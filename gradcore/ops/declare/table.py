@@ -1,0 +1,574 @@
+"""The table of operations and the decorators that declare them.
+
+A declaration is a function. Its name, signature and docstring are the operation's. A first parameter is the namespace
+that the function's body, the forward computation, is written against; without it the kernel of the same name is a
+backend's own. There are two namespaces, and the parameter's name says which:
+
+=====  ===========================================================================================================
+``F``  the operations of the table, on arrays or on tensors: for formulas, and for the bodies of composites
+``K``  a backend, on arrays: operations, further kernels, the array library ``K.xp``: for the bodies of all others
+=====  ===========================================================================================================
+
+A body that needs no more than the operations may take ``F`` too. Parameters without annotation are tensors
+(``tensors: Arrays`` a sequence of them), annotated ones are settings. The decorator says which *kind* of derivative the
+operation has:
+
+==============  ===========================================================================================
+`elementwise`   per tensor input the differential, ``(F, t, ...) -> linear in t``: both modes follow
+`linear`        jointly linear in the tensors that have an adjoint: forward mode is the operation itself
+`bilinear`      linear in each of its tensors: one adjoint per tensor
+`general`       vector-Jacobian products, and Jacobian-vector products where they are worth writing
+`constant`      results that carry no derivative
+`composite`     the body runs on tensors and is differentiated through the operations it calls
+==============  ===========================================================================================
+
+A tensor without a formula refuses to require grad, unless ``constant`` says why results do not move with it.
+
+A formula's further parameters name what it reads: inputs (``self``), outputs (``result``), settings (``dim``),
+``<input>_shape``, and ``needs`` (which inputs want a gradient). Only what is named is saved.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections import namedtuple
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+from gradcore.backends.base import Backend
+from gradcore.backends.kernel_rules import OPERATIONS, BatchRule
+from gradcore.ops.declare.parameters import Parameter, names_of, parameters_of
+from gradcore.ops.declare.promotion import converts_no_floats
+
+__all__ = [
+    "OPS",
+    "Formula",
+    "Op",
+    "bilinear",
+    "composite",
+    "constant",
+    "elementwise",
+    "general",
+    "linear",
+    "not_implemented",
+    "same",
+    "times",
+]
+
+
+OPS: dict[str, Op] = OPERATIONS
+
+#: Names of a declaration's first parameter, where it has a body.
+NAMESPACES = ("F", "K")
+
+
+class Formula:
+    """A derivative formula.
+
+    Parameters
+    ----------
+    function : callable
+        ``(F, t, ...)``.
+    name : str
+        What tracebacks and profilers call it: ``"mul_vjp_other"``.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The saved values that it reads.
+    """
+
+    __slots__ = ("function", "names")
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        code = function.__code__
+        self.function = _renamed(function, name) if code.co_name in _NAMELESS and function is not same else function
+        factor = getattr(function, "factor", None)
+        self.names = (factor,) if factor else code.co_varnames[2 : code.co_argcount]  # after F and the (co)tangent
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it is `same`."""
+        return self.function is same
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is made by `times`."""
+        return hasattr(self.function, "factor")
+
+
+#: What functions without a name of their own are called: lambdas, those under a decorator, what `times` makes.
+_NAMELESS = ("<lambda>", "_", "formula")
+
+
+def _renamed(function: Any, name: str) -> Callable[..., Any]:
+    """A copy of a function, under another name."""
+    code = function.__code__.replace(co_name=name, co_qualname=name)
+    copy = types.FunctionType(code, function.__globals__, name, function.__defaults__, function.__closure__)
+    copy.__dict__.update(function.__dict__)
+    return copy
+
+
+def same(F: Any, t: Any) -> Any:
+    """The formula of an identity: the (co)tangent as it is, which the engine does not call it for."""
+    return t
+
+
+def times(name: str) -> Callable[..., Any]:
+    """The formula of a product: the (co)tangent times the value of that name.
+
+    Where the input was broadcast, the engine computes the sum of the product without the product.
+    """
+
+    def formula(F: Any, t: Any, factor: Any) -> Any:
+        return t * factor
+
+    formula.factor = name  # type: ignore[attr-defined]
+    return formula
+
+
+_T = TypeVar("_T")
+
+
+class _Option(cached_property[_T]):
+    """An option whose value, where a declaration does not give it, follows from other ones."""
+
+
+class Op:
+    """One operation: its declaration and everything that is derived from it.
+
+    Attributes
+    ----------
+    kind : str
+        Which of the decorators declares it.
+    name : str
+        Unique name in the table.
+    names : tuple of str
+        The parameters' names, without the namespace (``K`` or ``F``).
+    has_body : bool
+        Whether the declaration's body computes the result.
+    vjps, differentials, jvps : dict
+        Formulas by input name; a `vjps` key may be a tuple of names whose formula returns one gradient for each.
+    """
+
+    def __init__(self, kind: str, function: Callable[..., Any], /, **options: Any) -> None:
+        unknown = options.keys() - _OPTIONS
+        if unknown:
+            raise TypeError(f"{function.__name__}: unknown options {sorted(unknown)}")
+        names = names_of(function)
+        self.declaration = function
+        self.kind = kind
+        self.name: str = function.__name__
+        #: The module that declares it: its family.
+        self.module: str = function.__module__ or ""
+        self.doc = function.__doc__ or ""
+        self.has_body = bool(names) and names[0] in NAMESPACES
+        self.names = names[self.has_body :]
+        vars(self).update(options)
+        for by_name in ("accepts_scalars", "keeps_dtype"):
+            if by_name in options:
+                vars(self)[by_name] = frozenset(self.position[name] for name in options[by_name])
+        self.vjps: dict[str | tuple[str, ...], Formula] = {}
+        self.differentials: dict[str, Formula] = {}
+        self.jvps: dict[str, Formula] = {}
+        #: Makes the public function; set where tensors are known.
+        self.make: Callable[[], Callable[..., Any]]
+
+    # -- options, and what they are where a declaration does not give them ----------------------------------------
+
+    #: Other paths under which users find it; one without a dot stands beside the function.
+    aliases: tuple[str, ...] = ()
+    #: What autocasting computes in: ``"lower"``, ``"float32"``, ``"widest"`` (the widest dtype of the arguments), or
+    #: ``"refused"`` (an error); ``"float32:cpu widest:cuda"`` where devices differ; a function of the call's arguments
+    #: where it depends on these. Nothing changes without it.
+    autocast: str | Callable[..., str] = ""
+    #: Whether the method is an attribute (which can be assigned to).
+    attribute: bool = False
+    #: Names of inputs whose gradients depend on them with a derivative of zero, where a constant would have none.
+    connected: tuple[str, ...] = ()
+    #: Names of inputs: if one of these requires grad, so do the gradients of all inputs, where they are recorded. In
+    #: PyTorch one function of all these inputs computes the gradients.
+    joint: tuple[str, ...] = ()
+    #: The node's name where a view operation had to copy.
+    copy_node: str | None = None
+    #: Whether the arguments of Python's operator may be swapped.
+    commutative: bool = False
+    #: Of an operation without a body: how `vmap` runs its kernel on a batch (`gradcore.backends.kernel_rules`).
+    batch: BatchRule | None = None
+    #: Whether the shape of the result depends on the data.
+    data_dependent: bool = False
+    domain: tuple[float, float] = (-2.0, 2.0)
+    #: The fields of the named tuple that is returned, separated by spaces; "" for a tensor or a plain tuple.
+    fields: str = ""
+    #: Whether it writes one value everywhere: in place, memory may then be written several times.
+    fills: bool = False
+    function: bool = True
+    #: The words of a ValueError for an empty sequence of tensors, which is a RuntimeError by default.
+    if_empty: str = ""
+    #: Whether the result depends on how the elements lie in memory.
+    layout_dependent: bool = False
+    #: Whether gradients of outputs that were not used come as zeros, or (False) as None.
+    materialize: bool = True
+    #: What becomes of tensors whose dtypes differ: a function of the operation and the call's arguments that raises,
+    #: returns the dtype to compute in, or None. Elementwise operations then promote, the others compute as they are.
+    mixed: Callable[..., Any] | None = None
+    #: For views of a part: the key of that part, a function of the tensor's shape and the settings.
+    view_key: Callable[..., Any] | None = None
+    #: For type checkers, where the result depends on the call: parameters after the first, and what is returned.
+    overloads: tuple[tuple[str, str], ...] = ()
+    #: Whether numbers are also taken by position, before the tensors that they multiply, with a warning.
+    numbers_first: bool = False
+    promotion: str = "default"
+    random: bool = False
+    #: For type checkers: what is returned, where the samples do not show it.
+    returns: str = ""
+    samples: Any = None
+    #: Positions of tensors that keep their own dtype (a condition, say); declared by name.
+    keeps_dtype: frozenset[int] = frozenset()
+    #: Whether an element takes long enough for arrays to be shared among threads.
+    slow: bool = False
+    #: Of an operation without a body: shape and dtype of its results, for the device ``meta``, where the kernel cannot
+    #: run on arrays without data (see `gradcore.backends.kernel_rules.shaped`).
+    shaped: Callable[..., Any] | None = None
+    #: Whether the function takes the tensors of its first parameter as separate arguments, too.
+    varargs: bool = False
+    #: Whether there are as many outputs as the call asks for.
+    variadic: bool = False
+    view: bool = False
+    #: Outputs that stay in float32 where operands are float16 or bfloat16: sums that halves may not hold.
+    wide: tuple[str, ...] = ()
+
+    @_Option
+    def also(self) -> dict[str, str]:
+        """Further names of parameters: ``{"split_size": "split_size_or_sections"}``. NumPy's hold everywhere."""
+        return {}
+
+    @_Option
+    def broadcasts(self) -> bool:
+        """Whether gradients may come back with broadcast dimensions, which the engine sums away."""
+        return self.kind == "elementwise"
+
+    @_Option
+    def constant(self) -> str | dict[str, str]:
+        """Why results do not move with a tensor, by its name; a text says it of all tensors."""
+        rules = self.promotion.split()
+        return "results are bools" if "compare" in rules else "tensors are of integers" if "-float" in rules else {}
+
+    @_Option
+    def contiguous(self) -> bool:
+        """Whether results lie in memory in the order of their indices, however the inputs lie."""
+        return self.kind != "elementwise" and not self.view
+
+    @_Option
+    def differentiable(self) -> tuple[int, ...]:
+        """Positions of the outputs that carry derivatives."""
+        return tuple(range(len(self.outputs)))
+
+    @_Option
+    def seen_outputs(self) -> tuple[int, ...]:
+        """Positions of the outputs whose gradients hooks of nodes see; others are there for formulas alone."""
+        return self.differentiable
+
+    @_Option
+    def edges(self) -> dict[str, tuple[str, ...]]:
+        """By the name of a node, the inputs that its edges lead to, in order; by default all that have a formula."""
+        return {}
+
+    @_Option
+    def inplace(self) -> bool | str:
+        """Whether there is a method ``name_``; ``"function"``: a function too, as for every operation of one tensor."""
+        return self.kind == "elementwise"
+
+    @_Option
+    def kernel(self) -> str:
+        """The kernel of the general call, where settings make it another one than that of the fast path."""
+        return self.name
+
+    @_Option
+    def method(self) -> bool | str:
+        """Whether there is a method, or under which other name."""
+        return "." not in self.path
+
+    @_Option
+    def node(self) -> str | Callable[..., str]:
+        """The name of its nodes, or a function that gives it of the arguments and shapes that it names."""
+        return camel_case(self.name) + "Backward0"
+
+    @_Option
+    def accepts_scalars(self) -> frozenset[int]:
+        """Positions of tensors that may be Python numbers instead; declared by name."""
+        return frozenset(self.tensors[1:])
+
+    @_Option
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs, for formulas; by default those of the fields."""
+        return tuple(self.fields.split()) if self.fields and self.kind != "composite" else ("result",)
+
+    @_Option
+    def path(self) -> str:
+        """Public path, for example ``"nn.functional.relu"``."""
+        return self.name
+
+    @_Option
+    def saved(self) -> dict[str, Any] | Callable[[str], dict[str, Any]]:
+        """The names ``_saved_<name>`` of nodes that PyTorch names otherwise than the declaration does.
+
+        What a node shows is what formulas read, and the settings. ``{"kernel_size": "kernel"}`` renames,
+        ``{"size": None}`` hides, ``{"numel": lambda self_shape: prod(self_shape)}`` adds a function of declared names,
+        ``{"exponent": 2}`` a constant. A function of the node's name, where nodes of several names differ.
+        """
+        return {}
+
+    @_Option
+    def computes_half_in_float(self) -> bool:
+        """Whether formulas compute float16 and bfloat16 in float32."""
+        return not self.view
+
+    # -- what follows from the declaration, worked out when it is first asked for ----------------------------------
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The public signature, without the namespace."""
+        return tuple(parameters_of(self.declaration)[self.has_body :])
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Positions of the parameters, by name."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def sequences(self) -> tuple[int, ...]:
+        """Positions of sequences of tensors: none, or that of the first parameter."""
+        return (0,) if self.parameters and self.parameters[0].annotation == "Arrays" else ()
+
+    @cached_property
+    def tensors(self) -> tuple[int, ...]:
+        """Positions of the tensor parameters."""
+        found = tuple(i for i, p in enumerate(self.parameters) if p.annotation is p.empty)
+        return (*self.sequences, *found)
+
+    @cached_property
+    def numeric_settings(self) -> tuple[int, ...]:
+        """Positions of settings that are numbers to compute with: bounds, factors, exponents."""
+        return tuple(i for i, p in enumerate(self.parameters) if p.annotation in ("Number", "Number | None"))
+
+    @cached_property
+    def factors(self) -> tuple[int, ...]:
+        """Positions of the numbers `alpha` and `beta`, which multiply tensors."""
+        return tuple(i for i in self.numeric_settings if self.names[i] in ("alpha", "beta"))
+
+    @cached_property
+    def edge_index(self) -> dict[int, int]:
+        """The index of a node's edge, by the position of the tensor."""
+        return {position: i for i, position in enumerate(self.tensors)}
+
+    @cached_property
+    def differentiated(self) -> frozenset[str]:
+        """The names of tensors with a formula."""
+        keys = self.vjps or self.differentials
+        return frozenset(name for key in keys for name in ((key,) if isinstance(key, str) else key))
+
+    @cached_property
+    def refused(self) -> frozenset[int]:
+        """Positions of tensors that cannot require grad: results move with them, and there is no formula."""
+        if self.kind == "composite" or isinstance(self.constant, str):
+            return frozenset()
+        without = (p for p in self.tensors if self.names[p] not in self.differentiated | self.constant.keys())
+        return frozenset(without) - self.keeps_dtype
+
+    @cached_property
+    def indices(self) -> tuple[int, ...]:
+        """Positions of tuples of index tensors: never differentiated, raw in kernels, kept unchanged."""
+        return tuple(i for i, p in enumerate(self.parameters) if p.annotation == "Indices")
+
+    @cached_property
+    def tensor_like(self) -> tuple[int, ...]:
+        """Positions of tensors, sequences of tensors and tuples of index tensors."""
+        return (*self.tensors, *self.indices)
+
+    @cached_property
+    def same_dtype_ok(self) -> bool:
+        """Whether the kernel computes tensors of one real floating-point dtype as they are, without promotion."""
+        return self.kind == "elementwise" and converts_no_floats(self.promotion)
+
+    @property
+    def output_name(self) -> str:
+        """The name of `output_type` in `gradcore.return_types`, as PyTorch's: ``linalg_eigh``."""
+        return self.path.replace(".", "_")
+
+    @cached_property
+    def output_type(self) -> Any:
+        """The named tuple of the results; None where there are no fields."""
+        return _named_tuple(self.output_name, self.path, self.fields) if self.fields else None
+
+    @cached_property
+    def body(self) -> Callable[..., Any] | None:
+        """The forward computation on arrays, ``(K, *arguments)``."""
+        return _all_positional(self.declaration) if self.has_body else None
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The public function, which is made when it is first asked for."""
+        made = vars(self).get("_call")
+        return made or vars(self).setdefault("_call", self.make())  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} op {self.path}>"
+
+    # -- formulas, as decorators for those that do not fit on the declaration's line -----------------------------
+
+    def derivative(self, *inputs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Declare the differential (elementwise) with respect to an input."""
+        return self._formula(self.differentials, inputs)
+
+    def vjp(self, *inputs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Declare the vector-Jacobian product with respect to one input, or jointly to several (it returns a tuple)."""
+        return self._formula(self.vjps, inputs)
+
+    adjoint = vjp
+
+    def jvp(self, *inputs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Declare the Jacobian-vector product with respect to one input."""
+        return self._formula(self.jvps, inputs)
+
+    def _formula(self, table: dict[Any, Formula], inputs: tuple[str, ...]) -> Callable[..., Any]:
+        unknown = [name for name in inputs if name not in self.names]
+        if unknown:
+            raise TypeError(f"{self.name} has no parameter {', '.join(unknown)}")
+
+        product = "vjp" if table is self.vjps else "jvp"
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            name = f"{self.name}_{product}_{'_'.join(inputs)}"
+            table[inputs[0] if len(inputs) == 1 else inputs] = Formula(function, name)
+            return function
+
+        return declare
+
+
+#: What declarations may give: attributes of `Op` with values of their own, and the name.
+_OPTIONS = {"name", *Op.__annotations__, *(name for name, value in vars(Op).items() if isinstance(value, _Option))}
+
+
+def camel_case(name: str) -> str:
+    """``log_softmax`` as it stands in a node's name: ``LogSoftmax`` (and ``log1p``: ``Log1P``)."""
+    return re.sub(r"(^|_|\d)([a-z])", lambda match: match[1].strip("_") + match[2].upper(), name)
+
+
+def _named_tuple(name: str, path: str, fields: str) -> Any:
+    make: Any = namedtuple
+    found = make(name, fields, module="gradcore.return_types")
+    found.__repr__ = found.__str__ = _described
+    found.__doc__ = f"Results of `gradcore.{path}`: {', '.join(fields.split())}."
+    return found
+
+
+def _described(results: Any) -> str:
+    fields = ",\n".join(f"{name}={value!r}" for name, value in zip(results._fields, results, strict=True))
+    return f"torch.return_types.{type(results).__name__}(\n{fields})"  # as PyTorch's, like the tensors inside
+
+
+def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its keyword-only parameters made positional, as kernels are called."""
+    code = function.__code__
+    if not code.co_kwonlyargcount:
+        return function
+    last = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    code = code.replace(co_argcount=code.co_argcount + code.co_kwonlyargcount, co_kwonlyargcount=0)
+    defaults = (*(function.__defaults__ or ()), *((function.__kwdefaults__ or {}).get(name) for name in last))
+    return types.FunctionType(code, function.__globals__, function.__name__, defaults, function.__closure__)
+
+
+def _declare(
+    kind: str,
+    function: Callable[..., Any],
+    options: dict[str, Any],
+    formulas: str | None = None,
+    first: Callable[..., Any] | None = None,
+) -> Op:
+    """Put an operation into the table; `formulas` names its table of formulas, which are among the options."""
+    given: dict[str, Any] = {}
+    if formulas is not None:
+        names = names_of(function)
+        given = {name: options[name] for name in names if name in options}
+        options = {name: option for name, option in options.items() if name not in given}
+        if first is not None:
+            given = {names[names[0] in NAMESPACES]: first, **given}
+    if kind == "composite" and names_of(function)[:1] == ("K",):
+        raise TypeError(f"{function.__name__}: a composite runs on tensors, which are no backend's: its namespace is F")
+    op = Op(kind, function, **options)
+    if op.name in OPS:
+        raise TypeError(f"the operation {op.name} is declared twice")
+    OPS[op.name] = op
+    for name, formula in given.items():
+        product = "vjp" if formulas == "vjps" else "jvp"
+        getattr(op, formulas or "")[name] = Formula(formula, f"{op.name}_{product}_{name}")
+    if op.body is not None:
+        Backend.bodies[op.kernel] = op.body
+    if op.data_dependent:
+        Backend.synchronizing.add(op.kernel)
+    if op.batch is not None:
+        Backend.declared_batch_rules[op.kernel] = op.batch
+    if op.shaped is not None:
+        Backend.declared_shape_rules[op.kernel] = op.shaped
+    if op.slow:
+        Backend.slow.add(op.kernel)
+    if kind == "elementwise":
+        Backend.elementwise[op.kernel] = op.names
+    return op
+
+
+def elementwise(
+    differential: Callable[..., Any] | None = None, /, **options: Any
+) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an operation whose Jacobian is diagonal (after broadcasting its inputs).
+
+    Parameters
+    ----------
+    differential : callable, optional
+        ``(F, t, ...)`` for the first input; those of further inputs are given by name.
+    **options
+        See `Op`; `promotion` names the rule for the result's dtype.
+    """
+    return lambda function: _declare("elementwise", function, options, "differentials", differential)
+
+
+def linear(adjoint: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an operation that is linear in all tensors with an adjoint together; `adjoint` is that of the first."""
+    return lambda function: _declare("linear", function, options, "vjps", adjoint)
+
+
+def bilinear(**options: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an operation that is linear in each tensor that has an adjoint, given by name."""
+    return lambda function: _declare("bilinear", function, options, "vjps")
+
+
+def general(vjp: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an operation with vector-Jacobian products written out (`vjp` for the first input, others by name).
+
+    Forward mode uses the `jvp` formulas where there are any, and else transposes the vector-Jacobian products.
+    """
+    return lambda function: _declare("general", function, options, "vjps", vjp)
+
+
+def constant(**options: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an operation whose results carry no derivative (comparisons, indices, rounding to integers)."""
+    if not isinstance(options.get("constant"), str):
+        raise TypeError("constant= has to say why the results carry no derivative")
+    return lambda function: _declare("constant", function, {"differentiable": (), **options})
+
+
+def composite(**options: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an operation by the operations it is made of: its body runs with tensors."""
+    return lambda function: _declare("composite", function, options)
+
+
+def not_implemented(what: str) -> Callable[..., Any]:
+    """The formula of a derivative that is not implemented: it raises where a gradient would pass."""
+
+    def formula(F: Any, t: Any) -> Any:
+        raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
+
+    return formula

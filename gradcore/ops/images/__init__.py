@@ -1,0 +1,1 @@
+"""Windows and sizes of images: pooling, padding, resampling."""

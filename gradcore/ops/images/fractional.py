@@ -1,0 +1,144 @@
+"""Fractional max pooling: windows at random positions, so that an image shrinks by any ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from gradcore.ops.declare.annotations import Steps
+from gradcore.ops.declare.samples import case, constants, floats
+from gradcore.ops.declare.table import composite
+from gradcore.ops.images.spatial import DIMS, for_pooling
+
+
+def _starts(F: Any, sample: Any, size: int, outputs: int, kernel: int) -> Any:
+    """Starts of the windows of one dim, ``(batch, channels, outputs)``, at steps that vary by one."""
+    if outputs == 1:
+        return F.zeros_like(F.unsqueeze(sample, -1)) + (size - kernel)
+    step = (size - kernel) / (outputs - 1)
+    numbers = F.index_tensor(list(range(outputs - 1)), sample).to(sample.dtype)
+    sample = F.unsqueeze(sample, -1)
+    starts = F.trunc((numbers + sample) * step) - F.trunc(sample * step)
+    return F.cat([starts, F.zeros_like(sample) + (size - kernel)], -1)
+
+
+def _positions(F: Any, starts: Sequence[Any], sizes: Sequence[int], kernel: Sequence[int]) -> Any:
+    """Flat indices of all elements of all windows, ``(batch, channels, windows, elements)``."""
+    positions: Any = None
+    lead = tuple(starts[0].shape[:2])
+    for start, size, k in zip(starts, sizes, kernel, strict=True):
+        taps = F.index_tensor(list(range(k)), start)
+        here = F.unsqueeze(start.to(taps.dtype), -1) + taps
+        if positions is None:
+            positions = here
+            continue
+        windows, elements = positions.shape[2] * here.shape[2], positions.shape[3] * k
+        joined = positions[:, :, :, None, :, None] * size + here[:, :, None, :, None, :]
+        positions = F.reshape(joined, (*lead, windows, elements))
+    return positions
+
+
+def _resolved_size(name: str, input: Any, n: int, output_size: Any, output_ratio: Any) -> tuple[int, ...]:
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    if output_size is not None:
+        return for_pooling(name, "output_size", output_size, n)
+    if isinstance(output_ratio, (int, float)):
+        output_ratio = (output_ratio,) * n
+    if len(output_ratio) != n:
+        raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
+    return tuple(int(size * ratio) for size, ratio in zip(input.shape[-n:], output_ratio, strict=True))
+
+
+def _pool(
+    F: Any, n: int, input: Any, kernel_size: Steps, output_size: Any, output_ratio: Any, samples: Any
+) -> tuple[Any, Any]:
+    name = f"fractional_max_pool{n}d"
+    kernel = for_pooling(name, "kernel_size", kernel_size, n)
+    outputs = _resolved_size(name, input, n, output_size, output_ratio)
+    sizes = input.shape[-n:]
+    if input.ndim not in (n + 1, n + 2) or 0 in input.shape[-n - 1 :]:
+        raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(input.shape)}")
+    for size, out, k in zip(sizes, outputs, kernel, strict=True):
+        if out + k - 1 > size:
+            raise RuntimeError(f"{name}(): pool size {k} too large relative to input size {size}")
+    batched = input.ndim == n + 2
+    lead = tuple(input.shape[:2]) if batched else (1, input.shape[0])
+    if samples is not None and samples.dtype is not input.dtype:
+        raise RuntimeError("Expect _random_samples to have the same dtype as input")
+    if samples is None:
+        samples = F.rand(*lead, n, dtype=input.dtype, device=input.device)
+    # The last dim of an image comes first in the samples, but the first dim of a volume.
+    order = (1, 0) if n == 2 else (0, 1, 2)
+    starts = [
+        _starts(F, samples[..., i], size, out, k) for i, size, out, k in zip(order, sizes, outputs, kernel, strict=True)
+    ]
+    positions = _positions(F, starts, sizes, kernel)
+    flat = F.reshape(input.detach(), (*lead, prod(sizes)))
+    values = F.reshape(
+        F.gather(flat, 2, F.reshape(positions, (*lead, prod(positions.shape[2:])))), tuple(positions.shape)
+    )
+    indices = F.gather(positions, 3, F.unsqueeze(F.max(values, 3)[1], 3))
+    indices = F.unsafe_view(indices, (*(lead if batched else lead[1:]), *outputs))
+    return F.max_pool_chosen(input, indices, n), indices
+
+
+def _declare(n: int) -> None:
+    name = f"fractional_max_pool{n}d"
+
+    def fractional_max_pool(
+        F,
+        input,
+        kernel_size: Steps,
+        output_size: Steps | None = None,
+        output_ratio: float | Sequence[float] | None = None,
+        return_indices: bool = False,
+        _random_samples=None,
+    ):
+        out, indices = _pool(F, n, input, kernel_size, output_size, output_ratio, _random_samples)
+        return (out, indices) if return_indices else out
+
+    fractional_max_pool.__doc__ = f"""The maxima of windows at random positions of {DIMS[n]}.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape ``(batch, channels, *sizes)``, or without the batch dim.
+    kernel_size : int or sequence of int
+    output_size : int or sequence of int, optional
+    output_ratio : float or sequence of float, optional
+        The output's size as a share of the input's, if `output_size` is not given.
+    return_indices : bool
+        Whether to return the flat spatial index of each maximum as well.
+    """
+    shape = (2, 2, 6, 7, 5)[: n + 2]
+
+    def samples() -> Any:
+        chosen = constants(2, 2, n, low=0.0, high=1.0)
+        return [
+            case(floats(*shape, form="distinct"), 2, 3, None, True, chosen),
+            case(floats(*shape, form="distinct"), (2,) * n, None, 0.5, False, chosen),
+        ]
+
+    composite(name=name, path=f"nn.functional.{name}", samples=samples, autocast="float32:cpu")(fractional_max_pool)
+
+    def with_indices(
+        F,
+        input,
+        kernel_size: Steps,
+        output_size: Steps | None = None,
+        output_ratio: float | Sequence[float] | None = None,
+        return_indices: bool = False,
+        _random_samples=None,
+    ):
+        return _pool(F, n, input, kernel_size, output_size, output_ratio, _random_samples)
+
+    with_indices.__doc__ = f"`{name}` with ``return_indices=True``."
+    composite(
+        name=f"{name}_with_indices", path=f"nn.functional.{name}_with_indices", samples=samples, autocast="float32:cpu"
+    )(with_indices)
+
+
+_declare(2)
+_declare(3)

@@ -1,0 +1,59 @@
+"""Arguments of operations on windows (kernel sizes, strides, paddings), and the sizes that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradcore.ops.declare.annotations import Steps
+
+__all__ = ["DIMS", "each", "for_convolution", "for_pooling"]
+
+
+def each(value: Steps, n: int) -> tuple[int, ...] | None:
+    """`value` as a tuple of `n` numbers; None if it cannot be one."""
+    if isinstance(value, Sequence):
+        values = tuple(int(v) for v in value)
+        return values * n if len(values) == 1 else values if len(values) == n else None
+    return (int(value),) * n
+
+
+def for_convolution(name: str, value: Steps, n: int, lowest: int) -> tuple[int, ...]:
+    """An argument of a convolution with `n` spatial dimensions.
+
+    Raises
+    ------
+    RuntimeError
+        If it has another number of elements, or an element below `lowest`.
+    """
+    values = each(value, n)
+    if values is None:
+        raise RuntimeError(
+            f"expected {name} to be a single integer value or a list of {n} values to match the convolution "
+            f"dimensions, but got {name}={list(value)}"  # type: ignore[arg-type]
+        )
+    if values and min(values) < lowest:
+        if name == "dilation":
+            raise RuntimeError("dilation should be greater than zero")
+        raise RuntimeError(f"{'non-positive' if lowest else 'negative'} {name} is not supported")
+    return values
+
+
+#: The number of spatial dimensions, as documentation words it.
+DIMS = {1: "one dim", 2: "two dims", 3: "three dims"}
+_WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
+
+
+def for_pooling(function: str, name: str, value: Steps, n: int) -> tuple[int, ...]:
+    """An argument of a pooling function with `n` spatial dimensions.
+
+    Raises
+    ------
+    RuntimeError
+        If it has another number of elements, or one of them is no 32-bit integer, which PyTorch refuses as well.
+    """
+    values = each(value, n)
+    if values is None:
+        raise RuntimeError(f"{function}: {name} must either be a single int, or a tuple of {_WORDS[n]}")
+    if not -0x80000000 <= min(values) <= max(values) <= 0x7FFFFFFF:
+        raise RuntimeError(f"{function}: value cannot be converted to type int without overflow: {name}={list(values)}")
+    return values

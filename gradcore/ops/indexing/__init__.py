@@ -1,0 +1,1 @@
+"""Operations that read and write by tensors of indices."""

@@ -1,0 +1,1 @@
+"""Linear algebra: factors, systems, functions of matrices."""

@@ -1,0 +1,528 @@
+"""Factorisations: Cholesky, LU, QR, eigenvalues, singular values.
+
+The derivatives are those of functions that do not depend on what a factorisation leaves open (signs or phases of
+vectors); a complex loss that does depend on a phase is refused.
+"""
+
+from __future__ import annotations
+
+from gradcore.backends.kernel_rules import all_samples
+from gradcore.core.errors import warn_deprecated
+from gradcore.ops.declare.samples import case, floats
+from gradcore.ops.declare.table import composite, constant, general
+from gradcore.ops.linalg.matrix_checks import check_floating, check_matrix, check_square
+
+_PRIVATE = {"function": False, "method": False}
+
+
+def _rows(F, x):
+    """Numbers for the rows of matrices."""
+    return F.unsqueeze(x, -1)
+
+
+def _columns(F, x):
+    """Numbers for the columns of matrices."""
+    return F.unsqueeze(x, -2)
+
+
+def _sandwich(F, left, middle, right):
+    return F.matmul(F.matmul(left, middle), right)
+
+
+def _gaps(F, values):
+    """``values[j] - values[i]`` at ``[i, j]``, and ones on the diagonal."""
+    n = values.shape[-1]
+    return _columns(F, values) - _rows(F, values) + F.new_eye(values, n, n)
+
+
+def _over_gaps(F, x, gaps):
+    """``x / gaps``, but zero where both are: equal values do no harm to what does not depend on their vectors."""
+    return F.div(x, F.where((gaps == 0) & (x == 0), F.ones_like(gaps), gaps))
+
+
+def _diagonal(F, x):
+    return F.diagonal(x, 0, -2, -1)
+
+
+def _check_phase(F, x, name, vectors):
+    """Refuse a complex loss that depends on the phases of vectors: `x` is not real on the diagonal then."""
+    if F.is_complex(x):
+        F.assert_small(
+            F.imag(_diagonal(F, x)),
+            f"{name}: The {vectors} in the complex case are specified up to multiplication by e^{{i phi}}. "
+            "The specified loss function depends on this quantity, so it is ill-defined.",
+        )
+
+
+@constant(
+    constant="rounding errors, of which only the size is looked at",
+    **_PRIVATE,
+    batch=all_samples,
+    shaped=lambda x, text: x,
+)
+def assert_small(self, text: str):
+    """The tensor itself, if its elements are no larger than rounding makes them."""
+
+
+# -- eigenvalues of Hermitian matrices --------------------------------------------------------------------------------
+
+
+def _symmetric_cases():
+    return [case(floats(3, 3, form="symmetric")), case(floats(2, 2, 2, form="symmetric"), UPLO="U"), case(floats(0, 0))]
+
+
+def _check_uplo(UPLO):
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return UPLO.upper()
+
+
+@general(
+    path="linalg.eigh",
+    method=False,
+    fields="eigenvalues eigenvectors",
+    samples=_symmetric_cases,
+    materialize=False,
+    autocast="float32:cpu",
+    saved={"UPLO": None},
+)
+def linalg_eigh(K, A, UPLO: str = "L"):
+    """Eigenvalues in ascending order and eigenvectors of Hermitian matrices, of which one triangle is read.
+
+    Examples
+    --------
+    >>> L, Q = gc.linalg.eigh(gc.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    >>> L
+    tensor([1., 3.])
+    >>> gc.allclose(Q @ gc.diag(L) @ Q.mT, gc.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    True
+    """
+    check_square("linalg.eigh", A)
+    return K.factor_eigh(A, _check_uplo(UPLO))
+
+
+@linalg_eigh.vjp("A")
+def _(F, grads, eigenvalues, eigenvectors):
+    of_values, of_vectors = grads
+    if of_vectors is None:
+        return F.matmul(eigenvectors * _columns(F, of_values), F.hermitian(eigenvectors))
+    inner = F.matmul(F.hermitian(eigenvectors), of_vectors)
+    _check_phase(F, inner, "linalg_eigh_backward", "eigenvectors")
+    inner = F.triu(inner, 1) + F.tril(inner, -1)
+    middle = _over_gaps(F, inner, _gaps(F, eigenvalues))
+    if of_values is not None:
+        middle = middle + F.diag_embed(of_values)
+    return _sandwich(F, eigenvectors, middle, F.hermitian(eigenvectors))
+
+
+@linalg_eigh.jvp("A")
+def _(F, t, eigenvalues, eigenvectors):
+    t = (t + F.hermitian(t)) / 2
+    inner = _sandwich(F, F.hermitian(eigenvectors), t, eigenvectors)
+    turn = _over_gaps(F, F.triu(inner, 1) + F.tril(inner, -1), _gaps(F, eigenvalues))
+    return F.real(_diagonal(F, inner)), F.matmul(eigenvectors, turn)
+
+
+@general(
+    path="linalg.eigvalsh",
+    method=False,
+    node="LinalgEighBackward0",
+    samples=_symmetric_cases,
+    autocast="float32:cpu",
+    saved={"UPLO": None},
+)
+def linalg_eigvalsh(K, A, UPLO: str = "L"):
+    """Eigenvalues in ascending order of Hermitian matrices, of which one triangle is read.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n)``, in ascending order.
+
+    Examples
+    --------
+    >>> gc.linalg.eigvalsh(gc.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    tensor([1., 3.])
+    """
+    check_square("linalg.eigvalsh", A)
+    return K.eigenvalues_hermitian(A, _check_uplo(UPLO))
+
+
+@linalg_eigvalsh.vjp("A")
+def _(F, grad, A, UPLO):
+    _, vectors = F.linalg_eigh(A, UPLO)
+    return F.matmul(vectors * _columns(F, grad), F.hermitian(vectors))
+
+
+@linalg_eigvalsh.jvp("A")
+def _(F, t, A, UPLO):
+    _, vectors = F.linalg_eigh(A, UPLO)
+    return F.real(_diagonal(F, _sandwich(F, F.hermitian(vectors), t, vectors)))
+
+
+# -- eigenvalues ------------------------------------------------------------------------------------------------------
+
+
+def _matrix_cases():
+    return [case(floats(3, 3)), case(floats(2, 2, 2)), case(floats(0, 0))]
+
+
+@general(
+    path="linalg.eig",
+    method=False,
+    fields="eigenvalues eigenvectors",
+    samples=lambda: [case(floats(0, 0))],
+    autocast="float32:cpu",
+)
+def linalg_eig(K, A):
+    """Eigenvalues and eigenvectors of square matrices, as complex numbers.
+
+    Examples
+    --------
+    >>> gc.linalg.eig(gc.tensor([[0.0, -1.0], [1.0, 0.0]])).eigenvalues
+    tensor([0.+1.j, 0.-1.j])
+    """
+    check_square("linalg.eig", A)
+    return K.factor_eig(A)
+
+
+@linalg_eig.vjp("A")
+def _(F, grads, eigenvalues, eigenvectors):
+    of_values, of_vectors = grads
+    back = F.hermitian(eigenvectors)
+    inner = F.matmul(back, of_vectors)
+    _check_phase(F, inner, "linalg_eig_backward", "eigenvectors")
+    # Eigenvectors have length one: no part of a gradient that would change it counts.
+    inner = inner - F.matmul(back, eigenvectors * _columns(F, F.real(_diagonal(F, inner))))
+    inner = F.triu(inner, 1) + F.tril(inner, -1)
+    middle = _over_gaps(F, inner, F.conj(_gaps(F, eigenvalues))) + F.diag_embed(of_values)
+    return F.solved(back, F.matmul(middle, back))[0]
+
+
+@linalg_eig.jvp("A")
+def _(F, t, eigenvalues, eigenvectors):
+    inner = F.solved(eigenvectors, F.matmul(t if F.is_complex(t) else t + 0j, eigenvectors))[0]
+    turn = F.matmul(eigenvectors, _over_gaps(F, F.triu(inner, 1) + F.tril(inner, -1), _gaps(F, eigenvalues)))
+    length = F.real(F.sum(F.conj(eigenvectors) * turn, -2))
+    return _diagonal(F, inner), turn - eigenvectors * _columns(F, length)
+
+
+@general(path="linalg.eigvals", method=False, node="LinalgEigBackward0", samples=_matrix_cases, autocast="float32:cpu")
+def linalg_eigvals(K, A):
+    """Eigenvalues of square matrices, as complex numbers.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, n)``, complex.
+
+    Examples
+    --------
+    >>> gc.linalg.eigvals(gc.tensor([[0.0, -1.0], [1.0, 0.0]]))
+    tensor([0.+1.j, 0.-1.j])
+    """
+    check_square("linalg.eigvals", A)
+    return K.eigenvalues(A)
+
+
+@linalg_eigvals.vjp("A")
+def _(F, grad, A):
+    back = F.hermitian(F.linalg_eig(A)[1])
+    return F.solved(back, _rows(F, grad) * back)[0]
+
+
+@linalg_eigvals.jvp("A")
+def _(F, t, A):
+    vectors = F.linalg_eig(A)[1]
+    return _diagonal(F, F.solved(vectors, F.matmul(t if F.is_complex(t) else t + 0j, vectors))[0])
+
+
+# -- singular values --------------------------------------------------------------------------------------------------
+
+
+def _svd_cases():
+    return [
+        case(floats(3, 3)), case(floats(4, 2), False), case(floats(2, 4), False), case(floats(2, 3, 2), False),
+        case(floats(0, 3), False),
+    ]  # fmt: skip
+
+
+@general(
+    path="linalg.svd",
+    method=False,
+    fields="U S Vh",
+    samples=_svd_cases,
+    materialize=False,
+    autocast="float32:cpu",
+)
+def linalg_svd(K, A, full_matrices: bool = True, *, driver: str | None = None):
+    """``A = U @ diag(S) @ Vh`` with singular values in descending order; `driver` chooses a routine on CUDA only.
+
+    Examples
+    --------
+    >>> A = gc.tensor([[3.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+    >>> U, S, Vh = gc.linalg.svd(A, full_matrices=False)
+    >>> S
+    tensor([3., 2.])
+    >>> gc.allclose(U * S @ Vh, A)
+    True
+    """
+    check_matrix("linalg.svd", A)
+    check_floating("linalg.svd", A)
+    return K.factor_svd(A, full_matrices)
+
+
+def _first(F, U, Vh, k):
+    """The first `k` columns of `U` and rows of `Vh`."""
+    return F.narrow(U, -1, 0, k), F.narrow(Vh, -2, 0, k)
+
+
+def _skew(F, x):
+    return x - F.hermitian(x)
+
+
+def _split(F, x, dim, k):
+    """The first `k` columns or rows of matrices, and the others."""
+    return F.narrow(x, dim, 0, k), F.narrow(x, dim, k, x.shape[dim] - k)
+
+
+def _check_basis(F, vectors, grad):
+    """Refuse a loss that varies when the last dim of `vectors`, an orthonormal basis of a subspace, is rotated."""
+    turned = F.matmul(F.hermitian(vectors), grad)
+    scale = 1e3 / (F.sum(F.abs(grad), (-2, -1), True) + 1e-30)
+    F.assert_small(
+        F.abs(_skew(F, turned)) * scale,
+        "svd_backward: The singular vectors beyond the singular values (full_matrices=True) are any orthonormal basis "
+        "of their subspace. The specified loss function depends on the choice of the basis, so it is ill-defined. Let "
+        "it depend on the subspace alone, as by the projection U @ U.mH, or use full_matrices=False.",
+    )
+
+
+def _of_further_vectors(F, of_u, of_vh, U, S, Vh):
+    """Return the gradient that arrives through the singular vectors beyond the singular values; None without any.
+
+    When the others turn, these follow: their derivative is ``-U @ diag(1 / S) @ Vh @ dA.mH @ further_u``.
+    """
+    k, result = S.shape[-1], None
+    (U, further_u), (Vh, further_vh) = _split(F, U, -1, k), _split(F, Vh, -2, k)
+    inverse = F.matmul(U * _columns(F, 1 / S), Vh)
+    if further_u.shape[-1]:
+        grad = F.narrow(of_u, -1, k, further_u.shape[-1])
+        _check_basis(F, further_u, grad)
+        result = -_sandwich(F, further_u, F.hermitian(grad), inverse)
+    if further_vh.shape[-2]:
+        grad = F.narrow(of_vh, -2, k, further_vh.shape[-2])
+        _check_basis(F, F.hermitian(further_vh), F.hermitian(grad))
+        part = -_sandwich(F, inverse, F.hermitian(grad), further_vh)
+        result = part if result is None else result + part
+    return result
+
+
+@linalg_svd.vjp("A")
+def _(F, grads, U, S, Vh):
+    of_u, of_s, of_vh = grads
+    k = S.shape[-1]
+    m, n = U.shape[-2], Vh.shape[-1]
+    if of_u is None is of_vh:
+        U, Vh = _first(F, U, Vh, k)
+        return F.matmul(U * _columns(F, of_s), Vh)
+    of_u = F.zeros_like(U) if of_u is None else of_u
+    of_vh = F.zeros_like(Vh) if of_vh is None else of_vh
+    from_rest = _of_further_vectors(F, of_u, of_vh, U, S, Vh)
+    (of_u, of_vh), (U, Vh) = _first(F, of_u, of_vh, k), _first(F, U, Vh, k)
+    from_u = _skew(F, F.matmul(F.hermitian(U), of_u))
+    from_v = _skew(F, F.matmul(Vh, F.hermitian(of_vh)))
+    _check_phase(F, from_u + from_v, "svd_backward", "singular vectors")
+    both = from_u * _columns(F, S) + _rows(F, S) * from_v
+    middle = _over_gaps(F, F.triu(both, 1) + F.tril(both, -1), _gaps(F, S * S))
+    if of_s is not None:
+        middle = middle + F.diag_embed(of_s)
+    if F.is_complex(middle):
+        middle = middle + F.diag_embed(_over_gaps(F, _diagonal(F, from_u), 2 * S))
+    result = _sandwich(F, U, middle, Vh)
+    if m > k:  # what `of_u` says across the columns of U
+        across = of_u * _columns(F, 1 / S)
+        result = result + F.matmul(across - F.matmul(U, F.matmul(F.hermitian(U), across)), Vh)
+    if n > k:
+        across = _rows(F, 1 / S) * of_vh
+        result = result + F.matmul(U, across - F.matmul(F.matmul(across, F.hermitian(Vh)), Vh))
+    return result if from_rest is None else result + from_rest
+
+
+@linalg_svd.jvp("A")
+def _(F, t, U, S, Vh, full_matrices):
+    k = S.shape[-1]
+    m, n = U.shape[-2], Vh.shape[-1]
+    whole_u, whole_vh = U, Vh
+    U, Vh = _first(F, U, Vh, k)
+    inner = _sandwich(F, F.hermitian(U), t, F.hermitian(Vh))
+    mirrored = F.hermitian(inner)
+    gaps = _gaps(F, S * S)
+    in_u = inner * _columns(F, S) + _rows(F, S) * mirrored
+    in_v = _rows(F, S) * inner + mirrored * _columns(F, S)
+    turn_u = _over_gaps(F, F.triu(in_u, 1) + F.tril(in_u, -1), gaps)
+    turn_v = _over_gaps(F, F.triu(in_v, 1) + F.tril(in_v, -1), gaps)
+    if F.is_complex(inner):  # one of many ways to share the phase: all of it to U
+        turn_u = turn_u + F.diag_embed(F.div(_diagonal(F, inner - mirrored), 2 * S))
+    change_u, change_v = F.matmul(U, turn_u), F.matmul(F.hermitian(turn_v), Vh)
+    if m > k:
+        outside = F.matmul(t, F.hermitian(Vh)) * _columns(F, 1 / S)
+        change_u = change_u + outside - F.matmul(U, F.matmul(F.hermitian(U), outside))
+    if n > k:
+        outside = _rows(F, 1 / S) * F.matmul(F.hermitian(U), t)
+        change_v = change_v + outside - F.matmul(F.matmul(outside, F.hermitian(Vh)), Vh)
+    inverse = F.matmul(U * _columns(F, 1 / S), Vh)
+    if full_matrices and m > k:  # the further vectors are any basis: this one turns no more than it has to
+        further = F.narrow(whole_u, -1, k, m - k)
+        change_u = F.cat([change_u, -_sandwich(F, inverse, F.hermitian(t), further)], -1)
+    if full_matrices and n > k:
+        further = F.narrow(whole_vh, -2, k, n - k)
+        change_v = F.cat([change_v, -_sandwich(F, further, F.hermitian(t), inverse)], -2)
+    return change_u, F.real(_diagonal(F, inner)), change_v
+
+
+@general(path="linalg.svdvals", method=False, node="LinalgSvdBackward0", samples=lambda: [
+    case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 2, 3)), case(floats(0, 3)),
+], autocast="float32:cpu")  # fmt: skip
+def linalg_svdvals(K, A, *, driver: str | None = None):
+    """Singular values in descending order.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, min(m, n))``, in descending order.
+
+    Examples
+    --------
+    >>> gc.linalg.svdvals(gc.tensor([[3.0, 0.0], [0.0, 2.0]]))
+    tensor([3., 2.])
+    """
+    check_matrix("linalg.svdvals", A)
+    check_floating("linalg.svdvals", A)
+    return K.singular_values(A)
+
+
+@linalg_svdvals.vjp("A")
+def _(F, grad, A):
+    U, _, Vh = F.linalg_svd(A, full_matrices=False)
+    return F.matmul(U * _columns(F, grad), Vh)
+
+
+@linalg_svdvals.jvp("A")
+def _(F, t, A):
+    U, _, Vh = F.linalg_svd(A, full_matrices=False)
+    return F.real(_diagonal(F, _sandwich(F, F.hermitian(U), t, F.hermitian(Vh))))
+
+
+@composite(
+    fields="U S V",
+    samples=lambda: [case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 3), compute_uv=False)],
+    autocast="float32:cpu",
+)
+def svd(F, self, some: bool = True, compute_uv: bool = True):
+    """``self = U @ diag(S) @ V.mH``; see `gradcore.linalg.svd`.
+
+    Examples
+    --------
+    >>> gc.svd(gc.tensor([[3.0, 0.0], [0.0, 2.0]])).S
+    tensor([3., 2.])
+    """
+    if compute_uv:
+        U, S, Vh = F.linalg_svd(self, full_matrices=not some)
+        return U, S, F.contiguous(F.hermitian(Vh))
+    *batch, m, n = self.shape
+    return F.new_zeros(self, (*batch, m, m)), F.linalg_svdvals(self), F.new_zeros(self, (*batch, n, n))
+
+
+# -- QR ---------------------------------------------------------------------------------------------------------------
+
+
+@general(
+    path="linalg.qr", method=False, fields="Q R",
+    samples=lambda: [
+        case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 4)), case(floats(2, 3, 2)),
+        case(floats(2, 4), "complete"),
+        case(floats(0, 3)),
+    ],
+    autocast="float32:cpu",
+)  # fmt: skip
+def linalg_qr(K, A, mode: str = "reduced"):
+    """``A = Q @ R`` with orthonormal columns and a triangle; `mode` is ``"reduced"``, ``"complete"`` or ``"r"``.
+
+    Examples
+    --------
+    >>> A = gc.tensor([[3.0, 1.0], [4.0, 2.0]])
+    >>> Q, R = gc.linalg.qr(A)
+    >>> gc.allclose(Q @ R, A), gc.allclose(Q.mT @ Q, gc.eye(2), atol=1e-6)
+    (True, True)
+    """
+    check_matrix("linalg.qr", A)
+    check_floating("linalg.qr", A)
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    return K.factor_qr(A, mode)
+
+
+def _check_qr(Q, R, mode):
+    if mode == "r":
+        raise RuntimeError(
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
+            "linalg.qr(A, mode='reduced') if you are going to require gradients or JVPs."
+        )
+    if mode == "complete" and R.shape[-2] > R.shape[-1]:
+        raise RuntimeError(
+            "The QR decomposition is not differentiable when mode='complete' and nrows > ncols. Please use "
+            "linalg.qr(A, mode='reduced') if you are going to require gradients or JVPs."
+        )
+
+
+@linalg_qr.vjp("A")
+def _(F, grads, Q, R, mode):
+    _check_qr(Q, R, mode)
+    of_q, of_r = grads
+    m, n = Q.shape[-2], R.shape[-1]
+    rest = None
+    if n > m:  # A = [X, Y], and Y = Q Z takes part in R = [., Z] alone, as Q^H Y
+        of_rest = F.narrow(of_r, -1, m, n - m)
+        of_q = of_q + F.matmul(Q, F.matmul(F.narrow(R, -1, m, n - m), F.hermitian(of_rest)))
+        rest = F.matmul(Q, of_rest)
+        R, of_r = F.narrow(R, -1, 0, m), F.narrow(of_r, -1, 0, m)
+    middle = F.triu(F.matmul(of_r, F.hermitian(R)) - F.matmul(F.hermitian(Q), of_q))
+    symmetric = middle + F.hermitian(F.triu(middle, 1))
+    if F.is_complex(symmetric):  # the diagonal of R is real
+        symmetric = symmetric - F.diag_embed(F.imag(_diagonal(F, symmetric)) * 1j)
+    whole = of_q + F.matmul(Q, symmetric)
+    result = F.linalg_solve_triangular(F.hermitian(R), whole, upper=False, left=False)
+    return result if rest is None else F.cat([result, rest], -1)
+
+
+@linalg_qr.jvp("A")
+def _(F, t, Q, R, mode):
+    _check_qr(Q, R, mode)
+    m, n = Q.shape[-2], R.shape[-1]
+    first = F.linalg_solve_triangular(
+        F.narrow(R, -1, 0, min(m, n)), F.narrow(t, -1, 0, min(m, n)), upper=True, left=False
+    )
+    inner = F.matmul(F.hermitian(Q), first)
+    lower = F.tril(inner, -1)
+    turn = lower - F.hermitian(lower)
+    if F.is_complex(inner):
+        turn = turn + F.diag_embed(F.imag(_diagonal(F, inner)) * 1j)
+    change_q = F.matmul(Q, turn) + first - F.matmul(Q, inner)
+    return change_q, F.matmul(F.hermitian(Q), t) - F.matmul(turn, R)
+
+
+@composite(fields="Q R", samples=lambda: [case(floats(4, 2)), case(floats(2, 4), some=False)], autocast="float32:cpu")
+def qr(F, self, some: bool = True):
+    """``self = Q @ R``; see `gradcore.linalg.qr`.
+
+    Examples
+    --------
+    >>> Q, R = gc.qr(gc.ones(3, 2))
+    >>> Q.shape, R.shape
+    (torch.Size([3, 2]), torch.Size([2, 2]))
+    """
+    warn_deprecated("qr", "linalg.qr", "The mode is 'reduced' or 'complete' there, in the place of some=True or False.")
+    return F.linalg_qr(self, "reduced" if some else "complete")

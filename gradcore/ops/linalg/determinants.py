@@ -1,0 +1,219 @@
+"""Determinants, the adjugate that is their derivative, and traces."""
+
+from __future__ import annotations
+
+from gradcore.backends.kernel_rules import all_samples, leading
+from gradcore.ops.declare.samples import case, floats
+from gradcore.ops.declare.table import composite, constant, general, linear
+from gradcore.ops.linalg.matrix_checks import check_square
+
+_PRIVATE = {"function": False, "method": False}
+
+
+def _cases():
+    return [case(floats(3, 3)), case(floats(2, 4, 4)), case(floats(1, 1)), case(floats(2, 2, 2, 2)), case(floats(0, 0))]
+
+
+def _regular_cases():
+    return [
+        case(floats(3, 3, form="well-conditioned")),
+        case(floats(2, 2, 2, form="well-conditioned")),
+        case(floats(0, 0)),
+    ]
+
+
+def _of_matrix(F, x):
+    """Numbers, one a matrix, with two more dims, in which the matrices have theirs."""
+    return F.unsqueeze(F.unsqueeze(x, -1), -1)
+
+
+def _sum_of_diagonal(F, x):
+    return F.sum(F.diagonal(x, 0, -2, -1), -1)
+
+
+# -- determinants and adjugates ---------------------------------------------------------------------------------------
+
+
+@general(
+    lambda F, grad, A: F.hermitian(F.adjugate(A)) * _of_matrix(F, grad), path="linalg.det", method=False, samples=_cases
+)
+def linalg_det(K, A):
+    """The determinants of square matrices. The derivative is the adjugate, also where a matrix is singular.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*)``, without the two last dims.
+
+    Examples
+    --------
+    >>> gc.linalg.det(gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(-2.)
+    """
+    check_square("linalg.det", A)
+    return K.determinant(A)
+
+
+linalg_det.jvp("A")(lambda F, t, A: _sum_of_diagonal(F, F.matmul(F.adjugate(A), t)))
+
+
+@composite(samples=_cases)
+def det(F, self):
+    """The determinants of square matrices; see `gradcore.linalg.det`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*)``, without the two last dims.
+
+    Examples
+    --------
+    >>> gc.det(gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(-2.)
+    """
+    return F.linalg_det(self)
+
+
+@general(
+    lambda F, grad, self: F.hermitian(F.adjugate_change(self, F.hermitian(grad))),
+    **_PRIVATE,
+    batch=leading(2),
+    shaped=lambda a: a,
+)
+def adjugate(self):
+    """The transposed cofactors of square matrices: polynomials, so singular matrices are no exception."""
+
+
+adjugate.jvp("self")(lambda F, t, self: F.adjugate_change(self, t))
+
+
+@constant(constant="results are bools", **_PRIVATE, batch=all_samples, shaped=lambda a: True)
+def is_regular(self):
+    """Whether all matrices of a batch are far enough from singular ones for their inverses to be accurate."""
+
+
+@composite(**_PRIVATE)
+def adjugate_change(F, self, t):
+    """The change of the adjugate with a change `t` of the matrix, which is symmetric in `t` and its own argument."""
+    if F.is_regular(self):
+        inverse = F.inverted(self)[0]
+        product = F.matmul(inverse, t)
+        change = inverse * _of_matrix(F, _sum_of_diagonal(F, product)) - F.matmul(product, inverse)
+        return change * _of_matrix(F, F.linalg_det(self))
+    # In the bases of the singular vectors the matrix is diagonal, and its cofactors are products of singular values.
+    U, S, Vh = F.linalg_svd(self, full_matrices=True)
+    t = F.matmul(F.matmul(F.hermitian(U), t), F.hermitian(Vh))
+    others = _products_without_pairs(F, S)
+    on_diagonal = F.sum(others * F.unsqueeze(F.diagonal(t, 0, -2, -1), -2), -1)
+    change = F.matmul(F.matmul(F.hermitian(Vh), F.diag_embed(on_diagonal) - t * others), F.hermitian(U))
+    return change * _of_matrix(F, F.linalg_det(U) * F.linalg_det(Vh))
+
+
+def _products_without_pairs(F, values):
+    """For two different elements of the last dim the product of all others; zero for twice the same."""
+    n = values.shape[-1]
+    eye = F.new_eye(values, n, n)
+    pair = F.unsqueeze(eye, 1) + F.unsqueeze(eye, 0)  # [i, j, k]: 1 where k is i or j
+    each = F.unsqueeze(F.unsqueeze(values, -2), -2)
+    return F.prod(each * (1 - pair) + pair, -1) * (1 - eye)
+
+
+# -- logarithms -------------------------------------------------------------------------------------------------------
+
+
+@general(
+    path="linalg.slogdet",
+    method=False,
+    fields="sign logabsdet",
+    samples=_regular_cases,
+)
+def linalg_slogdet(K, A):
+    """The sign (of complex numbers the direction) and the logarithm of the size of determinants.
+
+    Examples
+    --------
+    >>> gc.linalg.slogdet(gc.tensor([[0.0, 2.0], [4.0, 0.0]]))
+    torch.return_types.linalg_slogdet(
+    sign=tensor(-1.),
+    logabsdet=tensor(2.0794))
+    """
+    check_square("linalg.slogdet", A)
+    return K.log_determinant(A)
+
+
+@linalg_slogdet.vjp("A")
+def _(F, grads, A, sign):
+    of_sign, of_log = grads
+    turn = F.conj(of_sign) * sign
+    factor = of_log - (turn - F.conj(turn)) / 2  # the imaginary part: only a complex sign turns
+    return F.hermitian(F.inverted(A)[0]) * _of_matrix(F, factor)
+
+
+@linalg_slogdet.jvp("A")
+def _(F, t, A, sign):
+    change = _sum_of_diagonal(F, F.matmul(F.inverted(A)[0], t))
+    return sign * ((change - F.conj(change)) / 2), F.real(change)
+
+
+@composite(fields="sign logabsdet", samples=_regular_cases)
+def slogdet(F, self):
+    """The sign and the logarithm of the size of determinants; see `gradcore.linalg.slogdet`.
+
+    Examples
+    --------
+    >>> gc.slogdet(gc.tensor([[0.0, 2.0], [4.0, 0.0]])).logabsdet
+    tensor(2.0794)
+    """
+    return F.linalg_slogdet(self)
+
+
+@composite(samples=_regular_cases)
+def logdet(F, self):
+    """The logarithms of the determinants of square matrices; NaN for negative determinants of real matrices.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*)``, without the two last dims.
+
+    Examples
+    --------
+    >>> gc.logdet(gc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor(2.0794)
+    """
+    check_square("logdet", self)
+    sign, logabsdet = F.linalg_slogdet(self)
+    if self.is_complex():
+        return F.log(sign) + logabsdet
+    return F.where(sign == -1, float("nan"), logabsdet)
+
+
+# -- traces -----------------------------------------------------------------------------------------------------------
+
+
+@linear(
+    lambda F, grad, self_shape: grad * F.new_eye(grad, *self_shape),
+    samples=lambda: [case(floats(3, 3)), case(floats(2, 4)), case(floats(4, 2)), case(floats(0, 2))],
+    autocast="float32:cpu",
+)
+def trace(K, self):
+    """The sum of the diagonal of a matrix.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+
+    Examples
+    --------
+    >>> gc.trace(gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(5.)
+    """
+    if self.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
+    return K.sum_over(K.diagonal_of(self, 0, 0, 1), None, False, None)
+
+
+@constant(constant="only the dtype of `self` is read", **_PRIVATE)
+def new_eye(self, rows: int, columns: int):
+    """The identity matrix of that size, in the dtype of a tensor."""

@@ -1,0 +1,101 @@
+"""Sylvester's equation, and the functions of matrices whose derivatives are equations or blocks of larger ones."""
+
+from __future__ import annotations
+
+from gradcore.ops.declare.promotion import common_dtype
+from gradcore.ops.declare.samples import case, floats
+from gradcore.ops.declare.table import general
+from gradcore.ops.linalg.matrix_checks import check_floating
+
+_PRIVATE = {"function": False, "method": False}
+
+
+def _square():
+    return [case(floats(3, 3, form="spd")), case(floats(2, 2, 2, form="spd"))]
+
+
+@general(
+    samples=lambda: [
+        case(floats(3, 3, form="spd"), floats(2, 2, form="spd"), floats(3, 2)),
+        case(floats(2, 2, 2, form="spd"), floats(2, 3, 3, form="spd"), floats(2, 2, 3)),
+    ],
+    mixed=common_dtype,
+    broadcasts=True,
+    **_PRIVATE,
+)
+def sylvester_solved(K, A, B, Q):
+    """The solution of ``A @ X + X @ B = Q``."""
+    for matrix in (A, B, Q):
+        check_floating("solve_sylvester", matrix)
+    return K.solve_sylvester(A, B, Q)
+
+
+@sylvester_solved.vjp("A", "B", "Q")
+def _(F, grad, A, B, result):
+    by_q = F.sylvester_solved(F.hermitian(A), F.hermitian(B), grad)
+    X = F.hermitian(result)
+    return -F.matmul(by_q, X), -F.matmul(X, by_q), by_q
+
+
+@sylvester_solved.jvp("A")
+def _(F, t, A, B, result):
+    return -F.sylvester_solved(A, B, F.matmul(t, result))
+
+
+@sylvester_solved.jvp("B")
+def _(F, t, A, B, result):
+    return -F.sylvester_solved(A, B, F.matmul(result, t))
+
+
+@sylvester_solved.jvp("Q")
+def _(F, t, A, B):
+    return F.sylvester_solved(A, B, t)
+
+
+@general(
+    lambda F, grad, A, result: F.sylvester_solved(F.hermitian(result), F.hermitian(result), grad),
+    samples=_square,
+    **_PRIVATE,
+)
+def matrix_sqrt(K, A):
+    """The principal square root of matrices that have one in their dtype."""
+    check_floating("sqrtm", A)
+    return K.square_root(A)
+
+
+matrix_sqrt.jvp("A")(lambda F, t, A, result: F.sylvester_solved(result, result, t))
+
+
+def _log_of_block(F, A, t):
+    """The change of the logarithm of `A` with a change `t`: a block of the logarithm of a larger matrix."""
+    n = A.shape[-1]
+    upper, lower = F.cat([A, t], -1), F.cat([F.zeros_like(A), A], -1)
+    return F.narrow(F.narrow(F.matrix_log(F.cat([upper, lower], -2)), -2, 0, n), -1, n, n)
+
+
+@general(lambda F, grad, A: _log_of_block(F, F.hermitian(A), grad), samples=_square, **_PRIVATE)
+def matrix_log(K, A):
+    """The principal logarithm of matrices that have one in their dtype."""
+    check_floating("logm", A)
+    return K.logarithm(A)
+
+
+matrix_log.jvp("A")(lambda F, t, A: _log_of_block(F, A, t))
+
+
+@general(
+    outputs=("U", "P"), samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(2, 4, 2))], **_PRIVATE
+)
+def polar_factors(K, A):
+    """The polar decomposition ``A = U @ P`` of matrices with no more columns than rows."""
+    rotation, stretch, turned = K.factor_svd(A)
+    return K.matmul(rotation, turned), K.matmul(K.hermitian(turned) * stretch[..., None, :], turned)
+
+
+@polar_factors.vjp("A")
+def _(F, grads, U, P):
+    of_u, of_p = grads
+    inner = F.matmul(F.hermitian(U), of_u)
+    skew = F.sylvester_solved(P, P, inner - F.hermitian(inner) - (F.matmul(of_p, P) - F.matmul(P, F.hermitian(of_p))))
+    outside = F.linalg_solve(P, of_u - F.matmul(U, inner), left=False)
+    return F.matmul(U, skew + of_p) + outside

@@ -1,0 +1,571 @@
+"""Activation functions.
+
+PyTorch has them in ``nn.functional``, many with an argument ``inplace``, and some at the top level too. The
+operations declared here are what both faces call.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gradcore.ops.declare.annotations import Number
+from gradcore.ops.declare.checks import check_implemented
+from gradcore.ops.declare.parameters import Parameter
+from gradcore.ops.declare.promotion import same_dtypes
+from gradcore.ops.declare.samples import case, floats
+from gradcore.ops.declare.shapes import wrap_dim
+from gradcore.ops.declare.table import Op, composite, elementwise, general
+
+_REAL = "default -bool -integer -complex"
+_HALF_ROOT = math.sqrt(0.5)
+_DENSITY = 1 / math.sqrt(2 * math.pi)
+_GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+_SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804934193349852946}
+
+
+def _functional(op: Op, name: str = "", doc: str = "", *, writes: bool = False, **fixed) -> None:
+    """Declare the function in ``nn.functional`` for an operation, with an argument `inplace`.
+
+    `fixed` gives the values of the operation's last settings, which the function does not have; `doc` describes a
+    function with another name; `writes` says whether PyTorch has the function ``name_`` too.
+    """
+    plain, writing = op.name, op.name + "_"
+    values = tuple(fixed.values())
+
+    def call(F, *args):
+        return getattr(F, writing if args[-1] else plain)(*args[:-1], *values)
+
+    free = [p for p in op.parameters if p.name not in fixed]
+    call.__signature__ = [Parameter("F"), *free, Parameter("inplace", False, "bool")]  # type: ignore[attr-defined]
+    call.__doc__ = doc or op.doc
+    name = name or op.name
+    required = [0.5 for p in free[1:] if p.default is p.empty]
+    composite(
+        name=f"functional_{name}",
+        path=f"nn.functional.{name}",
+        inplace="function" if writes else False,
+        samples=lambda: [case(floats(3, 4), *required), case(floats(0, 2), *required)],
+    )(call)
+
+
+# -- with corners --------------------------------------------------------------------------------------------
+
+
+@elementwise(lambda F, t, result: F.where(result <= 0, 0, t), connected=("self",), promotion="default -bool -complex")
+def relu(self):
+    """``maximum(self, 0)``; the derivative at 0 is 0.
+
+    Examples
+    --------
+    >>> gc.relu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
+
+
+@elementwise(
+    lambda F, t, self, negative_slope: F.where(self > 0, t, t * negative_slope),
+    connected=("self",),
+    promotion=_REAL,
+    function=False,
+    method=False,
+)
+def leaky_relu(K, self, negative_slope: float = 0.01):
+    """`self` where positive, ``negative_slope * self`` elsewhere.
+
+    Examples
+    --------
+    >>> gc.nn.functional.leaky_relu(gc.tensor([-1.0, 0.0, 2.0]), 0.1)
+    tensor([-0.1000,  0.0000,  2.0000])
+    """
+    below = self * negative_slope
+    return K.maximum(self, below) if 0 <= negative_slope <= 1 else K.where(self > 0, self, below)
+
+
+@elementwise(
+    self=lambda F, t, self, weight: F.where(self > 0, t, weight * t),
+    weight=lambda F, t, self: F.where(self > 0, 0, t * self),
+    connected=("self", "weight"),
+    promotion=_REAL,
+    node="PreluKernelBackward0",
+    function=False,
+    method=False,
+    inplace=False,
+    accepts_scalars=(),
+    mixed=same_dtypes("prelu: Type promoting not supported. Got {self} and {weight}"),
+)
+def prelu_kernel(K, self, weight):
+    """`self` where positive, ``weight * self`` elsewhere."""
+    return K.where(self > 0, self, weight * self)
+
+
+@composite(
+    aliases=("nn.functional.prelu",),
+    samples=lambda: [case(floats(2, 3, 4), floats(3)), case(floats(5), floats(1)), case(floats(), floats())],
+    autocast="lower",
+)
+def prelu(F, self, weight):
+    """`self` where positive, ``weight * self`` elsewhere; one weight, or one for each channel (dim 1).
+
+    Examples
+    --------
+    >>> gc.prelu(gc.tensor([-1.0, 0.0, 2.0]), gc.tensor([0.25]))
+    tensor([-0.2500,  0.0000,  2.0000])
+    """
+    if weight.ndim > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
+    if weight.numel() != 1:
+        if not self.ndim:
+            raise RuntimeError("prelu: Not allow zero-dim input tensor.")
+        channels = self.shape[1] if self.ndim > 1 else 1
+        if channels != weight.numel():
+            raise RuntimeError(
+                f"prelu: Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{weight.numel()} and channel size = {channels}."
+            )
+        weight = F.reshape(weight, (-1,) + (1,) * (self.ndim - 2))
+    elif weight.ndim:
+        weight = F.reshape(weight, (1,) * self.ndim)
+    return F.prelu_kernel(self, weight)
+
+
+@elementwise(
+    lambda F, t, self, noise: F.where(self > 0, t, t * noise),
+    connected=("self",),
+    promotion=_REAL,
+    constant={"noise": "drawn, with bounds that are numbers"},
+    function=False,
+    method=False,
+)
+def rrelu_with_noise(K, self, noise):
+    """`self` where positive, ``noise * self`` elsewhere."""
+    return K.where(self > 0, self, self * noise)
+
+
+@composite(
+    path="nn.functional.rrelu",
+    aliases=(".rrelu",),
+    inplace="function",
+    random=True,
+    samples=lambda: [case(floats(3, 4)), case(floats(3, 4), 0.1, 0.2, True)],
+)
+def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False):
+    """`leaky_relu` with random slopes from ``[lower, upper)`` in training, and with their mean otherwise.
+
+    Examples
+    --------
+    >>> gc.nn.functional.rrelu(gc.tensor([-1.0, 2.0]), lower=0.1, upper=0.3)
+    tensor([-0.2000,  2.0000])
+    """
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    check_implemented("rrelu_with_noise_out_cpu", self, "bic")
+    noise = F.drawn_like("uniform", self, lower, upper) if training else (lower + upper) / 2
+    return F.rrelu_with_noise_(self, noise) if inplace else F.rrelu_with_noise(self, noise)
+
+
+@elementwise(
+    lambda F, t, self, min_val, max_val: F.where((self <= min_val) | (self >= max_val), 0, t),
+    connected=("self",),
+    promotion="default -bool -complex",
+    function=False,
+    method=False,
+)
+def hardtanh(K, self, min_val: float = -1.0, max_val: float = 1.0):
+    """`self` within `min_val` and `max_val`; the derivative at the bounds is 0.
+
+    Examples
+    --------
+    >>> gc.nn.functional.hardtanh(gc.tensor([-3.0, 0.5, 2.0]))
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return K.clamp(self, min_val, max_val)
+
+
+@elementwise(
+    lambda F, t, self: F.where((self > -3) & (self < 3), t / 6, 0),
+    connected=("self",),
+    promotion=_REAL,
+    function=False,
+    method=False,
+)
+def hardsigmoid(K, self):
+    """``self / 6 + 1/2`` within 0 and 1.
+
+    Examples
+    --------
+    >>> gc.nn.functional.hardsigmoid(gc.tensor([-4.0, 0.0, 1.5]))
+    tensor([0.0000, 0.5000, 0.7500])
+    """
+    return K.clamp(self + 3, 0, 6) / 6
+
+
+@elementwise(
+    lambda F, t, self: F.where(self <= -3, 0, t * F.where(self < 3, self / 3 + 0.5, 1)),
+    promotion=_REAL,
+    function=False,
+    method=False,
+)
+def hardswish(K, self):
+    """``self * hardsigmoid(self)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.hardswish(gc.tensor([-4.0, 0.0, 1.5]))
+    tensor([-0.0000, 0.0000, 1.1250])
+    """
+    return self * K.clamp(self + 3, 0, 6) / 6
+
+
+@elementwise(
+    lambda F, t, self, threshold: F.where(self <= threshold, 0, t),
+    connected=("self",),
+    promotion="default -bool -complex",
+    method=False,
+    inplace="function",
+    samples=lambda: [case(floats(3, 4), 0.1, 20.0), case(floats(), -0.5, 0)],
+    saved={"value": None},
+)
+def threshold(K, self, threshold: Number, value: Number):
+    """`self` where it is greater than `threshold`, and `value` elsewhere.
+
+    Examples
+    --------
+    >>> gc.threshold(gc.tensor([-1.0, 0.5, 2.0]), 1.0, 0.0)
+    tensor([0., 0., 2.])
+    """
+    return K.where(self <= threshold, value, self)
+
+
+@elementwise(
+    lambda F, t, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, t),
+    connected=("self",),
+    promotion=_REAL,
+    inplace=False,
+    aliases=("nn.functional.hardshrink",),
+)
+def hardshrink(K, self, lambd: float = 0.5):
+    """`self` where its magnitude is greater than `lambd`, and 0 elsewhere.
+
+    Examples
+    --------
+    >>> gc.hardshrink(gc.tensor([-1.0, 0.25, 2.0]))
+    tensor([-1.,  0.,  2.])
+    """
+    return K.where((self >= -lambd) & (self <= lambd), 0, self)
+
+
+@elementwise(
+    lambda F, t, self, lambd: F.where((self >= -lambd) & (self <= lambd), 0, t),
+    connected=("self",),
+    promotion=_REAL,
+    path="nn.functional.softshrink",
+)
+def softshrink(K, self, lambd: float = 0.5):
+    """`self` moved by `lambd` towards 0, which is not crossed.
+
+    Examples
+    --------
+    >>> gc.nn.functional.softshrink(gc.tensor([-1.0, 0.25, 2.0]))
+    tensor([-0.5000,  0.0000,  1.5000])
+    """
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
+    return self - K.clamp(self, -lambd, lambd)
+
+
+# -- exponential ---------------------------------------------------------------------------------------------
+
+
+def _times(x, factor):
+    return x if factor == 1 else x * factor
+
+
+def _negative(F, x):
+    """`x` where negative, and 0 elsewhere; the derivative at 0 is 0."""
+    return F.where(x < 0, x, 0)
+
+
+@elementwise(promotion=_REAL, function=False, method=False)
+def elu(K, self, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0):
+    """``scale * self`` where positive, ``scale * alpha * (exp(input_scale * self) - 1)`` elsewhere.
+
+    Examples
+    --------
+    >>> gc.nn.functional.elu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.6321,  0.0000,  2.0000])
+    """
+    below = K.expm1(_times(K.clamp_max(self, 0), input_scale))
+    return _times(K.relu(self), scale) + _times(below, alpha * scale)
+
+
+@elu.derivative("self")
+def _(F, t, self, alpha, scale, input_scale):
+    slope = _times(F.exp(_times(_negative(F, self), input_scale)), alpha * scale * input_scale)
+    if alpha * input_scale != 1:  # the slopes of the two sides differ at 0
+        slope = F.where(self <= 0, slope, scale)
+    return t * slope
+
+
+@elementwise(
+    lambda F, t, self, alpha: t * F.exp(_negative(F, self) / alpha), promotion=_REAL, method=False, inplace="function"
+)
+def celu(K, self, alpha: float = 1.0):
+    """`self` where positive, ``alpha * (exp(self / alpha) - 1)`` elsewhere.
+
+    Examples
+    --------
+    >>> gc.celu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.6321,  0.0000,  2.0000])
+    """
+    if alpha == 0:
+        raise ZeroDivisionError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return K.relu(self) + K.expm1(K.clamp_max(self, 0) / alpha) * alpha
+
+
+@composite(method=False, inplace="function", samples=lambda: [case(floats(3, 4)), case(floats())])
+def selu(F, self):
+    """`elu`, scaled so that it keeps mean 0 and variance 1.
+
+    Examples
+    --------
+    >>> gc.selu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.1113,  0.0000,  2.1014])
+    """
+    return F.elu(self, _SELU["alpha"], _SELU["scale"], 1)
+
+
+def _is_soft(beta, threshold):
+    """Whether both pieces of `softplus` agree to the last digits where they meet."""
+    return beta == 1 and threshold >= 20
+
+
+@elementwise(
+    promotion=_REAL,
+    path="nn.functional.softplus",
+    samples=lambda: [
+        case(floats(3, 4)),
+        case(floats(3, 4), 2),
+        case(floats(5, low=-2, high=4), 1.5, 3),
+        case(floats(0, 2)),
+    ],
+    autocast="float32:cuda",
+)
+def softplus(K, self, beta: float = 1, threshold: float = 20):
+    """``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`.
+
+    Examples
+    --------
+    >>> gc.nn.functional.softplus(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([0.3133, 0.6931, 2.1269])
+    """
+    x = _times(self, beta)
+    soft = K.log1p(K.exp(K.clamp_max(x, threshold)))
+    return K.maximum(soft, self) if _is_soft(beta, threshold) else K.where(x > threshold, self, soft / beta)
+
+
+@softplus.derivative("self")
+def _(F, t, self, beta, threshold):
+    if _is_soft(beta, threshold):
+        return t * F.sigmoid(self)
+    x = _times(self, beta)
+    return F.where(x > threshold, t, t * F.sigmoid(x))
+
+
+@elementwise(
+    lambda F, t, self: t * F.sigmoid(-self),
+    promotion=_REAL,
+    path="nn.functional.logsigmoid",
+    node="LogSigmoidBackward0",
+)
+def logsigmoid(K, self):
+    """``log(sigmoid(self))``, without overflow.
+
+    Examples
+    --------
+    >>> gc.nn.functional.logsigmoid(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.3133, -0.6931, -0.1269])
+    """
+    return K.clamp_max(self, 0) - K.log1p(K.exp(-abs(self)))
+
+
+@elementwise(promotion="default -bool -integer", function=False, method=False)
+def silu(K, self):
+    """``self * sigmoid(self)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.silu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2689,  0.0000,  1.7616])
+    """
+    return self / (1 + K.exp(-self))
+
+
+@silu.derivative("self")
+def _(F, t, self):
+    gate = F.sigmoid(self)
+    return t * (gate * (1 + self * (1 - gate)))
+
+
+@elementwise(promotion=_REAL, function=False, method=False)
+def mish(K, self):
+    """``self * tanh(softplus(self))``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.mish(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.3034,  0.0000,  1.9440])
+    """
+    return self * K.tanh(K.softplus(self))
+
+
+@mish.derivative("self")
+def _(F, t, self):
+    gate = F.tanh(F.softplus(self))
+    return t * (gate + self * F.sigmoid(self) * (1 - gate * gate))
+
+
+@elementwise(
+    promotion=_REAL,
+    path="nn.functional.gelu",
+    samples=lambda: [
+        case(floats(3, 4)),
+        case(floats(3, 4), approximate="tanh"),
+        case(floats()),
+        case(floats(0, 2)),
+    ],
+)
+def gelu(K, self, *, approximate: str = "none"):
+    """`self` times the standard normal distribution function; ``approximate="tanh"`` is near it.
+
+    Examples
+    --------
+    >>> gc.nn.functional.gelu(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.1587,  0.0000,  1.9545])
+    """
+    if approximate == "tanh":
+        return 0.5 * self * (1 + K.tanh(_gelu_inner(self)))
+    if approximate != "none":
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return 0.5 * self * (1 + K.erf(self * _HALF_ROOT))
+
+
+@elementwise(
+    lambda F, t, self: t * (F.exp(-0.5 * self * self) * (_DENSITY * (2 - self * self))),
+    promotion=_REAL,
+    function=False,
+    method=False,
+    inplace=False,
+)
+def gelu_slope(K, self):
+    """The derivative of `gelu`."""
+    return 0.5 * (1 + K.erf(self * _HALF_ROOT)) + self * (K.exp(-0.5 * self * self) * _DENSITY)
+
+
+def _gelu_inner(x):
+    return _GELU_SCALE * x * (1 + _GELU_CUBE * x * x)
+
+
+@gelu.derivative("self")
+def _(F, t, self, approximate):
+    if approximate == "none":
+        return t * F.gelu_slope(self)
+    return t * tanh_gelu_slope(F, self)
+
+
+def tanh_gelu_slope(F, x):
+    """The derivative of ``gelu(x, approximate="tanh")``."""
+    wave = F.tanh(_gelu_inner(x))
+    slope = _GELU_SCALE * (1 + 3 * _GELU_CUBE * x * x)
+    return 0.5 * (1 + wave) + 0.5 * x * (1 - wave * wave) * slope
+
+
+# -- made of others ------------------------------------------------------------------------------------------
+
+
+@composite(path="nn.functional.softsign", samples=lambda: [case(floats(3, 4)), case(floats())])
+def softsign(F, self):
+    """``self / (1 + abs(self))``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.softsign(gc.tensor([-1.0, 0.0, 3.0]))
+    tensor([-0.5000,  0.0000,  0.7500])
+    """
+    return self / (abs(self) + 1)
+
+
+@composite(path="nn.functional.tanhshrink", samples=lambda: [case(floats(3, 4)), case(floats())])
+def tanhshrink(F, self):
+    """``self - tanh(self)``.
+
+    Examples
+    --------
+    >>> gc.nn.functional.tanhshrink(gc.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2384,  0.0000,  1.0360])
+    """
+    return self - F.tanh(self)
+
+
+@general(
+    path="nn.functional.glu",
+    samples=lambda: [case(floats(3, 4)), case(floats(4, 2, 3), 0), case(floats(2, 0, 4), 1)],
+)
+def glu(K, self, dim: int = -1):
+    """The first half along a dim, times the sigmoid of the second.
+
+    Returns
+    -------
+    Tensor
+        Half as large along `dim`.
+
+    Examples
+    --------
+    >>> gc.nn.functional.glu(gc.tensor([1.0, 2.0, 0.0, 0.0]))
+    tensor([0.5000, 1.0000])
+    """
+    first, gate = _halves(self, dim)
+    return first * K.sigmoid(gate)
+
+
+@glu.vjp("self")
+def _(F, grad, self, dim):
+    first, second = _halves(self, dim)
+    gate = F.sigmoid(second)
+    return F.cat([grad * gate, grad * first * (gate * (1 - gate))], dim)
+
+
+@glu.jvp("self")
+def _(F, t, self, dim):
+    first, second = _halves(self, dim)
+    t_first, t_second = _halves(t, dim)
+    gate = F.sigmoid(second)
+    return t_first * gate + first * (gate * (1 - gate)) * t_second
+
+
+def _halves(x, dim):
+    if not x.ndim:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    dim = wrap_dim(dim, x.ndim)
+    size = x.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    lead = (slice(None),) * dim
+    return x[(*lead, slice(size // 2))], x[(*lead, slice(size // 2, None))]
+
+
+# -- as functions of nn.functional ---------------------------------------------------------------------------
+
+_functional(relu, writes=True)
+_functional(hardtanh, writes=True)
+_functional(
+    hardtanh, "relu6", "``minimum(maximum(self, 0), 6)``; the derivative at 0 and 6 is 0.", min_val=0.0, max_val=6.0
+)
+_functional(leaky_relu, writes=True)
+_functional(elu, writes=True, scale=1.0, input_scale=1.0)
+_functional(selu, writes=True)
+_functional(celu, writes=True)
+_functional(threshold, writes=True)
+for _op in (silu, mish, hardsigmoid, hardswish):
+    _functional(_op)

@@ -1,0 +1,298 @@
+"""Attention."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from gradcore.core import dtypes
+from gradcore.ops.declare.checks import check_implemented, cpp_type
+from gradcore.ops.declare.samples import bools, case, floats
+from gradcore.ops.declare.table import composite, general
+
+
+def _scores(F: Any, query: Any, key: Any, mask: Any, scale: float) -> Any:
+    scores = F.matmul(query * scale, F.transpose(key, -2, -1))
+    return scores if mask is None else scores + mask
+
+
+@general(
+    lambda F, grad, result: F.softmax_backward(grad, result, result.ndim - 1),
+    node="SafeSoftmaxBackward0",
+    function=False,
+    method=False,
+)
+def softmax_or_zero(self):
+    """Softmax over the last dim, in which a row of minus infinity gives zeros."""
+
+
+@softmax_or_zero.jvp("self")
+def _(F, t, result):
+    return F.softmax_backward(t, result, result.ndim - 1)
+
+
+# The weights are an output with a derivative, so that formulas may read them. Their gradient is hardly ever there.
+
+
+@general(
+    outputs=("result", "weights"),
+    seen_outputs=(0,),
+    node="ScaledDotProductFlashAttentionForCpuBackward0",
+    function=False,
+    method=False,
+    broadcasts=True,
+    materialize=False,
+)
+def attention(self, key, value, mask=None, scale: float = 1.0, causal: bool = False):
+    """Softmax of ``self @ key.T * scale + mask`` (zeros for a row of minus infinity), and its product with `value`.
+
+    If `causal`, query i sees the keys up to i only.
+    """
+
+
+@attention.vjp("self", "key", "value", "mask")
+def _(F, grads, self, key, value, weights, scale, causal, needs):
+    return F.attention_backward(*grads, self, key, value, weights, scale, causal, needs)
+
+
+@composite(function=False, method=False)
+def attention_backward(
+    F, grad, grad_weights, query, key, value, weights, scale: float, causal: bool, needs: tuple[bool, ...]
+):
+    """The gradients of `attention`."""
+    to_query = to_key = to_value = None
+    if grad is not None:
+        if needs[2]:
+            to_value = F.matmul(F.transpose(weights, -2, -1), grad)
+        if needs[0] or needs[1] or needs[3]:
+            of_value = F.matmul(grad, F.transpose(value, -2, -1))
+            grad_weights = of_value if grad_weights is None else grad_weights + of_value
+    if not (needs[0] or needs[1] or needs[3]):
+        return None, None, to_value, None
+    scores = F.softmax_backward(grad_weights, weights, weights.ndim - 1)
+    if needs[0]:
+        to_query = F.matmul(scores, key) * scale
+    if needs[1]:
+        to_key = F.matmul(F.transpose(scores, -2, -1), query) * scale
+    return to_query, to_key, to_value, scores if needs[3] else None
+
+
+def _along(F: Any, t_scores: Any, value: Any, weights: Any) -> tuple[Any, Any]:
+    """Tangents of the result and the weights, along that of the scores."""
+    t_weights = F.softmax_backward(t_scores, weights, weights.ndim - 1)
+    return F.matmul(t_weights, value), t_weights
+
+
+@attention.jvp("self")
+def _(F, t, key, value, weights, scale):
+    return _along(F, F.matmul(t * scale, F.transpose(key, -2, -1)), value, weights)
+
+
+@attention.jvp("key")
+def _(F, t, self, value, weights, scale):
+    return _along(F, F.matmul(self * scale, F.transpose(t, -2, -1)), value, weights)
+
+
+@attention.jvp("value")
+def _(F, t, weights):
+    return F.matmul(weights, t), None
+
+
+@attention.jvp("mask")
+def _(F, t, value, weights):
+    return _along(F, F.expand(t, weights.shape), value, weights)
+
+
+# Large attention keeps no weights. They are computed again: by kernels, from the logarithms of their sums.
+
+
+@general(
+    outputs=("result", "logsumexp"),
+    differentiable=(0,),
+    node="ScaledDotProductFlashAttentionForCpuBackward0",
+    function=False,
+    method=False,
+    broadcasts=True,
+)
+def flash_attention(K, self, key, value, mask=None, scale: float = 1.0, causal: bool = False):
+    """The result of `attention`, and the logarithms of the sums of powers of each row's scores."""
+    scores = _scores(K, self, key, mask, scale)
+    if causal:
+        scores = K.where(K.tril(K.ones_like(scores)) == 1, scores, float("-inf"))
+    return K.matmul(K.softmax_or_zero(scores), value), K.logsumexp(scores, (scores.ndim - 1,), True)
+
+
+@flash_attention.vjp("self", "key", "value", "mask")
+def _(F, grad, self, key, value, mask, result, logsumexp, scale, causal, needs):
+    return F.flash_attention_backward(grad, self, key, value, mask, result, logsumexp, scale, causal, needs)
+
+
+@composite(function=False, method=False)
+def flash_attention_backward(
+    F, grad, query, key, value, mask, result, logsumexp, scale: float, causal: bool, needs: tuple[bool, ...]
+):
+    """The gradients of `flash_attention`, by the weights."""
+    weights = F.attention(query, key, value, mask, scale, causal)[1]
+    return F.attention_backward(grad, None, query, key, value, weights, scale, causal, needs)
+
+
+@flash_attention.jvp("self")
+def _(F, t, self, key, value, mask, scale, causal):
+    weights = F.attention(self, key, value, mask, scale, causal)[1]
+    return _along(F, F.matmul(t * scale, F.transpose(key, -2, -1)), value, weights)[0]
+
+
+@flash_attention.jvp("key")
+def _(F, t, self, key, value, mask, scale, causal):
+    weights = F.attention(self, key, value, mask, scale, causal)[1]
+    return _along(F, F.matmul(self * scale, F.transpose(t, -2, -1)), value, weights)[0]
+
+
+@flash_attention.jvp("value")
+def _(F, t, self, key, value, mask, scale, causal):
+    return F.matmul(F.attention(self, key, value, mask, scale, causal)[1], t)
+
+
+@flash_attention.jvp("mask")
+def _(F, t, self, key, value, mask, scale, causal):
+    weights = F.attention(self, key, value, mask, scale, causal)[1]
+    return _along(F, F.expand(t, weights.shape), value, weights)[0]
+
+
+def _keeps_weights(query: Any, key: Any, mask: Any) -> bool:
+    scores = query.numel() // max(query.shape[-1], 1) * key.shape[-2]
+    kept: bool = query.device.backend.keeps_weights(scores, query.dtype.name)
+    return kept or (mask is not None and mask.dtype is not query.dtype)
+
+
+def attended(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False) -> Any:
+    """The result of attention, by the kernels that keep weights or by those that do not."""
+    attention = F.attention if _keeps_weights(query, key, mask) else F.flash_attention
+    return attention(query, key, value, mask, scale, causal)[0]
+
+
+def _is_grouped(query: Any, key: Any, value: Any) -> bool:
+    """Whether keys and values have the same number of heads, and the queries a multiple of it."""
+    heads = key.shape[-3]
+    return bool(heads == value.shape[-3] and 0 < heads < query.shape[-3] and query.shape[-3] % heads == 0)
+
+
+def _attended_in_groups(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> Any:
+    """The result of attention without weights, in which heads share keys and values that are not repeated."""
+    groups = key.shape[-3], query.shape[-3] // key.shape[-3]
+    if mask is not None and mask.ndim > 2:
+        mask = F.unsqueeze(mask, -3) if mask.shape[-3] == 1 else F.unflatten(mask, -3, groups)
+    key, value = F.unsqueeze(key, -3), F.unsqueeze(value, -3)
+    out = F.flash_attention(F.unflatten(query, -3, groups), key, value, mask, scale, causal)[0]
+    return F.flatten(out, -4, -3)
+
+
+def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
+            f"{query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
+        )
+    if not query.dtype is key.dtype is value.dtype:
+        names = [cpp_type(t.dtype) for t in (query, key, value)]
+        raise RuntimeError(
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: {names[0]} key.dtype: "
+            f"{names[1]} and value.dtype: {names[2]} instead."
+        )
+    check_implemented("softmax_lastdim_kernel_impl", query, "bi")
+    if attn_mask is not None:
+        if attn_mask.dtype not in (dtypes.bool_, dtypes.float32, query.dtype):
+            raise RuntimeError(
+                "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+                f"{cpp_type(attn_mask.dtype)} and  query.dtype: {cpp_type(query.dtype)} instead."
+            )
+        if is_causal:
+            raise RuntimeError(
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+            )
+
+
+def _additive(F: Any, query: Any, key: Any, mask: Any, is_causal: bool) -> Any:
+    """The mask as numbers that are added to the scores."""
+    if is_causal:
+        mask = F.tril(F.ones(query.shape[-2], key.shape[-2], device=query.device)) == 1
+    if mask is not None and mask.dtype.name == "bool":
+        return F.where(mask, 0.0, float("-inf")).to(query.dtype)
+    return mask
+
+
+def _samples():
+    return [
+        case(floats(2, 3, 4), floats(2, 5, 4), floats(2, 5, 2)),
+        case(floats(2, 3, 4, 2), floats(2, 3, 4, 2), floats(2, 3, 4, 3), is_causal=True),
+        case(floats(3, 4), floats(5, 4), floats(5, 2), floats(3, 5), scale=0.3),
+        case(floats(2, 1, 3, 4), floats(1, 5, 4), floats(5, 2), bools(3, 5)),
+        case(floats(1, 4, 3, 2), floats(1, 2, 3, 2), floats(1, 2, 3, 2), enable_gqa=True),
+    ]
+
+
+@composite(path="nn.functional.scaled_dot_product_attention", samples=_samples, autocast="lower")
+def scaled_dot_product_attention(
+    F,
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+):
+    """``softmax(query @ key.T * scale + attn_mask) @ value``.
+
+    Parameters
+    ----------
+    query, key, value : Tensor
+        ``(*, queries, width)``, ``(*, keys, width)`` and ``(*, keys, value width)``.
+    attn_mask : Tensor, optional
+        Broadcasts with ``(*, queries, keys)``: what is added to the scores, or (bool) which keys a query may see. A
+        query that sees none gives zeros.
+    dropout_p : float
+        The probability with which weights are dropped.
+    is_causal : bool
+        Whether query i sees the keys up to i only.
+    scale : float, optional
+        By default ``1 / sqrt(width)``.
+    enable_gqa : bool
+        Whether `query` may have more heads (dim -3) than `key` and `value`, a multiple, which then share theirs.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, heads, targets, value_dim)``.
+
+    Examples
+    --------
+    >>> query, key, value = gc.tensor([[1.0, 0.0]]), gc.tensor([[1.0, 0.0], [0.0, 1.0]]), gc.tensor([[0.0], [1.0]])
+    >>> gc.nn.functional.scaled_dot_product_attention(query, key, value)
+    tensor([[0.3302]])
+    >>> gc.nn.functional.scaled_dot_product_attention(
+    ...     gc.ones(2, 4, 3, 8), gc.ones(2, 4, 5, 8), gc.ones(2, 4, 5, 6)
+    ... ).shape
+    torch.Size([2, 4, 3, 6])
+    """
+    _check(query, key, value, attn_mask, is_causal)
+    if scale is None:
+        scale = 1 / sqrt(query.shape[-1] or 1)
+    if enable_gqa:
+        if not dropout_p and key.shape[-2] and _is_grouped(query, key, value):
+            mask = _additive(F, query, key, attn_mask, False)
+            if not _keeps_weights(query, key, mask):
+                return _attended_in_groups(F, query, key, value, mask, scale, is_causal)
+        key, value = (
+            t if t.shape[-3] == query.shape[-3] else F.repeat_interleave(t, query.shape[-3] // t.shape[-3], -3)
+            for t in (key, value)
+        )
+    if not key.shape[-2]:  # nothing to attend to: zeros, and zeros as gradients
+        return F.matmul(F.matmul(query, F.transpose(key, -1, -2)), value)
+    if not dropout_p:
+        mask = _additive(F, query, key, attn_mask, False)
+        return attended(F, query, key, value, mask, scale, is_causal)
+    mask = _additive(F, query, key, attn_mask, is_causal)
+    weights = F.softmax_or_zero(_scores(F, query, key, mask, scale))
+    return F.matmul(F.dropout(weights, dropout_p), value)

@@ -1,0 +1,305 @@
+"""Normalization over the last dims, and what all kinds of normalization share.
+
+The mean and the variance are outputs beside the result, with derivatives of their own: so the formulas may read them,
+and stay right at any order. With ``c = x - mean`` and ``r = 1 / sqrt(var + eps)`` the normalized values are ``c * r``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from gradcore.core import dtypes
+from gradcore.ops.declare.checks import check_implemented
+from gradcore.ops.declare.samples import case, floats
+from gradcore.ops.declare.table import composite, general
+
+Needs = tuple[bool, ...]
+
+
+def with_zeros(F: Any, grads: Any, self: Any) -> Any:
+    """The gradients of result, mean and variance; the result's is there, the others may be None."""
+    return (F.zeros_like(self), *grads[1:]) if grads[0] is None else grads
+
+
+def plus(F: Any, x: Any, grad: Any) -> Any:
+    """`x` plus the gradient of a statistic, where there is one."""
+    return x if grad is None else x + F.reshape(grad, x.shape)
+
+
+def check_parameters(input: Any, *parameters: Any) -> None:
+    """Refuse weights, biases and statistics whose dtype is not the input's, or float32 for all beside half precision.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtypes do not fit.
+    """
+    given = [t.dtype for t in parameters if t is not None]
+    expected = input.dtype
+    if all(dtype is expected for dtype in given):
+        return
+    if expected.is_reduced and given[0] is not expected:
+        expected = dtypes.float32
+        if any(dtype is not expected for dtype in given):
+            raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+        return
+    other = next(dtype for dtype in given if dtype is not expected)
+    raise RuntimeError(f"expected scalar type {expected.scalar_name} but found {other.scalar_name}")
+
+
+# -- statistics over the last dims, a weight for each of their elements ---------------------------------------
+
+
+@general(
+    outputs=("result", "mean", "var"),
+    wide=("mean", "var"),
+    seen_outputs=(0,),
+    node="NativeLayerNormBackward0",
+    joint=("self", "weight", "bias"),
+    function=False,
+    method=False,
+    materialize=False,
+    autocast="float32:cuda",
+    saved={"input": "self", "result1": "mean"},
+)
+def native_layer_norm(self, weight=None, bias=None, ndims: int = 1, eps: float = 1e-5):
+    """Normalize over the last `ndims` dims; also their means and variances."""
+
+
+@native_layer_norm.vjp("self", "weight", "bias")
+def _(F, grads, self, weight, mean, var, ndims, eps, needs):
+    return F.layer_norm_backward(*with_zeros(F, grads, self), self, weight, mean, var, eps, needs, ndims)
+
+
+@composite(function=False, method=False)
+def layer_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, eps: float, needs: Needs, ndims: int):
+    """The gradients of `native_layer_norm`."""
+    lead, last = self.shape[: self.ndim - ndims], self.shape[self.ndim - ndims :]
+    rows, width = prod(lead), prod(last)
+    grad, column = F.reshape(grad, (rows, width)), (rows, 1)
+    c = F.reshape(self, (rows, width)) - F.reshape(mean, column)
+    r = F.rsqrt(F.reshape(var, (rows,)) + eps)
+    product = grad * c
+    to_self = to_weight = to_bias = None
+    if needs[1]:
+        to_weight = F.reshape(F.matmul(r, product), last)
+    if needs[2]:
+        to_bias = F.reshape(F.sum(grad, 0), last)
+    if needs[0]:
+        weight = F.reshape(weight, (width,)) if weight is not None else F.ones_like(c[0])
+        of_mean = plus(F, F.matmul(grad, weight) * -r, grad_mean)
+        of_var = plus(F, F.matmul(product, weight) * (r * r * r / -2), grad_var)
+        slope, shift = F.reshape(of_var * (2 / width), column), F.reshape(of_mean / width, column)
+        to_self = grad * weight * F.reshape(r, column) + (c * slope + shift)
+        to_self = F.reshape(to_self, self.shape)
+    return to_self, to_weight, to_bias
+
+
+def along_input(F: Any, t: Any, self: Any, mean: Any, var: Any, dims: Any, eps: float) -> tuple[Any, Any, Any]:
+    """Tangents of the normalized values, the mean and the variance, along the input's tangent."""
+    c = self - mean
+    t_mean = F.mean(t, dims, True)
+    t_var = 2 * F.mean(c * t, dims, True)
+    r = F.rsqrt(var + eps)
+    return (t - t_mean) * r - c * (t_var * (r * r * r) / 2), t_mean, t_var
+
+
+@native_layer_norm.jvp("self")
+def _(F, t, self, weight, mean, var, ndims, eps):
+    t, t_mean, t_var = along_input(F, t, self, mean, var, tuple(range(-ndims, 0)), eps)
+    return t if weight is None else t * weight, t_mean, t_var
+
+
+@native_layer_norm.jvp("weight")
+def _(F, t, self, mean, var, eps):
+    return (self - mean) * F.rsqrt(var + eps) * t, None, None
+
+
+@native_layer_norm.jvp("bias")
+def _(F, t):
+    return t, None, None
+
+
+def _checked_shape(input: Any, normalized_shape: Any, comma: str = ", ") -> tuple[int, ...]:
+    shape = tuple(normalized_shape) if isinstance(normalized_shape, Sequence) else (int(normalized_shape),)
+    if not shape:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
+        )
+    if tuple(input.shape[-len(shape) :]) != shape:
+        sizes = ", ".join(map(str, shape))
+        raise RuntimeError(
+            f"Given normalized_shape=[{sizes}], expected input with shape [*{comma}{sizes}], but got input of "
+            f"size{list(input.shape)}"
+        )
+    return shape
+
+
+def _check_like(name: str, tensor: Any, shape: tuple[int, ...]) -> None:
+    if tensor is not None and tuple(tensor.shape) != shape:
+        raise RuntimeError(
+            f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape {list(tensor.shape)} "
+            f"and normalized_shape = {list(shape)}"
+        )
+
+
+@composite(
+    path="nn.functional.layer_norm",
+    aliases=(".layer_norm",),
+    samples=lambda: [
+        case(floats(3, 4, 5), (5,), floats(5), floats(5)),
+        case(floats(2, 3, 4), (3, 4), floats(3, 4), None, eps=0.1),
+        case(floats(2, 5), [5]),
+        case(floats(6), (6,), None, floats(6)),
+        case(floats(0, 5), (5,), floats(5), floats(5)),
+    ],
+    autocast="float32:cuda",
+)
+def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None, eps: float = 1e-5):
+    """Normalize over the last dims, whose sizes are `normalized_shape`; then multiply by `weight` and add `bias`.
+
+    Parameters
+    ----------
+    input : Tensor
+    normalized_shape : int or sequence of int
+    weight, bias : Tensor, optional
+        Of that shape.
+    eps : float
+        Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.layer_norm(gc.tensor([[0.0, 1.0, 2.0]]), (3,))
+    tensor([[-1.2247,  0.0000,  1.2247]])
+    """
+    shape = _checked_shape(input, normalized_shape)
+    _check_like("weight", weight, shape)
+    _check_like("bias", bias, shape)
+    check_implemented("LayerNormKernelImpl", input, "bi")
+    check_parameters(input, weight, bias)
+    return F.native_layer_norm(input, weight, bias, len(shape), eps)[0]
+
+
+# -- root mean squares over the last dims ---------------------------------------------------------------------
+
+
+@general(
+    outputs=("result", "scale"),
+    wide=("scale",),
+    seen_outputs=(0,),
+    node="FusedRmsNormBackward0",
+    function=False,
+    method=False,
+    materialize=False,
+)
+def fused_rms_norm(self, weight=None, ndims: int = 1, eps: float = 1e-5):
+    """Divide by the root mean square of the last `ndims` dims; also the factors by which was multiplied."""
+
+
+@fused_rms_norm.vjp("self", "weight")
+def _(F, grads, self, weight, scale, ndims, needs):
+    grad = F.zeros_like(self) if grads[0] is None else grads[0]
+    return F.rms_norm_backward(grad, grads[1], self, weight, scale, ndims, needs)
+
+
+@composite(function=False, method=False)
+def rms_norm_backward(F, grad, grad_scale, self, weight, scale, ndims: int, needs: Needs):
+    """The gradients of `fused_rms_norm`."""
+    lead, last = self.shape[: self.ndim - ndims], self.shape[self.ndim - ndims :]
+    rows, width = prod(lead), prod(last)
+    grad, x, r = F.reshape(grad, (rows, width)), F.reshape(self, (rows, width)), F.reshape(scale, (rows, 1))
+    to_weight = F.reshape(F.sum(grad * x * r, 0), last) if needs[1] else None
+    if not needs[0]:
+        return None, to_weight
+    g = grad if weight is None else grad * F.reshape(weight, (width,))
+    of_scale = plus(F, F.sum(g * x, 1, True), grad_scale)
+    return F.reshape(g * r + x * (of_scale * (r * r * r) / -width), self.shape), to_weight
+
+
+@fused_rms_norm.jvp("self")
+def _(F, t, self, weight, scale, ndims):
+    t_scale = F.mean(self * t, tuple(range(-ndims, 0)), True) * -(scale * scale * scale)
+    t = t * scale + self * t_scale
+    return t if weight is None else t * weight, t_scale
+
+
+@fused_rms_norm.jvp("weight")
+def _(F, t, self, scale):
+    return self * scale * t, None
+
+
+@composite(
+    path="nn.functional.rms_norm",
+    aliases=(".rms_norm",),
+    samples=lambda: [
+        case(floats(3, 4, 5), (5,), floats(5)),
+        case(floats(2, 3, 4), (3, 4), eps=0.1),
+        case(floats(5), (5,), floats(5)),
+        case(floats(0, 5), (5,)),
+    ],
+    autocast="float32:cuda",
+)
+def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float | None = None):
+    """Divide by the root mean square of the last dims, whose sizes are `normalized_shape`; then multiply by `weight`.
+
+    `eps`, added to the mean square, is by default the dtype's machine epsilon.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.rms_norm(gc.tensor([[3.0, 4.0]]), (2,))
+    tensor([[0.8485, 1.1314]])
+    """
+    shape = _checked_shape(input, normalized_shape)
+    _check_like("weight", weight, shape)
+    check_implemented("rms_norm", input, "bi")
+    if eps is None:
+        eps = dtypes.finfo(input.dtype).eps
+    if input.dtype.is_floating_point and (weight is None or weight.dtype is input.dtype):
+        return F.fused_rms_norm(input, weight, len(shape), eps)[0]
+    mean = F.mean(F.square(input), tuple(range(-len(shape), 0)), True)
+    out = input * F.rsqrt(mean + eps)
+    return out if weight is None else F.to(out * weight, input.dtype)
+
+
+@composite(
+    path="nn.functional.local_response_norm",
+    samples=lambda: [
+        case(floats(2, 5, 3), 3),
+        case(floats(1, 4, 2, 3), 2, alpha=0.5, beta=0.6, k=2.0),
+        case(floats(0, 4, 2), 2),
+    ],
+)
+def local_response_norm(F, input, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
+    """Divide by ``(k + alpha * m) ** beta``, with `m` the mean square of `size` neighbouring channels.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Examples
+    --------
+    >>> gc.nn.functional.local_response_norm(gc.ones(1, 3, 1), size=3, alpha=3.0).flatten()
+    tensor([0.4387, 0.3536, 0.4387])
+    """
+    if input.ndim < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
+    if not prod(input.shape):
+        return input
+    flat = F.reshape(F.square(input), (input.shape[0], 1, input.shape[1], -1))
+    padded = F.constant_pad_nd(flat, (0, 0, size // 2, (size - 1) // 2))
+    mean = F.reshape(F.avg_pool(padded, (size, 1), (1, 1), (0, 0), False, True, None), input.shape)
+    return input / F.pow(mean * alpha + k, beta)

@@ -1,0 +1,155 @@
+"""Recurrent layers: one layer in one direction over all steps of a sequence, as one operation.
+
+Inputs of the steps come times their weights, which needs no state: from one product for all steps. `inflow` is
+``(steps, batch, width)``, ``(batch, width)`` for a single step, or packed: `sizes` says how many rows each step has.
+The gates are outputs with derivatives, so that formulas may read them; their gradients are hardly ever there.
+"""
+
+from __future__ import annotations
+
+from gradcore.backends.portable.recurrent import (
+    GruGradients,
+    LstmGradients,
+    RnnGradients,
+    gru_gradients,
+    lstm_gradients,
+    plainly,
+    rnn_gradients,
+)
+from gradcore.ops.declare.promotion import same_dtypes
+from gradcore.ops.declare.samples import case, floats
+from gradcore.ops.declare.table import composite, general
+
+Sizes = tuple[int, ...]
+Needs = tuple[bool, ...]
+
+_refuse_others = same_dtypes(
+    "expected m1 and m2 to have the same dtype, but got: {h0.cpp} != {weight.cpp}",
+    "all tensors must have the same dtype",
+)
+
+
+def _samples(gates: int, *others: tuple[int, ...]):
+    """Sequences, sequences of different lengths in both directions, and a single step."""
+
+    def make():
+        more = [floats(*shape) for shape in others]
+        inputs = floats(3, 2), *(floats(3, 2) for _ in range(gates == 4)), floats(gates * 2, 2), *more
+        return [
+            case(floats(4, 3, gates * 2), *inputs),
+            case(floats(5, gates * 2), *inputs, sizes=(3, 1, 1)),
+            case(floats(5, gates * 2), *inputs, sizes=(3, 2), reverse=True),
+            case(floats(3, gates * 2), *inputs),
+        ]
+
+    return make
+
+
+@general(
+    outputs=("result", "h", "c", "gates", "cells"),
+    seen_outputs=(0, 1, 2),
+    node="MkldnnRnnLayerBackward0",
+    function=False,
+    method=False,
+    materialize=False,
+    autocast="lower",
+    mixed=_refuse_others,
+    samples=_samples(4),
+)
+def lstm_sequence(inflow, h0, c0, weight, projection=None, sizes: Sizes | None = None, reverse: bool = False):
+    """Long short-term memory: the states at all steps, the last hidden state and cell; then all gates and cells."""
+
+
+@lstm_sequence.vjp("inflow", "h0", "c0", "weight", "projection")
+def _(F, grads, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs):
+    return F.lstm_backward(*grads, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs)
+
+
+@composite(function=False, method=False)
+def lstm_backward(
+    F,
+    grad,
+    grad_h,
+    grad_c,
+    grad_gates,
+    grad_cells,
+    h0,
+    c0,
+    weight,
+    projection,
+    result,
+    gates,
+    cells,
+    sizes: Sizes | None,
+    reverse: bool,
+    needs: Needs,
+):
+    """The gradients of `lstm_sequence`."""
+    grads = grad, grad_h, grad_c, grad_gates, grad_cells
+    given = LstmGradients(*grads, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs)
+    return lstm_gradients(F, plainly(F), given)
+
+
+@general(
+    outputs=("result", "h", "gates"),
+    seen_outputs=(0, 1),
+    node="GruBackward0",
+    function=False,
+    method=False,
+    materialize=False,
+    autocast="lower",
+    mixed=_refuse_others,
+    samples=_samples(3, (6,)),
+)
+def gru_sequence(inflow, h0, weight, bias=None, sizes: Sizes | None = None, reverse: bool = False):
+    """Gated recurrent units: the states at all steps, the last state; then all gates."""
+
+
+@gru_sequence.vjp("inflow", "h0", "weight", "bias")
+def _(F, grads, h0, weight, result, gates, sizes, reverse, needs):
+    return F.gru_backward(*grads, h0, weight, result, gates, sizes, reverse, needs)
+
+
+@composite(function=False, method=False)
+def gru_backward(
+    F,
+    grad,
+    grad_h,
+    grad_gates,
+    h0,
+    weight,
+    result,
+    gates,
+    sizes: Sizes | None,
+    reverse: bool,
+    needs: Needs,
+):
+    """The gradients of `gru_sequence`."""
+    given = GruGradients(grad, grad_h, grad_gates, h0, weight, result, gates, sizes, reverse, needs)
+    return gru_gradients(F, plainly(F), given)
+
+
+@general(
+    outputs=("result", "h"),
+    node=lambda relu: "RnnReluBackward0" if relu else "RnnTanhBackward0",
+    function=False,
+    method=False,
+    materialize=False,
+    autocast="lower",
+    mixed=_refuse_others,
+    samples=_samples(1),
+)
+def rnn_sequence(inflow, h0, weight, relu: bool = False, sizes: Sizes | None = None, reverse: bool = False):
+    """``act(inflow + weight @ h)``: the states at all steps, and the last one."""
+
+
+@rnn_sequence.vjp("inflow", "h0", "weight")
+def _(F, grads, h0, weight, result, relu, sizes, reverse, needs):
+    return F.rnn_backward(*grads, h0, weight, result, relu, sizes, reverse, needs)
+
+
+@composite(function=False, method=False)
+def rnn_backward(F, grad, grad_h, h0, weight, result, relu: bool, sizes: Sizes | None, reverse: bool, needs: Needs):
+    """The gradients of `rnn_sequence`."""
+    given = RnnGradients(grad, grad_h, h0, weight, result, relu, sizes, reverse, needs)
+    return rnn_gradients(F, plainly(F), given)

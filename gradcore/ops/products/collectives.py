@@ -1,0 +1,52 @@
+"""Collectives: linear maps from the tensors of all processes of a group to the tensors of all, with their adjoints.
+
+`group` computes them; see ``distributed.nn.functional`` for what users call. All processes differentiate the same
+program, so that a backward makes its collectives in the same order everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore.ops.declare.table import linear
+
+
+@linear(lambda F, grad, group: F.all_reduce_sum(grad, group), function=False, method=False, samples=list)
+def all_reduce_sum(K, self, group: Any):
+    """The sum over all processes, in each."""
+    return group.on_arrays.all_reduce(self)
+
+
+@linear(lambda F, grad, group, root: F.reduce_sum(grad, group, root), function=False, method=False, samples=list)
+def broadcast_from(K, self, group: Any, root: int):
+    """The tensor of one process, in each."""
+    return group.on_arrays.broadcast(self, root)
+
+
+@linear(lambda F, grad, group, root: F.broadcast_from(grad, group, root), function=False, method=False, samples=list)
+def reduce_sum(K, self, group: Any, root: int):
+    """The sum over all processes in one of them, zeros in the others."""
+    return group.on_arrays.reduce(self, root)
+
+
+@linear(lambda F, grad, group: F.reduce_scatter_sum(grad, group), function=False, method=False, samples=list)
+def all_gather_stacked(K, self, group: Any):
+    """The tensors of all processes along a new first dim, in each."""
+    return group.on_arrays.all_gather(self)
+
+
+@linear(lambda F, grad, group: F.all_gather_stacked(grad, group), function=False, method=False, samples=list)
+def reduce_scatter_sum(K, self, group: Any):
+    """The sum over all processes of the slice of the first dim that has the rank of this one."""
+    return group.on_arrays.reduce_scatter(self)
+
+
+@linear(
+    lambda F, grad, group, received, sent: F.exchange_rows(grad, group, sent, received),
+    function=False,
+    method=False,
+    samples=list,
+)
+def exchange_rows(K, self, group: Any, received: tuple[int, ...], sent: tuple[int, ...]):
+    """Rows along the first dim, so many from each process; so many of those of this one go to each."""
+    return group.on_arrays.all_to_all(self, received, sent)

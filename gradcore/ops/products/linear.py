@@ -1,0 +1,299 @@
+"""Products with a summand: linear layers, and BLAS's ``beta * self + alpha * product``."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from gradcore.core.dtypes import promote_types
+from gradcore.ops.declare.annotations import Number
+from gradcore.ops.declare.promotion import same_dtypes
+from gradcore.ops.declare.samples import case, floats
+from gradcore.ops.declare.table import general, same
+
+
+def _summed(F, grad, shape):
+    """The gradient of a summand of that shape, which was expanded to the shape of `grad`."""
+    shape, whole = tuple(shape), tuple(grad.shape)
+    if whole == shape:
+        return grad
+    return F.sum_rows(grad) if shape == whole[-1:] else F.sum_to_size(grad, shape)
+
+
+def scaled(t, number):
+    """``t * number`` without the product where the number is 1."""
+    return t if number == 1 else t * number
+
+
+# -- linear layers ----------------------------------------------------------------------------------------------------
+
+
+def _linear_node(input_shape, bias):
+    """Name of the node of PyTorch's last step."""
+    ndim = len(input_shape)
+    if bias is not None:
+        return "AddmmBackward0" if ndim == 2 else "ViewBackward0"
+    return "MmBackward0" if ndim == 2 else "SqueezeBackward4" if ndim == 1 else "UnsafeViewBackward0"
+
+
+def _saved_by_linear(node):
+    """PyTorch's names for the product of two matrices, of which the second is the transposed weight."""
+    if node not in ("AddmmBackward0", "MmBackward0"):
+        return {}
+    first = "mat1" if node == "AddmmBackward0" else "self"
+    factors = {"alpha": 1, "beta": 1} if node == "AddmmBackward0" else {}
+    transposed = lambda weight: None if weight is None else weight.t()  # noqa: E731
+    hidden = dict.fromkeys(("weight", "weight_sym_sizes", "bias_sym_sizes"))
+    return {first: "input", "mat2": transposed, **factors, **hidden}
+
+
+def _weight_gradient(F, grad, input, shape):
+    input = F.conj(input)
+    if input.ndim == 2 == len(shape):
+        return F.matmul(F.transpose(grad, 0, 1), input)
+    batch = tuple(range(2, 1 + input.ndim))
+    if len(shape) == 1:
+        return F.contract(grad, input, batch, (*batch, 1), (1,))
+    return F.contract(grad, input, (*batch, 0), (*batch, 1), (0, 1))
+
+
+@general(
+    input=lambda F, grad, weight: (
+        F.matmul(grad, F.conj(weight)) if weight.ndim == 2 else F.unsqueeze(grad, -1) * F.conj(weight)
+    ),
+    weight=lambda F, grad, input, weight_shape: _weight_gradient(F, grad, input, weight_shape),
+    bias=lambda F, grad, bias_shape: _summed(F, grad, bias_shape),
+    path="nn.functional.linear",
+    node=_linear_node,
+    mixed=same_dtypes(
+        "expected m1 and m2 to have the same dtype, but got: {input.cpp} != {weight.cpp}",
+        "self and mat2 must have the same dtype, but got {bias} and {weight}",
+    ),
+    samples=lambda: [
+        case(floats(2, 3), floats(4, 3), floats(4)), case(floats(2, 3), floats(4, 3)),
+        case(floats(3), floats(4, 3), floats(4)),
+        case(floats(5, 2, 3), floats(4, 3), floats(4)), case(floats(0, 3), floats(4, 3), floats(4)),
+        case(floats(2, 1), floats(4, 1), floats(4)), case(floats(2, 3), floats(3), floats()),
+    ],
+    autocast="lower",
+    saved=_saved_by_linear,
+    edges={
+        **dict.fromkeys(("AddmmBackward0", "ViewBackward0"), ("bias", "input", "weight")),
+        **dict.fromkeys(("MmBackward0", "SqueezeBackward4", "UnsafeViewBackward0"), ("input", "weight")),
+    },
+)  # fmt: skip
+def linear(input, weight, bias=None):
+    """``input @ weight.T + bias``: a linear layer, with the weight as (out features, in features).
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(*, out_features)``.
+
+    Examples
+    --------
+    >>> weight = gc.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> gc.nn.functional.linear(gc.tensor([2.0, 3.0]), weight, bias=gc.tensor([0.0, 0.0, 1.0]))
+    tensor([2., 3., 6.])
+    """
+
+
+linear.jvp("input")(lambda F, t, weight: F.linear(t, weight))
+linear.jvp("weight")(lambda F, t, input: F.linear(input, t))
+linear.jvp("bias")(same)
+
+
+# -- beta * self + alpha * product ------------------------------------------------------------------------------------
+
+
+def _samples(self, *operands):
+    """The summand in full, expanded with other factors, and left out."""
+
+    def cases():
+        products = [floats(*shape) for shape in operands]
+        return [
+            case(floats(*self), *products),
+            case(floats(1), *products, beta=0.5, alpha=-2.0),
+            case(floats(), *products, beta=0),
+        ]
+
+    return cases
+
+
+def gradient_of_summand(F, grad, self_shape, beta):
+    """The gradient of a summand of that shape, which was multiplied by `beta`."""
+    return _summed(F, scaled(grad, beta.conjugate()), self_shape)
+
+
+def _times_second(F, grad, second, alpha):
+    return scaled(F.times_adjoint(grad, second), alpha.conjugate())
+
+
+def _times_first(F, grad, first, alpha):
+    return scaled(F.adjoint_times(first, grad), alpha.conjugate())
+
+
+@general(
+    self=gradient_of_summand,
+    mat1=lambda F, grad, mat2, alpha: _times_second(F, grad, mat2, alpha),
+    mat2=lambda F, grad, mat1, alpha: _times_first(F, grad, mat1, alpha),
+    inplace=True,
+    mixed=same_dtypes(
+        "mat1 and mat2 must have the same dtype, but got {mat1} and {mat2}",
+        "self and mat2 must have the same dtype, but got {self} and {mat2}",
+    ),
+    samples=_samples((2, 4), (2, 3), (3, 4)),
+    autocast="lower",
+    saved={"self_sym_sizes": None},
+    numbers_first=True,
+)
+def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
+    """``beta * self + alpha * (mat1 @ mat2)`` of matrices.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n, p)``.
+
+    Examples
+    --------
+    >>> gc.addmm(gc.tensor([1.0, 2.0]), gc.eye(2), gc.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[2., 4.],
+            [4., 6.]])
+    """
+    return K.add_product(self, K.mm(mat1, mat2), beta, alpha)
+
+
+@general(
+    self=gradient_of_summand,
+    batch1=lambda F, grad, batch2, alpha: _times_second(F, grad, batch2, alpha),
+    batch2=lambda F, grad, batch1, alpha: _times_first(F, grad, batch1, alpha),
+    inplace=True,
+    mixed=same_dtypes(
+        "Input dtypes must be the same, got: input {self.cpp}, batch1: {batch1.cpp}, batch2: {batch2.cpp}"
+    ),
+    samples=_samples((2, 2, 4), (2, 2, 3), (2, 3, 4)),
+    autocast="lower",
+    saved={"self_sym_sizes": None},
+    numbers_first=True,
+)
+def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
+    """``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(b, n, p)``.
+
+    Examples
+    --------
+    >>> gc.baddbmm(gc.ones(1, 2, 2), gc.ones(1, 2, 3), gc.ones(1, 3, 2), alpha=2)
+    tensor([[[7., 7.],
+             [7., 7.]]])
+    """
+    return K.add_product(self, K.bmm(batch1, batch2), beta, alpha)
+
+
+@general(
+    self=gradient_of_summand,
+    batch1=lambda F, grad, batch2, alpha: _times_second(F, grad, batch2, alpha),
+    batch2=lambda F, grad, batch1, alpha: _times_first(F, grad, batch1, alpha),
+    inplace=True,
+    mixed=same_dtypes(
+        "mat1 and mat2 must have the same dtype, but got {batch1} and {batch2}",
+        "self and mat2 must have the same dtype, but got {self} and {batch2}",
+    ),
+    samples=_samples((2, 4), (5, 2, 3), (5, 3, 4)),
+    autocast="lower",
+    saved={
+        "batch1_sym_argsize_0": lambda batch1_shape: batch1_shape and batch1_shape[0],
+        "batch1_sym_argsize_1": lambda batch1_shape: batch1_shape and batch1_shape[1],
+        "batch2_sym_argsize_2": lambda batch2_shape: batch2_shape and batch2_shape[2],
+        "self_sym_sizes": None,
+    },
+    numbers_first=True,
+)
+def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
+    """``beta * self + alpha * sum(batch1 @ batch2)``: the products of a batch are summed.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n, p)``.
+
+    Examples
+    --------
+    >>> gc.addbmm(gc.zeros(2, 2), gc.ones(4, 2, 3), gc.ones(4, 3, 2))
+    tensor([[12., 12.],
+            [12., 12.]])
+    """
+    return K.add_product(self, K.sum_of_products(batch1, batch2), beta, alpha)
+
+
+@general(
+    self=gradient_of_summand,
+    mat=lambda F, grad, vec, alpha: scaled(F.outer(grad, F.conj(vec)), alpha.conjugate()),
+    vec=lambda F, grad, mat, alpha: _times_first(F, grad, mat, alpha),
+    inplace="function",
+    mixed=same_dtypes("addmv input tensors must have the same dtype, but got {self}, {mat}, and {vec}"),
+    samples=_samples((2,), (2, 3), (3,)),
+    autocast="lower:cuda",
+    saved={"self_sym_sizes": None},
+    numbers_first=True,
+)
+def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
+    """``beta * self + alpha * (mat @ vec)``.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n,)``.
+
+    Examples
+    --------
+    >>> gc.addmv(gc.tensor([1.0, 1.0]), gc.tensor([[1.0, 2.0], [3.0, 4.0]]), gc.tensor([1.0, 1.0]))
+    tensor([4., 8.])
+    """
+    return K.add_product(self, K.mv(mat, vec), beta, alpha)
+
+
+@general(
+    self=gradient_of_summand,
+    vec1=lambda F, grad, vec2, alpha: scaled(F.matmul(grad, F.conj(vec2)), alpha.conjugate()),
+    vec2=lambda F, grad, vec1, alpha: scaled(F.matmul(F.transpose(grad, 0, 1), F.conj(vec1)), alpha.conjugate()),
+    inplace=True,
+    mixed=lambda op, args: reduce(promote_types, (t.dtype for t in args[:3])),
+    samples=_samples((2, 3), (2,), (3,)),
+    autocast="lower:cuda",
+    saved={"self_sym_sizes": None},
+    numbers_first=True,
+)
+def addr(K, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
+    """``beta * self + alpha * outer(vec1, vec2)``.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``(n, m)``.
+
+    Examples
+    --------
+    >>> gc.addr(gc.zeros(2, 3), gc.tensor([1.0, 2.0]), gc.tensor([1.0, 2.0, 3.0]))
+    tensor([[1., 2., 3.],
+            [2., 4., 6.]])
+    """
+    return K.add_product(self, K.outer(vec1, vec2), beta, alpha)
+
+
+for _op in (addmm, baddbmm, addbmm, addmv, addr):
+    _op.jvp("self")(lambda F, t, beta: scaled(t, beta))
+
+addmm.jvp("mat1")(lambda F, t, mat2, alpha: scaled(F.mm(t, mat2), alpha))
+addmm.jvp("mat2")(lambda F, t, mat1, alpha: scaled(F.mm(mat1, t), alpha))
+baddbmm.jvp("batch1")(lambda F, t, batch2, alpha: scaled(F.bmm(t, batch2), alpha))
+baddbmm.jvp("batch2")(lambda F, t, batch1, alpha: scaled(F.bmm(batch1, t), alpha))
+addbmm.jvp("batch1")(lambda F, t, batch2, alpha: scaled(F.sum_of_products(t, batch2), alpha))
+addbmm.jvp("batch2")(lambda F, t, batch1, alpha: scaled(F.sum_of_products(batch1, t), alpha))
+addmv.jvp("mat")(lambda F, t, vec, alpha: scaled(F.mv(t, vec), alpha))
+addmv.jvp("vec")(lambda F, t, mat, alpha: scaled(F.mv(mat, t), alpha))
+addr.jvp("vec1")(lambda F, t, vec2, alpha: scaled(F.outer(t, vec2), alpha))
+addr.jvp("vec2")(lambda F, t, vec1, alpha: scaled(F.outer(vec1, t), alpha))

@@ -1,0 +1,1 @@
+"""Operations along dims: sums, extrema, order, counts, distances."""

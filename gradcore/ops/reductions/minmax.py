@@ -1,0 +1,282 @@
+"""Extrema: over dims, along one dim with their index, and running along a dim.
+
+Where elements tie, the gradient of an extremum over dims is shared evenly; that of an extremum with an index goes to
+the element of the index.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+from gradcore.ops.declare.annotations import Dims, Tensor
+from gradcore.ops.declare.checks import check_implemented, check_reducible
+from gradcore.ops.declare.samples import case, floats, ints
+from gradcore.ops.declare.shapes import along, axes, kept, wrap_dim
+from gradcore.ops.declare.table import composite, constant, general, linear
+
+# -- over dims --------------------------------------------------------------------------------------------------------
+
+
+def _ties(F, self, chosen):
+    """1 where an element equals the chosen one, else 0."""
+    return F.ones_like(chosen) * (self == chosen)
+
+
+def _shared(F, grad, self, chosen, dim):
+    """The gradient of extrema over dims, shared evenly by the elements that tie."""
+    shape = kept(self.shape, dim)
+    ties = _ties(F, self, F.reshape(chosen, shape))
+    return F.reshape(grad, shape) / F.sum(ties, dim, True) * ties
+
+
+def _averaged(F, t, self, chosen, dim, keepdim):
+    """The tangent of extrema over dims: the mean over the elements that tie."""
+    ties = _ties(F, self, F.reshape(chosen, kept(self.shape, dim)))
+    return F.sum(t * ties, dim, keepdim) / F.sum(ties, dim, keepdim)
+
+
+def _samples_over_dims():
+    x = floats(3, 4, form="distinct")
+    return [
+        case(x), case(x, dim=1), case(x, dim=(0, 1), keepdim=True), case(floats(), dim=0), case(floats(0, 3), dim=1),
+    ]  # fmt: skip
+
+
+def _over_dims(name, word):
+    def over(K, self, dim: Dims = (), keepdim: bool = False):
+        check_reducible(f"a{name}", self.shape, dim)
+        check_implemented(f"{name}_values_cpu", self, "c")
+        return getattr(K, f"{name}_over")(self, axes(dim, self.ndim), keepdim)
+
+    over.__doc__ = f"The {word} over `dim` (all dims if empty); elements that tie share the gradient evenly."
+    op = general(
+        lambda F, grad, self, result, dim: _shared(F, grad, self, result, dim),
+        name=f"a{name}",
+        samples=_samples_over_dims,
+    )(over)
+    op.jvp("self")(lambda F, t, self, result, dim, keepdim: _averaged(F, t, self, result, dim, keepdim))
+
+
+_over_dims("max", "maximum")
+_over_dims("min", "minimum")
+
+
+@general(
+    fields="min max",
+    samples=lambda: [
+        case(floats(3, 4, form="distinct")),
+        case(floats(3, 4, form="distinct"), dim=1),
+        case(floats(2, 3), dim=0, keepdim=True),
+    ],
+)
+def aminmax(K, self, *, dim: int | None = None, keepdim: bool = False):
+    """The minimum and the maximum of all elements or along a dim, as a named tuple ``(min, max)``.
+
+    Examples
+    --------
+    >>> gc.aminmax(gc.tensor([3, 1, 2]))
+    torch.return_types.aminmax(
+    min=tensor(1),
+    max=tensor(3))
+    """
+    if dim is None and 0 in self.shape:
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        )
+    check_reducible("aminmax", self.shape, dim)
+    check_implemented("aminmax_cpu", self, "c")
+    dims = axes(dim, self.ndim)
+    return K.min_over(self, dims, keepdim), K.max_over(self, dims, keepdim)
+
+
+@aminmax.vjp("self")
+def _(F, grads, self, min, max, dim):
+    return _shared(F, grads[0], self, min, dim) + _shared(F, grads[1], self, max, dim)
+
+
+@aminmax.jvp("self")
+def _(F, t, self, min, max, dim, keepdim):
+    return _averaged(F, t, self, min, dim, keepdim), _averaged(F, t, self, max, dim, keepdim)
+
+
+# -- of all elements --------------------------------------------------------------------------------------------------
+
+
+@constant(constant="results are bools", function=False, method=False)
+def same(K, self, other):
+    """Whether elements are equal, or both NaN."""
+    return K.equal_or_nan(self, other)
+
+
+def shared_by_equals(F, grad, self, result):
+    """The gradient of a single element that was chosen among all, shared evenly by those that equal it."""
+    equals = F.same(self, result)
+    return F.where(equals, grad / F.sum(F.ones_like(grad) * equals), F.zeros_like(grad))
+
+
+def mean_of_equals(F, t, self, result):
+    """The tangent of a single element that was chosen among all: the mean over those that equal it."""
+    equals = F.ones_like(result) * F.same(self, result)
+    return F.sum(t * equals) / F.sum(equals)
+
+
+# -- along a dim, with the index --------------------------------------------------------------------------------------
+
+
+@linear(
+    lambda F, grad, dim, index: F.gather(grad, dim, index),
+    function=False,
+    method=False,
+    node="ScatterBackward0",
+    samples=lambda: [
+        case(floats(3, 1), (3, 4), 1, ints(3, 1, high=4)),
+        case(floats(1, 2), (3, 2), -2, ints(1, 2, high=3)),
+    ],
+)
+def place(K, self, shape: tuple[int, ...], dim: int, index):
+    """Zeros of `shape`, but for the elements at an index along a dim that names no place twice: undoes a selection."""
+    return K.put_along(self, shape, wrap_dim(dim, len(shape)), index)
+
+
+def taken(F, t, dim, indices):
+    """The tangents of the elements that were selected along a dim."""
+    return F.gather(t, dim, indices) if t.shape else t
+
+
+def placed(F, grad, self_shape, dim, indices):
+    """The gradient at the positions from which elements were selected along a dim."""
+    return F.place(grad, self_shape, dim, indices) if self_shape else grad
+
+
+def at_index(F, x, dim, index):
+    """The elements of `x` at an index of one element along `dim` (which the index has with size 1, or not)."""
+    if not x.shape:
+        return x
+    return F.reshape(F.gather(x, dim, F.reshape(index, kept(x.shape, dim))), index.shape)
+
+
+def put_at_index(F, grad, shape, dim, index):
+    """Zeros of `shape`, but for `grad` where the index points: the transpose of `at_index`."""
+    if not shape:
+        return grad
+    one = kept(shape, dim)
+    return F.place(F.reshape(grad, one), shape, dim, F.reshape(index, one))
+
+
+def selection(function, path, /, **options):
+    """Declare an operation that picks one element along a dim, and its index."""
+    op = general(
+        lambda F, grad, self_shape, dim, indices: put_at_index(F, grad, self_shape, dim, indices),
+        path=path, fields="values indices", differentiable=(0,), **options,
+    )(function)  # fmt: skip
+    op.jvp("self")(lambda F, t, dim, indices: at_index(F, t, dim, indices))
+    return op
+
+
+def _samples():
+    x = floats(3, 4, form="distinct")
+    return [
+        case(x), case(x, 1), case(x, 0, True), case(floats(), 0), case(floats(0, 2), 1), case(floats(2, 3, 4), -2)
+    ]  # fmt: skip
+
+
+def _overloaded(name, word):
+    """``max`` and ``min``: of all elements, along a dim with the index, or of two tensors."""
+    title = name.title()
+    hidden = {"function": False, "method": False}
+
+    def of_all(K, self):
+        check_reducible(name, self.shape, None)
+        check_implemented(f"{name}_all", self, "c")
+        return getattr(K, f"{name}_over")(self)
+
+    def along_dim(K, self, dim: int, keepdim: bool = False):
+        check_reducible(name, self.shape, dim)
+        if self.dtype.kind == "c":
+            raise RuntimeError(f"{name}(): does not support complex input")
+        return along(getattr(K, f"{name}_along"), self, dim, keepdim)
+
+    def overloads(F, self, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
+        if dim is None and other is None:
+            return getattr(F, f"{name}_all")(self)
+        if isinstance(dim, Integral):
+            return getattr(F, f"{name}_dim")(self, dim, keepdim)
+        return getattr(F, f"{name}imum")(self, dim if other is None else other)
+
+    of_all.__doc__ = f"The {word} of all elements."
+    along_dim.__doc__ = f"The {word} along a dim, and its index."
+    overloads.__doc__ = f"""The {word} of all elements, along one dim, or of two tensors element by element.
+
+    Parameters
+    ----------
+    dim : int or Tensor, optional
+        Without it, the result is the {word} of all elements; those that tie share the gradient evenly. Along a dim, the
+        result is a named tuple ``(values, indices)``; the gradient goes to the element of the index. With a tensor in
+        its place, the result is ``{name}imum(self, other)``.
+    keepdim : bool
+        Whether the dim stays, with size 1.
+    """
+    op = general(shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward1", **hidden)(of_all)
+    op.jvp("self")(mean_of_equals)
+    selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward0", **hidden)
+    composite(
+        name=name,
+        samples=lambda: [*_samples(), case(floats(3, 4), floats(4))],
+        overloads=(
+            ("", "Tensor"),
+            ("dim: int, keepdim: bool = ...", f"return_types.{name}"),
+            ("other: Tensor", "Tensor"),
+        ),
+    )(overloads)
+
+
+_overloaded("max", "maximum")
+_overloaded("min", "minimum")
+
+
+def _index_of(name, word):
+    def index(K, self, dim: int | None = None, keepdim: bool = False):
+        check_reducible(f"arg{name}", self.shape, dim, IndexError)
+        if self.dtype.kind in "bc":
+            kind = "bool" if self.dtype.kind == "b" else "complex"
+            raise RuntimeError(f"arg{name}(): does not support {kind} input")
+        kernel = getattr(K, f"arg{name}_along")
+        if dim is None:
+            found = kernel(self.reshape((-1,)), 0, False)
+            return found.reshape((1,) * self.ndim) if keepdim else found
+        return along(kernel, self, dim, keepdim)
+
+    index.__doc__ = f"""The index of the {word} along a dim; without a dim, that in the flattened tensor.
+
+    Where elements tie, it is the first one's; NaN counts as the {word}.
+    """
+    constant(name=f"arg{name}", constant="results are indices", samples=_samples)(index)
+
+
+_index_of("max", "maximum")
+_index_of("min", "minimum")
+
+
+# -- running along a dim ----------------------------------------------------------------------------------------------
+
+
+def _running(name, word):
+    def running(K, self, dim: int):
+        check_implemented(f"{name}_cpu", self, "c")
+        return along(getattr(K, f"{name}_along"), self, dim)
+
+    running.__doc__ = f"The {word} of the elements up to each one along a dim, and its index (of ties the last one's)."
+    op = general(
+        lambda F, grad, self_shape, dim, indices: (
+            F.gather_backward(grad, self_shape, dim, indices) if self_shape else grad
+        ),
+        name=name, fields="values indices", differentiable=(0,),
+        samples=lambda: [
+            case(floats(3, 4, form="distinct"), 1), case(floats(5, 2), 0), case(floats(), 0), case(floats(0), 0)
+        ],
+    )(running)  # fmt: skip
+    op.jvp("self")(taken)
+
+
+_running("cummax", "maximum")
+_running("cummin", "minimum")

@@ -1,0 +1,149 @@
+"""Filters with a memory of their own results, and filters between rates of sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradcore.backends.portable.filter_tables import rate_taps
+from gradcore.ops.declare.checks import check_implemented
+from gradcore.ops.declare.promotion import common_dtype
+from gradcore.ops.declare.samples import case, complexes, floats
+from gradcore.ops.declare.table import general
+from gradcore.ops.signal.windowed import padded
+
+_PRIVATE = {"function": False, "method": False}
+
+
+def _reversed_filter(F, x, b, a, dim):
+    """The adjoint of the filter."""
+    return F.flip(F.recursive_filter(F.flip(x, (dim,)), F.conj(b), F.conj(a), dim), (dim,))
+
+
+def _one(F, a):
+    return F.narrow(a, 0, 0, 1) * 0 + 1
+
+
+def _lagged_products(F, x, y, dim, count):
+    """``sum(conj(x[n - k]) * y[n])`` along `dim` and all others, for the first lags."""
+    x = F.reshape(F.movedim(x, dim, -1), (-1, x.shape[dim]))
+    y = F.reshape(F.movedim(y, dim, -1), (-1, y.shape[dim]))
+    x = padded(F, F.conj(x), (1,), (count - 1,), (0,))
+    return F.flip(F.sum(F.correlate_valid(x, y, (1,), "direct"), 0), (0,))
+
+
+def _by_numerator(F, grad, self, b, a, dim):
+    back = _reversed_filter(F, grad, _one(F, a), a, dim)
+    return _lagged_products(F, self, back, dim, b.shape[0])
+
+
+def _by_denominator(F, grad, result, a, dim):
+    back = _reversed_filter(F, grad, _one(F, a), a, dim)
+    return -_lagged_products(F, result, back, dim, a.shape[0])
+
+
+@general(
+    lambda F, grad, b, a, dim: _reversed_filter(F, grad, b, a, dim),
+    b=_by_numerator,
+    a=_by_denominator,
+    mixed=common_dtype,
+    **_PRIVATE,
+    samples=lambda: [
+        case(floats(2, 6), floats(3), floats(3, low=0.5, high=1.5), 1),
+        case(floats(5, 2), floats(1), floats(2, low=0.5, high=1.5), 0),
+        case(complexes(6), complexes(2), complexes(2, low=1.0, high=1.5), 0),
+        case(floats(4), floats(6), floats(2, low=0.5, high=1.5), 0),
+    ],
+)
+def recursive_filter(K, self, b, a, dim: int):
+    """``a[0] * y[n] = sum(b[k] * x[n - k]) - sum(a[k] * y[n - k] for k > 0)`` along `dim`, from rest."""
+    check_implemented("lfilter", self, "bi")
+    x = K.xp.moveaxis(self, dim, 0)
+    y: list[Any] = []
+    for n in range(len(x)):
+        total = x[n] * b[0]
+        for k in range(1, min(n + 1, len(b))):
+            total = total + x[n - k] * b[k]
+        for k in range(1, min(n + 1, len(a))):
+            total = total - y[n - k] * a[k]
+        y.append(K.div(total, a[0]))
+    return K.xp.moveaxis(K.xp.stack(y), 0, dim) if y else self
+
+
+@recursive_filter.jvp("self")
+def _(F, t, b, a, dim):
+    return F.recursive_filter(t, b, a, dim)
+
+
+@recursive_filter.jvp("b")
+def _(F, t, self, a, dim):
+    return F.recursive_filter(self, t, a, dim)
+
+
+@recursive_filter.jvp("a")
+def _(F, t, result, a, dim):
+    return -F.recursive_filter(result, t, a, dim)
+
+
+# -- from one rate to another -----------------------------------------------------------------------------------------
+
+
+def _rate_adjoint(F, grad, self_shape, h, up, down, dim):
+    """The filter backwards, with the rates exchanged, from where the first element of the input stands."""
+    h = padded(F, h, (0,), (0,), (-(h.shape[0] - 1) % up,))
+    start, n = (h.shape[0] - 1) // up, self_shape[dim]
+    found = F.rate_filter(grad, F.flip(F.conj(h), (0,)), down, up, dim)
+    found = (
+        F.narrow(found, dim, start, min(n, max(found.shape[dim] - start, 0)))
+        if found.shape[dim] > start
+        else (F.narrow(found, dim, 0, 0))
+    )
+    return padded(F, found, (dim,), (0,), (n - found.shape[dim],))
+
+
+def _stuffed(F, x, factor):
+    """Rows with zeros between their elements."""
+    return F.reshape(padded(F, F.unsqueeze(x, -1), (2,), (0,), (factor - 1,)), (x.shape[0], -1))
+
+
+def _by_taps(F, grad, self, h, up, down, dim):
+    x = _stuffed(F, F.reshape(F.movedim(F.conj(self), dim, -1), (-1, self.shape[dim])), up)
+    y = _stuffed(F, F.reshape(F.movedim(grad, dim, -1), (-1, grad.shape[dim])), down)
+    count = h.shape[0]
+    x = padded(F, x, (1,), (count - 1,), (max(y.shape[1] - x.shape[1], 0),))
+    x = F.narrow(x, 1, 0, y.shape[1] + count - 1) if x.shape[1] > y.shape[1] + count - 1 else x
+    y = padded(F, y, (1,), (0,), (x.shape[1] - count + 1 - y.shape[1],))
+    return F.flip(F.sum(F.correlate_valid(x, y, (1,), "direct"), 0), (0,))
+
+
+@general(
+    _rate_adjoint,
+    h=_by_taps,
+    mixed=common_dtype,
+    **_PRIVATE,
+    samples=lambda: [
+        case(floats(2, 5), floats(4), 3, 2, 1),
+        case(floats(7, 2), floats(3), 1, 3, 0),
+        case(complexes(4), complexes(5), 2, 1, 0),
+        case(floats(9), floats(2), 2, 5, 0),
+    ],
+)
+def rate_filter(K, self, h, up: int, down: int, dim: int):
+    """`self` with ``up - 1`` zeros behind each element, filtered with `h`, and every element number `down` of that."""
+    x = K.xp.moveaxis(self, dim, -1)
+    n, taps = x.shape[-1], h.shape[0]
+    count = -(-((n - 1) * up + taps) // down)
+    total = 0
+    for element, tap, used in rate_taps(n, taps, up, down, count):
+        weight = h[K.constant(tap)] * K.constant(used.astype(self.dtype))
+        total = total + x[..., K.constant(element)] * weight
+    return K.xp.moveaxis(total, -1, dim)
+
+
+@rate_filter.jvp("self")
+def _(F, t, h, up, down, dim):
+    return F.rate_filter(t, h, up, down, dim)
+
+
+@rate_filter.jvp("h")
+def _(F, t, self, up, down, dim):
+    return F.rate_filter(self, t, up, down, dim)

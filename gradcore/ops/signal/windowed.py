@@ -1,0 +1,187 @@
+"""Sums and ranks over moving windows, and the extensions of arrays beyond their edges: what filters are made of."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+from typing import Any
+
+from gradcore.backends.portable.filter_tables import outside, runs
+from gradcore.ops.declare.promotion import common_dtype, same_dtypes
+from gradcore.ops.declare.samples import case, complexes, floats
+from gradcore.ops.declare.table import bilinear, constant, general, linear
+
+_PRIVATE = {"function": False, "method": False}
+
+Dims = tuple[int, ...]
+
+
+# -- beyond the edges --------------------------------------------------------------------------------------------------
+
+
+def _part(dim, ndim, start, stop):
+    return (slice(None),) * (dim % ndim) + (slice(start, stop),)
+
+
+@linear(
+    lambda F, grad, self_shape, dim, before, after, mode: F.folded(grad, self_shape[dim], dim, before, mode),
+    **_PRIVATE,
+    samples=lambda: [
+        case(floats(3, 4), 1, 2, 3, "reflect"),
+        case(floats(3, 2), 0, 5, 7, "mirror"),
+        case(complexes(4), 0, 6, 1, "wrap"),
+        case(floats(2, 3), 1, 2, 0, "nearest"),
+        case(floats(2, 1), 1, 2, 3, "mirror"),
+    ],
+)
+def extended(K, self, dim: int, before: int, after: int, mode: str):
+    """The tensor with more elements along `dim`: ``"reflect"`` repeats edges, ``"mirror"`` does not."""
+    n = self.shape[dim]
+    left, right = (
+        K.xp.take(self, K.constant(outside(n, start, stop, mode)), axis=dim)
+        for start, stop in ((-before, 0), (n, n + after))
+    )
+    return K.xp.concatenate((left, self, right), axis=dim)
+
+
+@linear(
+    lambda F, grad, self_shape, n, dim, before, mode: F.extended(grad, dim, before, self_shape[dim] - n - before, mode),
+    **_PRIVATE,
+    samples=lambda: [case(floats(3, 9), 4, 1, 2, "reflect"), case(floats(9, 2), 2, 0, 5, "mirror")],
+)
+def folded(K, self, n: int, dim: int, before: int, mode: str):
+    """Adjoint of `extended`; `n` is the size of the result."""
+    out = self[_part(dim, self.ndim, before, before + n)].copy()
+    for first, start, stop in ((0, -before, 0), (before + n, n, self.shape[dim] - before)):
+        index = outside(n, start, stop, mode)
+        for i, j, step in runs(index):
+            part = self[_part(dim, self.ndim, first + i, first + j)]
+            if step == 0:
+                part = part.sum(dim, keepdims=True)
+            elif step < 0:
+                part = K.flip(part, (dim,))
+            low = int(min(index[i], index[j - 1]))
+            out[_part(dim, self.ndim, low, low + part.shape[dim])] += part
+    return out
+
+
+# -- sums of products ------------------------------------------------------------------------------------------------
+
+
+def padded(F: Any, x: Any, dims: Any, before: Any, after: Any) -> Any:
+    """Zeros around `x` along dims."""
+    widths = [0] * (2 * x.ndim)
+    for d, low, high in zip(dims, before, after, strict=True):
+        at = 2 * (x.ndim - 1 - d)
+        widths[at : at + 2] = low, high
+    return F.constant_pad_nd(x, widths, 0)
+
+
+def _by_input(F, grad, weights, dims, by):
+    around = [weights.shape[d] - 1 for d in dims]
+    return F.correlate_valid(padded(F, grad, dims, around, around), F.flip(F.conj(weights), dims), dims, by)
+
+
+@bilinear(
+    self=_by_input,
+    weights=lambda F, grad, self, dims, by: F.correlate_valid(F.conj(self), grad, dims, by),
+    **_PRIVATE,
+    mixed=common_dtype,
+    broadcasts=True,
+    samples=lambda: [
+        case(floats(3, 7), floats(1, 3), (1,), "direct"),
+        case(floats(5, 6), floats(2, 3), (0, 1), "direct"),
+        case(complexes(6), complexes(4), (0,), "direct"),
+        case(floats(5, 6), floats(4, 5), (0, 1), "fourier"),
+        case(floats(2, 6), floats(2, 2), (1,), "fourier"),
+        case(floats(2, 6), floats(2, 2), (1,), "direct"),
+    ],
+)
+def correlate_valid(K, self, weights, dims: Dims, by: str):
+    """``sum(self[i + k] * weights[k] for k)`` along dims, where the windows lie inside; other dims are broadcast."""
+    if by != "direct":
+        return _by_fourier(K, self, weights, dims)
+    sizes = [self.shape[d] - weights.shape[d] + 1 for d in dims]
+    taps = [weights.shape[d] for d in dims]
+
+    def window(x, starts, lengths):
+        key = [slice(None)] * x.ndim
+        for d, start, length in zip(dims, starts, lengths, strict=True):
+            key[d] = slice(start, start + length)
+        return tuple(key)
+
+    if prod(taps) <= prod(sizes):
+        total = 0
+        for k in itertools.product(*map(range, taps)):
+            total = total + self[window(self, k, sizes)] * weights[window(weights, k, [1] * len(dims))]
+        return total
+    found = [K.sum(self[window(self, i, taps)] * weights, dims, True) for i in itertools.product(*map(range, sizes))]
+    for d, n in reversed(list(zip(dims, sizes, strict=True))):
+        found = [K.xp.concatenate(found[i : i + n], axis=d) for i in range(0, len(found), n)]
+    return found[0]
+
+
+def _by_fourier(K, x, weights, dims):
+    """The same by Fourier transforms along dims."""
+    sizes = tuple(x.shape[d] for d in dims)
+    kept = tuple(slice(x.shape[d] - weights.shape[d] + 1) if d in dims else slice(None) for d in range(x.ndim))
+    weights = padded(
+        K, weights, dims, [0] * len(dims), [n - weights.shape[d] for d, n in zip(dims, sizes, strict=True)]
+    )
+    if x.dtype.kind == "c" or weights.dtype.kind == "c":
+        product = K.fft_c2c(x, dims, "backward", True) * K.fft_c2c(weights, dims, "forward", False)
+        return K.fft_c2c(product, dims, "backward", False)[kept]
+    product = K.fft_r2c(x, dims, "backward", True) * K.conj(K.fft_r2c(weights, dims, "backward", True))
+    return K.fft_c2r(product, dims, "backward", sizes[-1])[kept]
+
+
+# -- ranks -----------------------------------------------------------------------------------------------------------
+
+
+def _shifted(x, offsets, sizes):
+    """`x` from each of the offsets on."""
+    lead = x.ndim - len(sizes)
+    for offset in offsets:
+        yield x[(slice(None),) * lead + tuple(slice(o, o + n) for o, n in zip(offset, sizes, strict=True))]
+
+
+@constant(
+    constant="results are indices",
+    mixed=same_dtypes("expected scalar type {self} but found {result}"),
+    **_PRIVATE,
+)
+def rank_index(K, self, result, offsets: tuple[tuple[int, ...], ...]):
+    """Where in `self`, as one row, the first element of each window stands that is the window's result."""
+    sizes = result.shape
+    steps = [prod(self.shape[d + 1 :]) for d in range(self.ndim)]
+    base = 0
+    for d, n in enumerate(sizes):
+        base = base + (K.xp.arange(n) * steps[d]).reshape((1,) * d + (n,) + (1,) * (len(sizes) - d - 1))
+    index = base + sum(o * s for o, s in zip(offsets[-1], steps, strict=True))
+    for offset, values in reversed(list(zip(offsets, _shifted(self, offsets, sizes), strict=True))):
+        index = K.xp.where(values == result, base + sum(o * s for o, s in zip(offset, steps, strict=True)), index)
+    return index
+
+
+@general(
+    **_PRIVATE,
+    samples=lambda: [
+        case(floats(6, form="distinct"), ((0,), (1,), (2,)), (4,), 1),
+        case(floats(4, 5, form="distinct"), ((0, 0), (0, 2), (1, 1), (2, 1)), (2, 3), 2),
+    ],
+)
+def ranked(K, self, offsets: tuple[tuple[int, ...], ...], sizes: tuple[int, ...], rank: int):
+    """The element of that rank of each window, whose elements lie at `offsets` from its first; `sizes` of them."""
+    return K.xp.sort(K.xp.stack(list(_shifted(self, offsets, sizes))), axis=0)[rank]
+
+
+@ranked.vjp("self")
+def _(F, grad, self, result, offsets):
+    index = F.rank_index(self, result, offsets)
+    zeros = F.new_zeros(grad, (prod(self.shape),))
+    return F.reshape(F.scatter_add(zeros, 0, F.reshape(index, (-1,)), F.reshape(grad, (-1,))), self.shape)
+
+
+@ranked.jvp("self")
+def _(F, t, self, result, offsets):
+    return F.take(t, F.rank_index(self, result, offsets))

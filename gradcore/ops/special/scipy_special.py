@@ -1,0 +1,483 @@
+"""Functions of numbers that only SciPy has: one operation for each number of arguments, with a table of derivatives.
+
+A name is that of `scipy.special`; ``"fresnel:0"`` is the first of several results. On CUDA they are computed by CuPy,
+or on the host where CuPy has none of that name.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from gradcore.backends.kernel_rules import Result
+from gradcore.ops.declare.checks import check_implemented
+from gradcore.ops.declare.promotion import common_dtype
+from gradcore.ops.declare.samples import case, floats
+from gradcore.ops.declare.table import general
+from gradcore.ops.special.functions import _by_order, inverse_powers
+
+_ROOT_PI = math.sqrt(math.pi)
+
+
+def _at_zero(F, x, limit, formula):
+    """A formula of numbers that are not zero, and its limit there."""
+    zero = x == 0
+    return F.where(zero, limit, formula(F.where(zero, 1, x)))
+
+
+def _one(F, name, x):
+    return F.special_of_one(x, name)
+
+
+def _two(F, name, x, y):
+    return F.special_of_two(x, y, name)
+
+
+# -- one argument -----------------------------------------------------------------------------------------------------
+
+
+def _dawsn_slope(F, x, y):
+    use = abs(x) > 15
+    return F.where(use, -inverse_powers(F, x, 1, use), 1 - 2 * x * y)
+
+
+def _rgamma_slope(F, x, y):
+    if _is_complex(x):
+        return -y * F.digamma(x)
+    use = x < 0.5  # by reflection, as the digamma function has poles where the result is zero
+    u = F.where(use, 1 - x, 1)
+    turn = math.pi * (x - F.round(x))
+    even = F.cos(math.pi * F.round(x))
+    reflected = F.special_of_one(u, "gamma") * even * (F.cos(turn) - F.digamma(u) * F.sin(turn) / math.pi)
+    return F.where(use, reflected, -y * F.digamma(F.where(use, 1, x)))
+
+
+def _wofz_slope(F, x, y):
+    use = (abs(x) > 15) & (F.imag(x) >= 0) if _is_complex(x) else abs(x) > 15
+    return F.where(use, -2j / _ROOT_PI * inverse_powers(F, x, 1, use), -2 * x * y + 2j / _ROOT_PI)
+
+
+def _is_complex(x):
+    """Whether an array, or a tensor, is complex."""
+    return getattr(x.dtype, "is_complex", None) or getattr(x.dtype, "kind", "") == "c"
+
+
+# -- elliptic integrals -----------------------------------------------------------------------------------------------
+#
+# By the parameter m they have removable singularities at 0 and 1, where differences of the integrals cancel. Near them,
+# and where the angle is small, the integrals' own derivatives are integrated numerically.
+
+
+@functools.cache
+def _gauss_legendre(n):
+    """The nodes and weights of Gauss's quadrature on the interval from 0 to 1."""
+    found = []
+    for k in range(n):
+        x = math.cos(math.pi * (k + 0.75) / (n + 0.5))
+        for _ in range(8):
+            before, p = 1.0, x
+            for j in range(2, n + 1):
+                before, p = p, ((2 * j - 1) * x * p - (j - 1) * before) / j
+            slope = n * (x * p - before) / (x * x - 1)
+            x -= p / slope
+        found.append(((1 + x) / 2, 1 / ((1 - x * x) * slope * slope)))
+    return found
+
+
+def _integral_of_sines(F, phi, m, power):
+    """The integral of ``sin(t)**2 * (1 - m * sin(t)**2)**power`` from 0 to `phi`, at most a quarter turn."""
+    total = phi * 0
+    for node, weight in _gauss_legendre(24):
+        square = F.sin(phi * node) ** 2
+        total = total + weight * square * F.pow(1 - m * square, power)
+    return phi * total
+
+
+def _integral_near_one(F, phi, m):
+    """The integral of ``sin(t)**2 * (1 - m * sin(t)**2)**-1.5`` from 0 to `phi`, for `m` near 1."""
+    end = F.asinh(F.tan(phi))  # with sin(t) = tanh(u) the integrand has no singularity near the path
+    total = phi * 0
+    for node, weight in _gauss_legendre(40):
+        u = end * node
+        square = F.tanh(u) ** 2
+        total = total + weight * square * F.pow(1 - m * square, -1.5) / F.cosh(u)
+    return end * total
+
+
+def _incomplete_slope(F, phi, m, power):
+    """Return where differences of elliptic integrals cancel, and there the integral of `_integral_of_sines`."""
+    turns = F.round(phi / math.pi)
+    rest = phi - math.pi * turns
+    square = F.sin(rest) ** 2
+    # Beyond a quarter turn the complete integral is a part, so that all its m have to be small.
+    use = F.where(turns == 0, abs(m) * square, abs(m)) <= 0.5
+    small = F.where(use, m, 0)
+    whole = _integral_of_sines(F, m * 0 + math.pi / 2, small, power)
+    part = _integral_of_sines(F, F.where(use, rest, 0), small, power) + 2 * turns * whole
+    near = ~use & (abs(m - 1) < 0.1) & (turns == 0) & (abs(F.tan(rest)) < 50) & (m * square < 1)
+    if power == -1.5:
+        part = F.where(near, _integral_near_one(F, F.where(near, rest, 0), F.where(near, m, 1)), part)
+        use = use | near
+    return use, part
+
+
+def _ellipkinc_slope(F, phi, m, y):
+    use, part = _incomplete_slope(F, phi, m, -1.5)
+    n = F.where(use, 0.5, m)
+    angle = F.where(use, 0.5, phi)
+    e = _two(F, "ellipeinc", angle, n)
+    cancelling = e / (2 * n * (1 - n)) - y / (2 * n) - F.sin(2 * angle) / (4 * (1 - n) * _sine_root(F, angle, n))
+    return F.where(use, part / 2, cancelling)
+
+
+def _ellipeinc_slope(F, phi, m, y):
+    use, part = _incomplete_slope(F, phi, m, -0.5)
+    n = F.where(use, 0.5, m)
+    return F.where(use, -part / 2, (y - _two(F, "ellipkinc", F.where(use, 0.5, phi), n)) / (2 * n))
+
+
+def _ellipk_slope(F, m, rest=None):
+    """The derivative at `m`, given ``1 - m`` where that is known better."""
+    use = abs(m) <= 0.5
+    rest = 1 - m if rest is None else rest
+    n, p = F.where(use, 0.5, m), F.where(use, 0.5, rest)
+    k, e = _one(F, "ellipkm1", p), _one(F, "ellipe", n)
+    series = _integral_of_sines(F, m * 0 + math.pi / 2, F.where(use, m, 0), -1.5) / 2
+    return F.where(use, series, (e - p * k) / (2 * n * p))
+
+
+def _ellipe_slope(F, m, y):
+    use = abs(m) <= 0.5
+    n = F.where(use, 0.5, m)
+    series = _integral_of_sines(F, m * 0 + math.pi / 2, F.where(use, m, 0), -0.5) / -2
+    return F.where(use, series, (y - _one(F, "ellipk", n)) / (2 * n))
+
+
+def _sine_root(F, phi, m):
+    return F.sqrt(1 - m * F.sin(phi) ** 2)
+
+
+#: ``(F, x, result)``.
+_ONE = {
+    "gamma": lambda F, x, y: y * F.digamma(x),
+    "loggamma": lambda F, x, y: F.digamma(x),
+    "rgamma": _rgamma_slope,
+    "erfcinv": lambda F, x, y: -_ROOT_PI / 2 * F.exp(y * y),
+    "erfi": lambda F, x, y: 2 / _ROOT_PI * F.exp(x * x),
+    "dawsn": _dawsn_slope,
+    "exprel": lambda F, x, y: 0.5 * F.special_of_three(F.zeros_like(x) + 2, F.zeros_like(x) + 3, x, "hyp1f1"),
+    "expi": lambda F, x, y: F.exp(x) / x,
+    "exp1": lambda F, x, y: -F.exp(-x) / x,
+    "exp10": lambda F, x, y: math.log(10) * y,
+    "cosm1": lambda F, x, y: -F.sin(x),
+    "sindg": lambda F, x, y: math.pi / 180 * _one(F, "cosdg", x),
+    "cosdg": lambda F, x, y: -math.pi / 180 * _one(F, "sindg", x),
+    "tandg": lambda F, x, y: math.pi / 180 * (1 + y * y),
+    "cotdg": lambda F, x, y: -math.pi / 180 * (1 + y * y),
+    "spence": lambda F, x, y: _at_zero(F, x - 1, -1.0, lambda z: -F.log(F.where(x == 1, 2, x)) / z),
+    "ndtri_exp": lambda F, x, y: math.sqrt(2 * math.pi) * F.exp(x + y * y / 2),
+    "wrightomega": lambda F, x, y: y / (1 + y),
+    "ellipk": lambda F, x, y: _ellipk_slope(F, x),
+    "ellipkm1": lambda F, x, y: -_ellipk_slope(F, 1 - x, x),
+    "ellipe": _ellipe_slope,
+    "ber": lambda F, x, y: _one(F, "berp", x),
+    "bei": lambda F, x, y: _one(F, "beip", x),
+    "ker": lambda F, x, y: _one(F, "kerp", x),
+    "kei": lambda F, x, y: _one(F, "keip", x),
+    "berp": lambda F, x, y: -_one(F, "bei", x) - y / x,
+    "beip": lambda F, x, y: _one(F, "ber", x) - y / x,
+    "kerp": lambda F, x, y: -_one(F, "kei", x) - y / x,
+    "keip": lambda F, x, y: _one(F, "ker", x) - y / x,
+    "fresnel:0": lambda F, x, y: F.sin(math.pi / 2 * x * x),
+    "fresnel:1": lambda F, x, y: F.cos(math.pi / 2 * x * x),
+    "sici:0": lambda F, x, y: F.sinc(x / math.pi),
+    "sici:1": lambda F, x, y: F.cos(x) / x,
+    "shichi:0": lambda F, x, y: _at_zero(F, x, 1.0, lambda z: F.sinh(z) / z),
+    "shichi:1": lambda F, x, y: F.cosh(x) / x,
+    "airy:0": lambda F, x, y: _one(F, "airy:1", x),
+    "airy:1": lambda F, x, y: x * _one(F, "airy:0", x),
+    "airy:2": lambda F, x, y: _one(F, "airy:3", x),
+    "airy:3": lambda F, x, y: x * _one(F, "airy:2", x),
+    "wofz": _wofz_slope,
+    "lambertw": lambda F, x, y: _at_zero(F, x, 1.0, lambda z: y / (z * (1 + y))),
+}
+
+
+# -- two arguments ----------------------------------------------------------------------------------------------------
+
+
+def _gamma_density(F, a, x):
+    return F.exp((a - 1) * F.log(x) - x - F.lgamma(a))
+
+
+def _fewer(F, n):
+    """The degree of a derivative: 0 for constants, whose derivative is zero whatever it multiplies."""
+    return F.where(n == 0, 0, n - 1)
+
+
+def _expn_slope(F, n, x, y):
+    """SciPy rounds the order towards zero, and has no negative ones."""
+    first = (n < 1) & (n > -1)
+    z = F.where(first, x, 1)
+    return F.where(first, -F.exp(-z) * (1 + z) / (z * z), -_two(F, "expn", F.where(first, 1, n - 1), x))
+
+
+#: ``(F, x, y, result)`` for each argument; None where there is no formula.
+_TWO = {
+    "beta": (
+        lambda F, a, b, y: y * (F.digamma(a) - F.digamma(a + b)),
+        lambda F, a, b, y: y * (F.digamma(b) - F.digamma(a + b)),
+    ),
+    "betaln": (
+        lambda F, a, b, y: F.digamma(a) - F.digamma(a + b),
+        lambda F, a, b, y: F.digamma(b) - F.digamma(a + b),
+    ),
+    "poch": (
+        lambda F, z, m, y: y * (F.digamma(z + m) - F.digamma(z)),
+        lambda F, z, m, y: y * F.digamma(z + m),
+    ),
+    "binom": (
+        lambda F, n, k, y: y * (F.digamma(n + 1) - F.digamma(n - k + 1)),
+        lambda F, n, k, y: y * (F.digamma(n - k + 1) - F.digamma(k + 1)),
+    ),
+    "rel_entr": (lambda F, x, y, r: F.log(x / y) + 1, lambda F, x, y, r: -x / y),
+    "kl_div": (lambda F, x, y, r: F.log(x / y), lambda F, x, y, r: 1 - x / y),
+    "powm1": (lambda F, x, y, r: y * F.pow(x, y - 1), lambda F, x, y, r: (r + 1) * F.log(x)),
+    "jv": (None, lambda F, v, x, y: (_two(F, "jv", v - 1, x) - _two(F, "jv", v + 1, x)) / 2),
+    "yv": (None, lambda F, v, x, y: (_two(F, "yv", v - 1, x) - _two(F, "yv", v + 1, x)) / 2),
+    "iv": (None, lambda F, v, x, y: (_two(F, "iv", v - 1, x) + _two(F, "iv", v + 1, x)) / 2),
+    "kv": (None, lambda F, v, x, y: -(_two(F, "kv", v - 1, x) + _two(F, "kv", v + 1, x)) / 2),
+    "ive": (None, lambda F, v, x, y: (_two(F, "ive", v - 1, x) + _two(F, "ive", v + 1, x)) / 2 - F.sgn(x) * y),
+    "kve": (None, lambda F, v, x, y: y - (_two(F, "kve", v - 1, x) + _two(F, "kve", v + 1, x)) / 2),
+    "struve": (None, lambda F, v, x, y: _two(F, "struve", v - 1, x) - v / x * y),
+    "modstruve": (None, lambda F, v, x, y: _two(F, "modstruve", v - 1, x) - v / x * y),
+    "expn": (None, _expn_slope),
+    "gammaincinv": (
+        lambda F, a, p, x: -_by_order(F, a, x) / _gamma_density(F, a, x),
+        lambda F, a, p, x: 1 / _gamma_density(F, a, x),
+    ),
+    "gammainccinv": (
+        lambda F, a, p, x: -_by_order(F, a, x) / _gamma_density(F, a, x),
+        lambda F, a, p, x: -1 / _gamma_density(F, a, x),
+    ),
+    "ellipkinc": (
+        lambda F, phi, m, y: 1 / _sine_root(F, phi, m),
+        _ellipkinc_slope,
+    ),
+    "ellipeinc": (
+        lambda F, phi, m, y: _sine_root(F, phi, m),
+        _ellipeinc_slope,
+    ),
+    "owens_t": (
+        lambda F, h, a, y: -F.exp(-h * h / 2) * F.erf(a * h * math.sqrt(0.5)) / (2 * math.sqrt(2 * math.pi)),
+        lambda F, h, a, y: F.exp(-h * h * (1 + a * a) / 2) / (2 * math.pi * (1 + a * a)),
+    ),
+    "hyp0f1": (None, lambda F, v, z, y: _two(F, "hyp0f1", v + 1, z) / v),
+    "stdtr": (
+        None,
+        lambda F, v, t, y: F.exp(
+            F.lgamma((v + 1) / 2) - F.lgamma(v / 2) - F.log(math.pi * v) / 2 - (v + 1) / 2 * F.log1p(t * t / v)
+        ),
+    ),
+    "eval_legendre": (
+        None,
+        lambda F, n, x, y: (
+            (n + 1) / 2 * (n != 0) * F.special_of_four(_fewer(F, n), 0 * n + 1, 0 * n + 1, x, "eval_jacobi")
+        ),
+    ),
+    "eval_chebyt": (None, lambda F, n, x, y: n * _two(F, "eval_chebyu", _fewer(F, n), x)),
+    "eval_chebyu": (
+        None,
+        lambda F, n, x, y: 2 * (n != 0) * F.special_of_three(_fewer(F, n), 0 * n + 2, x, "eval_gegenbauer"),
+    ),
+    "eval_hermite": (None, lambda F, n, x, y: 2 * n * _two(F, "eval_hermite", _fewer(F, n), x)),
+    "eval_hermitenorm": (None, lambda F, n, x, y: n * _two(F, "eval_hermitenorm", _fewer(F, n), x)),
+    "eval_laguerre": (
+        None,
+        lambda F, n, x, y: -1 * (n != 0) * F.special_of_three(_fewer(F, n), 0 * n + 1, x, "eval_genlaguerre"),
+    ),
+    "ellipj:0": (lambda F, u, m, y: _two(F, "ellipj:1", u, m) * _two(F, "ellipj:2", u, m), None),
+    "ellipj:1": (lambda F, u, m, y: -_two(F, "ellipj:0", u, m) * _two(F, "ellipj:2", u, m), None),
+    "ellipj:2": (lambda F, u, m, y: -m * _two(F, "ellipj:0", u, m) * _two(F, "ellipj:1", u, m), None),
+    "ellipj:3": (lambda F, u, m, y: _two(F, "ellipj:2", u, m), None),
+}
+
+
+# -- three and four ---------------------------------------------------------------------------------------------------
+
+
+def _beta_density(F, a, b, x):
+    return F.exp((a - 1) * F.log(x) + (b - 1) * F.log1p(-x) - F.special_of_two(a, b, "betaln"))
+
+
+#: Steps, and half of the range, of the double exponential quadrature of `_beta_slopes`.
+_STEPS, _RANGE = 60, 3.4
+
+
+def _lower_beta_slopes(F, a, b, x):
+    """Derivatives by `a` and `b` of the integral to `x`, which is not far beyond the density's maximum."""
+    by_a = by_b = total = 0
+    step = 2 * _RANGE / _STEPS
+    for k in range(_STEPS + 1):
+        s = -_RANGE + k * step
+        # On the logarithmic scale: log of the share u of x, log(u), is exact where u is tiny.
+        log_u = -math.log1p(math.exp(-math.pi * math.sinh(s)))
+        weight = step * math.pi * math.cosh(s) / (1 + math.exp(math.pi * math.sinh(s)))  # du / u / ds
+        log_t = F.log(x) + log_u
+        log_rest = F.log1p(-x * math.exp(log_u))
+        term = weight * F.exp(a * log_t + (b - 1) * log_rest - F.special_of_two(a, b, "betaln"))
+        total, by_a, by_b = total + term, by_a + term * log_t, by_b + term * log_rest
+    both = F.digamma(a + b)
+    return by_a - total * (F.digamma(a) - both), by_b - total * (F.digamma(b) - both)
+
+
+def _beta_slopes(F, a, b, x):
+    """Derivatives of the regularized incomplete beta function by its parameters."""
+    upper = x > a / (a + b)
+    p, q, y = F.where(upper, b, a), F.where(upper, a, b), F.where(upper, 1 - x, x)
+    by_p, by_q = _lower_beta_slopes(F, p, q, y)
+    return F.where(upper, -by_q, by_p), F.where(upper, -by_p, by_q)
+
+
+#: ``(F, x, y, z, result)`` for each argument.
+_THREE = {
+    "betainc": (
+        lambda F, a, b, x, y: _beta_slopes(F, a, b, x)[0],
+        lambda F, a, b, x, y: _beta_slopes(F, a, b, x)[1],
+        lambda F, a, b, x, y: _beta_density(F, a, b, x),
+    ),
+    "betaincc": (
+        lambda F, a, b, x, y: -_beta_slopes(F, a, b, x)[0],
+        lambda F, a, b, x, y: -_beta_slopes(F, a, b, x)[1],
+        lambda F, a, b, x, y: -_beta_density(F, a, b, x),
+    ),
+    "betaincinv": (
+        lambda F, a, b, y, x: -_beta_slopes(F, a, b, x)[0] / _beta_density(F, a, b, x),
+        lambda F, a, b, y, x: -_beta_slopes(F, a, b, x)[1] / _beta_density(F, a, b, x),
+        lambda F, a, b, y, x: 1 / _beta_density(F, a, b, x),
+    ),
+    "betainccinv": (
+        lambda F, a, b, y, x: -_beta_slopes(F, a, b, x)[0] / _beta_density(F, a, b, x),
+        lambda F, a, b, y, x: -_beta_slopes(F, a, b, x)[1] / _beta_density(F, a, b, x),
+        lambda F, a, b, y, x: -1 / _beta_density(F, a, b, x),
+    ),
+    "hyp1f1": (None, None, lambda F, a, b, x, y: a / b * F.special_of_three(a + 1, b + 1, x, "hyp1f1")),
+    "hyperu": (None, None, lambda F, a, b, x, y: -a * F.special_of_three(a + 1, b + 1, x, "hyperu")),
+    "eval_gegenbauer": (
+        None,
+        None,
+        lambda F, n, a, x, y: 2 * a * (n != 0) * F.special_of_three(_fewer(F, n), a + 1, x, "eval_gegenbauer"),
+    ),
+    "eval_genlaguerre": (
+        None,
+        None,
+        lambda F, n, a, x, y: -1 * (n != 0) * F.special_of_three(_fewer(F, n), a + 1, x, "eval_genlaguerre"),
+    ),
+}
+_FOUR = {
+    "hyp2f1": (
+        None,
+        None,
+        None,
+        lambda F, a, b, c, z, y: a * b / c * F.special_of_four(a + 1, b + 1, c + 1, z, "hyp2f1"),
+    ),
+    "eval_jacobi": (
+        None,
+        None,
+        None,
+        lambda F, n, a, b, x, y: (
+            (n + a + b + 1) / 2 * (n != 0) * F.special_of_four(_fewer(F, n), a + 1, b + 1, x, "eval_jacobi")
+        ),
+    ),
+}
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+def _slope(F, table, name, position, *values):
+    found = table.get(name) or table[name.partition(":")[0]]  # whose branches have one formula
+    formula = found if callable(found) else found[position]
+    if formula is None:
+        raise NotImplementedError(
+            f"the derivative of {name.partition(':')[0]} by argument {position} is not implemented"
+        )
+    return formula(F, *values)
+
+
+def _shape(*args):
+    *arrays, name = args
+    check_implemented(name.partition(":")[0], arrays[0], "bi")
+    shape = ()
+    for a in arrays:
+        wide = max(len(shape), a.ndim)
+        one, two = ((1,) * (wide - len(s)) + tuple(s) for s in (shape, a.shape))
+        shape = tuple(m if n == 1 else n for n, m in zip(one, two, strict=True))
+    return Result(shape, arrays[0].dtype)
+
+
+_OPTIONS = {"function": False, "method": False, "mixed": common_dtype, "broadcasts": True, "shaped": _shape}
+
+
+@general(**_OPTIONS, samples=lambda: [case(floats(3, 2, low=0.2, high=2.0), "gamma"), case(floats(4), "fresnel:1")])
+def special_of_one(x, name: str):
+    """The function of that name."""
+
+
+@general(
+    **_OPTIONS,
+    samples=lambda: [
+        case(floats(3, low=0.3, high=2.0), floats(2, 3, low=0.3, high=2.0), "beta"),
+        case(floats(3, 1, low=0.3, high=2.0), floats(2, low=0.1, high=0.9), "gammaincinv"),
+    ],
+)
+def special_of_two(x, y, name: str):
+    """The function of that name."""
+
+
+@general(
+    **_OPTIONS,
+    samples=lambda: [
+        case(floats(3, low=0.5, high=4.0), floats(2, 1, low=0.5, high=4.0), floats(3, low=0.1, high=0.9), "betainc")
+    ],
+)
+def special_of_three(x, y, z, name: str):
+    """The function of that name."""
+
+
+@general(**_OPTIONS)
+def special_of_four(x, y, z, w, name: str):
+    """The function of that name."""
+
+
+special_of_one.vjp("x")(lambda F, t, x, result, name: t * F.conj(_slope(F, _ONE, name, 0, x, result)))
+special_of_one.jvp("x")(lambda F, t, x, result, name: t * _slope(F, _ONE, name, 0, x, result))
+special_of_two.vjp("x")(lambda F, t, x, y, result, name: t * F.conj(_slope(F, _TWO, name, 0, x, y, result)))
+special_of_two.jvp("x")(lambda F, t, x, y, result, name: t * _slope(F, _TWO, name, 0, x, y, result))
+special_of_two.vjp("y")(lambda F, t, x, y, result, name: t * F.conj(_slope(F, _TWO, name, 1, x, y, result)))
+special_of_two.jvp("y")(lambda F, t, x, y, result, name: t * _slope(F, _TWO, name, 1, x, y, result))
+special_of_three.vjp("x")(lambda F, t, x, y, z, result, name: t * F.conj(_slope(F, _THREE, name, 0, x, y, z, result)))
+special_of_three.jvp("x")(lambda F, t, x, y, z, result, name: t * _slope(F, _THREE, name, 0, x, y, z, result))
+special_of_three.vjp("y")(lambda F, t, x, y, z, result, name: t * F.conj(_slope(F, _THREE, name, 1, x, y, z, result)))
+special_of_three.jvp("y")(lambda F, t, x, y, z, result, name: t * _slope(F, _THREE, name, 1, x, y, z, result))
+special_of_three.vjp("z")(lambda F, t, x, y, z, result, name: t * F.conj(_slope(F, _THREE, name, 2, x, y, z, result)))
+special_of_three.jvp("z")(lambda F, t, x, y, z, result, name: t * _slope(F, _THREE, name, 2, x, y, z, result))
+special_of_four.vjp("x")(
+    lambda F, t, x, y, z, w, result, name: t * F.conj(_slope(F, _FOUR, name, 0, x, y, z, w, result))
+)
+special_of_four.jvp("x")(lambda F, t, x, y, z, w, result, name: t * _slope(F, _FOUR, name, 0, x, y, z, w, result))
+special_of_four.vjp("y")(
+    lambda F, t, x, y, z, w, result, name: t * F.conj(_slope(F, _FOUR, name, 1, x, y, z, w, result))
+)
+special_of_four.jvp("y")(lambda F, t, x, y, z, w, result, name: t * _slope(F, _FOUR, name, 1, x, y, z, w, result))
+special_of_four.vjp("z")(
+    lambda F, t, x, y, z, w, result, name: t * F.conj(_slope(F, _FOUR, name, 2, x, y, z, w, result))
+)
+special_of_four.jvp("z")(lambda F, t, x, y, z, w, result, name: t * _slope(F, _FOUR, name, 2, x, y, z, w, result))
+special_of_four.vjp("w")(
+    lambda F, t, x, y, z, w, result, name: t * F.conj(_slope(F, _FOUR, name, 3, x, y, z, w, result))
+)
+special_of_four.jvp("w")(lambda F, t, x, y, z, w, result, name: t * _slope(F, _FOUR, name, 3, x, y, z, w, result))
+
+#: The names of each number of arguments.
+NAMES = {1: tuple(_ONE), 2: tuple(_TWO), 3: tuple(_THREE), 4: tuple(_FOUR)}
