@@ -49,11 +49,11 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 OPTIMIZERS = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "RMSprop", "Rprop", "ASGD")
 
 
-def stepping(made: Callable[[], tuple[Any, Any]], optimizer: str) -> tuple[Any, Any, Any]:
+def stepping(made: Callable[[], tuple[Any, Any]], optimizer: str, **settings: Any) -> tuple[Any, Any, Any]:
     """A step of training, its input, and the model."""
     gc.manual_seed(0)
     model, x = made()
-    rule = getattr(gc.optim, optimizer)(model.parameters(), lr=0.01, capturable=True)
+    rule = getattr(gc.optim, optimizer)(model.parameters(), lr=0.01, capturable=True, **settings)
 
     def step(x: Any) -> Any:
         rule.zero_grad()
@@ -65,9 +65,9 @@ def stepping(made: Callable[[], tuple[Any, Any]], optimizer: str) -> tuple[Any, 
     return step, x, model
 
 
-def trained(made: Callable[[], tuple[Any, Any]], optimizer: str, recorded: bool) -> list[Any]:
+def trained(made: Callable[[], tuple[Any, Any]], optimizer: str, recorded: bool, **settings: Any) -> list[Any]:
     """Losses of some steps, by a graph or without, and the parameters after them."""
-    step, x, model = stepping(made, optimizer)
+    step, x, model = stepping(made, optimizer, **settings)
     gc.manual_seed(1)
     if recorded:
         step = gc.cuda.graph(step, warmup=2)
@@ -79,7 +79,12 @@ def trained(made: Callable[[], tuple[Any, Any]], optimizer: str, recorded: bool)
 
 @pytest.mark.parametrize("model", MODELS)
 def test_models(model: str) -> None:
-    for a, b in zip(*(trained(MODELS[model], "Adam", recorded) for recorded in (True, False)), strict=True):
+    """The gradient by the bias of attention's keys is zero but for rounding, which a small `eps` would blow up.
+
+    Graphs round products differently, as they have a kernel of the package for them.
+    """
+    found = (trained(MODELS[model], "Adam", recorded, eps=1e-6) for recorded in (True, False))
+    for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 

@@ -45,13 +45,16 @@ class NumpyElementwise(Elementwise):
         return result
 
     def relu(self, x: Any) -> Any:
-        return np.clip(x, 0, np.inf) if _clips(x) else np.maximum(x, 0)
+        # Of two equal numbers `maximum` gives the second: -0.0 stays, as `clip` and CUDA leave it.
+        return np.clip(x, 0, np.inf) if _clips(x) else np.maximum(0, x)
 
     def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
         """`x` between bounds; with numbers as bounds `clip` is faster than `maximum` and `minimum`."""
         if _clips(x) and not getattr(low, "ndim", 0) and not getattr(high, "ndim", 0):
             return np.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
-        return super().clamp(x, low, high)
+        if low is not None:
+            x = np.maximum(low, x)
+        return x if high is None else np.minimum(high, x)
 
     def copysign(self, x: Any, y: Any) -> Any:
         return bits.copysign(x, y) if x.dtype.kind == "f" and x.size >= _BITS_FROM else np.copysign(x, y)
