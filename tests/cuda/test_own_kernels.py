@@ -372,7 +372,7 @@ def test_half_precision_is_converted_inside(strict: str, name: str, dtype: str, 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (7, 32), (9, 256), (3, 257), (2, 10**6)])
 def test_blocks_for_rows(rows: int, width: int) -> None:
-    grid, block = rows_of(rows, width)
+    grid, block = rows_of(np.empty(0, np.float32), rows, width)
     assert block[0] % 32 == 0
     assert block[0] <= 1024
     assert grid[0] * (block[1] if len(block) > 1 else 1) >= rows

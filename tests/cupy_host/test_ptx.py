@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gradcore.backends import registry
+from gradcore.backends.cupy.kernels import INCLUDE, compile_options
 
 pytestmark = pytest.mark.cuda
 if registry.unavailable("cuda"):
@@ -67,6 +72,47 @@ def test_cupy_has_the_settings_that_it_has_on_a_gpu() -> None:
 
     for kind in ("elementwise", "reduction", "routine"):
         assert getattr(_accelerator, f"get_{kind}_accelerators")() == [_accelerator.ACCELERATOR_CUB]
+
+
+#: Kernels of rows, by their file: accesses of 16 bytes and, beside those of single elements, no others.
+ROWS = {
+    "softmax": ("softmax_rows", "softmax_backward_rows"),
+    "normalization": ("normalize_rows", "normalize_rows_backward", "scale_rows", "scale_rows_backward"),
+    "cross_entropy": ("cross_entropy_rows", "cross_entropy_backward_rows"),
+}
+
+
+#: NVRTC in a process of its own, as this one has the rig in its place.
+COMPILE = "import sys, nvrtc; sys.stdout.write(nvrtc.compile_source(sys.stdin.read(), sys.argv[1:])[0])"
+
+
+def ptx_of(source: str, options: list[str]) -> str:
+    """What NVRTC makes of a source."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("CUPY_HOST", "LD_PRELOAD")}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", COMPILE, *options], input=source, capture_output=True, text=True, check=False,
+        env={**kept, "PYTHONPATH": str(Path(__file__).with_name("ptx"))},
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float"])
+@pytest.mark.parametrize("file", ROWS)
+def test_rows_are_read_and_written_16_bytes_at_a_time(file: str, dtype: str) -> None:
+    defines = [f"-DGRADCORE_TYPE={dtype}", *(["-DGRADCORE_INDEX=i64"] if file == "cross_entropy" else [])]
+    options = ["-arch=compute_90", *compile_options(), *defines]
+    ptx = ptx_of((INCLUDE / f"{file}.cu").read_text(), options)
+    bodies = dict(re.findall(r"\.entry (\w+)\((.*?)\n\}", ptx, re.DOTALL))
+    for name in ROWS[file]:
+        body = bodies[name]
+        assert "ld.global.v4.u32" in body or "ld.global.v4.f32" in body
+        assert "st.global.v4.u32" in body
+        stores = re.findall(r"st\.global\.(\S+)", body)
+        assert len([s for s in stores if not s.startswith("v4")]) <= 5, stores  # of an element, of statistics
+        assert not re.search(r"\bcall\b", body)
+        if not name.startswith("normalize"):  # groups have channels, found by a division for a row
+            assert not re.search(r"(div|rem)\.[us]64", body)
 
 
 def test_blocks_with_much_shared_memory_must_be_allowed() -> None:

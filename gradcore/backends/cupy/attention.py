@@ -115,4 +115,4 @@ class CudaAttention(CudaKernels, Normalization):
         sizes = heads * rows, keys, rows, of.query.shape[1], block.heads.start, block.rows.start
         kernel = self.cuda_kernel("attention", name, type=type_name(of.query.dtype))
         settings = (*int64s(*sizes), np.bool_(causal), *int64s(*steps))
-        kernel(*rows_of(heads * rows, keys), (*scores, mask, mask_of, *others, *settings))
+        kernel(*rows_of(scores[0], heads * rows, keys), (*scores, mask, mask_of, *others, *settings))

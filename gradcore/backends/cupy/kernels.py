@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.core import config
+from gradcore.core.typing import Array
 
 __all__ = [
     "COMPLEX_NAMES",
@@ -186,8 +187,11 @@ def elements(size: int) -> tuple[tuple[int], tuple[int]]:
     return (min(-(-size // _THREADS), _MOST_BLOCKS),), (_THREADS,)
 
 
-def rows_of(rows: int, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Grid and block for a kernel of rows: a warp for a short row, a block for a long one."""
+def rows_of(x: Array, rows: int, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Grid and block for a kernel of rows of numbers like those of `x`: a warp for a short row, a block for a long one.
+
+    A thread of a block has 16 bytes, and more where a block of 512 threads is not enough.
+    """
     if width <= _SHORT:
         return (-(-rows // 8),), (32, 8)
-    return (rows,), (min(1024, 32 * -(-width // 128)),)
+    return (rows,), (min(512, 32 * -(-width * x.dtype.itemsize // 512)),)

@@ -110,7 +110,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         arrays = [dense(self.xp, a) for a in (x, y) if a is not None]
         name = "softmax" if y is None else "softmax_backward"
         if inner == 1:
-            name, launch, sizes = f"{name}_rows", rows_of(others, n), (others, n)
+            name, launch, sizes = f"{name}_rows", rows_of(x, others, n), (others, n)
         else:
             name, launch, sizes = f"{name}_columns", elements(others), (others, n, inner)
         arguments = (*arrays, out, *int64s(*sizes), np.bool_(logarithm))
@@ -139,7 +139,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         arrays = (dense(xp, x), dense(xp, weight), dense(xp, bias), out, mean, var)
         sizes = int64s(rows, width, groups, points)
         kernel = self._rows_kernel("normalization", "normalize_rows", x)
-        kernel(*rows_of(rows, width), (*arrays, *sizes, np.float64(eps)))
+        kernel(*rows_of(x, rows, width), (*arrays, *sizes, np.float64(eps)))
         return out, mean, var
 
     @kernel_for(_takes_gradients, NormGradients)
@@ -170,7 +170,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         sizes = int64s(rows, x.size // rows, groups, points)
         kernel = self._rows_kernel("normalization", "normalize_rows_backward", x)
         read = [*(dense(self.xp, a) for a in arrays[:5]), *self._statistics(x, *arrays[5:])]
-        kernel(*rows_of(rows, x.size // rows), (*read, out, *sizes, np.float64(eps)))
+        kernel(*rows_of(x, rows, x.size // rows), (*read, out, *sizes, np.float64(eps)))
         return out
 
     def _statistics(self, x: Any, *arrays: Any) -> list[Any]:
@@ -202,7 +202,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, summed(x))
         sizes = int64s(rows, x.size // rows)
         kernel = self._rows_kernel("normalization", "scale_rows", x)
-        kernel(*rows_of(rows, x.size // rows), (dense(xp, x), dense(xp, weight), out, scale, *sizes, np.float64(eps)))
+        kernel(
+            *rows_of(x, rows, x.size // rows), (dense(xp, x), dense(xp, weight), out, scale, *sizes, np.float64(eps))
+        )
         return out, scale
 
     @kernel_for(lambda self, *arguments: self.takes("normalization", *arguments[:4]))
@@ -217,7 +219,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
             to_x = self.xp.empty(x.shape, x.dtype)
             kernel = self._rows_kernel("normalization", "scale_rows_backward", x)
             read = [dense(self.xp, a) for a in arrays]
-            kernel(*rows_of(rows, width), (*read, to_x, np.int64(rows), np.int64(width)))
+            kernel(*rows_of(x, rows, width), (*read, to_x, np.int64(rows), np.int64(width)))
         if needs[1]:
             (to_weight,) = self._sums_down("scale_parameters", (grad, x, scale), 1, rows, width)
             to_weight = to_weight.reshape(x.shape[x.ndim - ndims :])
@@ -324,7 +326,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         number, found = self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.")
         read = [dense(xp, a) for a in (x, target, weight)]
         sizes = int64s(rows, classes, points, ignore_index, number)
-        name, launch = "cross_entropy", rows_of(rows, classes)
+        name, launch = "cross_entropy" if points > 1 else "cross_entropy_rows", rows_of(x, rows, classes)
         if points >= _POINTS:
             name, launch = "cross_entropy_points", elements(rows)
         kernel = self._loss_kernel(name, x, target)
@@ -342,9 +344,11 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         divisor = total_weight if reduction == "mean" else None
         out = xp.empty(powers.shape, powers.dtype)
         read = [dense(xp, a) for a in (grad, target, weight, divisor, powers, total)]
-        sizes = (powers.size, powers.shape[dim], prod(powers.shape[2:]), ignore_index, int(grad.size > 1))
-        kernel = self._loss_kernel("cross_entropy_backward", powers, target)
-        kernel(*elements(powers.size), (*read, out, *int64s(*sizes)))
+        classes, points, grad_step = powers.shape[dim], prod(powers.shape[2:]), int(grad.size > 1)
+        count = powers.size // classes if points == 1 else powers.size
+        kernel = self._loss_kernel(f"cross_entropy_backward{'_rows' if points == 1 else ''}", powers, target)
+        grid, block = rows_of(powers, count, classes) if points == 1 else elements(count)
+        kernel(grid, block, (*read, out, *int64s(count, classes, points, ignore_index, grad_step)))
         return out
 
     def _loss_kernel(self, name: str, x: Any, target: Any) -> Any:

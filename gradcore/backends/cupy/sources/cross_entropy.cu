@@ -4,7 +4,7 @@
 // target belongs to an image and a point. Targets that are ignored have a loss and a weight of zero. The first target that
 // is no class is noted in found: the number of the check, and the target; it counts as ignored.
 
-#include "block.cuh"
+#include "rows.cuh"
 #include "checks.cuh"
 
 using namespace gradcore;
@@ -54,6 +54,37 @@ extern "C" __global__ void cross_entropy(ROWS) {
     Row{x, weight, classes, points, ignored, number, found}.finish(row, targets[row], top, total, losses, weights, totals);
 }
 
+// The same of dense rows (points = 1), which are read once.
+extern "C" __global__ void cross_entropy_rows(ROWS) {
+    const i64 row = row_index();
+    if (row >= rows) return;
+    x += row * classes;
+    powers += row * classes;
+    constexpr int lanes = HeldRow<T>::lanes;
+    const bool packed = classes % lanes == 0 && aligned(x, powers);
+    const HeldRow<T> scores(x, classes, packed);
+    A top = -infinity<A>(), total = 0;
+    walk<lanes>(classes, packed, [&](Place place, i64 i) {
+        const auto some = scores.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) top = Largest()(top, load(some.items[j]));
+    });
+    top = row_largest(top);
+    walk<lanes>(classes, packed, [&](Place place, i64 i) {
+        auto some = scores.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) {
+            const A power = exp(load(some.items[j]) - top);
+            some.items[j] = store<T>(power);
+            total += power;
+        }
+        put(powers, place, i, some);
+    });
+    total = row_sum(total);
+    if (threadIdx.x) return;
+    Row{x, weight, classes, points, ignored, number, found}.finish(row, targets[row], top, total, losses, weights, totals);
+}
+
 // One row for each thread: where images have many points, neighbours read and write neighbours.
 extern "C" __global__ void cross_entropy_points(ROWS) {
     for (i64 row = first_index(); row < rows; row += index_step()) {
@@ -71,8 +102,18 @@ extern "C" __global__ void cross_entropy_points(ROWS) {
     }
 }
 
-// The gradient by the scores: the softmax, scaled, less the scale in the place of the target. The gradient by the losses is
-// one for each row (grad_step 1) or one for all (0), divided by *divisor if there is one.
+// The gradient of a row by its loss: one for each row (grad_step 1) or one for all (0), divided by *divisor if there is one,
+// times the weight of the target; zero where the target does not count.
+GRADCORE_FUNCTION A gradient_of(const T* grad, i64 row, i64 target, const T* weight, const T* divisor, i64 classes, i64 ignored,
+                                i64 grad_step) {
+    if (target == ignored || target < 0 || target >= classes) return 0;
+    A g = load(grad[row * grad_step]);
+    if (divisor) g /= load(*divisor);
+    if (weight) g *= load(weight[target]);
+    return g;
+}
+
+// The gradient by the scores: the softmax, scaled, less the scale in the place of the target.
 extern "C" __global__ void cross_entropy_backward(const T* grad, const Index* targets, const T* weight, const T* divisor,
                                                   const T* powers, const T* totals, T* out, const i64 size,
                                                   const i64 classes, const i64 points, const i64 ignored,
@@ -80,13 +121,34 @@ extern "C" __global__ void cross_entropy_backward(const T* grad, const Index* ta
     for (i64 i = first_index(); i < size; i += index_step()) {
         const i64 point = i % points, k = i / points % classes, row = i / points / classes * points + point;
         const i64 target = targets[row];
-        A g = 0;
-        if (target != ignored && target >= 0 && target < classes) {
-            g = load(grad[row * grad_step]);
-            if (divisor) g /= load(*divisor);
-            if (weight) g *= load(weight[target]);
-        }
+        const A g = gradient_of(grad, row, target, weight, divisor, classes, ignored, grad_step);
         const A value = load(powers[i]) * (g / load(totals[row]));
         out[i] = store<T>(k == target ? value - g : value);
     }
+}
+
+// The same of dense rows, each of a block or a warp.
+extern "C" __global__ void cross_entropy_backward_rows(const T* grad, const Index* targets, const T* weight,
+                                                       const T* divisor, const T* powers, const T* totals, T* out,
+                                                       const i64 rows, const i64 classes, const i64 points,
+                                                       const i64 ignored, const i64 grad_step) {
+    const i64 row = row_index();
+    if (row >= rows) return;
+    powers += row * classes;
+    out += row * classes;
+    constexpr int lanes = 16 / sizeof(T);
+    const i64 target = targets[row];
+    const A g = gradient_of(grad, row, target, weight, divisor, classes, ignored, grad_step);
+    const A factor = g / load(totals[row]);
+    const bool packed = classes % lanes == 0 && aligned(powers, out);
+    const HeldRow<T> read(powers, classes, packed);
+    walk<lanes>(classes, packed, [&](Place place, i64 i) {
+        auto some = read.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) {
+            const A value = load(some.items[j]) * factor;
+            some.items[j] = store<T>(i + j == target ? value - g : value);
+        }
+        put(out, place, i, some);
+    });
 }

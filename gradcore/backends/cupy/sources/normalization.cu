@@ -4,7 +4,7 @@
 // the channel `row % groups * (width / points)`: for a layer groups = points = 1, for a group of channels there are groups
 // of them in an image, and points of each channel.
 
-#include "block.cuh"
+#include "rows.cuh"
 
 using namespace gradcore;
 using T = GRADCORE_TYPE;
@@ -12,10 +12,38 @@ using A = Computed<T>::type;
 
 GRADCORE_FUNCTION A inverse_root(A x) { return 1 / sqrt(x); }
 
-struct Rows {
-    i64 rows, width, groups, points;
+constexpr int lanes = HeldRow<T>::lanes;
 
-    GRADCORE_FUNCTION i64 channel(i64 row, i64 i) const { return row % groups * (width / points) + i / points; }
+// The channels of a row: each element has its own (points = 1), or `points` neighbours have one.
+struct Channels {
+    i64 first, points;
+    bool short_row;  // whether 32 bits suffice for the places in it
+
+    GRADCORE_FUNCTION Channels(i64 row, i64 width, i64 groups, i64 points)
+        : first(groups == 1 ? 0 : row % groups * (width / points)), points(points), short_row(width <= 0x7FFFFFFF) {}
+
+    // Whether a group of neighbours is read at once: those of a channel, or as many as a load has.
+    GRADCORE_FUNCTION bool packs(const T* weight, const T* bias) const {
+        return points == 1 ? aligned(weight, bias) : points % lanes == 0;
+    }
+    // What the channels of the neighbours from the i-th on have; `missing` for a null pointer.
+    GRADCORE_FUNCTION void read(const T* from, Place place, i64 i, A missing, A (&to)[lanes]) const {
+        if (from && points == 1 && place.count == lanes) {
+            const Pack<T, lanes> some = pack<lanes>(from + first + i);
+            GRADCORE_UNROLL
+            for (int j = 0; j < lanes; ++j) to[j] = load(some.items[j]);
+            return;
+        }
+        A value = missing;
+        if (from) {
+            const i64 channel = points == 1 ? i
+                                : short_row ? static_cast<i64>(static_cast<u32>(i) / static_cast<u32>(points))
+                                            : i / points;
+            value = load(from[first + channel]);
+        }
+        GRADCORE_UNROLL
+        for (int j = 0; j < lanes; ++j) to[j] = value;
+    }
 };
 
 // --------------------------------------------------------------------------------------------------------- rows
@@ -23,30 +51,47 @@ struct Rows {
 extern "C" __global__ void normalize_rows(const T* x, const T* weight, const T* bias, T* y, A* means, A* variances,
                                           const i64 rows, const i64 width, const i64 groups, const i64 points,
                                           const double eps) {
-    const i64 row = row_index();
-    if (row >= rows) return;
-    const Rows place{rows, width, groups, points};
-    x += row * width;
-    y += row * width;
+    const i64 number = row_index();
+    if (number >= rows) return;
+    const Channels channels(number, width, groups, points);
+    x += number * width;
+    y += number * width;
+    const bool packed = width % lanes == 0 && aligned(x, y) && channels.packs(weight, bias);
+    const HeldRow<T> row(x, width, packed);
     A mean = 0, variance = 0;
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x) mean += load(x[i]);
+    walk<lanes>(width, packed, [&](Place place, i64 i) {
+        const auto some = row.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) mean += load(some.items[j]);
+    });
     mean = row_sum(mean) / width;
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x) {
-        const A c = load(x[i]) - mean;
-        variance += c * c;
-    }
+    walk<lanes>(width, packed, [&](Place place, i64 i) {
+        const auto some = row.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) {
+            const A c = load(some.items[j]) - mean;
+            variance += c * c;
+        }
+    });
     variance = row_sum(variance) / width;
     const A scale = inverse_root(variance + static_cast<A>(eps));
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x) {
-        const i64 channel = place.channel(row, i);
-        A value = (load(x[i]) - mean) * scale;
-        if (weight) value *= load(weight[channel]);
-        if (bias) value += load(bias[channel]);
-        y[i] = store<T>(value);
-    }
+    walk<lanes>(width, packed, [&](Place place, i64 i) {
+        auto some = row.at(place, i);
+        A factors[lanes], summands[lanes];
+        channels.read(weight, place, i, A(1), factors);
+        channels.read(bias, place, i, A(0), summands);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) {
+            A value = (load(some.items[j]) - mean) * scale;
+            if (weight) value *= factors[j];
+            if (bias) value += summands[j];
+            some.items[j] = store<T>(value);
+        }
+        put(y, place, i, some);
+    });
     if (threadIdx.x == 0) {
-        means[row] = mean;
-        variances[row] = variance;
+        means[number] = mean;
+        variances[number] = variance;
     }
 }
 
@@ -55,29 +100,45 @@ extern "C" __global__ void normalize_rows_backward(const T* grad, const T* grad_
                                                    const T* x, const T* weight, const A* means, const A* variances,
                                                    T* out, const i64 rows, const i64 width, const i64 groups,
                                                    const i64 points, const double eps) {
-    const i64 row = row_index();
-    if (row >= rows) return;
-    const Rows place{rows, width, groups, points};
-    grad += row * width;
-    x += row * width;
-    out += row * width;
-    const A mean = means[row], r = inverse_root(variances[row] + static_cast<A>(eps));
+    const i64 number = row_index();
+    if (number >= rows) return;
+    const Channels channels(number, width, groups, points);
+    grad += number * width;
+    x += number * width;
+    out += number * width;
+    const bool packed = width % lanes == 0 && aligned(grad, x, out) && channels.packs(weight, nullptr);
+    const HeldRow<T> grads(grad, width, packed), row(x, width, packed);
+    const A mean = means[number], r = inverse_root(variances[number] + static_cast<A>(eps));
     A total = 0, product = 0;
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x) {
-        const A g = load(grad[i]) * (weight ? load(weight[place.channel(row, i)]) : A(1));
-        total += g;
-        product += g * (load(x[i]) - mean);
-    }
+    walk<lanes>(width, packed, [&](Place place, i64 i) {
+        const auto some = grads.at(place, i), values = row.at(place, i);
+        A factors[lanes];
+        channels.read(weight, place, i, A(1), factors);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) {
+            const A g = load(some.items[j]) * factors[j];
+            total += g;
+            product += g * (load(values.items[j]) - mean);
+        }
+    });
     total = row_sum(total);
     product = row_sum(product);
     A of_variance = product * (r * r * r / -2), of_mean = -total * r;
-    if (grad_variances) of_variance += load(grad_variances[row]);
-    if (grad_means) of_mean += load(grad_means[row]);
+    if (grad_variances) of_variance += load(grad_variances[number]);
+    if (grad_means) of_mean += load(grad_means[number]);
     const A slope = of_variance * 2 / width, shift = of_mean / width;
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x) {
-        const A g = load(grad[i]) * (weight ? load(weight[place.channel(row, i)]) : A(1));
-        out[i] = store<T>(g * r + ((load(x[i]) - mean) * slope + shift));
-    }
+    walk<lanes>(width, packed, [&](Place place, i64 i) {
+        auto some = grads.at(place, i);
+        const auto values = row.at(place, i);
+        A factors[lanes];
+        channels.read(weight, place, i, A(1), factors);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) {
+            const A g = load(some.items[j]) * factors[j];
+            some.items[j] = store<T>(g * r + ((load(values.items[j]) - mean) * slope + shift));
+        }
+        put(out, place, i, some);
+    });
 }
 
 // The gradients by the weight and the bias of a layer: sums down the columns of blocks of rows, one thread for a column;
@@ -104,39 +165,66 @@ extern "C" __global__ void layer_parameters(const T* grad, const T* x, const A* 
 // Rows times `scales`, one over the root of the mean square, and the weights.
 extern "C" __global__ void scale_rows(const T* x, const T* weight, T* y, A* scales, const i64 rows, const i64 width,
                                       const double eps) {
-    const i64 row = row_index();
-    if (row >= rows) return;
-    x += row * width;
-    y += row * width;
+    const i64 number = row_index();
+    if (number >= rows) return;
+    const Channels channels(number, width, 1, 1);
+    x += number * width;
+    y += number * width;
+    const bool packed = width % lanes == 0 && aligned(x, y) && channels.packs(weight, nullptr);
+    const HeldRow<T> row(x, width, packed);
     A square = 0;
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x) square += load(x[i]) * load(x[i]);
+    walk<lanes>(width, packed, [&](Place place, i64 i) {
+        const auto some = row.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) square += load(some.items[j]) * load(some.items[j]);
+    });
     const A scale = inverse_root(row_sum(square) / width + static_cast<A>(eps));
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x) {
-        const A value = load(x[i]) * scale;
-        y[i] = store<T>(weight ? value * load(weight[i]) : value);
-    }
-    if (threadIdx.x == 0) scales[row] = scale;
+    walk<lanes>(width, packed, [&](Place place, i64 i) {
+        auto some = row.at(place, i);
+        A factors[lanes];
+        channels.read(weight, place, i, A(1), factors);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j)
+            some.items[j] = store<T>(load(some.items[j]) * scale * factors[j]);
+        put(y, place, i, some);
+    });
+    if (threadIdx.x == 0) scales[number] = scale;
 }
 
 // The gradient by x. The gradients by the scales may be missing (null).
 extern "C" __global__ void scale_rows_backward(const T* grad, const T* grad_scales, const T* x, const T* weight,
                                                const A* scales, T* out, const i64 rows, const i64 width) {
-    const i64 row = row_index();
-    if (row >= rows) return;
-    grad += row * width;
-    x += row * width;
-    out += row * width;
-    const A r = scales[row];
+    const i64 number = row_index();
+    if (number >= rows) return;
+    const Channels channels(number, width, 1, 1);
+    grad += number * width;
+    x += number * width;
+    out += number * width;
+    const bool packed = width % lanes == 0 && aligned(grad, x, out) && channels.packs(weight, nullptr);
+    const HeldRow<T> grads(grad, width, packed), row(x, width, packed);
+    const A r = scales[number];
     A product = 0;
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x)
-        product += load(grad[i]) * (weight ? load(weight[i]) : A(1)) * load(x[i]);
+    walk<lanes>(width, packed, [&](Place place, i64 i) {
+        const auto some = grads.at(place, i), values = row.at(place, i);
+        A factors[lanes];
+        channels.read(weight, place, i, A(1), factors);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j)
+            product += load(some.items[j]) * factors[j] * load(values.items[j]);
+    });
     product = row_sum(product);
-    if (grad_scales) product += load(grad_scales[row]);
+    if (grad_scales) product += load(grad_scales[number]);
     const A slope = product * (r * r * r) / -static_cast<A>(width);
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x) {
-        const A g = load(grad[i]) * (weight ? load(weight[i]) : A(1));
-        out[i] = store<T>(g * r + load(x[i]) * slope);
-    }
+    walk<lanes>(width, packed, [&](Place place, i64 i) {
+        auto some = grads.at(place, i);
+        const auto values = row.at(place, i);
+        A factors[lanes];
+        channels.read(weight, place, i, A(1), factors);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j)
+            some.items[j] = store<T>(load(some.items[j]) * factors[j] * r + load(values.items[j]) * slope);
+        put(out, place, i, some);
+    });
 }
 
 // The gradient by the weight, in blocks of rows as in layer_parameters.

@@ -102,9 +102,15 @@ struct Stored {
 template <>
 struct Stored<bfloat16> {
     static GRADCORE_FUNCTION bfloat16 of(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        bfloat16 result;
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+        return result;
+#else
         const u32 bits = bits_of(x);
         if ((bits & 0x7FFFFFFF) > 0x7F800000) return {static_cast<u16>(bits >> 16 | 0x40)};  // not a number
         return {static_cast<u16>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
+#endif
     }
 };
 

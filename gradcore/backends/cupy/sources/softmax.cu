@@ -3,7 +3,7 @@
 // GRADCORE_TYPE is the numbers' type. Along the last dim a row belongs to a block or, if it is short, to a warp (the kernels
 // named rows); along another dim each thread goes down a column, and neighbouring threads read neighbouring columns.
 
-#include "block.cuh"
+#include "rows.cuh"
 
 using namespace gradcore;
 using T = GRADCORE_TYPE;
@@ -11,20 +11,36 @@ using A = Computed<T>::type;
 
 
 extern "C" __global__ void softmax_rows(const T* x, T* y, const i64 rows, const i64 n, const bool logarithm) {
-    const i64 row = row_index();
-    if (row >= rows) return;
-    x += row * n;
-    y += row * n;
+    const i64 number = row_index();
+    if (number >= rows) return;
+    x += number * n;
+    y += number * n;
+    constexpr int lanes = HeldRow<T>::lanes;
+    const bool packed = n % lanes == 0 && aligned(x, y);
+    const HeldRow<T> row(x, n, packed);
     A top = -infinity<A>(), total = 0;
-    for (i64 i = threadIdx.x; i < n; i += blockDim.x) top = Largest()(top, load(x[i]));
+    walk<lanes>(n, packed, [&](Place place, i64 i) {
+        const auto some = row.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) top = Largest()(top, load(some.items[j]));
+    });
     top = row_largest(top);
-    for (i64 i = threadIdx.x; i < n; i += blockDim.x) total += exp(load(x[i]) - top);
+    walk<lanes>(n, packed, [&](Place place, i64 i) {
+        const auto some = row.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) total += exp(load(some.items[j]) - top);
+    });
     total = row_sum(total);
     const A shift = logarithm ? log(total) : A(0);
-    for (i64 i = threadIdx.x; i < n; i += blockDim.x) {
-        const A value = load(x[i]);
-        y[i] = store<T>(logarithm ? value - top - shift : exp(value - top) / total);
-    }
+    walk<lanes>(n, packed, [&](Place place, i64 i) {
+        auto some = row.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) {
+            const A value = load(some.items[j]);
+            some.items[j] = store<T>(logarithm ? value - top - shift : exp(value - top) / total);
+        }
+        put(y, place, i, some);
+    });
 }
 
 extern "C" __global__ void softmax_columns(const T* x, T* y, const i64 columns, const i64 n, const i64 inner,
@@ -45,18 +61,32 @@ extern "C" __global__ void softmax_columns(const T* x, T* y, const i64 columns, 
 // The gradient by the argument, from that by the result y: y * (t - sum(t * y)), or for the logarithm t - exp(y) * sum(t).
 extern "C" __global__ void softmax_backward_rows(const T* t, const T* y, T* out, const i64 rows, const i64 n,
                                                  const bool logarithm) {
-    const i64 row = row_index();
-    if (row >= rows) return;
-    t += row * n;
-    y += row * n;
-    out += row * n;
+    const i64 number = row_index();
+    if (number >= rows) return;
+    t += number * n;
+    y += number * n;
+    out += number * n;
+    constexpr int lanes = HeldRow<T>::lanes;
+    const bool packed = n % lanes == 0 && aligned(t, y, out);
+    const HeldRow<T> grads(t, n, packed), values(y, n, packed);
     A total = 0;
-    for (i64 i = threadIdx.x; i < n; i += blockDim.x) total += logarithm ? load(t[i]) : load(t[i]) * load(y[i]);
+    walk<lanes>(n, packed, [&](Place place, i64 i) {
+        const auto grad = grads.at(place, i), value = values.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j)
+            total += logarithm ? load(grad.items[j]) : load(grad.items[j]) * load(value.items[j]);
+    });
     total = row_sum(total);
-    for (i64 i = threadIdx.x; i < n; i += blockDim.x) {
-        const A grad = load(t[i]), value = load(y[i]);
-        out[i] = store<T>(logarithm ? grad - exp(value) * total : (grad - total) * value);
-    }
+    walk<lanes>(n, packed, [&](Place place, i64 i) {
+        auto some = grads.at(place, i);
+        const auto result = values.at(place, i);
+        GRADCORE_UNROLL
+        for (int j = 0; j < place.count; ++j) {
+            const A grad = load(some.items[j]), value = load(result.items[j]);
+            some.items[j] = store<T>(logarithm ? grad - exp(value) * total : (grad - total) * value);
+        }
+        put(out, place, i, some);
+    });
 }
 
 extern "C" __global__ void softmax_backward_columns(const T* t, const T* y, T* out, const i64 columns, const i64 n,
