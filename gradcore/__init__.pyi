@@ -152,6 +152,7 @@ from gradcore.sparse.products import hspmm as hspmm
 from gradcore.sparse.products import smm as smm
 from gradcore.sparse.products import spmm as spmm
 from gradcore.sparse.products import sspaddmm as sspaddmm
+from gradcore.tensor import Tensor as Tensor
 from gradcore.tensor.creation import empty as empty
 from gradcore.tensor.creation import empty_like as empty_like
 from gradcore.tensor.creation import ones as ones
@@ -204,7 +205,6 @@ from gradcore.tensor.predicates import typename as typename
 from gradcore.tensor.printing import set_printoptions as set_printoptions
 from gradcore.tensor.storage import TypedStorage as TypedStorage
 from gradcore.tensor.storage import UntypedStorage as UntypedStorage
-from gradcore.tensor.tensor import Tensor as Tensor
 from gradcore.tools.diagnostics import show_config as show_config
 from gradcore.torch_names import accelerator as accelerator
 from gradcore.torch_names import as_torch as as_torch
