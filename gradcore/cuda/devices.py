@@ -122,7 +122,7 @@ def index_of(device: DeviceLike | None) -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Make a CUDA device the current one of this thread.
+    """Make a CUDA device the current one of this thread; without CUDA, do nothing but what ``device="cuda"`` does.
 
     Examples
     --------
@@ -130,6 +130,9 @@ def set_device(device: DeviceLike) -> None:
     >>> if gc.cuda.is_available():
     ...     gc.cuda.set_device(0)
     """
+    if registry.unavailable("cuda") is not None:
+        registry.resolve("cuda")  # warns that the CPU is used instead, or raises, as the user has chosen
+        return
     registry.find("cuda").xp.cuda.Device(index_of(device)).use()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -12,7 +13,7 @@ from typing import Any
 
 from gradcore.backends import registry
 from gradcore.cuda import devices
-from gradcore.distributed import environment
+from gradcore.distributed import by_hand, environment
 from gradcore.distributed.communicator import Alone, Communicator
 from gradcore.distributed.errors import DistBackendError, DistNetworkError
 from gradcore.distributed.work import Work
@@ -339,7 +340,11 @@ def init_process_group(
     pg_options: Any = None,
     device_id: Any = None,
 ) -> None:
-    """Join the processes that ``mpiexec``, ``srun`` or ``gradcore.distributed.run`` have started together.
+    """Join the processes that were started together.
+
+    ``mpiexec``, ``srun`` or ``gradcore.distributed.run`` have started them, or `multiprocessing.spawn`, or one command
+    for each: they then find each other by `init_method`, and need an MPI of MPICH's family, as ``gradcore[mpi]``
+    installs it.
 
     Parameters
     ----------
@@ -348,9 +353,9 @@ def init_process_group(
         for both. Where there is no CUDA, ``"nccl"`` is MPI, with a warning. A process that was started alone is a world
         of one, which needs neither.
     init_method : str, optional
-        How the processes of NCCL find each other: ``env://`` (``MASTER_ADDR`` and ``MASTER_PORT``),
-        ``tcp://host:port``, or ``file:///path`` of a file that does not exist yet; by default MPI where it has started
-        them, else ``env://``. MPI knows its processes.
+        How processes that no launcher of MPI has started, and those of NCCL, find each other: ``env://``
+        (``MASTER_ADDR`` and ``MASTER_PORT``), ``tcp://host:port``, or ``file:///path`` of a file that does not exist
+        yet; by default MPI where it has started them, else ``env://``.
     timeout : timedelta, optional
         How long a collective may take before it is an error: by default ten minutes.
     world_size, rank : int
@@ -389,7 +394,7 @@ def init_process_group(
     given = rank if rank >= 0 else environment.rank(), world_size if world_size > 0 else environment.size()
     engines: dict[str, Communicator] = {}
     if "cpu" in names:
-        engines["cpu"] = _start_mpi(given, limit)
+        engines["cpu"] = _start_mpi(given, limit, init_method)
     if "cuda" in names:
         engines["cuda"] = _start_nccl(given, limit, init_method, device_id, engines.get("cpu"))
     first = next(iter(engines.values()))
@@ -398,10 +403,17 @@ def init_process_group(
     _state.groups = [_state.world]
 
 
-def _start_mpi(given: tuple[int | None, int | None], limit: timedelta) -> Communicator:
+def _start_mpi(given: tuple[int | None, int | None], limit: timedelta, init_method: str | None = None) -> Communicator:
     """The engine of the CPU: MPI, unless the process is alone."""
-    if not is_mpi_available() and given[1] in (None, 1):
+    rank, size = given
+    if not is_mpi_available() and size in (None, 1):
         return Alone()
+    if size not in (None, 1) and is_mpi_available() and not by_hand.is_launched():
+        if rank is None:
+            raise ValueError(f"the rank of this process among {size} is not known: rank, or the variable RANK")
+        begun = time.monotonic()
+        by_hand.join_world(rank, size, init_method, limit.total_seconds())
+        limit = timedelta(seconds=max(limit.total_seconds() - (time.monotonic() - begun), 0.1))
     from gradcore.distributed.mpi import MPICommunicator
 
     made = MPICommunicator.of_world(limit.total_seconds())

@@ -6,6 +6,9 @@ Other tensors are copied when a process gets them.
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
+import sys
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing import *  # noqa: F403
 from multiprocessing import pool
@@ -68,21 +71,47 @@ class ProcessContext:
         return [process.pid for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait for the processes; whether all of them have ended.
+        """Wait for the processes; return whether all of them have ended.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait.
+        grace_period : float, optional
+            Seconds that the others have to end after one has failed, before they are killed.
 
         Raises
         ------
         RuntimeError
             If one has failed; the others are ended.
         """
-        for process in self.processes:
-            process.join(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
+        waiting = {process.sentinel: process for process in self.processes}
+        while waiting and not any(process.exitcode for process in self.processes):
+            left = None if end is None else max(end - time.monotonic(), 0.0)
+            ended = multiprocessing.connection.wait(list(waiting), left)
+            if not ended:
+                return False
+            for sentinel in ended:
+                waiting.pop(sentinel).join()
         failed = [i for i, process in enumerate(self.processes) if process.exitcode not in (0, None)]
         if failed:
             for process in self.processes:
                 process.terminate()
+            for process in self.processes:
+                process.join(30.0 if grace_period is None else grace_period)
+                process.kill()
             raise RuntimeError(f"process {failed[0]} terminated with exit code {self.processes[failed[0]].exitcode}")
         return all(process.exitcode == 0 for process in self.processes)
+
+
+def _call(fn: Callable[..., object], *args: object) -> None:
+    """Call `fn` in a process of its own; leave its error where the end of the interpreter finds it."""
+    try:
+        fn(*args)
+    except BaseException as error:
+        sys.last_value = error  # as for an uncaught error: MPI then ends the other processes
+        raise
 
 
 def start_processes(
@@ -113,7 +142,7 @@ def start_processes(
         The processes, if they are not waited for.
     """
     start: Any = multiprocessing.get_context(start_method)
-    processes = [start.Process(target=fn, args=(i, *args), daemon=daemon) for i in range(nprocs)]
+    processes = [start.Process(target=_call, args=(fn, i, *args), daemon=daemon) for i in range(nprocs)]
     for process in processes:
         process.start()
     started = ProcessContext(processes)

@@ -1,0 +1,93 @@
+"""Processes that were started by hand, by `multiprocessing` or one command each, as one world of MPI."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from gradcore.distributed.errors import DistNetworkError
+from gradcore.distributed.rendezvous import share
+
+__all__ = ["is_launched", "join_world"]
+
+#: Variables that the launchers of MPI set, Slurm's among them.
+_LAUNCHERS = ("PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID")
+
+
+def is_launched() -> bool:
+    """Return whether a launcher of MPI has started this process, or MPI is initialized already."""
+    return "mpi4py.MPI" in sys.modules or any(name in os.environ for name in _LAUNCHERS)
+
+
+def join_world(rank: int, size: int, init_method: str | None, seconds: float) -> None:
+    """Prepare this process so that MPI, when it is initialized next, finds the other processes.
+
+    Rank 0 starts a process manager (see `pmi_server`), and tells the others its address and an identity for each of
+    them by `rendezvous.share`.
+
+    Parameters
+    ----------
+    rank, size : int
+    init_method : str, optional
+        See `init_process_group`.
+    seconds : float
+        How long to wait for the others.
+
+    Raises
+    ------
+    DistNetworkError
+        If the processes do not find each other.
+    """
+    told = json.loads(share(lambda: _start_server(size), rank, size, init_method, seconds))
+    number = told["ids"][rank]
+    os.environ.update(PMI_PORT=f"{told['host']}:{told['port']}", PMI_ID=str(number))
+    try:
+        watcher = socket.create_connection((told["host"], told["port"]), seconds)
+    except OSError as error:
+        raise DistNetworkError(
+            f"rank {rank} of {size}: the process manager of rank 0 does not answer: {error}"
+        ) from error
+    watcher.settimeout(None)
+    watcher.sendall(f"cmd=watch pmiid={number}\n".encode())
+    threading.Thread(target=_watch, args=(watcher,), name="gradcore-watch", daemon=True).start()
+
+
+def _start_server(size: int) -> bytes:
+    """Start the process manager, and return its address and identities."""
+    host = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    with contextlib.suppress(OSError):
+        host = socket.gethostbyname(host)
+    numbers: set[int] = set()
+    while len(numbers) < size:
+        numbers.add(secrets.randbelow(2**30))
+    ids = list(numbers)
+    # The server ends when the pipe closes, which is when this process has ended. Python must not close it before: MPI
+    # is finalized after all objects are gone.
+    source, _ = os.pipe()
+    path = Path(__file__).with_name("pmi_server.py")
+    command = [sys.executable, "-I", "-S", str(path), json.dumps({"ids": ids, "host": host})]
+    server = subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, text=True)
+    os.close(source)
+    assert server.stdout is not None
+    port = server.stdout.readline().strip()
+    if not port:
+        raise DistNetworkError(f"rank 0 cannot listen at {host}: set MASTER_ADDR to an address of its machine")
+    server.returncode = 0  # nobody waits for it
+    return json.dumps({"host": host, "port": int(port), "ids": ids}).encode()
+
+
+def _watch(watcher: socket.socket) -> None:
+    """End this process when another one has failed: it may wait inside of MPI, where no exception reaches it."""
+    with watcher, contextlib.suppress(OSError):
+        code, _, text = watcher.makefile(encoding="utf-8").readline().partition(" ")
+        if code:
+            sys.stderr.write(f"gradcore.distributed: {text.strip()}; this process ends, too\n")
+            sys.stderr.flush()
+            os._exit(int(code))

@@ -1,0 +1,175 @@
+"""A process manager for processes that were started by hand: how MPI learns of the others.
+
+MPICH and its relatives ask a process manager over a socket, in the text protocol PMI-1, for their rank and for the
+addresses of the other processes. Here this is a process that rank 0 starts. It is run as a script, and imports the
+standard library alone, as every start of processes waits for it.
+
+Its argument has the host to listen at and an identity for each rank, as JSON; it writes its port to standard output.
+Whoever does not know the identity of a rank is refused. It ends when all ranks have ended MPI; if one ends otherwise,
+those that watch are told. The end of its input is that of rank 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import sys
+import threading
+
+
+class Server:
+    """The state that the connections of all ranks share.
+
+    Parameters
+    ----------
+    ids : list of int
+        The identity of each rank.
+    """
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ranks = {number: rank for rank, number in enumerate(ids)}
+        #: MPICH derives names of shared memory from it, so it differs between runs.
+        self.name = f"gradcore-{os.urandom(8).hex()}"
+        self.values: dict[str, str] = {}
+        self.hosts: dict[int, str] = {}
+        self.waiting: list[Connection] = []
+        self.watchers: list[Connection] = []
+        self.ended: set[int] = set()
+        self.changed = threading.Condition()
+
+    def mapping(self) -> str:
+        """Return which ranks share a machine, once all have come, in the words of MPICH.
+
+        Each block ``(first machine, machines, ranks)`` stands for consecutive ranks of consecutive machines.
+        """
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.hosts) == len(self.ranks))
+        hosts = [self.hosts[rank] for rank in range(len(self.ranks))]
+        machines = list(dict.fromkeys(hosts))
+        runs = [(machines.index(host), len(list(ranks))) for host, ranks in itertools.groupby(hosts)]
+        return f"(vector,{','.join(f'({machine},1,{count})' for machine, count in runs)})"
+
+    def arrive(self, connection: Connection) -> None:
+        """Let all ranks go on when the last one has come to the barrier."""
+        with self.changed:
+            self.waiting.append(connection)
+            if len(self.waiting) == len(self.ranks):
+                for each in self.waiting:
+                    each.say("cmd=barrier_out rc=0")
+                self.waiting.clear()
+
+    def fail(self, text: str, code: int) -> None:
+        """Tell all processes that one has failed, and end."""
+        with self.changed:
+            for each in self.watchers:
+                each.say(f"{code} {text}")
+            os._exit(1)
+
+    def finish(self, rank: int) -> None:
+        """Note that a rank has ended MPI; end after the last one."""
+        with self.changed:
+            self.ended.add(rank)
+            if len(self.ended) == len(self.ranks):
+                os._exit(0)
+
+
+class Connection:
+    """The connection of one process.
+
+    Parameters
+    ----------
+    server : Server
+    peer : socket
+    """
+
+    def __init__(self, server: Server, peer: socket.socket) -> None:
+        self.server, self.peer, self.host = server, peer, peer.getpeername()[0]
+        self.rank: int | None = None
+
+    def say(self, line: str) -> None:
+        """Send a line, to whoever still listens."""
+        with contextlib.suppress(OSError):
+            self.peer.sendall(f"{line}\n".encode())
+
+    def run(self) -> None:
+        """Answer until the process ends."""
+        with contextlib.suppress(OSError, ValueError, KeyError, IndexError):  # it ended, or is no client of PMI
+            for line in self.peer.makefile(encoding="utf-8", newline="\n"):
+                if not self.answer(line.rstrip("\n")):
+                    break
+        if self.rank is not None and self.rank not in self.server.ended:
+            self.server.fail(f"rank {self.rank} has ended", 1)
+        self.peer.close()
+
+    def answer(self, line: str) -> bool:
+        """Answer a line; return whether to go on."""
+        words = dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
+        command, server = words.get("cmd"), self.server
+        if self.rank is None:
+            rank = server.ranks.get(int(words.get("pmiid", "-1")))
+            if rank is None or command not in ("initack", "watch"):
+                return False  # a stranger
+            if command == "watch":
+                server.watchers.append(self)
+                return True
+            self.rank = rank
+            with server.changed:
+                server.hosts[rank] = self.host
+                server.changed.notify_all()
+            self.say(f"cmd=initack rc=0\ncmd=set size={len(server.ranks)}\ncmd=set rank={rank}\ncmd=set debug=0")
+        elif command == "put":
+            server.values[words["key"]] = line.split("value=", 1)[1]
+            self.say("cmd=put_result rc=0 msg=success")
+        elif command == "get":
+            key = words["key"]
+            value = server.mapping() if key == "PMI_process_mapping" else server.values.get(key)
+            found = "rc=0 msg=success" if value is not None else "rc=-1 msg=key_not_found"
+            self.say(f"cmd=get_result {found} value={value or 'unknown'}")
+        elif command == "barrier_in":
+            server.arrive(self)
+        elif command == "abort":
+            server.fail(f"rank {self.rank} has called abort", int(words.get("exitcode", "1")) or 1)
+        elif command == "finalize":
+            self.say("cmd=finalize_ack rc=0")
+            server.finish(self.rank)
+        else:
+            self.say(
+                _ANSWERS.get(command or "", f"cmd={command} rc=-1").format(size=len(server.ranks), name=server.name)
+            )
+        return True
+
+
+#: Answers that are the same for all.
+_ANSWERS = {
+    "init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+    "get_maxes": "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
+    "get_appnum": "cmd=appnum rc=0 appnum=0",
+    "get_universe_size": "cmd=universe_size rc=0 size={size}",
+    "get_my_kvsname": "cmd=my_kvsname rc=0 kvsname={name}",
+}
+
+
+def main() -> None:
+    """Serve the ranks that the argument describes."""
+    told = json.loads(sys.argv[1])
+    server = Server(told["ids"])
+    host = told["host"]
+    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        print(listener.getsockname()[1], flush=True)
+        threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
+        while True:
+            peer, _ = listener.accept()
+            threading.Thread(target=Connection(server, peer).run, daemon=True).start()
+
+
+def _end_with_parent(server: Server) -> None:
+    sys.stdin.read()
+    if 0 not in server.ended:  # else the others may still be on their way to the end
+        server.fail("rank 0 has ended", 1)
+
+
+if __name__ == "__main__":
+    main()
