@@ -197,7 +197,7 @@ def agree(values: Mapping[str, Value], token: str, group: ProcessGroup | None) -
 
 
 def _agree_by_rank_0(values: Mapping[str, Value], token: str, group: ProcessGroup) -> tuple[set[str], Index]:
-    """Let rank 0 collect the descriptions of all processes, and send each the names that it writes."""
+    """Collect the descriptions of all processes in rank 0, which sends each the names that it writes."""
     first = group.ranks[0]
     described: list[dict[str, Value]] | None = None
     plain = {name: [v.kind, v.nbytes, v.shape, v.start, v.length] for name, v in values.items()}

@@ -63,7 +63,7 @@ class _Slot:
 
     @property
     def kind(self) -> tuple[Hashable, Hashable]:
-        """What parameters must have in common to be gathered and reduced by one collective."""
+        """Return the properties that parameters gathered and reduced by one collective have in common."""
         return self.shard.dtype, self.shard.device
 
     def show(self, p: AnyTensor) -> None:

@@ -53,7 +53,7 @@ class Server:
         return f"(vector,{','.join(f'({machine},1,{count})' for machine, count in runs)})"
 
     def arrive(self, connection: Connection) -> None:
-        """Let all ranks go on when the last one has come to the barrier."""
+        """Release all ranks when the last one has come to the barrier."""
         with self.changed:
             self.waiting.append(connection)
             if len(self.waiting) == len(self.ranks):
