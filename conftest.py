@@ -111,6 +111,15 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
+    """Give the memory of freed arrays back after each file, or a worker keeps what the largest of all tests took."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        gradcore.empty_cache()
+    return result
+
+
 def _of(module: str, name: str) -> Any:
     """An object of a module."""
     return getattr(sys.modules[module], name)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import changed, devices
+from tests import changed, devices, joined
+from tests.joined import pytest_pyfunc_call, pytest_terminal_summary  # noqa: F401  (hooks of pytest)
 
 # For type checkers, for a rig with CuPy, or a program that says `import torch`: not modules of tests.
 collect_ignore = [
@@ -95,13 +96,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
         # Without any case pytest would make one item without arguments, so one case stays until collection ends.
         metafunc.config.stash.setdefault(UNWANTED, set()).add(_nodeid(metafunc, calls[0]))
         chosen = calls[:1]
+    elif _is_sampled(metafunc.config):
+        chosen = joined.join(metafunc, chosen, _nodeid(metafunc))
     metafunc._calls = chosen
     return result
 
 
-def _nodeid(metafunc: pytest.Metafunc, call: Any) -> str:
-    """Return the node id of the item that pytest will make of a case."""
-    return f"{metafunc.definition.parent.nodeid}::{metafunc.definition.name}[{call.id}]"
+def _nodeid(metafunc: pytest.Metafunc, call: Any = None) -> str:
+    """Return the node id of a function, or of the item that pytest will make of one of its cases."""
+    function = f"{metafunc.definition.parent.nodeid}::{metafunc.definition.name}"
+    return function if call is None else f"{function}[{call.id}]"
 
 
 def _choose(metafunc: pytest.Metafunc, calls: list[Any]) -> list[Any]:

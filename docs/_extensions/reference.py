@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from formulas import formulas
+from jinja2.sandbox import SandboxedEnvironment
+from numpydoc import docscrape_sphinx
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from topics import LAYERS, OPERATIONS, section_of_layer
@@ -368,7 +370,20 @@ def write(app: Sphinx) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+def keep_templates() -> None:
+    """Let numpydoc use one environment of templates: it makes another one, and compiles its template, per docstring."""
+    made: list[SandboxedEnvironment] = []
+
+    def make_once(**options: Any) -> SandboxedEnvironment:
+        if not made:
+            made.append(SandboxedEnvironment(**options))
+        return made[0]
+
+    docscrape_sphinx.SandboxedEnvironment = make_once
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
+    keep_templates()
     app.connect("builder-inited", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -67,6 +67,7 @@ def package(tmp_path: Path) -> Path:
     return tmp_path / "site"
 
 
+@pytest.mark.slow
 def test_asking_for_what_is_not_built_warns(tmp_path: Path, package: Path, run: Run) -> None:
     done = run(tmp_path / "cache", "-c", USED, GRADCORE_COMPILED="1", PYTHONPATH=str(package), PYTHONSAFEPATH="1")
     assert done.stdout.strip() == "False"
@@ -120,6 +121,7 @@ def test_what_others_may_write_to_is_not_loaded(cache: Path, run: Run, what: str
     assert run(cache, "-W", "error", "-c", USED).stdout.strip() == "True"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("what", ["folder", "file"])
 def test_what_belongs_to_another_user_is_not_loaded(cache: Path, run: Run, what: str) -> None:
@@ -131,6 +133,7 @@ def test_what_belongs_to_another_user_is_not_loaded(cache: Path, run: Run, what:
     assert f"cannot be loaded: {changed} belongs to another user" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variables",
     [
@@ -155,6 +158,7 @@ def test_no_folder_in_the_working_directory_is_searched(
         assert "Name an absolute folder by GRADCORE_CACHE" in done.stderr or "no C++ compiler" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_library_without_the_functions_is_not_loaded(cache: Path, run: Run, tmp_path: Path) -> None:
     """Although its name fits, as that is no secret."""
     import hashlib
@@ -183,6 +187,7 @@ def test_a_library_without_the_functions_is_not_loaded(cache: Path, run: Run, tm
         assert f"cannot be loaded: {said}" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_library_of_another_version_is_not_loaded(cache: Path, run: Run) -> None:
     (library,) = cache.iterdir()
     made_of = library.name.split("-")[2]
@@ -230,6 +235,7 @@ def test_without_a_compiler_the_command_says_so(tmp_path: Path, run: Run) -> Non
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.slow
 def test_what_the_compiler_says_is_shown(tmp_path: Path, run: Run) -> None:
     compiler = tmp_path / "compiler"
     compiler.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('out of order')\n")
@@ -250,6 +256,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, run: Run) -> None:
     assert "There is no place for the library" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_children_and_threads(cache: Path, run: Run) -> None:
     code = """
@@ -311,6 +318,7 @@ def endless(tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str]
         build.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="compiled kernels are for Linux and macOS")
 def test_an_interrupted_build_ends_and_leaves_nothing(endless: Any, tmp_path: Path) -> None:
     build, folder = endless()
@@ -355,7 +363,13 @@ def packaged(cache: Path, package: Path) -> Path:
     return package
 
 
-@pytest.mark.parametrize("variant", of_machine(), ids=lambda variant: variant.name)
+def _variants() -> list[Any]:
+    """Return the instruction sets as parameters: the first that this CPU runs in the sample, too."""
+    first = chosen()
+    return [pytest.param(each, id=each.name, marks=() if each == first else pytest.mark.slow) for each in of_machine()]
+
+
+@pytest.mark.parametrize("variant", _variants())
 def test_the_package_carries_every_instruction_set(packaged: Path, tmp_path: Path, run: Run, variant: Variant) -> None:
     """The best that the CPU runs is loaded, and gives what NumPy gives."""
     if not all(__cpu_features__.get(name) for name in variant.features):
@@ -398,6 +412,7 @@ def test_what_numpy_may_not_use_is_not_used(monkeypatch: pytest.MonkeyPatch, wit
     assert variant.name == name
 
 
+@pytest.mark.slow
 def test_an_outdated_library_of_the_package_is_not_loaded(packaged: Path, tmp_path: Path, run: Run) -> None:
     site = packaged
     with (site / "gradcore/__init__.py").open("a") as file:

@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -102,9 +103,25 @@ struct Fiber {
 
 static ucontext_t scheduler;
 static std::vector<Fiber> fibers;
-static std::vector<char> stacks;
 static unsigned current, count;
 constexpr size_t stack_size = 64 << 10;
+
+// The stacks of a block's threads: pages that no thread touches cost nothing, and those touched go when the launch ends.
+struct Stacks {
+    const size_t size;
+    char* const memory;
+
+    explicit Stacks(size_t threads)
+        : size(threads * stack_size),
+          memory(static_cast<char*>(
+              mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+        if (memory != MAP_FAILED) return;
+        std::perror("there is no memory for the stacks of a block's threads");
+        std::abort();
+    }
+    Stacks(const Stacks&) = delete;
+    ~Stacks() { munmap(memory, size); }
+};
 static unsigned char exchange[2048][16];
 static void (*body)(void*);
 static void* body_arguments;
@@ -171,20 +188,17 @@ inline bool run_warp(unsigned first, unsigned last, long long order, unsigned lo
     }
 }
 
-inline void run_block(void (*function)(void*), void* arguments, long long order) {
+inline void run_block(void (*function)(void*), void* arguments, char* stacks, long long order) {
     body = function;
     body_arguments = arguments;
     if (__start_shared_memory)  // what a block finds there is anything
         std::memset(__start_shared_memory, 0xFF, __stop_shared_memory - __start_shared_memory);
     count = blockDim.x * blockDim.y * blockDim.z;
-    if (fibers.size() < count) {
-        fibers.resize(count);
-        stacks.resize(count * stack_size);
-    }
+    if (fibers.size() < count) fibers.resize(count);
     for (unsigned i = 0; i < count; ++i) {
         Fiber& fiber = fibers[i];
         getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = &stacks[i * stack_size];
+        fiber.context.uc_stack.ss_sp = stacks + i * stack_size;
         fiber.context.uc_stack.ss_size = stack_size;
         fiber.context.uc_link = nullptr;
         fiber.state = running;
@@ -299,9 +313,10 @@ void launch(void (*kernel)(A...), const unsigned* dims, void** arguments) {
     const unsigned long long x = gridDim.x, y = gridDim.y, blocks = x * y * gridDim.z;
     const unsigned long long wanted = static_cast<unsigned long long>(setting("GRADCORE_TEST_BLOCKS"));
     const long long order = setting("GRADCORE_TEST_ORDER");
+    const Stacks stacks(size_t(blockDim.x) * blockDim.y * blockDim.z);
     for (unsigned long long i = wanted && wanted < blocks ? blocks - wanted : 0; i < blocks; ++i) {
         blockIdx = {static_cast<unsigned>(i % x), static_cast<unsigned>(i / x % y), static_cast<unsigned>(i / x / y)};
-        run_block(Call<A...>::run, &call, order);
+        run_block(Call<A...>::run, &call, stacks.memory, order);
     }
 }
 

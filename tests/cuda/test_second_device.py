@@ -10,7 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.autograd import forward_ad
-from tests.ops.cases import ALL, Drawn
+from tests.ops.cases import ALL, Drawn, names_of_operations
 from tests.strict.device import COUNTS, current, use
 
 #: Results that are not one only: signs of vectors, or random numbers.
@@ -41,7 +41,7 @@ def results(case: Drawn, device: str) -> list[Any]:
     return [t for t in found if t is not None]
 
 
-@pytest.mark.parametrize("name", sorted({case.op.name for case in ALL} - UNLIKE))
+@pytest.mark.parametrize("name", names_of_operations(without=UNLIKE))
 @pytest.mark.filterwarnings("ignore")
 def test_on_the_second_device(strict: str, name: str) -> None:
     for case in (case for case in ALL if case.op.name == name):

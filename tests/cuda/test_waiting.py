@@ -13,7 +13,7 @@ import gradcore as gc
 from gradcore.autograd import forward_ad
 from gradcore.backends import sync_debug
 from gradcore.ops.declare.table import OPS
-from tests.ops.cases import ALL, Drawn
+from tests.ops.cases import ALL, Drawn, names_of_operations
 from tests.strict.device import COUNTS
 
 #: Why operations wait that are not said to read their arguments, and which of them do.
@@ -98,7 +98,7 @@ def cases_of(name: str) -> list[Drawn]:
     return [case for case in ALL if case.op.name == name]
 
 
-@pytest.mark.parametrize("name", sorted({case.op.name for case in ALL}))
+@pytest.mark.parametrize("name", names_of_operations())
 @pytest.mark.filterwarnings("ignore")
 def test_what_waits(strict: str, name: str) -> None:
     waits = Waits("strict:0", lambda: Counter(COUNTS))

@@ -179,7 +179,7 @@ def test_radial_functions(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("method", ["linear", "nearest"])
-@pytest.mark.parametrize("rescale", [False, True])
+@pytest.mark.parametrize("rescale", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_scattered(method: str, rescale: bool) -> None:
     queries = np.vstack([QUERIES, [[5.0, 5.0]]])
     ours, theirs = (

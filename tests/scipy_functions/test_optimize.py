@@ -142,7 +142,10 @@ def test_fixed_point_and_scalar_minimum() -> None:
     assert gc.autograd.grad(bounded.x, a)[0].tolist() == pytest.approx([1, 0])
 
 
-@pytest.mark.parametrize("loss", ["linear", "soft_l1", "huber", "cauchy", "arctan"])
+@pytest.mark.parametrize(
+    "loss",
+    ["linear", "soft_l1", *(pytest.param(name, marks=pytest.mark.slow) for name in ("huber", "cauchy", "arctan"))],
+)
 def test_least_squares(loss: str) -> None:
     t = np.linspace(0, 2, 7)
     y = gc.tensor(2 * np.exp(-t) + 0.1 * np.sin(9 * t), requires_grad=True)
