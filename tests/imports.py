@@ -34,18 +34,13 @@ def imported_names(path: Path, *, functions: bool = True, types: bool = False) -
     """
     module = module_of(path)
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in _statements(_parse(path).body, functions, types):
+    for node in _statements(ast.parse(path.read_bytes()).body, functions, types):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         else:
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             yield from (f"{base}.{alias.name}" for alias in node.names)
-
-
-@functools.cache
-def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())
 
 
 def _statements(body: list[ast.stmt], functions: bool, types: bool) -> Iterator[ast.Import | ast.ImportFrom]:
