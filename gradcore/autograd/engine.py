@@ -9,6 +9,7 @@ AccumulateGrad nodes outlive graphs, so their age says nothing, and the edges th
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -26,6 +27,7 @@ from gradcore.autograd.variables import OWN, Variable, accumulate_grad, add_to_g
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
 from gradcore.core.tracebacks import shorten
+from gradcore.core.typing import Array
 
 __all__ = ["run_backward"]
 
@@ -224,9 +226,10 @@ class GraphTask:
                     plan = plans.get(type(node))
                 if plan is None or grad is None or (stays is not None and not stays(node._seq)) or (
                     node._hooks is not None or (special and node in special)):  # fmt: skip
-                    if silent and _calls_out(node):
-                        return node, grad
-                    self.run_node(node, grad)
+                    if type(grad) is not list or not self.delegate(node, grad):
+                        if silent and _calls_out(node):
+                            return node, grad
+                        self.run_node(node, grad)
                     continue
                 if plan is LEAF:
                     if silent and node.variable._autograd.post_accumulate_hooks:
@@ -286,6 +289,15 @@ class GraphTask:
         finally:
             self.present = node, following
         return None
+
+    def delegate(self, node: Node, grads: list[Array]) -> bool:
+        """Put a node with one output in the place of one with several, if it has one for these gradients."""
+        buffer = self.buffer
+        found = None if node._hooks is not None or self.watch or node in buffer.special else node.delegate(grads)
+        if found is not None:
+            buffer.pending[found[0]] = found[1]
+            heappush(buffer.heap, (-node._seq, found[0]))
+        return found is not None
 
     def settle(self, failed: list[Any]) -> None:
         """After an error, update the leaves that have received all of their gradients, as if they had run at once."""
@@ -410,13 +422,14 @@ class GraphTask:
             node.release()
         device, devices = node._device, node._input_devices
         given = grad if type(grad) is list else (grad,)
+        uses = Counter(map(id, (*given, *grads))) if fresh else {}
         for i, (edge, grad_input) in enumerate(zip(node._edges, grads, strict=True)):
             if edge is None or (needed is not None and not needed[i]):
                 continue
             if devices is not None:
                 device = devices[i]
                 arithmetic = buffer.arithmetic(device)
-            own = fresh and not any(grad_input is g for g in given) and sum(grad_input is g for g in grads) == 1
+            own = fresh and uses[id(grad_input)] == 1
             if isinstance(grad_input, Variable) and not grad_input._strided:
                 if edge[0].is_accumulator:
                     buffer.sparse, own = True, False

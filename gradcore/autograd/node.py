@@ -22,7 +22,7 @@ from gradcore.autograd.variables import (
 )
 from gradcore.core import dtypes
 from gradcore.core.errors import use_program_names
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, Array
 
 __all__ = [
     "FREED",
@@ -248,6 +248,10 @@ class Node:
 
     def release(self) -> None:
         """Let go of saved values; a second backward is then an error."""
+
+    def delegate(self, grads: Sequence[Array]) -> tuple[Node, Array] | None:
+        """Return a node with one output that does this one's work for these gradients, and its gradient; else None."""
+        return None
 
     def is_freed(self) -> bool:
         """Whether the saved values are gone."""

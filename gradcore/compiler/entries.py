@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,7 +19,6 @@ from gradcore.compiler.recorded import RecordedRun
 from gradcore.compiler.results import with_history, wrapped
 from gradcore.compiler.script import Part
 from gradcore.compiler.sizes import SymbolicNumber
-from gradcore.compiler.storage import share_memory
 from gradcore.core.tracebacks import generated_file
 from gradcore.random.generator import default_generator
 
@@ -56,6 +56,25 @@ class Entry(NamedTuple):
     sizes: Any = None
 
 
+class LazyRun:
+    """The function of a backward program of the CPU, which is made when it is first needed.
+
+    Attributes
+    ----------
+    found : tuple of bool
+        For each tensor, whether there is a gradient.
+    """
+
+    def __init__(self, program: Program, cpp: str | None, gradients: list[int | None]) -> None:
+        self.program, self.cpp = program, cpp
+        self.found = tuple(n is not None for n in gradients)
+
+    @functools.cached_property
+    def run(self) -> Callable[..., Any]:
+        """The function."""
+        return native.runnable(optimized(self.program), self.cpp)  # type: ignore[no-any-return]
+
+
 class EntryWriter:
     """The writer of an entry.
 
@@ -70,6 +89,8 @@ class EntryWriter:
         self.recorder, self.guards = run.recorder, run.guards
         #: Lists and dicts of the result.
         self.rebuilt: list[Any] = []
+        #: The backward programs of single results.
+        self.alone: list[Program] = []
 
     def entry(self, function: Any) -> Entry:
         """The program, and the function that runs it for what passes the guards."""
@@ -215,25 +236,40 @@ class EntryWriter:
         del whole.calls[self.backward.mark :]
         backward.outputs = [n for n in self.backward.gradients if n is not None]
         known = {*self.script.arguments, *whole.symbols, *_made_in(whole)}
-        saved = sorted(known.intersection([*_used(backward), *backward.outputs]))
+        used = {*_used(backward), *backward.outputs}
+        for calls, given, gradients in self.backward.alone:
+            program = _like(whole, calls)
+            program.inputs, program.outputs = [given], [n for n in gradients if n is not None]
+            self.alone.append(program)
+            used |= {*_used(program), *program.outputs}
+        saved = sorted(known.intersection(used))
         backward.inputs = [*saved, *self.backward.given]
+        for program in self.alone:
+            program.inputs = [*saved, *program.inputs]
         return backward, saved
 
     def _backward(self, function: Any, program: Program, saved: list[int], repeatable: bool) -> Backward:
-        arrays = [self.recorder.kept(n) for n in saved]
+        is_shared = self.recorder.memories_of(saved)
 
         def watched(tensors: list[Any]) -> tuple[int, ...]:
-            return tuple(i for i, t in enumerate(tensors) if any(share_memory(t._array, a) for a in arrays))
+            return tuple(i for i, t in enumerate(tensors) if is_shared(t._array))
 
         found = tuple(n is not None for n in self.backward.gradients)
         run = self.runnable(program)
-        fresh = not set(program.outputs) & set(program.inputs) and len(set(program.outputs)) == len(program.outputs)
+        fresh = all(
+            not set(each.outputs) & set(each.inputs) and len(set(each.outputs)) == len(each.outputs)
+            for each in (program, *self.alone)
+        )
         seen = watched(self.run.tensors), watched(self.backward.outs)
         inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
         counted = [version_counter(t).version for t in self.backward.outs]
         versions = tuple((i, version) for i, version in enumerate(counted) if version)
         called = repeatable, self.guards.changed_since
-        return Backward(function, with_history, run, inputs, found, reached, *seen, *called, fresh, versions)
+        alone = tuple(
+            LazyRun(each, self.recorder.cpp, gradients)
+            for each, (_, _, gradients) in zip(self.alone, self.backward.alone, strict=True)
+        )
+        return Backward(function, with_history, run, inputs, found, reached, *seen, *called, fresh, versions, alone)
 
     def _made(self, t: Any) -> str:
         """The name of a result in the source."""

@@ -19,6 +19,7 @@ import re
 import sys
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -132,9 +133,32 @@ class _Plain:
     """An object without anything but attributes."""
 
 
-def _has_state_in_c(kind: Any) -> bool:
-    """Return whether objects of a class have more than attributes in a dict, which nothing can check."""
-    return kind.__basicsize__ > _Plain.__basicsize__ or bool(kind.__itemsize__)
+def _has_state_in_c(kind: type) -> bool:
+    """Return whether objects of a class have more than attributes in a dict and in slots, which nothing can check."""
+    most = _Plain.__basicsize__ + object.__basicsize__ // 2 * len(_slots_of(kind))
+    return kind.__basicsize__ > most or bool(kind.__itemsize__)
+
+
+def _slots_of(kind: type) -> list[str]:
+    """Return the names of a class's slots, as attributes."""
+    found = []
+    for cls in kind.__mro__:
+        slots = vars(cls).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            private = name.startswith("__") and not name.endswith("__")
+            found.append(f"_{cls.__name__.lstrip('_')}{name}" if private else name)
+    return [name for name in found if name not in ("__dict__", "__weakref__")]
+
+
+_MISSING = object()
+
+
+def _read_slot(slot: types.MemberDescriptorType, owner: object) -> object:
+    """Return what is in a slot of an object."""
+    try:
+        return slot.__get__(owner)
+    except AttributeError:
+        return _MISSING
 
 
 def _is_constant_class(cls: type) -> bool:
@@ -213,8 +237,9 @@ class Guards:
             "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge,
             "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
             "deterministic": deterministic, "every": Everywhere, "Tensor": Tensor, "ndarray": np.ndarray,
-            "identical": operator.is_, "before_steps": optimizer._global_pre_hooks,
-            "after_steps": optimizer._global_post_hooks, "modules": sys.modules,
+            "identical": operator.is_, "deque": deque, "read_slot": _read_slot,
+            "before_steps": optimizer._global_pre_hooks, "after_steps": optimizer._global_post_hooks,
+            "modules": sys.modules,
         }  # fmt: skip
         self.tensors: list[TensorGuard] = []
         #: By the name of a tensor, the symbols that its dims are.
@@ -310,13 +335,14 @@ class Guards:
             name = self.bind(value)
             self.require(f"({expression}) is {name}", f"{text} is {value!r}")
             return self._unique(value, name, text)
-        if isinstance(value, (tuple, list)):
+        if isinstance(value, (tuple, list, deque)):
             return self._sequence(value, expression, text, given)
         if isinstance(value, dict):
             return self._dict(value, expression, text, given)
         if isinstance(value, (set, frozenset)):
             return self._set(value, expression, text, given)
-        if kind is slice:
+        if kind in (slice, range):
+            self.require(f"type({expression}) is {kind.__name__}", f"type of {text}")
             parts = f"(lambda s: (s.start, s.stop, s.step))({expression})"
             return self._sequence((value.start, value.stop, value.step), parts, text, given)
         return self._object(value, expression, text)
@@ -325,7 +351,7 @@ class Guards:
         o = self._container(value, expression, text, given)
         if o is None:
             return
-        base: Any = list if isinstance(value, list) else tuple
+        base: Any = next(each for each in (list, tuple, deque) if isinstance(value, each))
         own = type(value) is base or type(value).__getitem__ is base.__getitem__
         length, item = (
             ("len", "{}[{}]") if own else (f"{base.__name__}.__len__", f"{base.__name__}.__getitem__({{}}, {{}})")
@@ -575,18 +601,26 @@ class Guards:
 
     def _instance(self, value: Any, name: str, text: str) -> None:
         kind = type(value)
-        own = getattr(value, "__dict__", None)
-        if type(own) is not dict or _has_state_in_c(kind) or hasattr(kind, "__next__"):
+        own, slots = getattr(value, "__dict__", None), _slots_of(kind)
+        if not (type(own) is dict or (own is None and slots)) or _has_state_in_c(kind) or hasattr(kind, "__next__"):
             raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         if str(kind.__module__).startswith(("numpy", "random")):
             raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         self.visit(kind, f"type({name})", f"type of {text}")
-        self._attributes(own, name, text, value)
-        for cls in kind.__mro__:
-            slots = vars(cls).get("__slots__", ())
-            for each in (slots,) if isinstance(slots, str) else slots:
-                if each not in ("__dict__", "__weakref__"):
-                    raise Unguardable(f"{text} has slots, which cannot be checked")
+        if own is not None:
+            self._attributes(own, name, text, value)
+        for each in slots:
+            slot = getattr(kind, each, None)
+            if not isinstance(slot, types.MemberDescriptorType):
+                raise Unguardable(f"{text} has a slot {each} that its class hides, which cannot be checked")
+            found = _read_slot(slot, value)
+            expression = f"read_slot({self.bind(slot)}, {name})"
+            if found is _MISSING:
+                self.require(f"{expression} is {self.bind(_MISSING)}", f"{text} has no {each}")
+            elif self.every or each in self.names:
+                self.visit(found, expression, f"{text}.{each}")
+            else:
+                self.skipped.add(each)
 
     def _attributes(self, own: dict[str, Any], name: str, text: str, owner: Any = None) -> None:
         """Guard the attributes that an object itself has; of an owner, those too that its class has for them all."""

@@ -18,6 +18,7 @@ from gradcore.autograd.node import FREED, Node
 from gradcore.autograd.saved import SavedTensor, check_version
 from gradcore.autograd.variables import TensorMeta, new, tick, version_counter, wrap
 from gradcore.autograd.views import gradient_edge
+from gradcore.core.typing import Array
 from gradcore.random.generator import repeated
 from gradcore.tensor import Tensor
 
@@ -54,6 +55,8 @@ class Backward(NamedTuple):
         Whether the gradients are new arrays.
     versions : tuple of tuple of int
         The results that were written in place, and how often.
+    alone : tuple
+        For each of a few results, the backward program of it alone, as `run` and `found`.
     """
 
     function: Callable[..., Any]
@@ -68,6 +71,7 @@ class Backward(NamedTuple):
     changed: Callable[..., str | None]
     fresh: bool
     versions: tuple[tuple[int, int], ...]
+    alone: tuple[Any, ...]
 
 
 #: A call that a program has made: the tensors that took part, their arrays, its arguments, the generator's state if it
@@ -108,12 +112,29 @@ class CompiledFunctionBackward(Node):
             for each in self.results:
                 each.check(self)
 
+    def delegate(self, grads: Sequence[Array]) -> tuple[Node, Array] | None:
+        """Return the node that the engine runs in its loop if only one result has a gradient, and that gradient."""
+        half = self.half
+        i = _arrived_alone(half, grads) if half.fresh and len(half.inputs) <= _MOST_EDGES else None
+        if i is None or self.saved is None or not isinstance(grads[i], (np.ndarray, np.generic)):
+            return None
+        node, meta = new_node(_AloneBackward), self._metas[i]
+        node._device, node._edges, node._seq, node._hooks = self._device, self._edges, self._seq, None
+        node._shape, node._dtype = meta.shape, meta.dtype
+        node.half, node.call, node.saved, node.origin = half.alone[i], self.call, self.saved, self
+        return node, grads[i]
+
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         self.check()
         half, given = self.half, grads if self._n_outputs > 1 else [grads]
         missing = any(g is None for g in given)
         if arithmetic.recorded:
             return _again(self, [arithmetic.as_tensor(g) for g in given], arithmetic)
+        arrived = _arrived_alone(half, given) if missing else None
+        if arrived is not None:
+            run, found = half.alone[arrived].run, half.alone[arrived].found
+            arrays = iter(local.state.run(run, *self.saved, _dense(given[arrived], self._output_metas[arrived])))
+            return [next(arrays) if exists else None for exists in found]
         dense = [_dense(g, t) for g, t in zip(given, self._output_metas, strict=True)]
         arrays = iter(local.state.run(half.run, *self.saved, *dense))
         found = [next(arrays) if exists else None for exists in half.found]
@@ -148,6 +169,25 @@ class _PlannedBackward(_FreshBackward):
         self.saved = self.call = self.found = None
 
 
+class _AloneBackward(_PlannedBackward):
+    """Backward node of a single result of a compiled function with several, for one backward call."""
+
+    origin: CompiledFunctionBackward
+
+    def release(self) -> None:
+        super().release()
+        self.origin.release()
+
+    def check(self) -> None:
+        self.origin.check()
+
+
+def _arrived_alone(half: Backward, grads: Sequence[Array]) -> int | None:
+    """Return the number of the only result that has a gradient, if it has a backward program of its own."""
+    found = [i for i, g in enumerate(grads) if g is not None] if half.alone else []
+    return found[0] if len(found) == 1 else None
+
+
 def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
     def gradient(F: Any, grad: Any, node: _PlannedBackward) -> Any:
         task, found = local.state.task, node.found
@@ -170,7 +210,7 @@ def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
 _MOST_EDGES = 256
 _CALLS = tuple(map(_gradient_of, range(_MOST_EDGES)))
 for _values in ("arrays", "fused"):
-    PLANS[_values][_PlannedBackward] = _CALLS, None, None, True
+    PLANS[_values][_PlannedBackward] = PLANS[_values][_AloneBackward] = _CALLS, None, None, True
 
 
 def is_planned(half: Backward) -> bool:

@@ -11,6 +11,7 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.compiler.arrays import RecordedArray
 from gradcore.compiler.guards import Guards
 from gradcore.compiler.history import without_history
+from gradcore.compiler.program import Call
 from gradcore.compiler.recorder import Unrecordable
 from gradcore.compiler.results import with_history, wrapped
 from gradcore.compiler.script import Script
@@ -40,6 +41,9 @@ class RecordedBackward:
         For each result with a history, which of `inputs` it depends on.
     mark : int
         The calls before those of backward.
+    alone : list of tuple
+        For each of a few results, the calls that compute its gradients alone, the number of its own gradient, and
+        those of the tensors' gradients.
     histories : dict
         Of arguments with a history: how they were before, see `_state_of_history`.
     """
@@ -53,6 +57,7 @@ class RecordedBackward:
         self.gradients: list[int | None] = []
         self.reached: list[frozenset[int]] = []
         self.mark = 0
+        self.alone: list[tuple[list[Call], int, list[int | None]]] = []
         self.histories = {i: _state_of_history(t) for i, t in enumerate(tensors) if t._edge is not None}
         #: Whether the function has returned.
         self.is_over = False
@@ -97,12 +102,26 @@ class RecordedBackward:
             self._record_of(outs)
 
     def _record_of(self, outs: list[Any]) -> None:
-        if not self._record_gradients(outs):
+        if self._record_gradients(outs):
+            self._record_alone(outs)
+        else:
             self.freed = [t for t in outs if not self._record_gradients([t])]
             del self.recorder.program.calls[self.mark :]
             outs = [t for t in outs if not any(t is other for other in self.freed)]
             if outs and not self._record_gradients(outs):
                 self.script.refuse("the graph of a result is freed in part")
+
+    def _record_alone(self, outs: list[Any]) -> None:
+        """Record the gradients of each result by itself, as a loss is differentiated that is returned with others."""
+        calls, whole = self.recorder.program.calls, (self.outs, self.given, self.reached, self.gradients)
+        if not 1 < len(self.outs) <= _MOST_ALONE or not self.recorder.records_alone:
+            return
+        end = len(calls)
+        for t in outs:
+            self._record_gradients([t])
+            self.alone.append((calls[end:], self.given[0], self.gradients))
+            del calls[end:]
+        self.outs, self.given, self.reached, self.gradients = whole
 
     def _record_gradients(self, outs: list[Any]) -> bool:
         """Record the gradients of some results; returns whether their graph is there."""
@@ -130,6 +149,10 @@ class RecordedBackward:
         self.reached = [frozenset(i for i, e in enumerate(ends) if e is not None and e[0] in f) for f in found_from]
         self.gradients = [None if g is None else g._array.number for g in found]
         return True
+
+
+#: Of so many results, each has a backward of its own.
+_MOST_ALONE = 4
 
 
 def _accumulates(t: Any) -> bool:

@@ -38,6 +38,7 @@ from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.locks import process_lock
 from gradcore.core.tracebacks import user_line
+from gradcore.core.typing import Array
 from gradcore.dispatch import operands
 from gradcore.ops.declare.table import Formula
 from gradcore.random.generator import default_generator
@@ -78,6 +79,25 @@ _CONSTANTS = (
 #: Arguments that are noted as they are, and what stands for numbers of the host.
 _PLAIN = frozenset([bool, int, float, str, type(None)])
 _NUMBERS: dict[Any, Any] = {RecordedInt: int, SymbolicScalar: float, RecordedFloat: float, RecordedInteger: int}
+
+
+class _Numbers:
+    """Numbers of objects, as long as these live."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Callable[[], object], int]] = {}
+
+    def get(self, value: object) -> int | None:
+        """Return the number of an object; None if it has none."""
+        found = self._found.get(id(value))
+        return None if found is None or found[0]() is not value else found[1]
+
+    def put(self, value: object, number: int) -> None:
+        """Give an object its number; what cannot be referred to weakly is kept."""
+        try:
+            self._found[id(value)] = weakref.ref(value), number
+        except TypeError:
+            self._found[id(value)] = (lambda: value), number
 
 
 class Recorder:
@@ -128,16 +148,20 @@ class Recorder:
         self._substitutes: Substitutes | None = None
         self._calling = ""
         self._constants: dict[int, Any] = {}
-        self._known: dict[int, RecordedArray] = {}
-        self._kept: dict[int, Any] = {}
-        self._numbers: dict[int, int] = {}
-        self._memories: dict[int, int] = {}
-        self._owners: dict[int, Any] = {}
+        #: What the function still holds, by the numbers of values: others are freed, as in eager execution.
+        self._known: weakref.WeakValueDictionary[int, RecordedArray] = weakref.WeakValueDictionary()
+        self._numbers, self._memories = _Numbers(), _Numbers()
+        self._inputs: dict[int, Array] = {}
         self._number = 0
         #: Backends beside the CPU's, the classes of all arrays, and each backend's current device.
         self._cpu, self._others = CPU.backend, connected()
         self.array_types: Any = (np.ndarray, *(each.array_type for each in self._others))
         self._indices: dict[Any, int] = {each: each.current_index() for each in self._others}
+
+    @property
+    def records_alone(self) -> bool:
+        """Whether each of several results has a backward of its own: on the CPU, where programs need no memory."""
+        return self.program.backend is None
 
     # -- what is recorded -----------------------------------------------------------------------------------------
 
@@ -153,12 +177,13 @@ class Recorder:
                     "fullgraph out."
                 )
 
-    def given(self, array: Any) -> RecordedArray:
+    def given(self, array: Array) -> RecordedArray:
         """An array that the program is given; one that is given twice is one value."""
-        found = self._known.get(id(array))
+        found = self._find(array)
         if found is None:
             found = self._new(array)
             self.program.inputs.append(found.number)
+            self._inputs[found.number] = array
         return found
 
     def start_at(self, program: Program) -> None:
@@ -174,9 +199,9 @@ class Recorder:
         self.program.calls.append(Call("copy", copied, args, {}, Value(out.number)))
         return out
 
-    def taken(self, array: Any) -> RecordedArray:
+    def taken(self, array: Array) -> RecordedArray:
         """An array of the program's, or its copy of one that was made apart."""
-        known = self._known.get(id(array))
+        known = self._find(array)
         return self.literal(array) if known is None else known
 
     def apart(self, array: Any) -> RecordedArray:
@@ -197,13 +222,33 @@ class Recorder:
         """Whether calls on a device are noted: not in batches, nor on other devices than CUDA's."""
         return where is CPU or (type(where) is device and any(where.type == each.type for each in self._others))
 
-    def kept(self, number: int) -> Any:
-        """The array that a value was in this run."""
-        return self._kept[number]
+    def memories_of(self, numbers: Sequence[int]) -> Callable[[Array], bool]:
+        """Return a function that says whether an array has memory of some values."""
+        types, inputs = self.program.types, [self._inputs[n] for n in numbers if n in self._inputs]
+        memories = {types[n].memory for n in numbers if n in types}
 
-    def number_of(self, array: Any) -> int | None:
-        """The number of the value that an array was in this run."""
-        return self._numbers.get(id(array))
+        def is_shared(array: Array) -> bool:
+            number = self.number_of(array)
+            known = number is not None and types[number].memory in memories
+            return known or any(share_memory(array, each) for each in inputs)
+
+        return is_shared
+
+    def number_of(self, array: Array) -> int | None:
+        """The number of the value that an array is in this run."""
+        return self._numbers.get(array)
+
+    def _find(self, array: Array) -> RecordedArray | None:
+        """Return what stands for an array, if it is a value of the program."""
+        number = self._numbers.get(array)
+        if number is None:
+            return None
+        found = self._known.get(number)
+        return self._stand_for(array, number) if found is None else found
+
+    def _stand_for(self, array: Array, number: int) -> RecordedArray:
+        found = self._known[number] = RecordedArray(array, number)
+        return found
 
     def host_call(self, host: Any, name: str, *args: Any, **named: Any) -> Any:
         """Call a method of an optimiser, a scheduler or a scaler as it is, between two parts of the program."""
@@ -218,12 +263,13 @@ class Recorder:
             self.within_library -= 1
 
     def _new(self, array: Any) -> RecordedArray:
-        out = self._known[id(array)] = RecordedArray(array, self.new_value())
-        self._kept[out.number] = array
-        self._numbers[id(array)] = out.number
+        out = self._stand_for(array, self.new_value())
+        self._numbers.put(array, out.number)
         owner = owner_of(array)
-        self._owners[id(owner)] = owner
-        memory = self._memories.setdefault(id(owner), out.number)
+        memory = self._memories.get(owner)
+        if memory is None:
+            memory = out.number
+            self._memories.put(owner, memory)
         known = ArrayType(array.shape, array.dtype, array.strides, memory, address_of(array))
         self.program.types[out.number] = known
         if not isinstance(array, np.ndarray):
@@ -327,7 +373,7 @@ class Recorder:
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
         """Stop where it is a matter of the arguments whether arrays share memory: in another call, others may."""
-        inputs = [self._kept[n] for n in self.program.inputs]
+        inputs = [self._inputs[n] for n in self.program.inputs]
         found = [[a for a in inputs if share_memory(a, each.array)] for each in arrays]
         if (
             len(found) == 2
@@ -347,7 +393,7 @@ class Recorder:
                 leaf = np.asarray(leaf)
                 scalars.append(self._number)
             if isinstance(leaf, self.array_types):
-                known = self._known.get(id(leaf))
+                known = self._find(leaf)
                 if known is None:
                     known = self._new(leaf)
                     fresh.append(known.number)

@@ -230,6 +230,9 @@ class RecordingBackend:
         recorder = current.recorder
         return self._backend.item(array.array) if recorder is None else recorder.on_item(array)
 
+    #: The backend's own name of it, by which gradcore itself asks whether a condition holds.
+    number = item
+
     def scalar(self, value: Any, dtype: Any) -> Any:
         if type(value) is SymbolicNumber and current.recorder is not None:
             return current.recorder.call("backend.scalar", self._backend.scalar, (value, dtype), {}, self._on_cpu)

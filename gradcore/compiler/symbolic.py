@@ -44,6 +44,7 @@ from gradcore.compiler.sizes import (
 )
 from gradcore.compiler.substitutes import plain_draw
 from gradcore.core.tracebacks import generated_file, user_line
+from gradcore.core.typing import Array
 from gradcore.dispatch import operands
 from gradcore.random.generator import default_generator
 
@@ -131,6 +132,8 @@ class SymbolicRecorder(Recorder):
     symbols : Symbols
     """
 
+    records_alone = False
+
     def __init__(self, symbols: Symbols) -> None:
         super().__init__()
         self.symbols = symbols
@@ -141,7 +144,6 @@ class SymbolicRecorder(Recorder):
         for name in symbols.values:
             number = symbols.numbers[name] = self.new_value()
             self.program.symbols[number] = name
-            self._kept[number] = symbols.values[name][0]
 
     def stop(self, why: str) -> None:
         """End the recording at once: its results are nobody's."""
@@ -158,6 +160,11 @@ class SymbolicRecorder(Recorder):
                 yield
             finally:
                 operands._constants = constants
+
+    def _stand_for(self, array: Array, number: int) -> RecordedArray:
+        found = super()._stand_for(array, number)
+        found.sized = self.layouts.get(number, array)
+        return found
 
     def know(self, recorded: RecordedArray, arrays: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
         """Take note of what a value is at each of the sizes."""
@@ -424,7 +431,9 @@ class Sizes:
         self.find: Any = None
         made = {n for call in calls for n in call.made}
         self.expected = {n: layout.expected() for n, layout in recorder.layouts.items() if n in made}
-        self.upstream = {n: (_text(recorder.layouts[n].shape), recorder.kept(n).dtype) for n in run.backward.given}
+        self.upstream = {
+            n: (_text(recorder.layouts[n].shape), recorder.program.types[n].dtype) for n in run.backward.given
+        }
         self.literals = recorder.program.literals
         read = {n for call in calls for n in call.read}
         self.inputs = {n: i for n, i in run.script.arguments.items() if n in read}

@@ -18,13 +18,14 @@ ROOT = Path(gc.__file__).parent
 
 #: Who gives a node its number in time: `Node.make`, and the same lines for a leaf's accumulator, which every use of a
 #: parameter makes; a copy that has its node's; a call of a function once it is done; a call of a compiled
-#: function.
+#: function, and one that takes the place of it in a backward call.
 NUMBERING = {
     ("autograd/node.py", "make"),
     ("autograd/views.py", "gradient_edge"),
     ("autograd/op_node.py", "unpacked"),
     ("autograd/function/call.py", "call"),
     ("compiler/history.py", "connect_one"),
+    ("compiler/history.py", "delegate"),
 }
 
 

@@ -9,6 +9,7 @@ import re
 import sys
 import types
 import warnings
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -53,6 +54,14 @@ class Box:
 
 class Other(Box):
     kind = 5.0
+
+
+class Slotted:
+    """An object without a dict."""
+
+    __slots__ = ("late",)
+
+    late: float
 
 
 def setting(owner: Any, name: str, value: Any) -> Callable[[ExitStack], Any]:
@@ -199,7 +208,9 @@ VALUES: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: Box(a=1.0), lambda: Other(a=2.0)), (lambda: gc.ones(3), lambda: gc.zeros(3)),
     (lambda: {1}, lambda: {1.0}), (lambda: {1}, lambda: frozenset([1])), (lambda: {8, 0}, lambda: {0, 8}),
     (lambda: {1: 2.0}, lambda: {1.0: 2.0}), (lambda: {1: 2.0}, lambda: {1: 2.0, 2: 3.0}),
-    (lambda: {0.0: 1.0}, lambda: {-0.0: 1.0}),
+    (lambda: {0.0: 1.0}, lambda: {-0.0: 1.0}), (lambda: range(2), lambda: range(3)),
+    (lambda: slice(1, 2, 1), lambda: range(1, 2)), (lambda: range(1, 2), lambda: slice(1, 2, 1)),
+    (lambda: deque([1.0]), lambda: deque([1.0, 2.0])), (lambda: deque([1.0]), lambda: [1.0]),
 ]  # fmt: skip
 
 
@@ -216,6 +227,8 @@ def held(first: Callable[[], Any], second: Callable[[], Any]) -> Case:
 def code_cases() -> list[Case]:
     """Objects, classes, functions, globals."""
     box, here = Box(scale=2.0), sys.modules[__name__]
+    empty, filled = Slotted(), Slotted()
+    filled.late = 2.0
 
     def first(x: gc.Tensor) -> gc.Tensor:
         return x * 2
@@ -265,6 +278,9 @@ def code_cases() -> list[Case]:
         Case(lambda x: x * abs(-2.0), change=setting(here, "abs", lambda v: 7.0)),
         Case(lambda x: first(x), change=setting(first, "__code__", second.__code__)),
         Case(lambda x: x * left.factor(), change=lambda stack: setattr(Left, "__bases__", (Right,))),
+        Case(lambda x: x * hasattr(empty, "late"), change=setting(empty, "late", 3.0)),
+        Case(lambda x: x * filled.late, change=setting(filled, "late", 3.0)),
+        Case(lambda x: x * filled.late, change=lambda stack: delattr(filled, "late")),
     ]
 
 
@@ -497,7 +513,7 @@ CONTAINERS: list[Callable[[], Case]] = [
 TABLE: list[Callable[[], Case]] = [
     *ARGUMENTS,
     *((lambda i=i: held(*VALUES[i])) for i in range(len(VALUES))),
-    *((lambda i=i: code_cases()[i]) for i in range(14)),
+    *((lambda i=i: code_cases()[i]) for i in range(17)),
     *((lambda n=n, e=e: hook_case(n, e)) for n in HOOKS for e in (False, True)),
     *((lambda i=i: module_cases()[i]) for i in range(9)),
     *LEAVES,

@@ -167,3 +167,28 @@ def test_memory_does_not_grow() -> None:
     finally:
         tracemalloc.stop()
     assert after - before < 100_000
+
+
+@pytest.mark.unverified("eager execution needs memory")
+@pytest.mark.parametrize("views", [False, True])
+def test_a_capture_keeps_what_eager_execution_keeps(views: bool) -> None:
+    def steps(x: gc.Tensor) -> gc.Tensor:
+        for _ in range(20):
+            x = x.tanh() * 1.01
+            if views:
+                x = x.view(2, -1).view(-1)
+        return x.sum()
+
+    def peak_of(function: Any) -> int:
+        tracemalloc.start()
+        try:
+            function(x)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    x, compiled = gc.randn(N), CompiledFunction(steps, cpp="0")
+    with gc.no_grad():
+        eager, *calls = peak_of(steps), *(peak_of(compiled) for _ in range(2))
+    assert compiled._entries
+    assert max(calls) < 1.3 * eager + 10 * N  # some kB of Python objects for each call, and buffers of the program

@@ -422,3 +422,25 @@ def test_modules_and_second_derivatives() -> None:
                 found.append((out.tolist(), total, grad.tolist(), [b.tolist() for b in run.buffers()]))
             assert found[0] == found[1]
     assert len(compiled._compiled_call_impl._entries) == 2
+
+
+@pytest.mark.parametrize("name", ["normal", "categorical", "beta"])
+def test_distributions_check_their_arguments_in_programs(name: str) -> None:
+    """Whether arguments are valid is a decision: those that are not raise the error of eager execution."""
+    D = gc.distributions
+    function: Callable[[gc.Tensor], gc.Tensor] = {
+        "normal": lambda x: D.Normal(x, x).log_prob(x), "categorical": lambda x: D.Categorical(x).sample() + x.sum(),
+        "beta": lambda x: D.Beta(x, x).log_prob(x / 4),
+    }[name]  # fmt: skip
+    compiled = gc.compile(function)
+    for _ in range(4):
+        x = gc.rand(3) + 0.5
+        gc.manual_seed(0)
+        found = compiled(x)
+        gc.manual_seed(0)
+        assert gc.equal(found, function(x))
+    assert compiled._entries
+    for _ in range(2):
+        with pytest.raises(ValueError, match="Expected parameter"):
+            compiled(gc.tensor([-1.0, 0.5, 2.0]))
+    assert compiled(x).isfinite().all()

@@ -127,3 +127,54 @@ def test_a_result_that_is_kept_keeps_nothing_alive_after_backward(results: int, 
         assert not any(reference() is not None for reference in inputs)
     with pytest.raises(RuntimeError, match="second time"):
         kept[-1][0].backward()
+
+
+@pytest.mark.parametrize("cpp", [False, "wait"])
+def test_a_loss_that_is_returned_with_others_has_a_backward_of_its_own(
+    cpp: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients are those of eager execution to the bit, without zeros for the others; nothing is called again."""
+    gc.manual_seed(0)
+    net, y, calls = gc.nn.Sequential(gc.nn.Linear(3, 4), gc.nn.Tanh(), gc.nn.Linear(4, 2)), gc.randn(5, 2), list[str]()
+    taken = history.CompiledFunctionBackward.delegate
+
+    def delegate(*args: Any) -> Any:
+        calls.append("alone")
+        return taken(*args)
+
+    monkeypatch.setattr(history, "_again", lambda *args: calls.append("again"))
+    monkeypatch.setattr(history.CompiledFunctionBackward, "delegate", delegate)
+
+    def both(x: gc.Tensor) -> tuple[gc.Tensor, gc.Tensor]:
+        out = net(x)
+        return out, (out / (out - out.detach() + 1) - y).square().mean()
+
+    compiled = gc.compile(both, options={"cpp": cpp}, verify=0)
+    for i in range(6):
+        x = gc.randn(5, 3)
+        found = gc.autograd.grad(compiled(x)[1], [*net.parameters()], retain_graph=bool(i % 2))
+        expected = gc.autograd.grad(both(x)[1], [*net.parameters()])
+        for one, other in zip(found, expected, strict=True):
+            assert gc.equal(one, other) if not cpp else gc.allclose(one, other, atol=1e-6)
+    assert compiled._entries
+    assert len(calls) >= 3
+    assert {*calls} == {"alone"}
+    out, loss = compiled(x)
+    loss.backward(retain_graph=True)
+    parameters: list[Any] = [*net.parameters()]
+    first = [p.grad.clone() for p in parameters]
+    (out.sum() + loss).backward()  # both at once: the other program
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        loss.backward()
+    for p, grad in zip(parameters, first, strict=True):
+        (own,) = gc.autograd.grad(both(x)[0].sum() + both(x)[1], [p])
+        assert gc.allclose(p.grad, grad + own, atol=1e-5)
+    assert len({id(p.grad._array) for p in parameters}) == len(parameters)
+
+
+def test_infinite_derivatives_of_other_results_do_not_matter() -> None:
+    w = gc.zeros(2, requires_grad=True)
+    compiled = gc.compile(lambda x: (w.sqrt() * x, (w * x).sum()))
+    for _ in range(4):
+        (found,) = gc.autograd.grad(compiled(gc.ones(2))[1], w)
+        assert found.tolist() == [1.0, 1.0]
