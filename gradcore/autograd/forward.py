@@ -270,6 +270,7 @@ def _dual_for(saved: Any, primal: AnyTensor, dual: AnyTensor) -> Any:
 
 
 def _fitted(tangent: AnyTensor, out: Any) -> Any:
+    """Return a tangent with the shape, the dtype and the device of `out`."""
     if tangent._array.shape != out._array.shape:
         tangent = functional.expand(tangent, out._array.shape)
     if tangent._dtype is not out._dtype:
@@ -448,7 +449,7 @@ def write_tangents(self: Any, result: Any) -> None:
             if before is not None:
                 functional.zero_(before)
         elif before is None:
-            attach(self, level, laid_out(tangent, self._array))
+            attach(self, level, laid_out(_fitted(tangent, self), self._array))
         elif repeats(before._array):  # only a number can have been written there
             functional.zero_(before)
         else:

@@ -145,6 +145,18 @@ def test_a_write_of_a_dual_makes_duals_of_a_tensor_and_its_views(level, write, v
         assert tangent(t) == tangents
 
 
+@pytest.mark.parametrize("write", ["add_", "mul_", "sub_", "copy_", "pow_"])
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16, gc.float32, gc.float64, gc.complex64, gc.complex128])
+def test_a_tangent_that_is_written_has_the_dtype_of_its_tensor(level, dtype, write):
+    """Else views of the tensor would write to a copy of its tangent."""
+    y, x = gc.ones(3, dtype=dtype), make_dual(gc.full((3,), 2.0).double(), gc.ones(3).double())
+    getattr(y, write)(x)
+    assert unpack_dual(y).tangent.dtype is dtype
+    y[0] = 0.75
+    y[1:2].zero_()
+    assert [bool(t) for t in unpack_dual(y).tangent] == [False, False, write != "pow_"]
+
+
 def test_a_write_to_a_dual_changes_its_tangent(level):
     d = dual([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
     part = d[:2]
