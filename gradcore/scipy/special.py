@@ -28,6 +28,7 @@ from gradcore.numpy.conversion import axes_of, common, inexact, tensor_of
 from gradcore.numpy.ufuncs import SPECIAL as _SPECIAL
 from gradcore.ops.declare.table import OPS
 from gradcore.ops.special.scipy_special import NAMES as _NAMES
+from gradcore.ops.special.scipy_special import log1p_ratio
 from gradcore.scipy.conversion import module_getattr, together
 
 _OPERATIONS = {1: "special_of_one", 2: "special_of_two", 3: "special_of_three", 4: "special_of_four"}
@@ -112,11 +113,9 @@ def huber(delta: Any, r: Any) -> Any:
 
 @_composed(2)
 def pseudo_huber(delta: Any, r: Any) -> Any:
-    zero = (delta == 0) | (r == 0)
     ratio = r / F.where(delta == 0, 1, delta)
-    found = delta * delta * (F.sqrt(1 + ratio * ratio) - 1)
-    small = delta * delta * ratio * ratio / (1 + F.sqrt(1 + ratio * ratio))
-    return F.where(delta < 0, math.inf, F.where(zero, 0 * found, small))
+    found = F.where(delta == 0, 0, r * r / (1 + F.sqrt(1 + ratio * ratio)))
+    return F.where(delta < 0, math.inf, found)
 
 
 @_composed(2)
@@ -146,8 +145,7 @@ def inv_boxcox1p(x: Any, lmbda: Any) -> Any:
 
 def _logarithm(x: Any, power: Any) -> Any:
     """``log1p(power * x) / power``, and its limit."""
-    zero = power == 0
-    return F.where(zero, x, F.log1p(power * x) / F.where(zero, 1, power))
+    return x * log1p_ratio(F, power * x)
 
 
 @_composed(2)

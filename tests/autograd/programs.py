@@ -685,7 +685,7 @@ class Run:
         if a.shape != b.shape:
             need(q.where.size)
             b, q = b.reshape(-1)[0], q.view(lambda places: places.reshape(-1)[0])
-        if q.values is p.values and (a.shape == b.shape or self.T is not gc):
+        if q.values is p.values and (a.shape == b.shape or not self.compares):
             b = b.clone()  # what overlaps is undefined
         if name == "copy":
             a.copy_(b)

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from gradcore.core import dtypes
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, general
@@ -97,7 +98,9 @@ def layer_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
     return to_self, to_weight, to_bias
 
 
-def along_input(F: Any, t: Any, self: Any, mean: Any, var: Any, dims: Any, eps: float) -> tuple[Any, Any, Any]:
+def along_input(
+    F: Any, t: AnyTensor, self: AnyTensor, mean: AnyTensor, var: AnyTensor, dims: Any, eps: float
+) -> tuple[AnyTensor, AnyTensor, AnyTensor]:
     """Tangents of the normalized values, the mean and the variance, along the input's tangent."""
     c = self - mean
     t_mean = F.mean(t, dims, True)

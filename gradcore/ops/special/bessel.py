@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import factorial
+from math import factorial, pi, sqrt
 
 from gradcore.ops.declare.table import elementwise
 
@@ -12,10 +12,39 @@ _TERMS = 12
 _REAL = "float -complex"
 
 
-def _by_argument(F, result, self):
-    """``result / self``, and its limit 1/2 at zero."""
-    zero = self == 0
-    return F.where(zero, 0.5, result / F.where(zero, 1, self))
+def _by_argument(F, result, self, sign=1, scaled=False):
+    """Return ``result / self`` of the function of order 1, by its power series where derivatives would cancel.
+
+    `sign` is -1 for the Bessel function, and 1 for the modified one, which may be `scaled`.
+    """
+    small = F.abs(self) < 1
+    quarter = F.where(small, self * self * (sign / 4), 0)
+    series = 0
+    for k in reversed(range(_TERMS)):
+        series = series * quarter + 0.5 / (factorial(k) * factorial(k + 1))
+    if scaled:
+        series = series * F.exp(-F.abs(self))
+    return F.where(small, series, result / F.where(small, 1, self))
+
+
+#: Terms of the asymptotic series, which is used for arguments above this number and the square of the order.
+_LARGE_TERMS, _LARGE = 14, 50
+
+
+def large_slope(F, order, x, sign, plain, factor=1):
+    """Return the derivative of a scaled modified Bessel function times `factor`; where `x` is not large, `plain`.
+
+    For large `x` the function differs from the one next to it, and from itself, by little, so that `plain`, a
+    difference of these, cancels. `sign` is -1 for functions of the first kind and 1 for those of the second.
+    """
+    use = x > _LARGE + order * order
+    at = F.where(use, x, 100 * _LARGE)
+    term, total = 1 + 0 * at, 0.5
+    for k in range(1, _LARGE_TERMS):
+        term = term * (4 * order * order - (2 * k - 1) ** 2) * (sign / (8 * k)) / at
+        total = total + term * (k + 0.5)
+    scale = sqrt(pi / 2) if sign > 0 else sqrt(1 / (2 * pi))
+    return F.where(use, factor * (-scale * total / (at * F.sqrt(at))), plain)
 
 
 @elementwise(lambda F, t, self: t * F.i1(self), promotion=_REAL, aliases=("special.i0",), slow=True)
@@ -30,7 +59,7 @@ def i0(self):
 
 
 @elementwise(
-    lambda F, t, self, result: t * (F.i1e(self) - F.sgn(self) * result),
+    lambda F, t, self, result: t * large_slope(F, 0, F.abs(self), -1, F.i1e(self) - F.sgn(self) * result, F.sgn(self)),
     promotion=_REAL,
     path="special.i0e",
     node="SpecialI0EBackward0",
@@ -63,8 +92,13 @@ def i1(self):
     """
 
 
+def _i1e_slope(F, x, result):
+    plain = F.i0e(x) - F.sgn(x) * result - _by_argument(F, result, x, scaled=True)
+    return large_slope(F, 1, F.abs(x), -1, plain)
+
+
 @elementwise(
-    lambda F, t, self, result: t * (F.i0e(self) - F.sgn(self) * result - _by_argument(F, result, self)),
+    lambda F, t, self, result: t * _i1e_slope(F, self, result),
     promotion=_REAL,
     path="special.i1e",
     node="SpecialI1EBackward0",
@@ -123,7 +157,7 @@ def bessel_j0(self):
 
 
 @elementwise(
-    lambda F, t, self, result: t * (F.bessel_j0(self) - _by_argument(F, result, self)),
+    lambda F, t, self, result: t * (F.bessel_j0(self) - _by_argument(F, result, self, -1)),
     promotion=_REAL,
     path="special.bessel_j1",
     slow=True,
@@ -237,7 +271,7 @@ def modified_bessel_k1(self):
 
 
 @elementwise(
-    lambda F, t, self, result: t * (result - F.scaled_modified_bessel_k1(self)),
+    lambda F, t, self, result: t * large_slope(F, 0, self, 1, result - F.scaled_modified_bessel_k1(self)),
     promotion=_REAL,
     path="special.scaled_modified_bessel_k0",
     domain=(0.2, 5),
@@ -253,7 +287,9 @@ def scaled_modified_bessel_k0(self):
 
 
 @elementwise(
-    lambda F, t, self, result: t * (result - F.scaled_modified_bessel_k0(self) - result / self),
+    lambda F, t, self, result: (
+        t * large_slope(F, 1, self, 1, result - F.scaled_modified_bessel_k0(self) - result / self)
+    ),
     promotion=_REAL,
     path="special.scaled_modified_bessel_k1",
     domain=(0.2, 5),

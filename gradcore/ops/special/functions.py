@@ -139,8 +139,14 @@ def ndtri(self):
     """
 
 
+def _log_ndtr_slope(F, x, result):
+    use = x < -1  # where the result and half of the square nearly cancel
+    tail = math.sqrt(2 / math.pi) / F.erfcx(F.where(use, x, -1) * -math.sqrt(0.5))
+    return F.where(use, tail, F.exp(-(result + x * x / 2)) / _ROOT_TWO_PI)
+
+
 @elementwise(
-    lambda F, t, self, result: t * (F.exp(-(result + self * self / 2)) / _ROOT_TWO_PI),
+    lambda F, t, self, result: t * _log_ndtr_slope(F, self, result),
     promotion="float -complex",
     path="special.log_ndtr",
     node="SpecialLogNdtrBackward0",

@@ -6,23 +6,61 @@ or on the host where CuPy has none of that name.
 
 from __future__ import annotations
 
-import functools
 import math
+from typing import Any
 
 from gradcore.backends.kernel_rules import Result
+from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.promotion import common_dtype
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import general
+from gradcore.ops.special.bessel import large_slope
 from gradcore.ops.special.functions import _by_order, inverse_powers
 
 _ROOT_PI = math.sqrt(math.pi)
 
 
-def _at_zero(F, x, limit, formula):
-    """A formula of numbers that are not zero, and its limit there."""
-    zero = x == 0
-    return F.where(zero, limit, formula(F.where(zero, 1, x)))
+def log1p_ratio(F: Any, z: AnyTensor) -> AnyTensor:
+    """Return ``log1p(z) / z``, by its power series where derivatives would cancel."""
+    small = abs(z) < 0.2
+    at = F.where(small, z, 0)
+    series = 0
+    for k in reversed(range(22)):
+        series = 1 / (k + 1) - series * at
+    z = F.where(small, 1, z)
+    return F.where(small, series, F.log1p(z) / z)
+
+
+def _sinh_ratio(F, x):
+    """Return ``sinh(x) / x``, by its power series where derivatives would cancel."""
+    small = abs(x) < 1
+    square = F.where(small, x * x, 0)
+    series = 0
+    for k in reversed(range(10)):
+        series = series * square + 1 / math.factorial(2 * k + 1)
+    x = F.where(small, 1, x)
+    return F.where(small, series, F.sinh(x) / x)
+
+
+def _spence_slope(F, x):
+    near = abs(x - 1) < 0.2
+    far = F.where(near, 2, x)
+    return -F.where(near, log1p_ratio(F, F.where(near, x - 1, 0)), F.log(far) / (far - 1))
+
+
+def _wrightomega_slope(F, y):
+    large = y > 1
+    return F.where(large, 1 / (1 + 1 / F.where(large, y, 1)), y / (1 + y))
+
+
+def _digamma_step(F, z, s):
+    """Return ``digamma(z + s) - digamma(z)``."""
+    from gradcore.ops.special.incomplete_beta import digamma_difference
+
+    use = (z > 0) & (s > 0)
+    near = digamma_difference(F, F.where(use, z, 1), F.where(use, s, 1))
+    return F.where(use, near, F.digamma(F.where(use, 1, z + s)) - F.digamma(F.where(use, 1, z)))
 
 
 def _one(F, name, x):
@@ -68,26 +106,12 @@ def _is_complex(x):
 # and where the angle is small, the integrals' own derivatives are integrated numerically.
 
 
-@functools.cache
-def _gauss_legendre(n):
-    """The nodes and weights of Gauss's quadrature on the interval from 0 to 1."""
-    found = []
-    for k in range(n):
-        x = math.cos(math.pi * (k + 0.75) / (n + 0.5))
-        for _ in range(8):
-            before, p = 1.0, x
-            for j in range(2, n + 1):
-                before, p = p, ((2 * j - 1) * x * p - (j - 1) * before) / j
-            slope = n * (x * p - before) / (x * x - 1)
-            x -= p / slope
-        found.append(((1 + x) / 2, 1 / ((1 - x * x) * slope * slope)))
-    return found
-
-
 def _integral_of_sines(F, phi, m, power):
     """The integral of ``sin(t)**2 * (1 - m * sin(t)**2)**power`` from 0 to `phi`, at most a quarter turn."""
+    from gradcore.ops.special.quadrature import gauss_legendre
+
     total = phi * 0
-    for node, weight in _gauss_legendre(24):
+    for node, weight in gauss_legendre(24):
         square = F.sin(phi * node) ** 2
         total = total + weight * square * F.pow(1 - m * square, power)
     return phi * total
@@ -95,9 +119,11 @@ def _integral_of_sines(F, phi, m, power):
 
 def _integral_near_one(F, phi, m):
     """The integral of ``sin(t)**2 * (1 - m * sin(t)**2)**-1.5`` from 0 to `phi`, for `m` near 1."""
+    from gradcore.ops.special.quadrature import gauss_legendre
+
     end = F.asinh(F.tan(phi))  # with sin(t) = tanh(u) the integrand has no singularity near the path
     total = phi * 0
-    for node, weight in _gauss_legendre(40):
+    for node, weight in gauss_legendre(40):
         u = end * node
         square = F.tanh(u) ** 2
         total = total + weight * square * F.pow(1 - m * square, -1.5) / F.cosh(u)
@@ -174,9 +200,9 @@ _ONE = {
     "cosdg": lambda F, x, y: -math.pi / 180 * _one(F, "sindg", x),
     "tandg": lambda F, x, y: math.pi / 180 * (1 + y * y),
     "cotdg": lambda F, x, y: -math.pi / 180 * (1 + y * y),
-    "spence": lambda F, x, y: _at_zero(F, x - 1, -1.0, lambda z: -F.log(F.where(x == 1, 2, x)) / z),
-    "ndtri_exp": lambda F, x, y: math.sqrt(2 * math.pi) * F.exp(x + y * y / 2),
-    "wrightomega": lambda F, x, y: y / (1 + y),
+    "spence": lambda F, x, y: _spence_slope(F, x),
+    "ndtri_exp": lambda F, x, y: math.sqrt(math.pi / 2) * F.erfcx(y * -math.sqrt(0.5)),
+    "wrightomega": lambda F, x, y: _wrightomega_slope(F, y),
     "ellipk": lambda F, x, y: _ellipk_slope(F, x),
     "ellipkm1": lambda F, x, y: -_ellipk_slope(F, 1 - x, x),
     "ellipe": _ellipe_slope,
@@ -192,14 +218,14 @@ _ONE = {
     "fresnel:1": lambda F, x, y: F.cos(math.pi / 2 * x * x),
     "sici:0": lambda F, x, y: F.sinc(x / math.pi),
     "sici:1": lambda F, x, y: F.cos(x) / x,
-    "shichi:0": lambda F, x, y: _at_zero(F, x, 1.0, lambda z: F.sinh(z) / z),
+    "shichi:0": lambda F, x, y: _sinh_ratio(F, x),
     "shichi:1": lambda F, x, y: F.cosh(x) / x,
     "airy:0": lambda F, x, y: _one(F, "airy:1", x),
     "airy:1": lambda F, x, y: x * _one(F, "airy:0", x),
     "airy:2": lambda F, x, y: _one(F, "airy:3", x),
     "airy:3": lambda F, x, y: x * _one(F, "airy:2", x),
     "wofz": _wofz_slope,
-    "lambertw": lambda F, x, y: _at_zero(F, x, 1.0, lambda z: y / (z * (1 + y))),
+    "lambertw": lambda F, x, y: F.exp(-y) / (1 + y),
 }
 
 
@@ -225,15 +251,15 @@ def _expn_slope(F, n, x, y):
 #: ``(F, x, y, result)`` for each argument; None where there is no formula.
 _TWO = {
     "beta": (
-        lambda F, a, b, y: y * (F.digamma(a) - F.digamma(a + b)),
-        lambda F, a, b, y: y * (F.digamma(b) - F.digamma(a + b)),
+        lambda F, a, b, y: -y * _digamma_step(F, a, b),
+        lambda F, a, b, y: -y * _digamma_step(F, b, a),
     ),
     "betaln": (
-        lambda F, a, b, y: F.digamma(a) - F.digamma(a + b),
-        lambda F, a, b, y: F.digamma(b) - F.digamma(a + b),
+        lambda F, a, b, y: -_digamma_step(F, a, b),
+        lambda F, a, b, y: -_digamma_step(F, b, a),
     ),
     "poch": (
-        lambda F, z, m, y: y * (F.digamma(z + m) - F.digamma(z)),
+        lambda F, z, m, y: y * _digamma_step(F, z, m),
         lambda F, z, m, y: y * F.digamma(z + m),
     ),
     "binom": (
@@ -247,8 +273,16 @@ _TWO = {
     "yv": (None, lambda F, v, x, y: (_two(F, "yv", v - 1, x) - _two(F, "yv", v + 1, x)) / 2),
     "iv": (None, lambda F, v, x, y: (_two(F, "iv", v - 1, x) + _two(F, "iv", v + 1, x)) / 2),
     "kv": (None, lambda F, v, x, y: -(_two(F, "kv", v - 1, x) + _two(F, "kv", v + 1, x)) / 2),
-    "ive": (None, lambda F, v, x, y: (_two(F, "ive", v - 1, x) + _two(F, "ive", v + 1, x)) / 2 - F.sgn(x) * y),
-    "kve": (None, lambda F, v, x, y: y - (_two(F, "kve", v - 1, x) + _two(F, "kve", v + 1, x)) / 2),
+    "ive": (
+        None,
+        lambda F, v, x, y: large_slope(
+            F, v, x, -1, (_two(F, "ive", v - 1, x) + _two(F, "ive", v + 1, x)) / 2 - F.sgn(x) * y
+        ),
+    ),
+    "kve": (
+        None,
+        lambda F, v, x, y: large_slope(F, v, x, 1, y - (_two(F, "kve", v - 1, x) + _two(F, "kve", v + 1, x)) / 2),
+    ),
     "struve": (None, lambda F, v, x, y: _two(F, "struve", v - 1, x) - v / x * y),
     "modstruve": (None, lambda F, v, x, y: _two(F, "modstruve", v - 1, x) - v / x * y),
     "expn": (None, _expn_slope),
@@ -310,55 +344,33 @@ def _beta_density(F, a, b, x):
     return F.exp((a - 1) * F.log(x) + (b - 1) * F.log1p(-x) - F.special_of_two(a, b, "betaln"))
 
 
-#: Steps, and half of the range, of the double exponential quadrature of `_beta_slopes`.
-_STEPS, _RANGE = 60, 3.4
+def _beta_slope(F, a, b, x, position):
+    """Return the derivative of the regularized incomplete beta function by `a` or `b`."""
+    from gradcore.ops.special.incomplete_beta import beta_slope
 
-
-def _lower_beta_slopes(F, a, b, x):
-    """Derivatives by `a` and `b` of the integral to `x`, which is not far beyond the density's maximum."""
-    by_a = by_b = total = 0
-    step = 2 * _RANGE / _STEPS
-    for k in range(_STEPS + 1):
-        s = -_RANGE + k * step
-        # On the logarithmic scale: log of the share u of x, log(u), is exact where u is tiny.
-        log_u = -math.log1p(math.exp(-math.pi * math.sinh(s)))
-        weight = step * math.pi * math.cosh(s) / (1 + math.exp(math.pi * math.sinh(s)))  # du / u / ds
-        log_t = F.log(x) + log_u
-        log_rest = F.log1p(-x * math.exp(log_u))
-        term = weight * F.exp(a * log_t + (b - 1) * log_rest - F.special_of_two(a, b, "betaln"))
-        total, by_a, by_b = total + term, by_a + term * log_t, by_b + term * log_rest
-    both = F.digamma(a + b)
-    return by_a - total * (F.digamma(a) - both), by_b - total * (F.digamma(b) - both)
-
-
-def _beta_slopes(F, a, b, x):
-    """Derivatives of the regularized incomplete beta function by its parameters."""
-    upper = x > a / (a + b)
-    p, q, y = F.where(upper, b, a), F.where(upper, a, b), F.where(upper, 1 - x, x)
-    by_p, by_q = _lower_beta_slopes(F, p, q, y)
-    return F.where(upper, -by_q, by_p), F.where(upper, -by_p, by_q)
+    return beta_slope(F, a, b, x, position)
 
 
 #: ``(F, x, y, z, result)`` for each argument.
 _THREE = {
     "betainc": (
-        lambda F, a, b, x, y: _beta_slopes(F, a, b, x)[0],
-        lambda F, a, b, x, y: _beta_slopes(F, a, b, x)[1],
+        lambda F, a, b, x, y: _beta_slope(F, a, b, x, 0),
+        lambda F, a, b, x, y: _beta_slope(F, a, b, x, 1),
         lambda F, a, b, x, y: _beta_density(F, a, b, x),
     ),
     "betaincc": (
-        lambda F, a, b, x, y: -_beta_slopes(F, a, b, x)[0],
-        lambda F, a, b, x, y: -_beta_slopes(F, a, b, x)[1],
+        lambda F, a, b, x, y: -_beta_slope(F, a, b, x, 0),
+        lambda F, a, b, x, y: -_beta_slope(F, a, b, x, 1),
         lambda F, a, b, x, y: -_beta_density(F, a, b, x),
     ),
     "betaincinv": (
-        lambda F, a, b, y, x: -_beta_slopes(F, a, b, x)[0] / _beta_density(F, a, b, x),
-        lambda F, a, b, y, x: -_beta_slopes(F, a, b, x)[1] / _beta_density(F, a, b, x),
+        lambda F, a, b, y, x: -_beta_slope(F, a, b, x, 0) / _beta_density(F, a, b, x),
+        lambda F, a, b, y, x: -_beta_slope(F, a, b, x, 1) / _beta_density(F, a, b, x),
         lambda F, a, b, y, x: 1 / _beta_density(F, a, b, x),
     ),
     "betainccinv": (
-        lambda F, a, b, y, x: -_beta_slopes(F, a, b, x)[0] / _beta_density(F, a, b, x),
-        lambda F, a, b, y, x: -_beta_slopes(F, a, b, x)[1] / _beta_density(F, a, b, x),
+        lambda F, a, b, y, x: -_beta_slope(F, a, b, x, 0) / _beta_density(F, a, b, x),
+        lambda F, a, b, y, x: -_beta_slope(F, a, b, x, 1) / _beta_density(F, a, b, x),
         lambda F, a, b, y, x: -1 / _beta_density(F, a, b, x),
     ),
     "hyp1f1": (None, None, lambda F, a, b, x, y: a / b * F.special_of_three(a + 1, b + 1, x, "hyp1f1")),
