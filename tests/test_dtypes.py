@@ -6,12 +6,12 @@ import itertools
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gradcore.core import dtypes as D
+from tests.imports import ROOT
 
 ALL = list(D.DTYPES.values())
 IN_NUMPY = [d for d in ALL if d is not D.bfloat16]
@@ -29,8 +29,7 @@ def restore_default():
 
 def run_python(code: str) -> None:
     """Run in a fresh interpreter, since what has been imported is part of the behaviour."""
-    root = Path(D.__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
 
 
