@@ -12,10 +12,20 @@ import gradcore as gc
 from gradcore.ops.declare.documentation import docstring
 from gradcore.ops.declare.table import OPS
 
-PATH = Path(__file__).parents[1] / "docs/_extensions/formulas.py"
-SPEC = importlib.util.spec_from_file_location("formulas", PATH)
-formulas = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(formulas)
+EXTENSIONS = Path(__file__).parents[1] / "docs/_extensions"
+
+
+def extension(name):
+    """Import a module of the documentation, which finds the others beside it."""
+    spec = importlib.util.spec_from_file_location(name, EXTENSIONS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXTENSIONS))
+        spec.loader.exec_module(module)
+    return module
+
+
+formulas, derivatives, topics = map(extension, ("formulas", "derivatives", "topics"))
 
 FUNCTIONS = [op for op in OPS.values() if op.function and op.module.startswith("gradcore.ops.")]
 
@@ -104,3 +114,23 @@ def test_functions_have_the_docstring_of_their_declaration(path, name):
 )
 def test_formulas_are_shown_as_they_are_written(name, expected):
     assert list(formulas.formulas(OPS[name])) == expected
+
+
+def test_families_of_the_reference_exist_and_are_complete():
+    """Each family with functions of users is in one section; the others have none."""
+    families = [name for _, _, sections in topics.OPERATIONS for _, names in sections for name in names.split()]
+    assert len(families) == len(set(families))
+    assert {op.module.removeprefix("gradcore.ops.") for op in FUNCTIONS} <= set(families) <= set(gc.ops.FAMILIES)
+
+
+def test_the_list_of_derivatives_is_complete():
+    lines = derivatives.page()
+    listed = [line[9:-2] for line in lines if line.startswith("   * - ``")]
+    own = [op for op in OPS.values() if op.module.startswith("gradcore.ops.")]
+    assert sorted(listed) == sorted(op.path for op in own if op.differentials or op.vjps)
+    assert listed == sorted(listed, key=str.lower)
+    row = lines.index("   * - ``mul``")
+    assert lines[row + 1 : row + 8] == [
+        "     - elementwise", "     - ``self``", "     - ``t * other``",
+        "   * - ", "     - ", "     - ``other``", "     - ``t * self``",
+    ]  # fmt: skip

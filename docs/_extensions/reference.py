@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import derivatives
 from formulas import formulas
 from jinja2.sandbox import SandboxedEnvironment
 from numpydoc import docscrape_sphinx
@@ -360,6 +361,7 @@ def write(app: Sphinx) -> None:
                 pages[name][3:3] = _dtype_table()
     others = [line for name in _undocumented(seen) for line in _named(f"gradcore.{name}", getattr(gradcore, name))]
     pages["api-others"] = [*_heading("Other names of the top namespace", "="), *others]
+    pages["derivatives"] = derivatives.page()
     pages["a-to-z"] = _index(pages.values())
     for old in out.glob("*.rst"):
         if old.stem not in pages:
