@@ -29,7 +29,7 @@ from tests.cuda.host import KERNEL, cupy_include, includes
 from tests.cuda.test_fused_kernels import CASES, UNKNOWN, HostBackend
 
 ARCHITECTURES = (75, 80, 90)
-OF_ONE_TYPE = ("attention", "biases", "dropout", "softmax", "normalization", "segments", "windows", "lists")
+OF_ONE_TYPE = ("attention", "biases", "dropout", "softmax", "normalization", "segments", "lists")
 #: Products of sparse matrices: the types of results by those of numbers; parts of halves are float32.
 RESULTS = {
     "float16": ("float16", "float"), "bfloat16": ("bfloat16", "float"), "float": ("float", "float16", "bfloat16"),
@@ -113,8 +113,8 @@ def own_sources() -> list[tuple[str, tuple[str, ...]]]:
         for kind, dims in itertools.product(C_NAMES.values(), (2, 3))
     ]
     found += [
-        ("convolution", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_INDEX={index}"))
-        for kind, index in itertools.product(C_NAMES.values(), ("i32", "i64"))
+        (file, (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_INDEX={index}"))
+        for file, kind, index in itertools.product(("convolution", "windows"), C_NAMES.values(), ("i32", "i64"))
     ]
     found += [("products", (f"-DGRADCORE_TYPE={kind}",)) for kind in REAL_NAMES.values()]
     found += [

@@ -19,6 +19,7 @@ import gradcore as gc
 from gradcore.backends.codegen.emit_cuda import CudaTracer, emit
 from gradcore.backends.codegen.schedule import Input
 from gradcore.backends.codegen.trace import trace
+from gradcore.backends.cupy import windows
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.portable.attention import Block, Heads
 from gradcore.backends.random import philox
@@ -448,3 +449,14 @@ def test_indices_of_too_few_bits_are_noticed(
     with pytest.raises(AssertionError, match="Mismatched elements"):
         cut.test(backend, beyond, **(cut.settings or {}))
     assert modules or cut.file == "philox"
+
+
+def test_32_bits_suffice_for_windows_or_are_not_used() -> None:
+    """Places, what is computed of places, and numbers of elements of a window."""
+    small = [1, 1, 1, 1, 0, 1] * 2 + [64, 32, 3, 2, 1, 1]
+    assert windows._fits(1 << 20, small)
+    assert not windows._fits(1 << 30, small)
+    assert not windows._fits(1 << 20, [*small[:-1], 1 << 29])
+    assert not windows._fits(1 << 20, [1000, 2, 2000, 1, 500, 1] * 3)
+    assert windows._fits(1 << 20, [1, 1, 1, 1, 5000, 4000])
+    assert not windows._fits(1 << 20, [1, 1, 1, 1, 50_000, 40_000])

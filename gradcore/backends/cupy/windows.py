@@ -164,8 +164,20 @@ class CudaWindows(CudaKernels, Pooling, Folding):
     ) -> None:
         """Launch a kernel with a thread for each of `total` elements."""
         if total:
-            kernel = self.cuda_kernel("windows", name, type=type_name(x.dtype))
+            index = "i32" if _fits(max(total, x.size), dims) else "i64"
+            kernel = self.cuda_kernel("windows", name, type=type_name(x.dtype), index=index)
             kernel(*elements(total), (dense(self.xp, x), *results, np.int64(total), *settings, *dims))
+
+
+def _fits(most: int, dims: Sequence[np.int64]) -> bool:
+    """Return whether 32 bits suffice for places in arrays of up to `most` elements, and for sums of them."""
+    if len(dims) == 6:  # parts: places are multiplied with sizes
+        reach = max((int(dims[i]) + 1) * (int(dims[i + 1]) + 1) for i in (0, 2, 4))
+    else:
+        size, outputs, kernel, stride, padding, dilation = (max(map(int, dims[i::6])) for i in range(6))
+        reach = size + (outputs + 1) * stride + 2 * padding + (kernel + 1) * dilation
+        most = max(most, prod(map(int, dims[2::6])))
+    return max(most, reach) < 1 << 30
 
 
 def _split(x: Array, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,6 +1,7 @@
 // Pooling, and windows as columns, of dense images with three spatial dims (of size 1 where there are fewer).
 //
-// GRADCORE_TYPE is the numbers' type. A thread has one element of the result and reads what it is made of, in gradients too: so
+// GRADCORE_TYPE is the numbers' type, GRADCORE_INDEX that of places and sizes: i32 where that suffices, as divisions of 64 bits take
+// a hundred instructions, else i64. A thread has one element of the result and reads what it is made of, in gradients too: so
 // nothing is added atomically, and sums are always in the same order.
 
 #include "block.cuh"
@@ -8,76 +9,84 @@
 using namespace gradcore;
 using T = GRADCORE_TYPE;
 using A = Computed<T>::type;
+using Index = GRADCORE_INDEX;
 
 // A dim of windows that move by a stride.
 struct Dim {
-    i64 size, outputs, kernel, stride, padding, dilation;
+    Index size, outputs, kernel, stride, padding, dilation;
 
-    GRADCORE_FUNCTION i64 taps(i64) const { return kernel; }
-    GRADCORE_FUNCTION i64 input(i64 output, i64 tap) const { return output * stride - padding + tap * dilation; }
-    GRADCORE_FUNCTION bool inside(i64 i) const { return i >= 0 && i < size; }
+    GRADCORE_FUNCTION Index taps(Index) const { return kernel; }
+    GRADCORE_FUNCTION Index input(Index output, Index tap) const { return output * stride - padding + tap * dilation; }
+    GRADCORE_FUNCTION bool inside(Index i) const { return i >= 0 && i < size; }
     // How many elements the mean of a window is taken of.
-    GRADCORE_FUNCTION i64 count(i64 output, bool with_padding) const {
-        i64 start = output * stride - padding, end = start + kernel;
+    GRADCORE_FUNCTION Index count(Index output, bool with_padding) const {
+        Index start = output * stride - padding, end = start + kernel;
         if (end > size + padding) end = size + padding;
         if (with_padding) return end - start;
         return (end < size ? end : size) - (start > 0 ? start : 0);
     }
     // The first and the last output whose windows can have the element i, and whether they do.
-    GRADCORE_FUNCTION i64 first(i64 i) const {
-        const i64 reach = i + padding - (kernel - 1) * dilation;
+    GRADCORE_FUNCTION Index first(Index i) const {
+        const Index reach = i + padding - (kernel - 1) * dilation;
         return reach > 0 ? (reach + stride - 1) / stride : 0;
     }
-    GRADCORE_FUNCTION i64 last(i64 i) const {
-        const i64 output = (i + padding) / stride;
+    GRADCORE_FUNCTION Index last(Index i) const {
+        const Index output = (i + padding) / stride;
         return output < outputs ? output : outputs - 1;
     }
-    GRADCORE_FUNCTION bool has(i64 output, i64 i) const { return (i + padding - output * stride) % dilation == 0; }
+    GRADCORE_FUNCTION bool has(Index output, Index i) const { return (i + padding - output * stride) % dilation == 0; }
 };
 
 // A dim that is cut into equal parts, which overlap where its size is no multiple of their number.
 struct Part {
-    i64 size, outputs;
+    Index size, outputs;
 
-    GRADCORE_FUNCTION i64 start(i64 output) const { return output * size / outputs; }
-    GRADCORE_FUNCTION i64 taps(i64 output) const { return ((output + 1) * size + outputs - 1) / outputs - start(output); }
-    GRADCORE_FUNCTION i64 input(i64 output, i64 tap) const { return start(output) + tap; }
-    GRADCORE_FUNCTION bool inside(i64) const { return true; }
-    GRADCORE_FUNCTION i64 count(i64 output, bool) const { return taps(output); }
-    GRADCORE_FUNCTION i64 first(i64 i) const { return i * outputs / size; }
-    GRADCORE_FUNCTION i64 last(i64 i) const { return ((i + 1) * outputs + size - 1) / size - 1; }
-    GRADCORE_FUNCTION bool has(i64, i64) const { return true; }
+    GRADCORE_FUNCTION Index start(Index output) const { return output * size / outputs; }
+    GRADCORE_FUNCTION Index taps(Index output) const { return ((output + 1) * size + outputs - 1) / outputs - start(output); }
+    GRADCORE_FUNCTION Index input(Index output, Index tap) const { return start(output) + tap; }
+    GRADCORE_FUNCTION bool inside(Index) const { return true; }
+    GRADCORE_FUNCTION Index count(Index output, bool) const { return taps(output); }
+    GRADCORE_FUNCTION Index first(Index i) const { return i * outputs / size; }
+    GRADCORE_FUNCTION Index last(Index i) const { return ((i + 1) * outputs + size - 1) / size - 1; }
+    GRADCORE_FUNCTION bool has(Index, Index) const { return true; }
 };
+
+GRADCORE_FUNCTION Dim dim(i64 size, i64 outputs, i64 kernel, i64 stride, i64 padding, i64 dilation) {
+    return {static_cast<Index>(size),   static_cast<Index>(outputs), static_cast<Index>(kernel),
+            static_cast<Index>(stride), static_cast<Index>(padding), static_cast<Index>(dilation)};
+}
+
+GRADCORE_FUNCTION Part part(i64 size, i64 outputs) { return {static_cast<Index>(size), static_cast<Index>(outputs)}; }
 
 #define DIM(d)                                                                                               \
     const i64 size##d, const i64 outputs##d, const i64 kernel##d, const i64 stride##d, const i64 padding##d, \
         const i64 dilation##d
 #define DIMS                                                                      \
-    const Dim a{size0, outputs0, kernel0, stride0, padding0, dilation0};          \
-    const Dim b{size1, outputs1, kernel1, stride1, padding1, dilation1};          \
-    const Dim c{size2, outputs2, kernel2, stride2, padding2, dilation2}
+    const Dim a = dim(size0, outputs0, kernel0, stride0, padding0, dilation0);    \
+    const Dim b = dim(size1, outputs1, kernel1, stride1, padding1, dilation1);    \
+    const Dim c = dim(size2, outputs2, kernel2, stride2, padding2, dilation2)
 #define PART(d) const i64 size##d, const i64 outputs##d
-#define PARTS const Part a{size0, outputs0}, b{size1, outputs1}, c{size2, outputs2}
+#define PARTS const Part a = part(size0, outputs0), b = part(size1, outputs1), c = part(size2, outputs2)
 
 // The place of an element of three dims: its number, and those in each dim.
 struct Place {
-    i64 plane, i0, i1, i2;
+    Index plane, i0, i1, i2;
 
-    GRADCORE_FUNCTION Place(i64 i, i64 n0, i64 n1, i64 n2)
+    GRADCORE_FUNCTION Place(Index i, Index n0, Index n1, Index n2)
         : plane(i / n2 / n1 / n0), i0(i / n2 / n1 % n0), i1(i / n2 % n1), i2(i % n2) {}
 };
 
 // Call with the place in its plane of every element of an output's window.
 template <class D, class F>
 GRADCORE_FUNCTION void for_window(const D& a, const D& b, const D& c, const Place& o, F&& call) {
-    for (i64 t0 = 0; t0 < a.taps(o.i0); ++t0) {
-        const i64 i0 = a.input(o.i0, t0);
+    for (Index t0 = 0; t0 < a.taps(o.i0); ++t0) {
+        const Index i0 = a.input(o.i0, t0);
         if (!a.inside(i0)) continue;
-        for (i64 t1 = 0; t1 < b.taps(o.i1); ++t1) {
-            const i64 i1 = b.input(o.i1, t1);
+        for (Index t1 = 0; t1 < b.taps(o.i1); ++t1) {
+            const Index i1 = b.input(o.i1, t1);
             if (!b.inside(i1)) continue;
-            for (i64 t2 = 0; t2 < c.taps(o.i2); ++t2) {
-                const i64 i2 = c.input(o.i2, t2);
+            for (Index t2 = 0; t2 < c.taps(o.i2); ++t2) {
+                const Index i2 = c.input(o.i2, t2);
                 if (c.inside(i2)) call((i0 * b.size + i1) * c.size + i2);
             }
         }
@@ -87,11 +96,11 @@ GRADCORE_FUNCTION void for_window(const D& a, const D& b, const D& c, const Plac
 // Call with the numbers of every output whose window has an element.
 template <class D, class F>
 GRADCORE_FUNCTION void for_outputs(const D& a, const D& b, const D& c, const Place& i, F&& call) {
-    for (i64 o0 = a.first(i.i0); o0 <= a.last(i.i0); ++o0) {
+    for (Index o0 = a.first(i.i0); o0 <= a.last(i.i0); ++o0) {
         if (!a.has(o0, i.i0)) continue;
-        for (i64 o1 = b.first(i.i1); o1 <= b.last(i.i1); ++o1) {
+        for (Index o1 = b.first(i.i1); o1 <= b.last(i.i1); ++o1) {
             if (!b.has(o1, i.i1)) continue;
-            for (i64 o2 = c.first(i.i2); o2 <= c.last(i.i2); ++o2)
+            for (Index o2 = c.first(i.i2); o2 <= c.last(i.i2); ++o2)
                 if (c.has(o2, i.i2)) call(o0, o1, o2);
         }
     }
@@ -99,13 +108,14 @@ GRADCORE_FUNCTION void for_outputs(const D& a, const D& b, const D& c, const Pla
 
 template <class D>
 GRADCORE_FUNCTION void maxima(const T* x, T* out, i64* indices, i64 total, const D& a, const D& b, const D& c) {
-    for (i64 i = first_index(); i < total; i += index_step()) {
+    for (i64 n = first_index(); n < total; n += index_step()) {
+        const Index i = static_cast<Index>(n);
         const Place o(i, a.outputs, b.outputs, c.outputs);
         const T* from = x + o.plane * a.size * b.size * c.size;
         A best = -infinity<A>();
-        i64 index = 0;
+        Index index = 0;
         bool found = false;
-        for_window(a, b, c, o, [&](i64 place) {
+        for_window(a, b, c, o, [&](Index place) {
             const A value = load(from[place]);
             if (found && !(value > best || value != value)) return;
             best = value;
@@ -120,26 +130,28 @@ GRADCORE_FUNCTION void maxima(const T* x, T* out, i64* indices, i64 total, const
 template <class D>
 GRADCORE_FUNCTION void means(const T* x, T* out, i64 total, bool with_padding, i64 divisor, const D& a, const D& b,
                              const D& c) {
-    for (i64 i = first_index(); i < total; i += index_step()) {
+    for (i64 n = first_index(); n < total; n += index_step()) {
+        const Index i = static_cast<Index>(n);
         const Place o(i, a.outputs, b.outputs, c.outputs);
         const T* from = x + o.plane * a.size * b.size * c.size;
         A sum = 0;
-        for_window(a, b, c, o, [&](i64 place) { sum += load(from[place]); });
-        const i64 count = a.count(o.i0, with_padding) * b.count(o.i1, with_padding) * c.count(o.i2, with_padding);
-        out[i] = store<T>(sum / static_cast<A>(divisor ? divisor : count));
+        for_window(a, b, c, o, [&](Index place) { sum += load(from[place]); });
+        const Index count = a.count(o.i0, with_padding) * b.count(o.i1, with_padding) * c.count(o.i2, with_padding);
+        out[i] = store<T>(sum / static_cast<A>(divisor ? divisor : i64(count)));
     }
 }
 
 template <class D>
 GRADCORE_FUNCTION void from_maxima(const T* grad, const i64* indices, T* out, i64 total, const D& a, const D& b,
                                    const D& c) {
-    for (i64 i = first_index(); i < total; i += index_step()) {
+    for (i64 n = first_index(); n < total; n += index_step()) {
+        const Index i = static_cast<Index>(n);
         const Place place(i, a.size, b.size, c.size);
-        const i64 own = (place.i0 * b.size + place.i1) * c.size + place.i2;
-        const i64 start = place.plane * a.outputs * b.outputs * c.outputs;
+        const Index own = (place.i0 * b.size + place.i1) * c.size + place.i2;
+        const Index start = place.plane * a.outputs * b.outputs * c.outputs;
         A sum = 0;
-        for_outputs(a, b, c, place, [&](i64 o0, i64 o1, i64 o2) {
-            const i64 output = start + (o0 * b.outputs + o1) * c.outputs + o2;
+        for_outputs(a, b, c, place, [&](Index o0, Index o1, Index o2) {
+            const Index output = start + (o0 * b.outputs + o1) * c.outputs + o2;
             if (indices[output] == own) sum += load(grad[output]);
         });
         out[i] = store<T>(sum);
@@ -149,13 +161,14 @@ GRADCORE_FUNCTION void from_maxima(const T* grad, const i64* indices, T* out, i6
 template <class D>
 GRADCORE_FUNCTION void from_means(const T* grad, T* out, i64 total, bool with_padding, i64 divisor, const D& a,
                                   const D& b, const D& c) {
-    for (i64 i = first_index(); i < total; i += index_step()) {
+    for (i64 n = first_index(); n < total; n += index_step()) {
+        const Index i = static_cast<Index>(n);
         const Place place(i, a.size, b.size, c.size);
         const T* from = grad + place.plane * a.outputs * b.outputs * c.outputs;
         A sum = 0;
-        for_outputs(a, b, c, place, [&](i64 o0, i64 o1, i64 o2) {
-            const i64 count = a.count(o0, with_padding) * b.count(o1, with_padding) * c.count(o2, with_padding);
-            sum += load(from[(o0 * b.outputs + o1) * c.outputs + o2]) / static_cast<A>(divisor ? divisor : count);
+        for_outputs(a, b, c, place, [&](Index o0, Index o1, Index o2) {
+            const Index count = a.count(o0, with_padding) * b.count(o1, with_padding) * c.count(o2, with_padding);
+            sum += load(from[(o0 * b.outputs + o1) * c.outputs + o2]) / static_cast<A>(divisor ? divisor : i64(count));
         });
         out[i] = store<T>(sum);
     }
@@ -210,50 +223,52 @@ extern "C" __global__ void adaptive_avg_pool_backward(const T* grad, T* out, con
 // Windows as columns: (planes, taps, windows) of images (planes, *size), zero outside.
 extern "C" __global__ void im2col(const T* x, T* out, const i64 total, DIM(0), DIM(1), DIM(2)) {
     DIMS;
-    for (i64 i = first_index(); i < total; i += index_step()) {
-        i64 rest = i;
-        const i64 o2 = rest % c.outputs;
+    for (i64 n = first_index(); n < total; n += index_step()) {
+        const Index i = static_cast<Index>(n);
+        Index rest = i;
+        const Index o2 = rest % c.outputs;
         rest /= c.outputs;
-        const i64 o1 = rest % b.outputs;
+        const Index o1 = rest % b.outputs;
         rest /= b.outputs;
-        const i64 o0 = rest % a.outputs;
+        const Index o0 = rest % a.outputs;
         rest /= a.outputs;
-        const i64 i2 = c.input(o2, rest % c.kernel);
+        const Index i2 = c.input(o2, rest % c.kernel);
         rest /= c.kernel;
-        const i64 i1 = b.input(o1, rest % b.kernel);
+        const Index i1 = b.input(o1, rest % b.kernel);
         rest /= b.kernel;
-        const i64 i0 = a.input(o0, rest % a.kernel), plane = rest / a.kernel;
+        const Index i0 = a.input(o0, rest % a.kernel), plane = rest / a.kernel;
         const bool inside = a.inside(i0) && b.inside(i1) && c.inside(i2);
         out[i] = store<T>(inside ? load(x[((plane * a.size + i0) * b.size + i1) * c.size + i2]) : A(0));
     }
 }
 
 // The output whose window's tap is the element i, or -1.
-GRADCORE_FUNCTION i64 output_of(const Dim& dim, i64 i, i64 tap) {
-    const i64 reach = i + dim.padding - tap * dim.dilation;
+GRADCORE_FUNCTION Index output_of(const Dim& dim, Index i, Index tap) {
+    const Index reach = i + dim.padding - tap * dim.dilation;
     if (reach < 0 || reach % dim.stride) return -1;
-    const i64 output = reach / dim.stride;
+    const Index output = reach / dim.stride;
     return output < dim.outputs ? output : -1;
 }
 
 // The adjoint: each element of an image is the sum of its places in the columns.
 extern "C" __global__ void col2im(const T* columns, T* out, const i64 total, DIM(0), DIM(1), DIM(2)) {
     DIMS;
-    const i64 windows = a.outputs * b.outputs * c.outputs;
-    for (i64 i = first_index(); i < total; i += index_step()) {
-        const i64 i2 = i % c.size, i1 = i / c.size % b.size, i0 = i / c.size / b.size % a.size;
-        const i64 plane = i / c.size / b.size / a.size;
+    const Index windows = a.outputs * b.outputs * c.outputs;
+    for (i64 n = first_index(); n < total; n += index_step()) {
+        const Index i = static_cast<Index>(n);
+        const Index i2 = i % c.size, i1 = i / c.size % b.size, i0 = i / c.size / b.size % a.size;
+        const Index plane = i / c.size / b.size / a.size;
         A sum = 0;
-        for (i64 t0 = 0; t0 < a.kernel; ++t0) {
-            const i64 o0 = output_of(a, i0, t0);
+        for (Index t0 = 0; t0 < a.kernel; ++t0) {
+            const Index o0 = output_of(a, i0, t0);
             if (o0 < 0) continue;
-            for (i64 t1 = 0; t1 < b.kernel; ++t1) {
-                const i64 o1 = output_of(b, i1, t1);
+            for (Index t1 = 0; t1 < b.kernel; ++t1) {
+                const Index o1 = output_of(b, i1, t1);
                 if (o1 < 0) continue;
-                for (i64 t2 = 0; t2 < c.kernel; ++t2) {
-                    const i64 o2 = output_of(c, i2, t2);
+                for (Index t2 = 0; t2 < c.kernel; ++t2) {
+                    const Index o2 = output_of(c, i2, t2);
                     if (o2 < 0) continue;
-                    const i64 tap = ((plane * a.kernel + t0) * b.kernel + t1) * c.kernel + t2;
+                    const Index tap = ((plane * a.kernel + t0) * b.kernel + t1) * c.kernel + t2;
                     sum += load(columns[tap * windows + (o0 * b.outputs + o1) * c.outputs + o2]);
                 }
             }
