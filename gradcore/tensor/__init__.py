@@ -3,5 +3,3 @@
 from gradcore.tensor.tensor import Tensor, is_differentiated
 
 __all__ = ["Tensor", "is_differentiated"]
-
-Tensor.__module__ = __name__

@@ -164,6 +164,7 @@ class Tensor(Variable, Methods):
     """
 
     __slots__ = ()
+    __module__ = "gradcore.tensor"
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         return functional.legacy_tensor(cls, *args, **named)  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ import pytest
 from gradcore import functional, ops
 from gradcore.ops.declare.table import OPS, composite
 
-FILES = sorted(Path(ops.__file__).parent.glob("*.py"))
+FILES = sorted(Path(ops.__file__).parent.rglob("*.py"))
 FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 
 
