@@ -307,7 +307,7 @@ def _tensor() -> list[str]:
     own = [
         name
         for name, value in vars(gradcore.Tensor).items()
-        if not name.startswith("_") and inspect.unwrap(_function(value)).__module__ == "gradcore.tensor"
+        if not name.startswith("_") and inspect.unwrap(_function(value)).__module__ == "gradcore.tensor.tensor"
     ]
     lines = _heading("Tensor", "=")
     lines += [".. autoclass:: gradcore.Tensor", f"   :members: {', '.join(own)}", ""]
