@@ -41,6 +41,7 @@ _Named: TypeAlias = dict[str, object]
 #: The largest difference from eager execution that programs may have, by dtype, in the largest element: programs in
 #: C++ add in another order and have other exponential functions. Numbers of Python count as float32.
 ALLOWED = {"bfloat16": 4e-2, "float16": 4e-3, "float32": 2e-5, "complex64": 2e-5, "float64": 1e-11, "complex128": 1e-11}
+RESULT = "the result"
 _NUMBERS = (bool, int, float, complex)
 #: Objects that nothing changes in place, or that are not the function's own state.
 _CONSTANT = (
@@ -219,12 +220,14 @@ def find_differences(eager: dict[str, Leaf], compiled: dict[str, Leaf]) -> Itera
     """Yield what differs between two outcomes, in words.
 
     Gradients that are zero but for rounding are common, so all gradients are compared in the largest of them, and so is
-    each state of an optimizer. A parameter has no exact value where its gradient is so small: `Adam` divides by it.
+    each state of an optimizer. A parameter has no exact value where its gradient is so small: `Adam` divides by it. A
+    result may be such a gradient too, if all of its elements are tiny beside the largest of the other results.
     """
     scales: dict[str, float] = {}
     for path, leaf in eager.items():
         scales[_kind(path)] = max(_scale(leaf), scales.get(_kind(path), 0.0))
     noise = ALLOWED["float32"] * scales.get(_kind(".grad"), 0.0)
+    largest = max((scale for path, scale in scales.items() if path.startswith(RESULT)), default=0.0)
     for path in {**eager, **compiled}:
         one, other = eager.get(path), compiled.get(path)
         if one is None or other is None or one.text != other.text:
@@ -232,7 +235,10 @@ def find_differences(eager: dict[str, Leaf], compiled: dict[str, Leaf]) -> Itera
         elif one.array is not None:
             grad = eager.get(f"{path}.grad")
             compared = True if grad is None or grad.array.shape != one.array.shape else np.abs(grad.array) > noise
-            yield from (f"{path}: {text}" for text in _compare(one, other, one.allowed * scales[_kind(path)], compared))
+            allowed = one.allowed * scales[_kind(path)]
+            if path.startswith(RESULT) and scales[_kind(path)] < one.allowed * largest / 16:
+                allowed = one.allowed * largest / 16
+            yield from (f"{path}: {text}" for text in _compare(one, other, allowed, compared))
 
 
 def _kind(path: str) -> str:
@@ -246,7 +252,8 @@ def _as_wide(leaf: Leaf) -> Array:
     """Return the elements of a leaf as float64 or complex128, integers and bools as they are."""
     if leaf.allowed == 0:
         return leaf.array
-    return leaf.array.astype(np.complex128 if leaf.array.dtype.kind == "c" else np.float64)
+    with np.errstate(invalid="ignore"):  # of NaN
+        return leaf.array.astype(np.complex128 if leaf.array.dtype.kind == "c" else np.float64)
 
 
 def _scale(leaf: Leaf) -> float:
@@ -358,7 +365,7 @@ class Verifier:
         self, result: object, names: dict[str, AnyTensor], hosts: list[Any], known: dict[int, str]
     ) -> dict[str, Leaf]:
         """Return the leaves of a result, of its gradients, and of the state that a call has left."""
-        out = dict(leaves_of(result, "the result", known))
+        out = dict(leaves_of(result, RESULT, known))
         out |= gradients_in(result, names)
         for name, t in names.items():
             out[name] = leaf_of_tensor(t)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any, NamedTuple
 
-import mpmath as mp
+import pytest
+
+mp: Any = pytest.importorskip("mpmath")
 
 __all__ = ["TABLE", "Exact"]
 
