@@ -270,7 +270,7 @@ class GradScaler:
         self._scale.copy_(new_scale)
 
     def _adapt(self, found_inf: Any) -> None:
-        """Without asking the device how it went: a step costs no wait."""
+        """Update the scale on the device, without waiting for it."""
         tensors = self._scale, self._growth_tracker, found_inf
         numbers = self._growth_factor, self._backoff_factor, self._growth_interval
         if self._scale.device.kernels["adapt_scale"](*arrays_of(tensors), *numbers):

@@ -1,4 +1,4 @@
-"""What the namespace can do: its dtypes and devices."""
+"""Capabilities of the namespace: its dtypes and devices."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def _expression(op: Op, name: str, values: str) -> str:
-    """What a formula reads under a name, as an expression of the `node`; `values` as for `_call`."""
+    """Return the source expression for a saved value of `node`; `values` as for `_call`."""
     if name == "needs":
         return "tuple([edge is not None for edge in node._edges])"
     slots = slots_of(op)
@@ -216,7 +216,7 @@ _ARRAY32, _ARRAY64 = _FLOAT32.numpy, _FLOAT64.numpy
 
 
 def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
-    """Which edges can be looked at: not those of inputs that never have gradients, as indices and masks."""
+    """Return the edges of inputs that can have gradients, so not those of indices and masks."""
     everything = tuple(range(len(op.tensors)))
     if name in op.edges:
         seen = tuple(op.edge_index[op.position[each]] for each in op.edges[name])

@@ -52,7 +52,7 @@ class Tangents(dict["ForwardLevel", Any]):
 
 
 class ForwardLevel:
-    """One forward-mode pass; the tangents made in it are forgotten when it closes."""
+    """A forward-mode pass; the tangents made in it are forgotten when it closes."""
 
     reverse = False
 
@@ -234,7 +234,7 @@ def laid_out(t: AnyTensor, array: Any) -> Any:
 
 
 def _keep_duals(op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any]) -> None:
-    """Let the node that recorded the call on primals keep the duals, so that backward in this level has tangents."""
+    """Save the duals on the node that recorded the call on primals, so that backward in this level has tangents."""
     edge = next((out._edge for out in outs if out._edge is not None), None)
     node = None if edge is None else edge[0]
     if getattr(node, "op", None) is not op or node.saved is None:  # type: ignore[union-attr]
@@ -351,7 +351,7 @@ def _or_zeros(tangent: AnyTensor, t: AnyTensor) -> Any:
 
 
 def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any]) -> list[Any]:
-    """What a formula reads, from the call itself."""
+    """Return the values of a formula's parameters, taken from the call itself."""
     values = []
     for name in formula.names:
         if name in op.outputs:

@@ -267,7 +267,7 @@ class Options(NamedTuple):
 
 
 class Check:
-    """One call of `gradcheck`."""
+    """The settings and state of one call of `gradcheck`."""
 
     def __init__(self, func: Callable[..., Any], inputs: tuple[Any, ...], options: Options) -> None:
         self.func, self.inputs, self.options = func, inputs, options

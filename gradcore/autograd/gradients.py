@@ -357,7 +357,7 @@ def _batched(
 
 
 def edges_of(values: Any) -> tuple[Any, ...]:
-    """One or several tensors or GradientEdges as a tuple."""
+    """Return one or several tensors or GradientEdges as a tuple of edges."""
     return (values,) if isinstance(values, Variable) or hasattr(values, "node") else tuple(values)
 
 

@@ -89,7 +89,7 @@ class Hooks:
 
 
 class InputMetadata:
-    """What a gradient that arrives at a node is like.
+    """Shape, dtype and device of a node's incoming gradient.
 
     Attributes
     ----------
@@ -247,7 +247,7 @@ class Node:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Let go of saved values; a second backward is then an error."""
+        """Drop the saved values; a second backward is then an error."""
 
     def delegate(self, grads: Sequence[Array]) -> tuple[Node, Array] | None:
         """Return a node with one output that does this one's work for these gradients, and its gradient; else None."""
@@ -379,7 +379,7 @@ def _all_checked(before: tuple[Any, ...], result: Any, hook: Any) -> tuple[Any, 
 
 
 def _checked(before: Any, after: Any, hook: Any) -> Any:
-    """What a hook has returned in the place of a gradient.
+    """Check and return the gradient that a hook has substituted.
 
     Raises
     ------

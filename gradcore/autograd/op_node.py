@@ -19,7 +19,7 @@ __all__ = ["OpNode", "Slot", "slots_of"]
 
 
 class Slot(NamedTuple):
-    """One of the values that the nodes of an operation save.
+    """A value that the nodes of an operation save.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Slot(NamedTuple):
 
 @functools.cache
 def slots_of(op: Op) -> tuple[Slot, ...]:
-    """What nodes of an operation save: what its formulas read, and its settings."""
+    """Return the slots of an operation's nodes: the values its formulas read, and its settings."""
     read = {name for formula in (op.vjps or op.differentials).values() for name in formula.names}
     slots = []
     for i, name in enumerate(op.names):
@@ -258,7 +258,7 @@ class OpNode(Node):
         return found
 
     def expect_hooks(self) -> None:
-        """Let backward look for hooks of saved tensors."""
+        """Make backward look for hooks of saved tensors."""
         if self._hooks is None:
             self._hooks = Hooks()
         self._hooks.saved = True
@@ -272,7 +272,7 @@ class OpNode(Node):
 
 
 def _outline(slot: Slot, value: Any) -> Any:
-    """What stays of a saved value when tensors are freed: of a tensor, its shape."""
+    """Return the part of a saved value that is kept after release: a tensor's shape."""
     if slot.kind in ("shape", "setting"):
         return value
     return value._array.shape if isinstance(value, Variable) else None

@@ -1,4 +1,4 @@
-"""Where a program spends its time: ``with profile() as prof``, then ``prof.key_averages().table()``."""
+"""Profiling of programs: ``with profile() as prof``, then ``prof.key_averages().table()``."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _wait() -> None:
 
 
 def _enable(profiler: Any) -> None:
-    """Let operations and nodes of this thread go through a profiler."""
+    """Route operations and nodes of this thread through a profiler."""
     state = local.state
     if state.mode & PROFILE:
         raise RuntimeError("Profiler is already enabled on this thread")

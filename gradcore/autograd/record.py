@@ -202,7 +202,7 @@ def recorder(op: Op) -> Callable[..., Any]:
 
 
 def node_globals(op: Op) -> dict[str, Any]:
-    """What the lines of `node_lines` refer to."""
+    """Return the globals of the lines of `node_lines`."""
     name: Any = op.node
     scope: dict[str, Any] = {
         "variables": variables, "NewSavedTensor": NewSavedTensor, "SavedTensor": SavedTensor,

@@ -232,7 +232,7 @@ class SavedTensor:
 
     @property
     def data(self) -> Any:
-        """What is kept: the tensor or, where there are hooks, what the first has made of it; None for None."""
+        """The saved tensor, or the result of its pack hook; None for None."""
         node = self._owner()
         if self.unpack_hook is not None:
             return self.packed

@@ -83,7 +83,7 @@ class VersionCounter:
             self.times = [now]
 
     def snapshot(self) -> tuple[Any, ...]:
-        """What `restore` needs."""
+        """Return the state for `restore`."""
         return self.version, self.written, list(self.times)
 
     def restore(self, before: tuple[Any, ...]) -> None:
@@ -128,7 +128,7 @@ OWN: Any = object()
 
 
 class AutogradMeta:
-    """What few tensors have: leaves that require grad, views, duals. Defaults stand on the class."""
+    """Autograd metadata, allocated only for leaves, views and duals. Defaults stand on the class."""
 
     requires_grad = False
     #: The accumulated gradient: a tensor, or None.
@@ -198,7 +198,7 @@ class TensorMeta(NamedTuple):
 
     @classmethod
     def of(cls, t: AnyTensor) -> TensorMeta:
-        """Those of a tensor."""
+        """Return the metadata of a tensor."""
         return cls(t._array.shape, t._dtype, t._device)
 
 

@@ -63,7 +63,7 @@ def requires_grad(t: AnyTensor) -> bool:
 
 
 def gradient_edge(t: AnyTensor) -> Edge | None:
-    """Where the gradient of `t` goes: its node, a leaf's AccumulateGrad, or None."""
+    """Return the edge for the gradient of `t`: its node, a leaf's AccumulateGrad, or None."""
     meta = t._autograd
     if meta is None:
         return t._edge  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Callable[..., Any])
 
 
 def packed(settings: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let a kernel take the last of its arguments as one object, a named tuple; it is called with either.
+    """Make a kernel take the last of its arguments as one named tuple; it can be called with either.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def _flat_signature(method: Callable[..., Any], settings: Any) -> inspect.Signat
 
 
 def _packer(method: Callable[..., Any], settings: Any) -> tuple[Callable[[tuple[Any, ...]], Any], int]:
-    """What makes one object of a kernel's last arguments, and the number of those in front of them."""
+    """Return the packer of a kernel's last arguments, and the number of leading ones."""
     lead = method.__code__.co_argcount - 2  # arguments in front of the settings
     defaults = tuple(settings._field_defaults.values())
     total = len(settings._fields)

@@ -30,7 +30,7 @@ _Kernel = TypeVar("_Kernel")
 
 
 class BatchRule(NamedTuple):
-    """How a kernel takes one more dim in front; a decorator of the kernel, too."""
+    """The way in which a kernel takes one more dim in front; also a decorator of the kernel."""
 
     kind: str
     numbers: tuple[int, ...] = ()

@@ -165,7 +165,7 @@ def devices_of(backend: Any) -> list[device]:
 
 
 def put(backend: Any) -> None:
-    """Let a backend be the one of its type, for devices that are connected from now on."""
+    """Register a backend for its type of device, for devices that are connected from now on."""
     _backends[backend.type] = backend
 
 

@@ -149,7 +149,7 @@ class Streams:
 
 
 def in_order(backend: Any, first: tuple[int, Any], second: tuple[int, Any]) -> None:
-    """Let later work of the second stream, each with its device, wait for what is in the first."""
+    """Make later work of the second stream, each with its device, wait for the work in the first."""
     (of_first, stream), (of_second, following) = first, second
     with backend.use_index(of_first):
         event = backend.xp.cuda.Event(disable_timing=True)

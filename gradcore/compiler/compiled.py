@@ -102,7 +102,7 @@ def _call_module(module: Module, forward: Any, cut: Any, call: Callable[..., Any
 
 
 def forget_programs() -> None:
-    """Let every compiled function begin anew."""
+    """Drop the programs of every compiled function."""
     _forgotten[0] += 1
     choose_stance(_stance[0])
 
@@ -412,7 +412,7 @@ class CompiledFunction:
         return owner if isinstance(owner, Module) and function.__func__ is Module._call_impl else function
 
     def _line(self) -> str:
-        """Where the function is written, for messages."""
+        """Return the place in which the function is written, for messages."""
         shown = self._shown()
         function = getattr(shown, "forward", shown)
         code = getattr(inspect.unwrap(function), "__code__", None)
@@ -609,7 +609,7 @@ class CompiledFunction:
         return "\n".join(texts)
 
     def _text(self, entry: Entry) -> str:
-        """What `explain` says of a program."""
+        """Return the description of a program for `explain`."""
         parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
         for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
             writer, writes = ("C++", native) if program.backend is None else ("CUDA", cuda)

@@ -89,7 +89,7 @@ def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.Function
 
 
 class _Cutter:
-    """One function that is cut.
+    """The state of splitting one function.
 
     Attributes
     ----------

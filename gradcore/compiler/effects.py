@@ -1,4 +1,4 @@
-"""Which values a call writes to, and what may be done with a call: leave it out, make it earlier, make it once."""
+"""Effects of calls: the values that they write to, and whether they can be left out, moved or merged."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class _Memories(dict[int, int]):
 
 
 class Effects:
-    """Which memory the calls of a program write to.
+    """The memory that the calls of a program write to.
 
     The memory of all inputs counts as one, as one may be a view of another.
 

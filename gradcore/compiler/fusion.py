@@ -229,7 +229,7 @@ def fused(program: Program, refused: list[str] | None = None) -> Program:
 
 
 class _Grouping:
-    """One pass over a program, with a group that is open to further calls.
+    """A pass over a program, with a group that is open to further calls.
 
     A call that is not of the group goes in front of it, unless it reads what the group computes, or writes to what the
     group reads. If it reads that and writes nothing, it may wait until the group is complete: results that only the

@@ -284,7 +284,7 @@ class Guards:
     # -- what programs depend on ------------------------------------------------------------------------------------
 
     def modes(self) -> None:
-        """Those of the thread and of the process."""
+        """Guard the modes of the thread and of the process."""
         self.lines.append("state = local.state")
         self.require(f"state.mode == {local.state.mode}", "grad mode, or what intercepts operations, has changed", True)
         self.require("not state.batches and not state.transforms and state.task is None", "inside a transform", True)
@@ -310,7 +310,7 @@ class Guards:
             self.require(f"{made}() == {_choices(backend)}", "the current device, TensorFloat32, fusion, attention")
 
     def arguments(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Those of the call."""
+        """Guard the arguments of the call."""
         self.require(f"len(args) == {len(args)}", "the number of arguments")
         for i, each in enumerate(args):
             self.visit(each, f"args[{i}]", f"args[{i}]", given=True)

@@ -149,7 +149,7 @@ class CompiledFunctionBackward(Node):
 
 
 class _FreshBackward(CompiledFunctionBackward):
-    """One whose gradients are new arrays."""
+    """Backward node of a compiled function whose gradients are new arrays."""
 
     _fresh = True
 

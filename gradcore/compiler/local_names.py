@@ -151,7 +151,7 @@ class LocalNames(ast.NodeVisitor):
     # -- scopes of their own ------------------------------------------------------------------------------------------
 
     def _of_scope(self, node: Any) -> None:
-        """What the code inside reads of the function's own names, as if it ran at once."""
+        """Add the function's own names that the code inside reads, as if it ran at once."""
         self._read(_read_in(node))
         for each in ast.walk(node):
             if isinstance(each, ast.NamedExpr) and isinstance(node, _COMPREHENSIONS):

@@ -23,7 +23,7 @@ _MOST_SETS = 2
 
 
 class MemoryPlan(NamedTuple):
-    """Which values have which buffers.
+    """The buffers of the values of a program.
 
     Attributes
     ----------

@@ -87,7 +87,7 @@ class TracedBatch:
         self._name_scalars(program, numbers)
 
     def _name_scalars(self, program: Program, numbers: Any) -> None:
-        """Let scalars of the formula be elements of the array of numbers."""
+        """Replace scalars of the formula by elements of the array of numbers."""
         known: dict[Any, Value] = {}
         whole = program.types[numbers.number]
         calls = []
@@ -226,7 +226,7 @@ class PlannedStep:
 
 
 def _move(program: Program, addresses: dict[int, int]) -> None:
-    """Let inputs, and the views of them, be where the arrays are that they stand for."""
+    """Set the addresses of input arrays, and of views into them, to those of the arrays of this call."""
     types = program.types
     moved = {n: address - types[n].address for n, address in addresses.items()}
     for n, known in types.items():

@@ -20,7 +20,7 @@ __all__ = ["give_holders_plain_arrays", "give_plain_arrays", "plain_batch"]
 
 
 def give_holders_plain_arrays(arrays: Sequence[RecordedArray]) -> None:
-    """Let all tensors with one of these arrays have the plain one."""
+    """Replace recorded arrays by plain ones in all tensors that hold them."""
     for holder in gc.get_referrers(*arrays):
         if isinstance(holder, (Variable, SavedTensor)) and isinstance(holder._array, RecordedArray):
             holder._array = holder._array.array
@@ -31,14 +31,14 @@ def _plain(leaf: Any) -> Any:
 
 
 def plain_batch(batch: Batch) -> Batch:
-    """Let parameters that take their steps together be plain arrays."""
+    """Return a batch of parameters that take their steps together, as plain arrays."""
     for name, value in vars(batch).items():
         setattr(batch, name, map_leaves(_plain, value))
     return batch
 
 
 def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
-    """Let the tensors that nodes, and those between them and `ends`, have saved hold plain arrays."""
+    """Replace recorded arrays by plain ones in what nodes, and those between them and `ends`, have saved."""
     seen: set[int] = set(map(id, ends))
     waiting: list[Any] = list(nodes)
     while waiting:

@@ -21,7 +21,7 @@ class Value(NamedTuple):
 
 
 class ArrayType(NamedTuple):
-    """What is known of a value before a program runs.
+    """Static type of a value of a program.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class _Call(NamedTuple):
 
 
 class Call(_Call):
-    """One call: a function on values and settings.
+    """A call of a function on values and settings.
 
     Attributes
     ----------

@@ -82,7 +82,7 @@ class ReadNumbers:
         )
 
     def _decide(self, expression: str, value: Any, *numbers: int) -> None:
-        """Let this be the program for runs in which an expression has that value."""
+        """Restrict the program to runs in which an expression has this value."""
         if not self.script.is_pure():
             self.recorder.stop("elements of a tensor are read, after something was written in place or called")
             return

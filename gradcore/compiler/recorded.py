@@ -1,4 +1,4 @@
-"""One recorded run: what a function does with tensors besides calls on arrays.
+"""A recorded run: the effects of a function on tensors, besides its calls on arrays.
 
 Gradients that are set, versions, host calls and results are noted as lines of Python, in their order. Host calls cut
 the calls on arrays into parts, each of which becomes a `Program`.
@@ -31,7 +31,7 @@ __all__ = ["RecordedRun"]
 
 
 class RecordedRun:
-    """One recording: the tensors that take part, and how they were before.
+    """The tensors that take part in a recording, and their state before it.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ def _state_of_history(t: Any) -> tuple[Any, ...]:
 
 
 def _reached(roots: list[Any], ends: Collection[Any]) -> list[Any]:
-    """Those of some nodes that a graph, as far as these, leads to."""
+    """Return the nodes among `ends` that a graph leads to."""
     waiting, seen = [*roots], {*roots}
     while waiting:
         node = waiting.pop()

@@ -47,7 +47,7 @@ __all__ = ["OF_METADATA", "Recorder", "Unrecordable", "recording_lock"]
 
 
 class Unrecordable(RuntimeError):
-    """What a function does cannot be part of a program."""
+    """Raised when a function does something that cannot be part of a program."""
 
 
 #: One recording at a time: it replaces tables of kernels.

@@ -37,7 +37,7 @@ _BY_COLUMNS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.
 
 
 class _Specializing:
-    """One pass over a program."""
+    """A pass over a program."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.found = program, program.copy()

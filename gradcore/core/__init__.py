@@ -1,1 +1,1 @@
-"""What every module may import, and what imports nothing: dtypes, devices, sizes, errors, settings."""
+"""Modules that every other may import and that import nothing: dtypes, devices, sizes, errors, settings."""

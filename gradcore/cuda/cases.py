@@ -30,7 +30,7 @@ class Symmetric(np.ndarray[Any, Any]):
 
 
 class Drawn(NamedTuple):
-    """One call: the operation, and its arguments with NumPy arrays for tensors."""
+    """A call of an operation: its arguments have NumPy arrays for tensors."""
 
     op: Op
     label: str

@@ -59,7 +59,7 @@ FAMILIES = {
 
 
 class Item(NamedTuple):
-    """One comparison: `run` is called with a device."""
+    """A comparison: `run` is called with a device."""
 
     label: str
     run: Callable[[str], Sequence[Any]]

@@ -82,7 +82,7 @@ class CUDAGraph:
         self._open = contextlib.ExitStack()
 
     def register_generator_state(self, generator: Generator) -> None:
-        """Let recorded work draw from a generator: each replay then goes on from where the generator stands.
+        """Make recorded work draw from a generator: each replay goes on from where the generator stands.
 
         A generator that is drawn from while work is recorded is registered by that, the default one too.
 
@@ -218,7 +218,7 @@ class CUDAGraph:
             self._executable.launch(current_stream().cupy)
 
     def reset(self) -> None:
-        """Let go of the recorded work and its memory, and of what is being recorded: it can be used for other work."""
+        """Drop the recorded work and its memory, and unfinished recordings; the graph can then be used again."""
         self._abandon()
         self._graph = self._executable = self._pool = self._random = None
         self._generators = []
@@ -235,7 +235,7 @@ class CUDAGraph:
         return self._pool
 
     def enable_debug_mode(self) -> None:
-        """Let `debug_dump` write, also without ``keep_graph=True``."""
+        """Allow `debug_dump` to write, also without ``keep_graph=True``."""
         self._debug = True
 
     def debug_dump(self, debug_path: str) -> None:

@@ -129,7 +129,7 @@ def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None = None) -> None:
-    """Let the pools of a CUDA device together take no more than that share of its memory.
+    """Limit the pools of a CUDA device, together, to a share of its memory.
 
     Raises
     ------

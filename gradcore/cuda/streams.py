@@ -84,7 +84,7 @@ class Event:
             self.cupy.record(stream.cupy)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let what is queued later in a stream, by default the current one, wait for the mark, if there is one."""
+        """Make work queued later in a stream, by default the current one, wait for the mark, if there is one."""
         if self.cupy is not None:
             stream = stream or current_stream()
             with _on(stream.device):
@@ -151,11 +151,11 @@ class Stream:
         return int(self.cupy.ptr)
 
     def wait_event(self, event: Event) -> None:
-        """Let what is queued here from now on wait for an event."""
+        """Make work that is queued here from now on wait for an event."""
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Let what is queued here from now on wait for what is queued in another stream now."""
+        """Make work that is queued here from now on wait for the work that another stream has now."""
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:

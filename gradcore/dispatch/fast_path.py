@@ -147,7 +147,7 @@ def source_of(op: Op) -> list[str]:
 
 
 def globals_of(op: Op, general: Any) -> dict[str, Any]:
-    """What the lines of `source_of` refer to; `general` makes the calls that are not plain."""
+    """Return the globals of the lines of `source_of`; `general` makes the calls that are not plain."""
     return {
         **(node_globals(op) if op.differentiated and op.differentiable else {}),
         "op": op, "general": general, "local": local, "plain": PLAIN_TYPES, "Tensor": variables.tensor_class,

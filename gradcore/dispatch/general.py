@@ -1,4 +1,4 @@
-"""What happens when an operation is called: compute, and record where something requires grad."""
+"""The general call path of operations: compute, and record where something requires grad."""
 
 from __future__ import annotations
 

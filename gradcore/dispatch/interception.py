@@ -1,4 +1,4 @@
-"""What stands between a call and its computation: whoever takes it over, a profiler, autocasting.
+"""Interposition between a call and its computation: ``__torch_function__``, the profiler, autocast.
 
 A call comes here only if the thread's mode says that something of this is on. They see it in the order in which they
 are named above; each makes the rest of the call by ``run(op, args, state)``.

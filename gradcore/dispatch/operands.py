@@ -1,4 +1,4 @@
-"""What operations are given: tensors, numbers, their devices, and the errors for anything else."""
+"""Operand checks: tensors, numbers, devices, and PyTorch's errors for everything else."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
 
 
 def body_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
-    """What a composite's body says of a call, in words about its arguments; errors in words stay as they are."""
+    """Return the error of a composite's body in terms of the user's arguments; errors in words stay as they are."""
     text = str(error)
     named = _NAMED.match(text)
     inner = OPS.get(named[1]) if named else None

@@ -205,7 +205,7 @@ def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 class Kind(NamedTuple):
-    """What an annotation takes."""
+    """The checks and conversions of an annotation."""
 
     #: In error messages.
     words: str

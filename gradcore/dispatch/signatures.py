@@ -82,7 +82,7 @@ def make_function(
 
 
 def _first_call(function: Any, signature: _Signature, general: Callable[..., Any]) -> Callable[..., Any]:
-    """What makes the first call of a function, after which the function is the fast path itself."""
+    """Return the stub of a function: its first call builds the fast path and replaces the stub by it."""
 
     def run(op: Op, args: tuple[Any, ...]) -> Any:
         function.__globals__.update(globals_of(op, general))
@@ -145,7 +145,7 @@ class _Signature:
         return f"def call({', '.join(parameters)}):"
 
     def _first_lines(self) -> Iterable[str]:
-        """What is to be done with arguments before the call: other names, sizes one by one, ``out=``."""
+        """Yield lines that process arguments before the call: aliases, sizes one by one, ``out=``."""
         everything = _names(self.op)
         if self.variadic:
             last = f"a{len(self.op.names) - 1}"

@@ -129,7 +129,7 @@ def popped_mode() -> Iterator[Any]:
 
 
 def hand_over(func: Callable[..., Any], found: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Let the innermost mode, or else the first of `found` that wants to, make the call."""
+    """Call the innermost mode, or else the first of `found` that takes the call."""
     types = tuple(map(type, found))
     mode = None
     if local.state.mode & TORCH_FUNCTION_MODE:
@@ -172,7 +172,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def overridable(function: _F) -> _F:
-    """Let modes and arguments take over the calls of a function of one's own.
+    """Allow modes and arguments to take over the calls of a function of your own.
 
     Examples
     --------

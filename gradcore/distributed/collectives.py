@@ -49,7 +49,7 @@ __all__ = [
 
 
 class Call:
-    """One call of this process: its group and engine, the tensors it reads and writes, and what errors say of it.
+    """A collective call of this process: its group, engine and tensors, and its description for errors.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Call:
         self._comparison: Callable[[], Request | None] = lambda: None
 
     def describe(self) -> str:
-        """What was called, in which process and with what."""
+        """Return a text that names the call, the process and the arguments."""
         group, shapes = self.group, self.shapes
         shape = f"shape {shapes[0]}" if len(set(shapes)) == 1 else f"shapes {', '.join(map(str, shapes))}"
         return (

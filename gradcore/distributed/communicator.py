@@ -64,7 +64,7 @@ class Communicator:
 
     @staticmethod
     def unwire(buffer: Array, like: Array) -> Array:
-        """What `wire` has made of an array like that, as such an array."""
+        """Return the array that `wire` has made of one like `like`, converted back."""
         reinterpreted = buffer.nbytes == like.nbytes
         return (buffer.view(like.dtype) if reinterpreted else buffer.astype(like.dtype)).reshape(like.shape)
 

@@ -1,4 +1,4 @@
-"""One module in several processes, each of which trains on a part of the batch."""
+"""Data parallel training: a module in several processes, each of which trains on a part of the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the environment says of the processes that were started together."""
+"""Environment variables that describe the processes that were started together."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class _Slot:
         return self.shard.dtype, self.shard.device
 
     def show(self, p: AnyTensor) -> None:
-        """Let the modules have a parameter."""
+        """Set the parameter of the modules that own it."""
         for owner, name in self.owners:
             owner._parameters[name] = p
 

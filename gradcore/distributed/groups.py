@@ -141,7 +141,7 @@ class Backend:
 
 
 class GroupMember:
-    """What a process has in the place of a group that it is not in."""
+    """Placeholder for a group that this process is not in."""
 
     NON_GROUP_MEMBER: Any = -100
     WORLD: Any = None

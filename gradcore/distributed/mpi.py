@@ -91,7 +91,7 @@ class MPICommunicator(Communicator):
 
     @classmethod
     def of_world(cls, seconds: float) -> MPICommunicator:
-        """That of all processes which were started together, and come here within some seconds."""
+        """Return the communicator of all processes that were started together, and come here within some seconds."""
         begun = time.monotonic()
         with limit_start(seconds):
             world = import_mpi().COMM_WORLD

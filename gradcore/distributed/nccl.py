@@ -57,7 +57,7 @@ class _NCCLRequest(Request):
         return False
 
     def ready(self) -> bool:
-        """Let the current stream wait for it."""
+        """Make the current stream wait for it."""
         if self.event is None:
             raise RuntimeError("messages of a batch can be waited for when all of them have been given")
         with self._engine.on_device():

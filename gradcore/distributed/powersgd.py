@@ -18,7 +18,7 @@ __all__ = ["PowerSGDState", "powerSGD_hook"]
 
 
 class PowerSGDState:
-    """What `powerSGD_hook` keeps between iterations.
+    """The state of `powerSGD_hook` between iterations.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How processes without MPI find each other: rank 0 gives all the same bytes, through a socket or a file."""
+"""Rendezvous of processes without MPI: rank 0 gives all the same bytes, through a socket or a file."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StateDictOptions:
-    """What state dicts hold.
+    """Options of state dicts.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def set_optimizer_state_dict(
 
 
 def _begin(optimizer: Optimizer) -> None:
-    """Let an optimiser make its state, by a step of size zero."""
+    """Make an optimizer create its state, by a step of size zero."""
     if optimizer.state:
         return
     every = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]

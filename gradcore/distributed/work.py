@@ -167,7 +167,7 @@ class Work:
         self._trusting: int | None = None
 
     def _poll(self, ready: bool = False) -> bool:
-        """Let the request go on, unless another thread does that; return whether it has finished, or failed.
+        """Test the request, unless another thread does that; return whether it has finished, or failed.
 
         Parameters
         ----------

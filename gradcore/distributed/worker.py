@@ -1,4 +1,4 @@
-"""One process of a program that `gradcore.distributed.run` has started."""
+"""A process of a program that `gradcore.distributed.run` has started."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _stack(states: list[Any]) -> dict[str, Tensor]:
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Let every batch normalization in a module do without running statistics, as `vmap` over its samples needs.
+    """Remove the running statistics of each batch normalization, as `vmap` over samples needs.
 
     Each then normalizes by the mean and variance of what it gets, in evaluation too.
 

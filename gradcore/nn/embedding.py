@@ -170,7 +170,7 @@ class EmbeddingBag(_Table):
         self._add(_weight, False, device, dtype)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
-        """One vector for each bag of numbers."""
+        """Return one vector for each bag of numbers."""
         return F.embedding_bag(
             input,
             self.weight,

@@ -90,20 +90,20 @@ class Uninitialized(Tensor):
         self._device, self._dtype = value.device, value.dtype
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """One of the same kind, with another device or dtype."""
+        """Return a parameter of the same kind with another device or dtype."""
         device, dtype, _, _ = parse_to(self, args, kwargs)
         return self.__class__(self.requires_grad, device, dtype)
 
     def cpu(self) -> Any:
-        """One of the same kind, on the CPU."""
+        """Return a parameter of the same kind on the CPU."""
         return self.to("cpu")
 
     def cuda(self, device: DeviceLike | None = None, non_blocking: bool = False) -> Any:
-        """One of the same kind, on a CUDA device."""
+        """Return a parameter of the same kind on a CUDA device."""
         return self.to("cuda" if device is None else device)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """One of the same kind, with another dtype; the name of its type if `dtype` is None."""
+        """Return a parameter of the same kind with another dtype; the name of its type if `dtype` is None."""
         return super().type() if dtype is None else self.to(dtype)
 
     def __repr__(self) -> str:

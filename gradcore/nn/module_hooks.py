@@ -249,7 +249,7 @@ def _register(table: Table, hook: Any, prepend: bool) -> RemovableHandle:
 
 
 class _Call:
-    """One call of a module that has hooks."""
+    """A call of a module that has hooks."""
 
     def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.module, self.args, self.kwargs = module, args, kwargs

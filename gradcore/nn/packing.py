@@ -71,7 +71,7 @@ class PackedSequence(_Fields):
         return self.data.is_cuda
 
     def to(self, *args: Any, **named: Any) -> PackedSequence:
-        """With the data, and the permutations, converted or moved as by `Tensor.to`."""
+        """Return the sequence with its data and permutations converted or moved as by `Tensor.to`."""
         data = self.data.to(*args, **named)
         if data is self.data:
             return self

@@ -1,4 +1,4 @@
-"""One module on several devices: each runs it on a part of the batch."""
+"""Data parallelism on several devices: each runs a module on a part of the batch."""
 
 from __future__ import annotations
 

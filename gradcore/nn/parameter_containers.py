@@ -20,7 +20,7 @@ def _as_parameter(value: Any) -> Any:
 
 
 def _line(name: Any, value: Any, kind: Any) -> str:
-    """One entry's line in the `repr`; `kind` is the text for a tensor's type."""
+    """Return the line of an entry in the `repr`; `kind` is the text for a tensor's type."""
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     word = "Parameter" if isinstance(value, Parameter) else "Tensor"

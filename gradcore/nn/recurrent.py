@@ -476,7 +476,7 @@ class RNNBase(_Recurrent):
     def _run(
         self, x: Tensor, first: States, weights: list[Tensor], backwards: bool, sizes: tuple[int, ...] | None
     ) -> tuple[Tensor, States]:
-        """One layer in one direction: the states at all steps, and the last one."""
+        """Run a layer in one direction; return the states at all steps, and the last one."""
         biases = weights[2:4] if self.bias else (None, None)
         return run_layer(
             self.mode, x, first, (*weights[:2], *biases, weights[-1] if self.proj_size else None), sizes, backwards

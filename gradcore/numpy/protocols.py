@@ -1,4 +1,4 @@
-"""What NumPy and CuPy do when one of their functions is called on tensors."""
+"""NumPy's and CuPy's protocols: their functions called on tensors."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def array_function(function: Any, args: tuple[Any, ...], named: dict[str, Any]) 
 
 
 def _on_arrays(path: str, function: Any, args: Any, named: Any, as_tensors: bool = False) -> Any:
-    """What NumPy computes of arrays, where no tensor is differentiated."""
+    """Return the result of NumPy's function on arrays, where no tensor is differentiated."""
     refuse_history((args, named), f"{path}()")
     result = function(*_arrays(args), **_arrays(named))
     if not as_tensors or named.get("out") is not None or result is None:

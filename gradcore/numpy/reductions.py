@@ -157,7 +157,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _count(x: Tensor, axis: Any, keepdims: bool, where: Any) -> Any:
-    """How many elements are averaged."""
+    """Return the number of elements that are averaged."""
     if where is True:
         return int(np.prod([x.shape[i] for i in axes_of(axis, x.ndim)], dtype=np.int64))
     return cast(sum(F.broadcast_to(tensor_of(where), x.shape), axis, keepdims=keepdims), x._dtype)
@@ -444,7 +444,7 @@ _CONTINUOUS = {
 
 
 def _places(q: Tensor, count: Any, method: str) -> AnyTensor:
-    """Where among the sorted elements the quantiles are, as numbers with a fraction."""
+    """Return the positions of the quantiles among the sorted elements, as numbers with a fraction."""
     if method in _CONTINUOUS:
         alpha, beta = _CONTINUOUS[method]
         return count * q + (alpha + q * (1 - alpha - beta)) - 1

@@ -130,7 +130,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
 
 
 def _target(value: Any, name: str) -> AnyTensor:
-    """What is written to in place."""
+    """Check and return the target of an in-place function."""
     if not isinstance(value, Tensor):
         raise TypeError(
             f"{name}() writes in place into a tensor, not into {type(value).__name__}: use gradcore.numpy.array"

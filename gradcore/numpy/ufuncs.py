@@ -32,7 +32,7 @@ def _divmod(x: Tensor, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def _bits(x: Tensor) -> AnyTensor:
-    """How many bits of the absolute value are set."""
+    """Return the number of bits set in the absolute value."""
     x = F.abs(x) if x._dtype.is_signed else x
     wide = F.to(x, dtypes.int64)
     return fold(F.add, (F.bitwise_and(F.bitwise_right_shift(wide, i), 1) for i in range(8 * x._dtype.itemsize)))
@@ -365,7 +365,7 @@ def _without(shape: Any, axis: int) -> tuple[int, ...]:
 
 
 def _numpy_type(key: Any) -> Any:
-    """What `numpy.ufunc.resolve_dtypes` takes for a tensor's dtype or the class of a number."""
+    """Return the dtype or scalar class in the form that `numpy.ufunc.resolve_dtypes` takes."""
     return key.numpy if isinstance(key, dtypes.dtype) else key if key in _WEAK else np.dtype(key)
 
 

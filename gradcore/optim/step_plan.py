@@ -1,4 +1,4 @@
-"""Which parameters step together: the batches of a group, kept from one step to the next."""
+"""Batches of parameters that step together, kept from one step to the next."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class _Times:
 
 
 class FunctionEvent(_Times):
-    """One call of an operation, one run of a node, or one time through a named part of the program.
+    """A call of an operation, a run of a node, or a time through a named part of the program.
 
     Attributes
     ----------

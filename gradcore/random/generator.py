@@ -234,7 +234,7 @@ default_generator.seed()
 
 
 def begin_stream(seed: int) -> None:
-    """Let the default generator draw from a stream of its own in this thread, from now on."""
+    """Give the default generator a stream of its own in this thread, from now on."""
     _own.state = PhiloxState(seed)
 
 

@@ -82,7 +82,7 @@ def _remove_abandoned(folder: str, name: str) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    """Let the folder's new entry reach the disk, where folders can be opened."""
+    """Flush a folder's new entry to the disk, where folders can be opened."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

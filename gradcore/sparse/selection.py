@@ -117,7 +117,7 @@ def unsqueeze(t: SparseTensor, dim: int) -> Any:
 
 @on("squeeze")
 def squeeze(t: Any, dim: int | None = None) -> Any:
-    """Without dims of size 1."""
+    """Return a tensor without dims of size 1."""
     if dim is None:
         for d in range(len(t.sizes) - 1, -1, -1):
             t = squeeze(t, d) if isinstance(t, SparseTensor) else t

@@ -43,18 +43,18 @@ def empty_array(size: int, dtype: Any, device: Device) -> Array:
 
 
 def with_grad(tensors: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """Those of several tensors that have a gradient, and the arrays of their gradients."""
+    """Return the tensors that have a gradient, and the arrays of their gradients."""
     having = [t for t in tensors if (meta := t._autograd) is not None and meta.grad is not None]
     return having, [t._autograd.grad._array for t in having]
 
 
 def with_sparse_grad(tensors: Iterable[Any]) -> list[Any]:
-    """Those of several tensors that have a sparse gradient."""
+    """Return the tensors that have a sparse gradient."""
     return [t for t in tensors if t.grad is not None and not t.grad._strided]
 
 
 def share_version(tensors: Sequence[Any]) -> None:
-    """Let several new tensors share a version, as views of one memory do."""
+    """Make several new tensors share a version, as views of one memory do."""
     version = VersionCounter()
     for t in tensors:
         t._vc = version

@@ -29,7 +29,7 @@ def _group_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Device, list[Tenso
 
 
 def _apply_in_place(kernel: str, device: Device, tensors: list[Tensor], *args: Array | float) -> list[Tensor]:
-    """Let a kernel of lists change tensors of one device; returns the tensors that it does not take."""
+    """Change tensors of one device by a kernel of lists; return the tensors that it does not take."""
     positions = device.kernels[kernel]([t._array for t in tensors], *args)
     left = set(positions)
     bump_all(t for i, t in enumerate(tensors) if i not in left)

@@ -20,7 +20,7 @@ __all__ = ["install"]
 
 
 def _einops(backends: Any) -> None:
-    """Let `einops` rearrange, reduce and repeat tensors."""
+    """Register tensors with `einops`."""
 
     class Backend(backends.AbstractBackend):  # type: ignore[misc]
         framework_name = "gradcore"

@@ -306,7 +306,7 @@ def storage(self: Tensor) -> TypedStorage:
 
 
 def typed_storage(self: Tensor) -> TypedStorage:
-    """What `storage` gives."""
+    """Return a typed view of the tensor's storage."""
     return TypedStorage.__new__(TypedStorage)._of(_memory_of(self))
 
 

@@ -90,7 +90,7 @@ def as_input(value: Any) -> Any:
 
 
 class GradLevel:
-    """One reverse-mode transformation: what it records is its own, unless the caller's gradients depend on it.
+    """A reverse-mode transformation: its records are its own, unless the caller's gradients depend on it.
 
     Everything is on one tape. The inputs of a level are new names of the caller's tensors, with a `LevelInput` between
     them and the caller's history, so that derivatives of different levels are never confused.

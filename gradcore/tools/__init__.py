@@ -1,1 +1,1 @@
-"""What developers run, and what describes an installation."""
+"""Tools for developers, and the description of an installation."""

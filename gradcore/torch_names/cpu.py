@@ -44,7 +44,7 @@ def is_initialized() -> bool:
 
 
 def device_count() -> int:
-    """One."""
+    """Return 1."""
     return 1
 
 

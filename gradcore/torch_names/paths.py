@@ -481,7 +481,7 @@ class _Finder:
 
 
 def install() -> None:
-    """Let Python import the modules of the tables."""
+    """Make the modules of the tables importable."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _MovedFinder())
         sys.meta_path.append(_Finder())

@@ -264,7 +264,7 @@ def register_pytree_node(
     from_dumpable_context: Callable[[Any], Any] | None = None,
     flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None,
 ) -> None:
-    """Let instances of a class be containers, also for `gradcore.func` and checkpoints.
+    """Make instances of a class containers, also for `gradcore.func` and checkpoints.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ _register_pytree_node = register_pytree_node
 
 
 def _deregister_pytree_node(cls: type) -> None:
-    """Let instances of a class be leaves again."""
+    """Make instances of a class leaves again."""
     del _KINDS[cls]
 
 

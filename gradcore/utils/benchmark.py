@@ -110,7 +110,7 @@ class Measurement:
 
     @staticmethod
     def merge(measurements: Sequence[Measurement]) -> list[Measurement]:
-        """One measurement for each group of those that are called alike."""
+        """Return one measurement for each group of measurements of one name."""
         groups: dict[Any, list[Measurement]] = {}
         for each in measurements:
             key = each.title, each.label, each.sub_label, each.description, each.num_threads, each.env
@@ -170,7 +170,7 @@ class Timer:
         self.num_threads, self.env = num_threads, env
 
     def timeit(self, number: int = 1_000_000) -> Measurement:
-        """One measurement of so many runs, after a short warm-up."""
+        """Measure a number of runs, after a short warm-up."""
         before = get_num_threads()
         set_num_threads(self.num_threads)
         try:
@@ -202,7 +202,7 @@ class Timer:
         return self._blocks(callback, min_run_time, is_settled)
 
     def autorange(self, callback: Callable[[int, float], None] | None = None) -> Measurement:
-        """One measurement of as many runs as take a fifth of a second."""
+        """Measure as many runs as take a fifth of a second."""
         number, seconds = self._timer.autorange(callback)
         return self._measure(number, [seconds])
 

@@ -61,7 +61,7 @@ METADATA: dict[str, Callable[[Tensor], Any]] = {"default": _kind, "none": lambda
 
 
 class Frame:
-    """One call of `checkpoint`: how to repeat it, and what the repetition has computed.
+    """A call of `checkpoint`: how to repeat it, and the results of the repetition.
 
     Parameters
     ----------

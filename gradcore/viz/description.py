@@ -46,7 +46,7 @@ DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf1
 
 @dataclass
 class Vertex:
-    """One card of a drawing.
+    """A card of a drawing.
 
     Attributes
     ----------

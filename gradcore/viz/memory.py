@@ -58,7 +58,7 @@ class MemoryReport:
 
     @property
     def summary(self) -> str:
-        """One line."""
+        """Return a summary in one line."""
         text = f"{self.nodes} nodes keep {bytes_text(self.total)} for backward"
         if self.leaves:
             text += f", and refer to {bytes_text(self.leaves)} of leaves"

@@ -103,7 +103,7 @@ class _Drawing:
         return len(self.vertices) - 1
 
     def description(self, parts: list[Program]) -> Description:
-        """What is drawn."""
+        """Return the description of the drawing."""
         calls = sum(len(part.calls) for part in parts)
         made = {
             n: part.types[n]

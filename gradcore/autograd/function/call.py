@@ -199,7 +199,7 @@ def _tensor_ids(values: Any, message: str) -> set[int]:
 
 
 def _tensor_meta(t: AnyTensor) -> Any:
-    """What backward needs to know of an argument or a result."""
+    """Return the metadata of an argument or a result that backward needs."""
     return (t._array.shape, t._dtype, t._device) if isinstance(t, Variable) else None
 
 

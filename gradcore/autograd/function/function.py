@@ -35,7 +35,7 @@ class _Forwarding(Protocol[_Result]):
 
 
 class FunctionCtx:
-    """What `forward`, `backward` and `jvp` of a `Function` get as ``ctx``; takes any further attribute.
+    """The ``ctx`` of `forward`, `backward` and `jvp` of a `Function`; it takes any further attribute.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class FunctionCtx:
         self.non_differentiable = tensors
 
     def forget_notes(self) -> None:
-        """Let go of what `forward` has noted: outputs among it would hold the node that holds them."""
+        """Drop the notes of `forward`: outputs among them would hold the node that holds them."""
         self.to_save = self.saved_for_forward = self.dirty_tensors = self.non_differentiable = None
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -176,7 +176,7 @@ class BackwardFunction(FunctionCtx, Node):
         return self._saved is None
 
     def maybe_clear_saved_tensors(self) -> None:
-        """Let go of the saved tensors."""
+        """Drop the saved tensors."""
         self.release()
 
     def apply(self, *grads: Any) -> Any:

@@ -14,7 +14,7 @@ __all__ = ["VmapInfo", "batched_call", "lifted"]
 
 
 class VmapInfo(NamedTuple):
-    """What a custom operation's `vmap` learns of the batch.
+    """Description of the batch for a custom operation's `vmap`.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class VmapInfo(NamedTuple):
 
 
 def batched_call(cls: Any, args: tuple[Any, ...], has_rule: bool) -> Callable[[], Any] | None:
-    """How to call a custom operation with batched tensors by its own rule; None where it runs as it is.
+    """Return the call of a custom operation's own batching rule, or None where the operation runs as it is.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ __all__ = ["CompiledCtc"]
 
 
 class _Problem(ctypes.Structure):
-    """What the kernels of `ctc.cpp` are called for, beside their arrays."""
+    """The arguments of the kernels of `ctc.cpp`, beside their arrays."""
 
     _fields_ = tuple((name, ctypes.c_int64) for name in ("steps", "batch", "classes", "positions", "blank", "threads"))
 

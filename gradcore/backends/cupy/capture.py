@@ -56,7 +56,7 @@ class CapturedCublas:
         bindings.set_math_mode(self.handle, SUMS_IN_FLOAT)
 
     def forget(self) -> None:
-        """Let go of the workspaces: what is recorded next takes new ones."""
+        """Drop the workspaces: the next capture takes new ones."""
         self._stream = None
         self._workspaces.clear()
 

@@ -41,7 +41,7 @@ _HEADS = np.dtype(
 
 
 class _Plan(NamedTuple):
-    """What a call's layouts say of its launches.
+    """Launch parameters derived from the layouts of the operands.
 
     Attributes
     ----------

@@ -154,7 +154,7 @@ class CudaKernels:
 
 @functools.cache
 def type_name(dtype: np.dtype[Any]) -> str | None:
-    """What sources call a dtype; None for one that the kernels of real numbers do not take.
+    """Return the name of a dtype in CUDA sources; None for one that the kernels of real numbers do not take.
 
     NumPy writes the name of a dtype anew each time, which takes as long as a launch.
     """

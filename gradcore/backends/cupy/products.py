@@ -131,7 +131,7 @@ class CudaProducts(CudaKernels, Products):
         return self._multiplied(a.swapaxes(-1, -2), b, conjugate=(True, False))
 
     def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
-        """With a bias, the product is added to it in the precision of its sums."""
+        """Return the product with a bias, which is added in the precision of the product's sums."""
         if bias is None or weight.ndim != 2 or bias.ndim != 1 or x.ndim < 2 or not _alike(x, weight, bias):
             return super().linear(x, weight, bias)
         if weight.shape[1] != x.shape[-1] or bias.shape[0] not in (1, weight.shape[0]):

@@ -368,7 +368,7 @@ def _layout(shape: Sequence[int], dims: Dims) -> tuple[int, int, int] | None:
 
 
 def _column(values: Any, x: Any) -> Any:
-    """One number for each channel, which broadcasts with `x`."""
+    """Return one number for each channel, in a shape that broadcasts with `x`."""
     return values.reshape(-1, *(1,) * (x.ndim - 2))
 
 

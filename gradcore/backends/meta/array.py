@@ -281,7 +281,7 @@ for _name in METHODS.split():
 
 
 def _entries(array: MetaArray, index: Any) -> list[Any]:
-    """One entry for each dim (an int, a slice, an array of ints), and None for each new dim."""
+    """Return one entry for each dim (an int, a slice, an array of ints), and None for each new dim."""
     entries: list[Any] = []
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, list):

@@ -53,7 +53,7 @@ def _c_library() -> Any:
 
 
 def keep_freed() -> bool:
-    """Let the process keep the memory of freed arrays for the next ones; returns whether it does."""
+    """Make the process keep the memory of freed arrays for the next ones; return whether it does."""
     library = _c_library()
     if library is None:
         return False

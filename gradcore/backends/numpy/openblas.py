@@ -100,7 +100,7 @@ class OneThread:
         return ctypes.cast(function, ctypes.c_void_p).value or 0, library.suffix == "64_"
 
     def allow(self, number: int) -> None:
-        """Let the library use so many threads, outside of the context."""
+        """Set the number of threads that the library uses outside of the context."""
         library = self.library
         with self.lock:
             if self.users:

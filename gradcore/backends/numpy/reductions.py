@@ -297,7 +297,7 @@ class NumpyReductions(Reductions, Cumulative):
         return np.vecdot(x, y)
 
     def column_dots(self, x: Any, y: Any) -> Any:
-        """Those of their columns."""
+        """Return the dot products of the columns of two matrices."""
         return dots_of_columns(x, y)
 
     @kernel_for(_is_last_dim_of_floats)

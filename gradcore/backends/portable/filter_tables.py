@@ -13,7 +13,7 @@ __all__ = ["fast_size", "half_weighted", "outside", "period", "rate_taps", "runs
 
 @lru_cache(1024)
 def outside(n: int, start: int, stop: int, mode: str) -> np.ndarray:
-    """Which elements stand at the positions from `start` to `stop` outside of `n` elements."""
+    """Return the numbers of the elements at the positions from `start` to `stop` outside of `n` elements."""
     i = np.arange(start, stop)
     if mode == "nearest":
         return np.clip(i, 0, n - 1)

@@ -68,7 +68,7 @@ def _of_type(self: Any, x: Any, kind: str, type: int, dim: int) -> bool:
 
 
 class Filters:
-    """Where the library has no counterpart of SciPy, or its functions no case, the bodies of the operations run."""
+    """Filters of images by the bodies of the operations, where the library has no function for a case."""
 
     xp: Any
     #: The package with the library's counterparts of SciPy's modules.

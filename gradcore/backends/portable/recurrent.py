@@ -32,7 +32,7 @@ Run = Callable[..., Any]
 
 
 class LstmGradients(NamedTuple):
-    """What the gradients of `lstm_sequence` are computed of; those of outputs that were not used are None."""
+    """The inputs of the gradients of `lstm_sequence`; gradients of unused outputs are None."""
 
     grad: Array
     grad_h: Array
@@ -52,7 +52,7 @@ class LstmGradients(NamedTuple):
 
 
 class GruGradients(NamedTuple):
-    """What the gradients of `gru_sequence` are computed of."""
+    """The inputs of the gradients of `gru_sequence`."""
 
     grad: Array
     grad_h: Array
@@ -67,7 +67,7 @@ class GruGradients(NamedTuple):
 
 
 class RnnGradients(NamedTuple):
-    """What the gradients of `rnn_sequence` are computed of."""
+    """The inputs of the gradients of `rnn_sequence`."""
 
     grad: Array
     grad_h: Array

@@ -21,7 +21,7 @@ Index = slice | np.ndarray
 
 
 class Step(NamedTuple):
-    """One tap of some outputs. All of them, or none, had no tap before (`first`)."""
+    """A tap of some outputs. All of them, or none, had no tap before (`first`)."""
 
     tap: int
     first: bool

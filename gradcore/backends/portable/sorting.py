@@ -73,7 +73,7 @@ class Sorting:
         return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
 
     def where_equal(self, x: Any, values: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-        """One value for each slice along a dim, and the index of the first element that equals it."""
+        """Return a value for each slice along a dim, and the index of the first element that equals it."""
         index = self.equal_or_nan(x, values).argmax(axis=dim)
         return (values, self.xp.expand_dims(index, dim)) if keepdim else (values.squeeze(dim), index)
 

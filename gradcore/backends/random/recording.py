@@ -82,7 +82,7 @@ class Recording:
         self._others: dict[int, Any] = {}
 
     def keep(self, array: Any) -> None:
-        """Let an array, which the graph reads, live as long as the graph."""
+        """Keep an array, which the graph reads, alive as long as the graph."""
         self._others[id(array)] = array
 
     def of(self, state: PhiloxState) -> PhiloxState:

@@ -17,7 +17,7 @@ _order = attrgetter("order")
 
 
 class VmapLevel:
-    """One batch: a call of a function by ``vmap``.
+    """A batch: one call of a function by ``vmap``.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ def _is_array(entry: Any) -> bool:
 
 
 def _entries(x: Any, key: Any) -> list[Any]:
-    """One entry for each dim of a sample (an int, a slice, an array of ints), and None for each new dim."""
+    """Return one entry for each dim of a sample (an int, a slice, an array of ints), and None for each new dim."""
     entries: list[Any] = []
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, list):

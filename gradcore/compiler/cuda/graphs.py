@@ -1,4 +1,4 @@
-"""One CUDA graph for a program: captured once for the memory that it reads and writes, then launched.
+"""CUDA graphs of programs, captured once for the memory that they read and write, then launched.
 
 Arguments are copied into memory of the graph; parameters, buffers and all that the program writes to are read and
 written where they are: if they move, there is another graph. What moves often, and is only read, is copied then.
@@ -135,7 +135,7 @@ class GraphedProgram:
         return any(share_memory(arrays[i], arrays[j]) for i in self._written for j in self._copied)
 
     def _wait(self, stream: Any) -> None:
-        """Let the current stream wait for the launches before, where those were in another one."""
+        """Make the current stream wait for the launches before, if those were in another one."""
         if self._stream is not None and self._stream != stream:
             index: Any = self._program.index
             in_order(self.backend, (index, self._stream), (index, stream))

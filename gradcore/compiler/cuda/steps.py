@@ -204,7 +204,7 @@ class DeviceStep:
 
 
 def _constants(options: dict[str, Any]) -> Iterator[Any]:
-    """What a captured step takes of a group's options."""
+    """Yield the values that a captured step takes of a group's options."""
     for name, option in options.items():
         if name not in ("params", "param_names"):
             parts = option if isinstance(option, tuple) else (option,)

@@ -170,7 +170,7 @@ def _forget_old(folder: Path) -> None:
 
 @functools.cache
 def _tools() -> _Tools:
-    """What the process gives to its libraries."""
+    """Return the data and functions that the process gives to its libraries."""
     library = getattr(CPU.backend, "library", None)
 
     def address(name: str) -> int:

@@ -205,7 +205,7 @@ class PartSource:
         return self.owner(memory).extent[1]
 
     def _place(self, view: View) -> tuple[str, int]:
-        """Where a view begins: a name, and bytes from there."""
+        """Return the place where a view begins: a name, and bytes from there."""
         name, start = self.places.get(view.memory, (_name(view.memory), 0))
         return name, start + view.offset
 

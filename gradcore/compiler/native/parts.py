@@ -157,7 +157,7 @@ class NativeProgram:
     # -- memory -----------------------------------------------------------------------------------------------------
 
     def _plan(self) -> None:
-        """Which memories Python makes, and which are inside of one part."""
+        """Decide which memories Python makes, and which are inside of one part."""
         program, lowering = self.program, self.lowering
         given = set(program.inputs)
         self.made_by: dict[int, Any] = {}  # the piece in which a value begins
@@ -189,7 +189,7 @@ class NativeProgram:
     # -- C++ --------------------------------------------------------------------------------------------------------
 
     def _narrow(self, part: Part) -> None:
-        """Let indices that only a part sees have 32 bits, where all that use them can."""
+        """Store indices that only a part sees in 32 bits, where all that use them can."""
         users: dict[int, list[Step]] = {}
         for step in part.steps:
             for view in (*step.reads, *step.writes):
@@ -256,7 +256,7 @@ class NativeProgram:
     # -- Python -----------------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """How Python calls the parts."""
+        """Return the plan by which Python calls the parts."""
         position = {id(call): i for i, call in enumerate(self.program.calls)}
         pieces: list[Any] = []
         for piece in self.pieces:

@@ -72,7 +72,7 @@ class PartPlan(NamedTuple):
 
 
 class Plan:
-    """Which calls of a program native functions make, and how.
+    """The calls of a program that native functions make.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Plan:
 
     @property
     def state(self) -> str:
-        """What is native, in words."""
+        """Return a text that says which calls are native."""
         return f"{sum(part.computing for part in self.parts)} calls in {len(self.parts)} functions"
 
     # -- Python -----------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any)
 
 
 def keep(plan: Plan, given: Program, name: str | None, library: Path) -> None:
-    """Let later processes find a plan."""
+    """Store a plan for later processes."""
     if name is None:
         return
     own = plan.program.literals[len(given.literals) :]
@@ -292,7 +292,7 @@ def name_of(program: Program, *settings: Any) -> str | None:
 
 
 def _environment() -> str:
-    """What C++ and plans depend on, beside programs."""
+    """Return a text of everything that C++ and plans depend on, beside programs."""
     backend = type(CPU.backend).__qualname__, getattr(CPU.backend, "library", None) is None
     return repr((backend, building.has_blas(), building.made_with(), _stamp(), np.__version__, sys.version))
 
@@ -332,7 +332,7 @@ def _told(value: Any) -> str:
 
 
 def _parts(value: Any, kind: Any) -> Iterator[str]:
-    """What a value is made of that has a class of its own."""
+    """Yield the serialized fields of a value that has a class of its own, for the cache key."""
     if kind is dict:
         for key, each in value.items():
             yield f"{_told(key)}{_told(each)}"

@@ -160,7 +160,7 @@ def _extend(rows: list[list[int]], of: dict[int, list[int]], memories: list[int]
 
 
 def _alive_together(lifetimes: Sequence[tuple[int, int]]) -> int:
-    """How many lifetimes, from the first to the last use, have a use in common."""
+    """Return the number of lifetimes, from the first to the last use, that have a use in common."""
     events = sorted([(first, 0, 1) for first, _ in lifetimes] + [(last, 1, -1) for _, last in lifetimes])
     alive = most = 0
     for _, _, change in events:

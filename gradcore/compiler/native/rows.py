@@ -126,7 +126,7 @@ def rows_kernel(function: str, writes: list[View], reads: list[View]) -> Kernel:
 
 
 def _norm_rows(x: View, ndims: int, views: list[View]) -> tuple[int, int]:
-    """How many rows are normalised, and of how many elements."""
+    """Return the number of rows that are normalized, and of their elements."""
     n = math.prod(x.shape[len(x.shape) - ndims :])
     if not x.size or x.dtype.kind != "f":
         raise Unsupported("rows")

@@ -1,4 +1,4 @@
-"""What a native part of a program is made of: loops, reductions and kernels on views of memory."""
+"""The steps of native parts of a program: loops, reductions and kernels on views of memory."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How operations are declared: the table, signatures, dtypes, shapes, checks, samples, docstrings."""
+"""Declarations of operations: the table, signatures, dtypes, shapes, checks, samples, docstrings."""

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def each(value: Any) -> tuple[int, ...]:
-    """One number, or a sequence of them, as a tuple of ints."""
+    """Return a number, or a sequence of them, as a tuple of ints."""
     if hasattr(value, "__index__"):
         return (value if value.__class__ is int else index(value),)
     return tuple([n if n.__class__ is int else index(n) for n in value])

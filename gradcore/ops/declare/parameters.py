@@ -11,7 +11,7 @@ __all__ = ["Parameter", "names_of", "parameters_of"]
 
 
 class Parameter:
-    """One parameter of a declaration: the part of `inspect.Parameter` that is used here."""
+    """A parameter of a declaration: the part of `inspect.Parameter` that is used here."""
 
     __slots__ = ("annotation", "default", "kind", "name")
 

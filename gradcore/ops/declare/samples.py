@@ -53,7 +53,7 @@ class Bools(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One call: tensors are described, everything else is passed as it is."""
+    """A call: tensors are described, everything else is passed as it is."""
 
     args: tuple[Any, ...]
     settings: dict[str, Any]

@@ -137,7 +137,7 @@ class _Option(cached_property[_T]):
 
 
 class Op:
-    """One operation: its declaration and everything that is derived from it.
+    """An operation: its declaration and everything that is derived from it.
 
     Attributes
     ----------

@@ -96,7 +96,7 @@ def _far_slope(x: Any) -> Any:
 
 
 class _Tap(NamedTuple):
-    """One element that each point reads.
+    """An element that each point reads.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""One index per element: gather, scatter and their relatives."""
+"""Indexing by one index per element: gather, scatter and their relatives."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _extended(targets: Any, lengths: list[int], blank: int) -> list[list[int]]:
 
 
 def _skips(F: Any, labels: Any, blank: int) -> Any:
-    """Where the position two before is a predecessor: the blank between different labels can be skipped."""
+    """Return where the position two before is a predecessor: a blank between different labels can be skipped."""
     return (labels != blank) & (labels != _along(F, labels, 2, blank))
 
 

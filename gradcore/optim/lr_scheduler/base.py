@@ -81,7 +81,7 @@ def put(group: dict[str, Any], key: str, value: Rate) -> None:
 
 
 def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """One value for each group, from one for all or a list."""
+    """Return one value for each group, from one for all or a list."""
     count = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):
         value = [value] * count

@@ -231,7 +231,7 @@ def _steps(total: Any, epochs: Any, each: Any) -> int:
 
 
 def _phases(steps: int, share: float, three: bool) -> list[dict[str, Any]]:
-    """Where each phase ends, and which of a group's options it goes from and to."""
+    """Return the end of each phase, and the options of a group that it goes from and to."""
     ends = [share * steps - 1, *([2 * share * steps - 2] if three else []), steps - 1]
     rates = ["initial_lr", "max_lr", *(["initial_lr"] if three else []), "min_lr"]
     momenta = ["max_momentum", "base_momentum", "max_momentum", "max_momentum"]

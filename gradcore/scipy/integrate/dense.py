@@ -14,7 +14,7 @@ __all__ = ["OdeSolution", "Segment"]
 
 
 class Segment(NamedTuple):
-    """One step: times, the state before it, and the coefficients of ``(t - t_old) / h``, from the first power on."""
+    """A step: times, the state before it, and the coefficients of ``(t - t_old) / h``, from the first power on."""
 
     t_old: float
     t: float

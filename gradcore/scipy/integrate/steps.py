@@ -39,14 +39,14 @@ class Settings:
     min_step: float = 0.0
 
     def options(self) -> dict[str, Any]:
-        """What SciPy's solver classes take."""
+        """Return the arguments of SciPy's solver classes."""
         found = {"rtol": self.rtol, "atol": self.atol, "max_step": self.max_step, "first_step": self.first_step}
         return {**found, "min_step": self.min_step} if self.method == "LSODA" else found
 
 
 @dataclass
 class Counts:
-    """How often the right side, its Jacobian and a factorisation have been computed."""
+    """Numbers of evaluations of the right side and its Jacobian, and of factorizations."""
 
     nfev: int = 0
     njev: int = 0

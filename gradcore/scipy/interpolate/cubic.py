@@ -174,7 +174,7 @@ class CubicSpline(CubicHermiteSpline):
 
 
 def _conditions(bc_type: Any, values: Tensor, axis: int) -> list[Any]:
-    """What holds at both ends: a word, or the order and the values of a derivative."""
+    """Return the condition at each end: a word, or the order and the values of a derivative."""
     if isinstance(bc_type, str):
         bc_type = (bc_type, bc_type)
     elif len(bc_type) != 2:

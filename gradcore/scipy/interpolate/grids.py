@@ -124,7 +124,7 @@ class RegularGridInterpolator:
         return total
 
     def _by_pchip(self, x: AnyTensor) -> AnyTensor:
-        """One dim after the other, from the last one: of each query its own line remains."""
+        """Interpolate along one dim after the other, from the last one: each query keeps its own line."""
         from gradcore.scipy.interpolate.cubic import PchipInterpolator
 
         def line(values: AnyTensor, grid: tuple[AnyTensor, ...], point: AnyTensor) -> AnyTensor:

@@ -49,7 +49,7 @@ def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def sequence(value: Any, count: int) -> list[Any]:
-    """One value for each axis."""
+    """Return one value for each axis."""
     single = not isinstance(value, Iterable) or isinstance(value, str)
     if single or getattr(value, "ndim", 1) == 0:
         return [value] * count

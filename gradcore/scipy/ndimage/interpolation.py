@@ -367,7 +367,7 @@ def rotate(
 
 
 def _cosine_and_sine(angle: Any) -> tuple[Any, Any]:
-    """Those of degrees: exact for right angles that are numbers."""
+    """Return the cosine and sine of degrees: exact for right angles that are numbers."""
     if isinstance(angle, Tensor):
         angle = F.to(angle, dtypes.float64) * (math.pi / 180)
         return F.cos(angle), F.sin(angle)

@@ -32,7 +32,7 @@ def extended_by(kind: str | None, x: AnyTensor, dim: int, n: int) -> AnyTensor:
 
 
 def check_padding(padtype: Any, padlen: Any, x: AnyTensor, dim: int, taps: int) -> int:
-    """How many elements are put in front and behind."""
+    """Return the number of elements that are put in front and behind."""
     if padtype not in ("even", "odd", "constant", None):
         raise ValueError(
             f"Unknown value '{padtype}' given to padtype.  padtype must be 'even', 'odd', 'constant', or None."

@@ -26,7 +26,7 @@ _BOUNDARIES = ("even", "odd", "constant", "zeros", None)
 
 
 class Segments(NamedTuple):
-    """How a signal is cut into segments, and what is done with each."""
+    """The division of a signal into segments, and the treatment of each."""
 
     window: AnyTensor
     length: int

@@ -236,7 +236,7 @@ def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = No
 
 
 class DescribeResult(NamedTuple):
-    """What `describe` tells of samples."""
+    """Result of `describe`."""
 
     nobs: int
     minmax: tuple[AnyTensor, AnyTensor]

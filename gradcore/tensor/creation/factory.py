@@ -46,13 +46,13 @@ class Options(TypedDict, total=False):
 
 
 class OutOptions(Options, total=False):
-    """Those of functions that can write into a tensor."""
+    """Options of functions that can write into a tensor."""
 
     out: Tensor | None
 
 
 class LikeOptions(Options, total=False):
-    """Those of functions that take after a tensor."""
+    """Options of functions that take after a tensor."""
 
     memory_format: Any
 
