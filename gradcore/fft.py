@@ -36,7 +36,7 @@ def _frequencies(n: int, d: float, indices: list[int], settings: dict[str, Any])
 
 @converting
 def fftfreq(n: int, d: float = 1.0, **settings: Any) -> Tensor:
-    """The frequencies of the elements of a discrete Fourier transform.
+    """Return the frequencies of the elements of a discrete Fourier transform.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def fftfreq(n: int, d: float = 1.0, **settings: Any) -> Tensor:
 
 @converting
 def rfftfreq(n: int, d: float = 1.0, **settings: Any) -> Tensor:
-    """The frequencies of the elements of a discrete Fourier transform of real numbers.
+    """Return the frequencies of the elements of a discrete Fourier transform of real numbers.
 
     Parameters
     ----------

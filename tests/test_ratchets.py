@@ -25,6 +25,8 @@ from tests.test_import_layers import layer_of
 NUMBERS = Path(__file__).with_name("ratchets.json")
 #: First words of docstrings that begin in the middle of a thought.
 OPENINGS = re.compile(r"(What|That|Those|One|With|Without|Let|Where|How|Who|Which)\b")
+#: First words of the description of a thing. A function says what it does: *Return the ...*, *Return whether ...*.
+ARTICLES = re.compile(r"(The|A|An|Whether)\b")
 #: Names of functions that are participles or adverbs, where a verb with an object says what the function does.
 PARTICIPLE = re.compile(
     r"_*([a-z]+(ed|en|ly)|told|made|found|kept|held|left|laid|put|built|bound)(_as|_by|_for|_from|_in|_of|_on|_out|_to)*$"
@@ -48,7 +50,7 @@ def count_in(module: str) -> dict[str, int]:
     text = PATHS[module].read_text("utf-8")
     tree = ast.parse(text)
     code = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.lstrip()[0] != "#"}
-    any_types = openings = participles = 0
+    any_types = openings = participles = nouns = 0
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             any_types += node.id == "Any"
@@ -59,11 +61,14 @@ def count_in(module: str) -> dict[str, int]:
                 code -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 participles += PARTICIPLE.match(node.name) is not None and node.name.lstrip("_") not in VERBS
+                is_property = any("property" in ast.unparse(each) for each in node.decorator_list)
+                nouns += not is_property and ARTICLES.match(described or "") is not None
     own = layer_of(module) if module else None
     upward = sum(own is not None and (layer_of(name) or 0) > own for name in imported_modules(module))
     return {
         "Any in types": any_types,
         "docstrings that begin in the middle of a thought": openings,
+        "functions described as things": nouns,
         "functions named by a participle": participles,
         "lines of code of the compiler": len(code) if package_of(module) == "compiler" else 0,
         "imports of a layer above, in functions too": upward,

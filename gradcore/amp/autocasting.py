@@ -40,7 +40,7 @@ def _checked(device_type: Any) -> str:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is autocasting for a type of device: for ``'cpu'`` and ``'cuda'``.
+    """Return whether there is autocasting for a type of device: for ``'cpu'`` and ``'cuda'``.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def _known(device_type: Any) -> str:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether autocasting is on for a type of device.
+    """Return whether autocasting is on for a type of device.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
 
 
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
-    """The lower precision of a type of device: by default bfloat16 on the CPU, float16 on CUDA.
+    """Return the lower precision of a type of device: by default bfloat16 on the CPU, float16 on CUDA.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def set_autocast_dtype(device_type: str, dtype: DTypeLike) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether parameters in the lower precision are kept until the outermost `autocast` ends.
+    """Return whether parameters in the lower precision are kept until the outermost `autocast` ends.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def _unusable(device_type: str, dtype: dtypes.dtype) -> str | None:
 
 
 def _cast(value: Any, device_type: str, dtype: dtypes.dtype) -> Any:
-    """The floating-point tensors in a value, and in containers of values, in another dtype."""
+    """Return the floating-point tensors in a value, and in containers of values, in another dtype."""
     if isinstance(value, Tensor):
         eligible = value.is_floating_point() and value.dtype is not dtypes.float64
         return value.to(dtype) if eligible and value.device.type == device_type else value

@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 def _renamed(name: str, function: Callable[..., Any], device_type: str, settings: str = "") -> Callable[..., Any]:
-    """A function of a device type as one under its old name, for one of them."""
+    """Return a function of a device type as one under its old name, for one of them."""
 
     def call(*args: Any) -> Any:
         now = f"torch.{function.__name__}({', '.join(filter(None, (repr(device_type), settings)))})"

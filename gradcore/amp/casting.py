@@ -32,7 +32,7 @@ def _by_device(policies: str) -> dict[str, str]:
 
 
 def policy_of(op: Op, args: tuple[Any, ...], device_type: str) -> str | None:
-    """The policy that an operation's declaration gives for a call on that type of device (see `Op.autocast`)."""
+    """Return the policy that an operation's declaration gives for a call on that type of device (see `Op.autocast`)."""
     policies = op.autocast if isinstance(op.autocast, str) else op.autocast(*args)
     return _by_device(policies).get(device_type)
 
@@ -78,7 +78,7 @@ class Casting:
             state.mode |= AUTOCAST
 
     def cast(self, value: Any, device_type: str, target: dtypes.dtype) -> Any:
-        """An argument, or the tensors in one, in another precision."""
+        """Return an argument, or the tensors in one, in another precision."""
         if value.__class__ in (list, tuple) and any(isinstance(t, Tensor) for t in value):
             return type(value)(self.cast(t, device_type, target) for t in value)
         if not _eligible(value, device_type) or value._dtype is target:
@@ -115,7 +115,7 @@ def _device_type(args: tuple[Any, ...]) -> str:
 
 
 def _eligible(value: Any, device_type: str) -> bool:
-    """Whether autocasting converts a value: floating-point tensors, but none of double precision."""
+    """Return whether autocasting converts a value: floating-point tensors, but none of double precision."""
     if not isinstance(value, Tensor) or value._device.type != device_type:
         return False
     return value._dtype.is_floating_point and value._dtype is not dtypes.float64

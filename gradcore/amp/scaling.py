@@ -36,7 +36,7 @@ class _Progress:
 
 
 def _total(found: list[Any]) -> Any:
-    """The sum of tensors; the number 0 if there are none."""
+    """Return the sum of tensors; the number 0 if there are none."""
     return functools.reduce(operator.add, found) if found else 0
 
 
@@ -288,7 +288,7 @@ class GradScaler:
     # -- settings ---------------------------------------------------------------------------------------------------
 
     def get_scale(self) -> float:
-        """The factor; 1 where scaling is off."""
+        """Return the factor; 1 where scaling is off."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._scale is None else float(self._scale.item())
@@ -323,13 +323,13 @@ class GradScaler:
         return self._init_growth_tracker if self._growth_tracker is None else int(self._growth_tracker.item())
 
     def is_enabled(self) -> bool:
-        """Whether losses are scaled."""
+        """Return whether losses are scaled."""
         return self._enabled
 
     # -- saving -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The factor and the settings, for a checkpoint; empty where scaling is off."""
+        """Return the factor and the settings, for a checkpoint; empty where scaling is off."""
         if not self._enabled:
             return {}
         return {

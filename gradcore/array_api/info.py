@@ -31,11 +31,11 @@ class __array_namespace_info__:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> device:
-        """The device of tensors that are made without one."""
+        """Return the device of tensors that are made without one."""
         return get_default_device()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, dtypes.dtype]:
-        """The dtypes of Python's numbers, and of indices."""
+        """Return the dtypes of Python's numbers, and of indices."""
         return {
             "real floating": dtypes.float64,
             "complex floating": dtypes.complex128,
@@ -44,13 +44,13 @@ class __array_namespace_info__:
         }
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, dtypes.dtype]:
-        """The dtypes by name, of one kind or of several."""
+        """Return the dtypes by name, of one kind or of several."""
         wanted = tuple(_KINDS) if kind is None else kind if isinstance(kind, tuple) else (kind,)
         groups = [group for each in wanted for group in _UNIONS.get(each, (each,))]
         return {name: dtypes.DTYPES[name] for group in groups for name in _KINDS[group]}
 
     def devices(self) -> list[device]:
-        """The CPU, and CUDA devices where there are."""
+        """Return the CPU, and CUDA devices where there are."""
         from gradcore.cuda import devices
 
         return [resolve("cpu").real, *(device("cuda", i) for i in range(devices.device_count()))]

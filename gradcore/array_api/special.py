@@ -22,7 +22,7 @@ def _function(name: str, operation: str) -> Callable[..., Any]:
 
 
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
-    """The logarithm of the sum of exponentials over axes."""
+    """Return the logarithm of the sum of exponentials over axes."""
     if b is not None or return_sign:
         raise TypeError("logsumexp(b=..., return_sign=...) of tensors: use log(sum(b * exp(a)))")
     (x,) = common(a)

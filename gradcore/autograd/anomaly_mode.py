@@ -79,7 +79,7 @@ class Origin(Sequence[str]):
         return "".join(self)
 
     def line(self, i: int = 0) -> tuple[CodeType, int, str]:
-        """The code, the number and the text of a line: by default the user's line that recorded the node."""
+        """Return the code, the number and the text of a line: by default the user's line that recorded the node."""
         code, offset = self.frames[i], self.frames[i + 1]
         line = next((n for start, end, n in code.co_lines() if start <= offset < end and n), code.co_firstlineno)
         return code, line, linecache.getline(code.co_filename, line).strip()
@@ -95,7 +95,7 @@ _OWN = (os.path.dirname(os.path.dirname(__file__)), "<gradcore")
 
 
 def users_frame() -> FrameType | None:
-    """The innermost frame outside of gradcore."""
+    """Return the innermost frame outside of gradcore."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith(_OWN):
         frame = frame.f_back
@@ -117,7 +117,7 @@ def _finite_later(t: AnyTensor) -> Any:
 
 
 def is_finite(array: Any) -> bool:
-    """Whether an array has neither infinities nor nan; one pass without a temporary array where it has not."""
+    """Return whether an array has neither infinities nor nan; one pass without a temporary array where it has not."""
     kind = array.dtype.kind
     if kind == "f":
         total = array.item() if array.size == 1 else local.state.run(array.sum)
@@ -133,7 +133,7 @@ def _exactly_finite(array: Any) -> Any:
 
 
 def origin_of(node: Any) -> Origin | None:
-    """The `Origin` of a node; None if anomaly mode was off when it was recorded."""
+    """Return the `Origin` of a node; None if anomaly mode was off when it was recorded."""
     found = node.metadata.get("traceback_")
     return found if isinstance(found, Origin) else None
 
@@ -241,7 +241,7 @@ def _report(node: Any) -> None:
 
 
 def first_not_finite(nodes: Iterable[Any]) -> Any:
-    """The earliest of the nodes behind `nodes` (and of these) whose result was not finite, or None."""
+    """Return the earliest of the nodes behind `nodes` (and of these) whose result was not finite, or None."""
     seen = set(nodes)
     stack = list(seen)
     found = None
@@ -274,7 +274,7 @@ def describe(node: Any) -> list[str]:
 
 
 def _what(array: Any) -> str:
-    """The first element of an array that is not finite, its index, and the count of such elements."""
+    """Return the first element of an array that is not finite, its index, and the count of such elements."""
     array = getattr(array, "_array", array)
     host = np.asarray(array.get() if hasattr(array, "get") else array)
     bad = ~local.state.run(lambda: host - host == 0)
@@ -354,7 +354,7 @@ def explain(t: AnyTensor) -> str:
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly detection is on in this thread.
+    """Return whether anomaly detection is on in this thread.
 
     Examples
     --------
@@ -366,7 +366,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether anomaly detection, where it is on, takes nan in a gradient for an error.
+    """Return whether anomaly detection, where it is on, takes nan in a gradient for an error.
 
     Examples
     --------

@@ -102,7 +102,7 @@ def _map_dual(t: AnyTensor, function: Callable[[Any], Any]) -> Any:
 
 
 def add_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
-    """The tensor of samples along `dim`, as one of them; it shares memory with `t`."""
+    """Return the tensor of samples along `dim`, as one of them; it shares memory with `t`."""
     device = batched_device((level,), t._device)
     out = _mapped(t, device, lambda a: wrap_batch(a, level, dim), lambda a: unwrap_batch(a, level, dim))
     out._vc = version_counter(t)
@@ -121,7 +121,7 @@ def remove_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
 
 
 def broadcast_to_batch(t: AnyTensor, device: Any) -> Any:
-    """The tensor `t`, which all samples share, on a device of batched tensors."""
+    """Return the tensor `t`, which all samples share, on a device of batched tensors."""
     levels = tuple(level for level in device.levels if level not in t._device.levels)
     if not levels:
         return t
@@ -135,12 +135,12 @@ def broadcast_to_batch(t: AnyTensor, device: Any) -> Any:
 
 
 def repeated(t: AnyTensor, device: Any) -> Any:
-    """The tensor `t` with memory for every sample on a device of batched tensors."""
+    """Return the tensor `t` with memory for every sample on a device of batched tensors."""
     return wrap(device.backend.xp.zeros(t._array.shape, t._array.dtype), device, t._dtype) + t
 
 
 def has_batches_of(t: AnyTensor, other: Any) -> bool:
-    """Whether `t` is batched over every level of `other`."""
+    """Return whether `t` is batched over every level of `other`."""
     return set(other._device.levels) <= set(t._device.levels)
 
 

@@ -54,7 +54,7 @@ def _expression(op: Op, name: str, values: str) -> str:
 
 
 def _with_history(node: Any, number: int, edge_number: int) -> Any:
-    """The tensor in a slot with the history that it had when it was saved."""
+    """Return the tensor in a slot with the history that it had when it was saved."""
     t, edge = node.saved[number], node._edges[edge_number]
     if t is not None and t._edge is edge and (edge is not None or t._autograd is None):
         return t
@@ -62,7 +62,7 @@ def _with_history(node: Any, number: int, edge_number: int) -> Any:
 
 
 def _lambda(head: str, text: str, scope: dict[str, Any], name: str = "<lambda>") -> Any:
-    """A function of one expression; those of one text are compiled once."""
+    """Return a function of one expression; those of one text are compiled once."""
     text = f"lambda {head}: {text}"
     if text not in _compiled:
         _compiled[text] = compile(text, generated_file(__name__, text), "eval")
@@ -129,7 +129,7 @@ _classes: dict[tuple[str, str], type[OpNode]] = {}
 
 
 def node_class(op: Op, name: str) -> type[OpNode]:
-    """The class of nodes of an operation, made when it is first recorded."""
+    """Return the class of nodes of an operation, made when it is first recorded."""
     known = _classes.get((op.name, name))
     if known is None:
         known = _classes[op.name, name] = _make_class(op, name)
@@ -202,7 +202,7 @@ PLANS: dict[str, dict[type, Any]] = {values: {AccumulateGrad: LEAF} for values i
 
 
 def are_real(metas: Any, grad: Any) -> bool:
-    """Whether nothing but the shape of gradients needs care: all are of float32 or float64."""
+    """Return whether nothing but the shape of gradients needs care: all are of float32 or float64."""
     for meta in metas:
         if meta is not None and meta[1] is not _FLOAT32 and meta[1] is not _FLOAT64:
             return False
@@ -229,7 +229,7 @@ def _seen_edges(op: Op, name: str, keys: set[str]) -> tuple[int, ...] | None:
 
 
 def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | None = None) -> list[Any]:
-    """The gradients for all edges of a node of the table: the general path of backward, the method of `OpNode`.
+    """Return the gradients for all edges of a node of the table: the general path of backward, the method of `OpNode`.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
 
 
 def _fused_gradients(node: Any, grad: Any, arithmetic: Any, needed: Sequence[bool]) -> list[Any] | None:
-    """The gradients of an elementwise operation by one kernel; None where its formulas cannot be one."""
+    """Return the gradients of an elementwise operation by one kernel; None where its formulas cannot be one."""
     op = node.op
     rows = [(op.edge_index[op.position[keys[0]]], *rest) for keys, *rest in type(node).rows]
     rows = [row for row in rows if needed[row[0]]]

@@ -369,7 +369,7 @@ class GraphTask:
         local.state.mode = self.mode
 
     def left_by(self, node: Any) -> Iterator[Any]:
-        """The arrays that a node leaves to those after it, to its leaf, or to the caller."""
+        """Yield the arrays that a node leaves to those after it, to its leaf, or to the caller."""
         found: list[Any] = [*self.captured.values()]
         if node.is_accumulator:
             found.append(node.variable._autograd.grad)
@@ -440,7 +440,7 @@ class GraphTask:
             buffer.add(*edge, grad_input, device, own)
 
     def adds_part(self, node: OpNode, grad: Any, needed: Sequence[bool] | None) -> bool:
-        """Whether a node is a view of a part, whose gradient could be added to the whole's sum, and has been."""
+        """Return whether a node is a view of a part, whose gradient could be added to the whole's sum, and has been."""
         if (
             node.view_key is None
             or grad is None
@@ -454,7 +454,7 @@ class GraphTask:
         return self.buffer.add_part(node, grad)
 
     def grad_inputs(self, node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> Any:
-        """The gradients for the edges of a node, under anomaly detection or a profiler where these are on."""
+        """Return the gradients for the edges of a node, under anomaly detection or a profiler where these are on."""
         if arithmetic.recorded or arithmetic.device is node._device or isinstance(node, OpNode):
             backward = node.backward
         else:
@@ -469,7 +469,7 @@ class GraphTask:
     # -- hooks and captures ---------------------------------------------------------------------------------------
 
     def observe(self, node: Node, grad: Any) -> Any:
-        """The gradient of a tensor, before its node runs, after its hooks; it may be retained or captured."""
+        """Return the gradient of a tensor, before its node runs, after its hooks; it may be retained or captured."""
         arithmetic = self.buffer.arithmetic(node._device)
         if node.is_accumulator:
             meta = node.variable._autograd  # type: ignore[attr-defined]
@@ -504,7 +504,7 @@ class GraphTask:
         return found if several else found[0]
 
     def call_prehooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
-        """The gradients of a node's outputs after the node's prehooks."""
+        """Return the gradients of a node's outputs after the node's prehooks."""
         self.buffer.owned.discard(node)
         arithmetic = self.buffer.arithmetic(node._device)
         several = type(grad) is list
@@ -544,14 +544,14 @@ class GraphTask:
             heapify(buffer.heap)
 
     def executes(self, node: Node) -> bool:
-        """Whether a node that has its gradient is to do something with it."""
+        """Return whether a node that has its gradient is to do something with it."""
         if node in self.captures and self.accumulate:
             return True
         needed = self.needed or ()
         return any(edge is not None and edge[0] in needed for edge in node._edges)
 
     def will_run(self, node: Node) -> bool:
-        """Whether this call computes the gradient that arrives at a node."""
+        """Return whether this call computes the gradient that arrives at a node."""
         if self.needed is not None and node not in self.needed:
             return False
         if self.reachable is None:  # an input that was asked for may be none
@@ -566,7 +566,7 @@ class GraphTask:
 
 
 def _calls_out(node: Any) -> bool:
-    """Whether a node may call functions of the user: hooks, or a backward of their own."""
+    """Return whether a node may call functions of the user: hooks, or a backward of their own."""
     if node._hooks is not None:
         return True
     if node.is_accumulator:
@@ -575,7 +575,7 @@ def _calls_out(node: Any) -> bool:
 
 
 def _backward_on_tensors(node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> list[Any]:
-    """The gradients for the edges of a node that knows nothing of the batch that its gradient is in."""
+    """Return the gradients for the edges of a node that knows nothing of the batch that its gradient is in."""
     several = type(grad) is list
     grads = [arithmetic.as_tensor(g) for g in (grad if several else (grad,))]
     found = node.backward(grads if several else grads[0], TENSOR_GRADS, needed)
@@ -587,7 +587,7 @@ final_callbacks = object()
 
 
 def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
-    """The nodes on the way from `roots` to any of `targets`."""
+    """Return the nodes on the way from `roots` to any of `targets`."""
     oldest = min([node._seq for node in targets], default=0)
     seen = set(roots)
     stack = [node._edges for node in seen]

@@ -92,7 +92,7 @@ def attach(t: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:
 
 
 def tangents_of(t: AnyTensor) -> Tangents:
-    """The tangents of `t` by level, made when first asked for."""
+    """Return the tangents of `t` by level, made when first asked for."""
     if t._autograd is None:
         t._autograd = AutogradMeta()
     tangents: Tangents | None = t._autograd.tangents
@@ -102,7 +102,7 @@ def tangents_of(t: AnyTensor) -> Tangents:
 
 
 def tangent_of(t: AnyTensor, level: ForwardLevel) -> Any:
-    """The tangent of `t` at `level`, or None; a view of a dual has the view of the dual's tangent."""
+    """Return the tangent of `t` at `level`, or None; a view of a dual has the view of the dual's tangent."""
     meta = t._autograd
     if meta is None:
         return None
@@ -153,12 +153,12 @@ def _flat(op: Op, args: tuple[Any, ...]) -> list[Any]:
 
 
 def innermost(op: Op, args: tuple[Any, ...]) -> ForwardLevel | None:
-    """The innermost open level at which an argument has a tangent."""
+    """Return the innermost open level at which an argument has a tangent."""
     return innermost_of(_flat(op, args))
 
 
 def innermost_of(values: Iterable[Any]) -> ForwardLevel | None:
-    """The innermost open level at which one of `values` is a tensor with a tangent."""
+    """Return the innermost open level at which one of `values` is a tensor with a tangent."""
     duals = [t for t in values if isinstance(t, Variable) and t._autograd is not None]
     for level in reversed(local.state.levels):
         if any(tangent_of(t, level) is not None for t in duals):
@@ -208,7 +208,7 @@ def _view_of_dual(view: AnyTensor, op: Op, args: tuple[Any, ...], index: int | N
 
 
 def in_own_memory(tangent: AnyTensor, out: Any, others: Iterable[Any]) -> Any:
-    """The tangent of `out` where it can be written to in place; a view's tangent stays the view of a tangent."""
+    """Return the tangent of `out` where it can be written to in place; a view's tangent stays the view of a tangent."""
     if out._autograd is not None and out._autograd.base is not None:
         return tangent
     if any(tangent is t for t in others) or (tangent._autograd is not None and tangent._autograd.base is not None):
@@ -225,7 +225,7 @@ def laid_out_as(tangent: AnyTensor, out: Any) -> Any:
 
 
 def laid_out(t: AnyTensor, array: Any) -> Any:
-    """A copy of `t` whose elements lie in memory in the order of those of `array`, which has its shape."""
+    """Return a copy of `t` whose elements lie in memory in the order of those of `array`, which has its shape."""
     order = sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
     if order == list(range(array.ndim)):
         return functional.clone(t, memory_format="contiguous")
@@ -426,7 +426,7 @@ def _none(value: Any, level: ForwardLevel) -> bool:
 
 
 def _more_levels(target: Any, source: Any) -> tuple[Any, ...]:
-    """The batches whose samples may differ in `source` and share the memory of `target`."""
+    """Return the batches whose samples may differ in `source` and share the memory of `target`."""
     return tuple({*source._device.levels, *target._device.levels}.difference(levels_of(target._array)))
 
 

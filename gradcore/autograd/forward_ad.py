@@ -77,7 +77,7 @@ def _open(level: ForwardLevel) -> int:
 
 
 def _level(number: int | None) -> ForwardLevel | None:
-    """The level of that number, by default the innermost, or None if none is open."""
+    """Return the level of that number, by default the innermost, or None if none is open."""
     levels = local.state.levels
     if number is None:
         return levels[-1] if levels else None
@@ -87,7 +87,7 @@ def _level(number: int | None) -> ForwardLevel | None:
 
 
 def make_dual(tensor: AnyTensor, tangent: AnyTensor, *, level: int | None = None) -> Any:
-    """A dual tensor: a view of `tensor` that carries `tangent` through all operations.
+    """Return a dual tensor: a view of `tensor` that carries `tangent` through all operations.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def make_dual(tensor: AnyTensor, tangent: AnyTensor, *, level: int | None = None
 
 
 def _with_tangent(tensor: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:
-    """A view of `tensor`, with the same history, with that tangent at a level, or with None."""
+    """Return a view of `tensor`, with the same history, with that tangent at a level, or with None."""
     view = identity_view(tensor, gradient_edge(tensor))
     if tensor._autograd is not None and tensor._autograd.tangents:
         for other, outer in tensor._autograd.tangents.items():
@@ -148,7 +148,7 @@ def _with_tangent(tensor: AnyTensor, level: ForwardLevel, tangent: AnyTensor) ->
 
 
 def unpack_dual(tensor: AnyTensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The value and the tangent of a tensor.
+    """Return the value and the tangent of a tensor.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ Tensors = tuple[Any, ...]
 
 
 def _tensors(value: Any, what: str, where: str) -> tuple[bool, Tensors]:
-    """Whether `value` is a tuple, and its tensors."""
+    """Return whether `value` is a tuple, and its tensors."""
     several = isinstance(value, tuple)
     tensors = value if several else (value,)
     for i, t in enumerate(tensors):
@@ -39,7 +39,7 @@ def _tensors(value: Any, what: str, where: str) -> tuple[bool, Tensors]:
 
 
 def _inputs(tensors: Tensors, create_graph: bool) -> Tensors:
-    """The arguments as starting points of a graph of their own, behind which the caller's goes on if wanted."""
+    """Return the arguments as starting points of a graph of their own, behind which the caller's goes on if wanted."""
     if local.state.transforms and not create_graph:
         raise RuntimeError(
             "You are attempting to call Tensor.requires_grad_() (or perhaps using autograd.functional.* APIs) inside "
@@ -58,7 +58,7 @@ def _results(tensors: Sequence[Any], several: bool, create_graph: bool) -> Any:
 
 
 def _vector(v: Any, like: Tensors, several: bool, where: str, missing: str) -> Tensors:
-    """The tensors of `v`, which must have the shapes of `like`; ones for a single element where it is None."""
+    """Return the tensors of `v`, which must have the shapes of `like`; ones for a single element where it is None."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError(f"The vector v can only be None if {missing} a single Tensor with a single element.")
@@ -94,7 +94,7 @@ def _scalar(outputs: Tensors, several: bool, where: str) -> None:
 def _pulled(
     outputs: Sequence[Any], inputs: Tensors, v: Sequence[Any] | None, create_graph: bool, retain: bool | None = None
 ) -> list[Any]:
-    """The vector-Jacobian product; None where an input does not matter."""
+    """Return the vector-Jacobian product; None where an input does not matter."""
     pairs = [
         (out, None if v is None else v[i]) for i, out in enumerate(outputs) if out is not None and requires_grad(out)
     ]
@@ -149,7 +149,7 @@ DOUBLE_BACK_TRICK = (
 
 
 def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """The vector-Jacobian product: `v` times the Jacobian of `func`.
+    """Return the vector-Jacobian product: `v` times the Jacobian of `func`.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """The Jacobian-vector product: the Jacobian of `func` times `v`, from two backward passes.
+    """Return the Jacobian-vector product: the Jacobian of `func` times `v`, from two backward passes.
 
     `gradcore.func.jvp` computes it in forward mode, which costs less.
 
@@ -230,7 +230,7 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """The product of `v` with the Hessian of a scalar function.
+    """Return the product of `v` with the Hessian of a scalar function.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """The product of the Hessian of a scalar function with `v`.
+    """Return the product of the Hessian of a scalar function with `v`.
 
     Where all derivatives are gradcore's own, the matrix is symmetric, and this is `vhp`; else, and if `strict`, it
     takes one backward more.
@@ -310,7 +310,7 @@ def _second(
 
 
 def _is_symmetric(outs: Tensors, ins: Tensors) -> bool:
-    """Whether the Hessian is known to be: of real inputs, by derivatives that are nobody's own."""
+    """Return whether the Hessian is known to be: of real inputs, by derivatives that are nobody's own."""
     return not any(t._dtype.is_complex for t in ins) and _runs_unseen(outs)
 
 
@@ -325,7 +325,7 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian of `func`.
+    """Return the Jacobian of `func`.
 
     Parameters
     ----------
@@ -386,7 +386,7 @@ _ROWS = 64
 
 
 def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool, step: int | None) -> list[Any]:
-    """The blocks of the Jacobian for one output, `step` rows at a time (all by default)."""
+    """Return the blocks of the Jacobian for one output, `step` rows at a time (all by default)."""
     what = f"Output {number} of the user-provided function"
     count = out.numel()
     step = 1 if count == 1 else step
@@ -410,7 +410,7 @@ def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool,
 
 
 def _runs_unseen(outs: Tensors) -> bool:
-    """Whether backward runs declared operations alone, without a hook that could see gradients."""
+    """Return whether backward runs declared operations alone, without a hook that could see gradients."""
     stack = list({edge[0] for edge in map(gradient_edge, outs) if edge is not None})
     seen = set(stack)
     while stack:
@@ -446,7 +446,7 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The matrix of second derivatives of a scalar function.
+    """Return the matrix of second derivatives of a scalar function.
 
     Parameters
     ----------

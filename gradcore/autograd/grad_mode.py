@@ -31,7 +31,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations are recorded in this thread.
+    """Return whether operations are recorded in this thread.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def is_grad_enabled() -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is in inference mode.
+    """Return whether this thread is in inference mode.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class _Mode:
     """A context manager that decorates functions, generators and classes' callables."""
 
     def again(self) -> _Mode:
-        """A fresh manager with the same settings, for one more use."""
+        """Return a fresh manager with the same settings, for one more use."""
         return type(self)()
 
     def __call__(self, function: C) -> C:

@@ -207,7 +207,7 @@ def gradgradcheck(
     wanted = [isinstance(t, Variable) and requires_grad(t) for t in (*args, *upstream)]
 
     def first(*values: Any) -> tuple[Any, ...]:
-        """The gradients of `func`, as a function of its arguments and of the upstream gradients."""
+        """Return the gradients of `func`, as a function of its arguments and of the upstream gradients."""
         values = tuple(t.requires_grad_() if want else t for t, want in zip(values, wanted, strict=True))
         outs = _differentiable(func(*values[: len(args)]))
         ins = [t for t, want in zip(values[: len(args)], wanted, strict=False) if want]

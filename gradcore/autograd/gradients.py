@@ -32,7 +32,7 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _takers(*args: Any) -> list[Any] | None:
-    """The arguments that take a call over, none where only a mode does; None if the call is made as usual.
+    """Return the arguments that take a call over, none where only a mode does; None if the call is made as usual.
 
     A mode that sees formulas sees what happens inside the call instead.
     """
@@ -220,7 +220,7 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> Any:
-    """The gradients of `outputs` with respect to `inputs`; ``.grad`` stays as it is.
+    """Return the gradients of `outputs` with respect to `inputs`; ``.grad`` stays as it is.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ def grad(
 
 
 def _with_zeros(results: list[Any], inputs: Iterable[Any], recording: bool) -> list[Any]:
-    """The gradients, with zeros for those that are None."""
+    """Return the gradients, with zeros for those that are None."""
     pairs = list(zip(inputs, results, strict=True))
     if any(g is None and not isinstance(t, Variable) for t, g in pairs):
         raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
@@ -362,7 +362,7 @@ def edges_of(values: Any) -> tuple[Any, ...]:
 
 
 def edge_of(t: AnyTensor, missing: str) -> tuple[Node, int]:
-    """The place in the graph of a tensor or a GradientEdge.
+    """Return the place in the graph of a tensor or a GradientEdge.
 
     Raises
     ------
@@ -381,7 +381,7 @@ def edge_of(t: AnyTensor, missing: str) -> tuple[Node, int]:
 
 
 def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, int, Any, Any]]:
-    """The nodes to start from, with checked gradients; ones for outputs of one element that have none.
+    """Return the nodes to start from, with checked gradients; ones for outputs of one element that have none.
 
     They are those of `run_backward`.
     """
@@ -409,7 +409,7 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
 
 
 def root_of(output: Any) -> tuple[Node, int, Any, Any]:
-    """The node to start from for one tensor of one element, with a gradient of one."""
+    """Return the node to start from for one tensor of one element, with a gradient of one."""
     edge = output._edge if output._autograd is None else gradient_edge(output)
     if edge is None:
         return roots_of((output,), (None,))[0]  # which raises
@@ -417,7 +417,7 @@ def root_of(output: Any) -> tuple[Node, int, Any, Any]:
 
 
 def _one(kind: tuple[Any, ...] | None) -> tuple[Any, Any]:
-    """The gradient of an output of one element with respect to itself, an array, and its device."""
+    """Return the gradient of an output of one element with respect to itself, an array, and its device."""
     if kind is None or (kind[0] and prod(kind[0]) != 1):
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     shape, dtype, device = kind

@@ -47,7 +47,7 @@ class GradientEdge(_NodeAndNumber):
 
 
 def get_gradient_edge(tensor: AnyTensor) -> GradientEdge:
-    """The edge along which the gradient of a tensor arrives.
+    """Return the edge along which the gradient of a tensor arrives.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ def get_gradient_edge(tensor: AnyTensor) -> GradientEdge:
 
 
 def current_graph_task() -> Any:
-    """The graph task that this thread runs; None outside of backward."""
+    """Return the graph task that this thread runs; None outside of backward."""
     return local.state.task
 
 
 def current_saved_tensors_hooks() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """The innermost hooks on saved tensors that are active, `pack` and `unpack`."""
+    """Return the innermost hooks on saved tensors that are active, `pack` and `unpack`."""
     return current_hooks()
 
 
@@ -128,7 +128,7 @@ def register_post_accumulate_hook(t: AnyTensor, hook: Any) -> RemovableHandle:
 
 
 def tensor_hooks(t: AnyTensor) -> dict[int, Any] | None:
-    """The hooks of a tensor, None if it never had any."""
+    """Return the hooks of a tensor, None if it never had any."""
     edge = gradient_edge(t)
     if edge is None:
         return None
@@ -163,7 +163,7 @@ class MultiHandle(RemovableHandle):
 
 
 def _finder(t: AnyTensor) -> Callable[[], Node | None]:
-    """A function that finds the node where the gradient of `t` arrives, and keeps neither alive."""
+    """Return a function that finds the node where the gradient of `t` arrives, and keeps neither alive."""
     node = get_gradient_edge(t).node
     if not node.is_accumulator:
         return weakref.ref(node)

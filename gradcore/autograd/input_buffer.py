@@ -54,27 +54,27 @@ class RawGrads:
         self.device, self.F = device, device.backend
 
     def as_tensor(self, grad: Any) -> Any:
-        """A gradient, or None, for those who see tensors."""
+        """Return a gradient, or None, for those who see tensors."""
         return grad if grad is None or isinstance(grad, Variable) else wrap(grad, self.device)
 
     def from_tensor(self, t: AnyTensor) -> Any:
-        """The inverse of `as_tensor`."""
+        """Return the inverse of `as_tensor`."""
         return t._array if t is not None and t._strided else t
 
     def as_array(self, grad: Any) -> Any:
-        """A gradient, or None, as an array of the device: NumPy computes scalars."""
+        """Return a gradient, or None, as an array of the device: NumPy computes scalars."""
         return grad if grad is None or grad.__class__ is self.F.array_type else self.F.asarray(grad)
 
     def owns_memory(self, grad: Any) -> bool:
-        """Whether a gradient is an array, not a view of one."""
+        """Return whether a gradient is an array, not a view of one."""
         return grad is not None and grad.base is None
 
     def sum_to(self, grad: Any, shape: tuple[int, ...]) -> Any:
-        """The sum of a gradient over the dims that were broadcast from `shape`."""
+        """Return the sum of a gradient over the dims that were broadcast from `shape`."""
         return grad if grad.shape == shape else self.F.sum_to_size(grad, shape)
 
     def cast(self, grad: Any, dtype: Any) -> Any:
-        """A gradient in a dtype: the real part where that is real."""
+        """Return a gradient in a dtype: the real part where that is real."""
         if isinstance(grad, Variable):
             return TENSOR_GRADS.cast(grad, dtype)
         if grad.dtype == dtype.numpy:
@@ -82,7 +82,7 @@ class RawGrads:
         return local.state.run(self.F.astype, grad, dtype.numpy)
 
     def validate_grad(self, grad: Any, meta: TensorMeta) -> Any:
-        """A gradient with the shape and the dtype of its input."""
+        """Return a gradient with the shape and the dtype of its input."""
         return self.cast(self.sum_to(grad, meta[0]), meta[1])
 
     def zeros(self, meta: TensorMeta) -> Any:
@@ -97,7 +97,7 @@ class RawGrads:
             return self.F.xp.zeros(grad.shape, grad.dtype)
 
     def widening(self, node: Any, grads: Any) -> Any:
-        """The conversion of what a node's formulas read to float32, where halves are computed so; else None."""
+        """Return the conversion of what a node's formulas read to float32, where halves are computed so; else None."""
         op, F = node.op, self.F
         if node.metas is None or not op.computes_half_in_float or not F.upcasts:
             return None
@@ -107,7 +107,7 @@ class RawGrads:
         return partial(_upcast, F) if widen else None
 
     def evaluate(self, op: Any, function: Any, grads: Any, values: list[Any]) -> Any:
-        """The value of a formula; a differential is conjugated before and after for complex numbers."""
+        """Return the value of a formula; a differential is conjugated before and after for complex numbers."""
         F, run = self.F, local.state.run
         if op.kind != "elementwise" or op.vjps:
             return run(function, F, grads, *values)
@@ -195,7 +195,7 @@ def _any_complex(values: list[Any]) -> bool:
 
 
 def _unseen(function: Any, grads: Any, values: list[Any]) -> Any:
-    """A formula's value on tensors, with subclasses of tensors taken for plain ones."""
+    """Return a formula's value on tensors, with subclasses of tensors taken for plain ones."""
     state = local.state
     watched = any(getattr(mode, "sees_formulas", False) for mode in state.functions)
     before, state.mode = state.mode, (state.mode | TORCH_FUNCTION_OFF) & ~(0 if watched else TORCH_FUNCTION_MODE)
@@ -206,7 +206,7 @@ def _unseen(function: Any, grads: Any, values: list[Any]) -> Any:
 
 
 def in_own_memory(t: AnyTensor) -> Any:
-    """A gradient, a tensor or None, for those who may write to it: no two elements share memory."""
+    """Return a gradient, a tensor or None, for those who may write to it: no two elements share memory."""
     if t is None or not t._strided:
         return t
     writable = getattr(getattr(t._array, "flags", None), "writeable", True)
@@ -353,7 +353,7 @@ class InputBuffer:
         return True
 
     def gathered(self, grad: Any, device: Any) -> Any:
-        """A gradient, or those of all outputs, on its node's device: each device's partial sum is moved once."""
+        """Return a gradient, or those of all outputs, on its node's device: each device's partial sum is moved once."""
         if type(grad) is list:
             return [self.gathered(g, device) for g in grad] if PerDevice in map(type, grad) else grad
         if type(grad) is not PerDevice:
@@ -405,7 +405,7 @@ _NUMBERS = frozenset(each.numpy.type for each in (dtypes.float32, dtypes.float64
 
 
 def _in_threads(total: Any, grad: Any, device: Any, in_place: bool) -> tuple[Any, ...] | None:
-    """The kernel and its arguments that add large arrays on the CPU; None for others."""
+    """Return the kernel and its arguments that add large arrays on the CPU; None for others."""
     if device.type != "cpu" or total.__class__ is not device.backend.array_type or total.size < _LARGE:
         return None
     kernel = device.kernels["add"]
@@ -453,5 +453,5 @@ def count_leaves(nodes: Iterable[Node], needed: set[Node] | None = None) -> dict
 
 
 def _holds(total: Any, grad: Any) -> bool:
-    """Whether `total` is batched over every level of ``vmap`` that `grad` is batched over."""
+    """Return whether `total` is batched over every level of ``vmap`` that `grad` is batched over."""
     return set(levels_of(grad)) <= set(levels_of(total))

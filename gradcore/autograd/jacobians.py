@@ -35,23 +35,23 @@ Matrix = np.ndarray[Any, Any]
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    """A function's arguments or results as a tuple."""
+    """Return a function's arguments or results as a tuple."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def numbers_of(t: AnyTensor) -> Matrix:
-    """The elements of a tensor as a vector of real numbers."""
+    """Return the elements of a tensor as a vector of real numbers."""
     flat = np.ascontiguousarray(t.host()).reshape(-1)
     return flat.view(flat.real.dtype).astype(np.float64) if flat.dtype.kind == "c" else flat.astype(np.float64)
 
 
 def count_of(t: AnyTensor) -> int:
-    """The number of real numbers in a tensor: two for a complex element."""
+    """Return the number of real numbers in a tensor: two for a complex element."""
     return int(t._array.size) * (2 if t._dtype.is_complex else 1)
 
 
 def tensor_of(numbers: Matrix, like: AnyTensor) -> Any:
-    """The tensor of the shape, dtype and device of `like` that holds these real numbers."""
+    """Return the tensor of the shape, dtype and device of `like` that holds these real numbers."""
     flat = numbers.view(np.complex128) if like._dtype.is_complex else numbers
     device = like._device
     with device.backend.use_index(device.index):
@@ -133,7 +133,7 @@ def reverse_jacobian(output: Any, inputs: Sequence[Any]) -> tuple[list[Matrix], 
 
 
 def _like(gradient: Any, t: AnyTensor) -> Any:
-    """The gradient with as many numbers as its input, whatever its dtype."""
+    """Return the gradient with as many numbers as its input, whatever its dtype."""
     return functional.to(gradient, t._dtype) if gradient._dtype.is_complex != t._dtype.is_complex else gradient
 
 
@@ -146,7 +146,7 @@ def forward_jacobian(func: Callable[..., Any], inputs: Sequence[Any], k: int, ch
 def pushed(
     func: Callable[..., Any], inputs: Sequence[Any], tangents: dict[int, Any], chosen: Sequence[int]
 ) -> list[Matrix]:
-    """The tangents of the outputs `chosen`, given those of some inputs."""
+    """Return the tangents of the outputs `chosen`, given those of some inputs."""
     with ForwardLevel() as level:
         plain = [functional.detach(t) if isinstance(t, Variable) and requires_grad(t) else t for t in inputs]
         duals = [make_dual(t, tangents[i]) if i in tangents else t for i, t in enumerate(plain)]

@@ -137,7 +137,7 @@ local = _Local()
 
 
 def recording() -> bool:
-    """Whether operations are recorded in this thread (in inference mode: whether they were asked to be)."""
+    """Return whether operations are recorded in this thread (in inference mode: whether they were asked to be)."""
     return bool(local.state.mode & (GRAD | GRAD_REQUESTED))
 
 
@@ -158,7 +158,7 @@ def set_flag(flag: int, on: bool) -> bool:
 
 
 def is_stack_deep() -> bool:
-    """Whether more than half of the frames that Python allows are in use."""
+    """Return whether more than half of the frames that Python allows are in use."""
     try:
         sys._getframe(sys.getrecursionlimit() // 2)
     except ValueError:

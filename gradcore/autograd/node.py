@@ -142,7 +142,7 @@ class Node:
 
     @classmethod
     def make(cls, device: Any, edges: tuple[Edge | None, ...], like: AnyTensor = None) -> Self:
-        """A node that is recorded now.
+        """Return a node that is recorded now.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class Node:
         return node
 
     def name(self) -> str:
-        """The node's name, for example ``'AddBackward0'``."""
+        """Return the node's name, for example ``'AddBackward0'``."""
         return type(self).__name__
 
     @property
@@ -173,7 +173,7 @@ class Node:
         return values
 
     def spread(self, values: Any) -> Any:
-        """The inverse of `shown`, with None for the others."""
+        """Return the inverse of `shown`, with None for the others."""
         return values
 
     @property
@@ -201,7 +201,7 @@ class Node:
         return tuple(InputMetadata(meta, self._device) for meta in self._output_metas)
 
     def _edge_of_output(self, number: int) -> Edge | None:
-        """The history of an output: the node itself or, where it wrote in place to a view, that of the view."""
+        """Return the history of an output: the node itself or, where it wrote in place to a view, that of the view."""
         reference, outer_number = getattr(self, "_rebased", None) or (None, 0)
         outer = None if reference is None else reference()
         return (self, number) if outer is None else (outer, outer_number)
@@ -254,7 +254,7 @@ class Node:
         return None
 
     def is_freed(self) -> bool:
-        """Whether the saved values are gone."""
+        """Return whether the saved values are gone."""
         return False
 
     def __call__(self, *grads: Any) -> Any:
@@ -340,7 +340,7 @@ def of_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]
 
 
 def call_tensor_hooks(table: Table, grad: Any) -> Any:
-    """The gradient (or None) after the hooks of a tensor, each of which may replace it."""
+    """Return the gradient (or None) after the hooks of a tensor, each of which may replace it."""
     for hook in list(table.values()):
         result = hook(grad)
         if result is not None:
@@ -349,7 +349,7 @@ def call_tensor_hooks(table: Table, grad: Any) -> Any:
 
 
 def call_prehooks(table: Table, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The gradients on their way into a node after its prehooks."""
+    """Return the gradients on their way into a node after its prehooks."""
     for hook in list(table.values()):
         result = hook(grads)
         if result is not None:
@@ -358,7 +358,7 @@ def call_prehooks(table: Table, grads: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def call_posthooks(table: Table, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The gradients `inputs` that a node has found, after its hooks."""
+    """Return the gradients `inputs` that a node has found, after its hooks."""
     for hook in list(table.values()):
         result = hook(inputs, outputs)
         if result is not None:
@@ -428,7 +428,7 @@ INFERENCE_SAVED = (
 
 
 def operation_of(node: Any) -> str:
-    """A node's name without ``Backward0``, as error messages have it: ``Exp``, ``Sum1``."""
+    """Return a node's name without ``Backward0``, as error messages have it: ``Exp``, ``Sum1``."""
     name, _, number = type(node).__name__.rpartition("Backward")
     return f"{name}{number}".removesuffix("0") if name else number
 
@@ -444,7 +444,7 @@ def _type_of(t: AnyTensor) -> str:
 
 
 def modified_in_place(t: AnyTensor, edge: Edge | None, expected: int) -> RuntimeError:
-    """The error for a saved tensor (with its history `edge`) that is no longer at version `expected`."""
+    """Return the error for a saved tensor (with its history `edge`) that is no longer at version `expected`."""
     source = ""
     if edge is not None and not edge[0].is_accumulator:
         source = f", which is output {edge[1]} of {operation_of(edge[0])},"

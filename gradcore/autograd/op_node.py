@@ -125,7 +125,7 @@ class OpNode(Node):
         return tuple(found)
 
     def _numbers(self, seen: tuple[int, ...]) -> list[int]:
-        """The edges that are seen, where a sequence of tensors in front has several."""
+        """Return the edges that are seen, where a sequence of tensors in front has several."""
         extra = len(self._edges) - len(self.op.tensors)
         return [*range(extra), *(i + extra for i in seen)] if extra else list(seen)
 
@@ -144,7 +144,7 @@ class OpNode(Node):
             self.saved = None
 
     def _holds_any(self) -> bool:
-        """Whether a tensor is kept: some formulas read none, so it depends on which inputs require grad."""
+        """Return whether a tensor is kept: some formulas read none, so it depends on which inputs require grad."""
         values = [self.saved[i] for i in self.holders]
         return any(value is not None for value in values)
 
@@ -177,7 +177,7 @@ class OpNode(Node):
     # -- saved values as tensors -------------------------------------------------------------------------------------
 
     def unpack(self, number: int) -> Any:
-        """The value of a slot; tensors with the history that they had when they were saved."""
+        """Return the value of a slot; tensors with the history that they had when they were saved."""
         value, slot = self.saved[number], self.slots[number]
         if isinstance(value, SavedTensor):
             return value.open(self)
@@ -220,7 +220,7 @@ class OpNode(Node):
         self.expect_hooks()
 
     def unpacked(self) -> OpNode:
-        """A node like this one that keeps tensors, after each hook has been called once."""
+        """Return a node like this one that keeps tensors, after each hook has been called once."""
         other = self.make(self._device, self._edges)
         other._seq, other.metas = self._seq, self.metas
         if self.op.variadic or len(self.op.outputs) > 1:
@@ -229,7 +229,7 @@ class OpNode(Node):
         return other
 
     def _map_tensors(self, function: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
-        """The saved values with ``function(value, edge)`` in the place of each that may be a tensor."""
+        """Return the saved values with ``function(value, edge)`` in the place of each that may be a tensor."""
         values = list(self.saved)
         for i, slot in enumerate(self.slots):
             if values[i] is not None and slot.kind in HOLDING:
@@ -239,7 +239,7 @@ class OpNode(Node):
         return tuple(values)
 
     def handle(self, number: int) -> Any:
-        """The `SavedTensor` of a slot, or a tuple of them, which from now on is what the slot holds."""
+        """Return the `SavedTensor` of a slot, or a tuple of them, which from now on is what the slot holds."""
         slot = self.slots[number]
         if self.saved is None and slot.kind in SEVERAL:
             raise RuntimeError(FREED)
@@ -314,7 +314,7 @@ def _names(cls: type[OpNode], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _attribute(value: Any) -> Any:
-    """The attribute of a class of nodes that reads a declared name, computes with such, or is a constant."""
+    """Return the attribute of a class of nodes that reads a declared name, computes with such, or is a constant."""
     if isinstance(value, str):
         return property(partial(_value, name=value))
     if not callable(value):
@@ -338,7 +338,7 @@ def _value(node: OpNode, name: str, as_given: bool = False) -> Any:
 
 
 def _remaining(node: OpNode) -> Any:
-    """The values of the slots, settings and shapes also of a node that has been freed."""
+    """Return the values of the slots, settings and shapes also of a node that has been freed."""
     if node.saved is not None:
         return node.saved
     outline = getattr(node, "outline", None)
@@ -348,7 +348,7 @@ def _remaining(node: OpNode) -> Any:
 
 
 def _as_setting(value: Any, parameter: Any) -> Any:
-    """A setting as PyTorch's nodes keep it: where there can be several dims, a tuple."""
+    """Return a setting as PyTorch's nodes keep it: where there can be several dims, a tuple."""
     if parameter.name == "reduction":
         return _REDUCTIONS.get(value, value)
     several = parameter.annotation == "Dims" or parameter.name in ("dims", "shifts")
@@ -356,7 +356,7 @@ def _as_setting(value: Any, parameter: Any) -> Any:
 
 
 def _shape(node: OpNode, name: str) -> Any:
-    """The shape of an input, as far as the node knows it."""
+    """Return the shape of an input, as far as the node knows it."""
     values = _remaining(node)
     for key in (f"{name}_shape", name):
         value = values[node.number_of[key]] if key in node.number_of else None

@@ -117,11 +117,11 @@ class profile:
         return self._finished()
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """The sums over events of one name; see `EventList.key_averages`."""
+        """Return the sums over events of one name; see `EventList.key_averages`."""
         return self._finished().key_averages(group_by_input_shape, group_by_stack_n)
 
     def total_average(self) -> FunctionEventAvg:
-        """The sum over all events."""
+        """Return the sum over all events."""
         return self._finished().total_average()
 
     @property
@@ -130,7 +130,7 @@ class profile:
         return self._finished().self_cpu_time_total
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **named: Any) -> str:
-        """The events as a table; see `EventList.table`."""
+        """Return the events as a table; see `EventList.table`."""
         return self._finished().table(sort_by, row_limit, **named)
 
     def export_chrome_trace(self, path: Any) -> None:

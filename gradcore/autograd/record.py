@@ -78,7 +78,7 @@ def make_outputs(
 
 
 def in_order(array: Any, device: Any) -> Any:
-    """The array, or a copy in C order if it lies otherwise; numbers of the array library are left alone."""
+    """Return the array, or a copy in C order if it lies otherwise; numbers of the array library are left alone."""
     flags = getattr(array, "flags", None)
     return array if flags is None or flags.c_contiguous else device.kernels["contiguous"](array)
 
@@ -127,7 +127,7 @@ def record(
 
 
 def _moved(t: AnyTensor, edge: Any, device: Any) -> Any:
-    """A 0-dim tensor of the CPU among tensors of another device, on that device: formulas read it there."""
+    """Return a 0-dim tensor of the CPU among tensors of another device, on that device: formulas read it there."""
     moved = new(variables.tensor_class)
     moved._array, moved._device, moved._dtype = on_device(t, device), device.real, t._dtype
     moved._edge, moved._autograd, moved._vc = edge, None, t._vc
@@ -151,7 +151,7 @@ def _broadcast(op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: lis
 
 
 def view_of(t: AnyTensor, array: Any, op: Op, settings: tuple[Any, ...], state: State) -> Any:
-    """The result of an operation that views a part of a tensor, linked to its base and recorded.
+    """Return the result of an operation that views a part of a tensor, linked to its base and recorded.
 
     Its kernel gave `array`.
     """
@@ -230,7 +230,7 @@ class _Classes(dict[str, Any]):
 
 
 def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
-    """The lines that make a node, ``node``, of a call.
+    """Yield the lines that make a node, ``node``, of a call.
 
     They read the arguments ``a0, a1, ...``, where their gradients go, ``e0, ...``, and their arrays, ``x0, ...`` (of a
     sequence of tensors, lists of these), the `device`, the result ``out`` with its `array` and `dtype` (or several,
@@ -275,23 +275,23 @@ def _read_by_name(op: Op) -> list[str]:
 
 
 def tuple_of(parts: Iterable[str]) -> str:
-    """The display of a tuple."""
+    """Return the display of a tuple."""
     inside = ", ".join(parts)
     return f"({inside},)" if inside else "()"
 
 
 def is_single(op: Op) -> bool:
-    """Whether there is one result."""
+    """Return whether there is one result."""
     return len(op.outputs) == 1 and not op.variadic
 
 
 def is_optional(op: Op, p: int) -> bool:
-    """Whether a tensor may be left out."""
+    """Return whether a tensor may be left out."""
     return op.parameters[p].default is None
 
 
 def is_several(op: Op, p: int) -> bool:
-    """Whether a parameter is a sequence of tensors."""
+    """Return whether a parameter is a sequence of tensors."""
     return p in op.sequences
 
 
@@ -303,14 +303,14 @@ def readers_of(op: Op, name: str) -> list[int]:
 
 
 def needed_by(op: Op, readers: Collection[int]) -> str:
-    """The condition that one of the tensors at these positions requires grad, where any does."""
+    """Return the condition that one of the tensors at these positions requires grad, where any does."""
     if set(op.tensors) - op.keeps_dtype <= set(readers):
         return "True"
     return " or ".join("any(e0)" if is_several(op, p) else f"e{p} is not None" for p in readers) or "False"
 
 
 def _chosen(*choices: tuple[str, str]) -> str:
-    """The first value whose condition holds, else None."""
+    """Return the first value whose condition holds, else None."""
     text = "None"
     for value, condition in reversed(choices):
         text = value if condition == "True" else text if condition == "False" else f"{value} if {condition} else {text}"
@@ -318,7 +318,7 @@ def _chosen(*choices: tuple[str, str]) -> str:
 
 
 def _saved(op: Op) -> str:
-    """A value for each slot: None for what no formula will read."""
+    """Return a value for each slot: None for what no formula will read."""
     values = []
     for slot in slots_of(op):
         p = slot.position
@@ -340,7 +340,7 @@ def _saved(op: Op) -> str:
 
 
 def _saved_outputs(op: Op, exact: bool) -> Iterator[str]:
-    """The outputs ``s0, ...`` as their own node keeps them."""
+    """Yield the outputs ``s0, ...`` as their own node keeps them."""
     for slot in slots_of(op):
         if slot.kind != "output":
             continue

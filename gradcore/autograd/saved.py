@@ -56,7 +56,7 @@ def refuse_inference(*tensors: Any) -> None:
 
 
 def current_hooks() -> tuple[Any, Any] | None:
-    """The innermost pair of saved-tensor hooks, or None."""
+    """Return the innermost pair of saved-tensor hooks, or None."""
     state = local.state
     return state.pack_hooks[-1] if state.mode & SAVED_HOOKS else None
 
@@ -113,7 +113,7 @@ class SavedTensor:
 
     @classmethod
     def of_input(cls, t: AnyTensor, edge: Edge | None, time: int | None = None) -> SavedTensor:
-        """A tensor, or None, as it was at some time on the clock of `tick`; now if None."""
+        """Return a tensor, or None, as it was at some time on the clock of `tick`; now if None."""
         saved = NewSavedTensor()
         saved._array, saved._vc = None, None
         saved.tensor, saved.edge, saved.output_nr = t, edge, None
@@ -124,7 +124,7 @@ class SavedTensor:
 
     @classmethod
     def of_output(cls, t: AnyTensor, number: int = 0) -> SavedTensor:
-        """An output of the node that keeps it."""
+        """Return an output of the node that keeps it."""
         saved = NewSavedTensor()
         saved._array, saved.device, saved.output_nr = t._array, t._device, number
         saved._vc = vc = t._vc or version_counter(t)
@@ -161,7 +161,7 @@ class SavedTensor:
             raise modified_in_place(self.open(node), node._edge_of_output(self.output_nr), self.version)
 
     def open(self, node: Any) -> Any:
-        """The tensor, with the history that it had when `node` saved it."""
+        """Return the tensor, with the history that it had when `node` saved it."""
         own = self.output_nr is not None
         edge = node._edge_of_output(self.output_nr) if own else self.edge
         if self.unpack_hook is not None:
@@ -212,7 +212,7 @@ class SavedTensor:
         return self
 
     def _owner(self) -> Any:
-        """The node that keeps the tensor; None if it is gone and was not needed.
+        """Return the node that keeps the tensor; None if it is gone and was not needed.
 
         Raises
         ------
@@ -225,7 +225,7 @@ class SavedTensor:
         return node
 
     def unpack(self) -> Any:
-        """The tensor, with its history."""
+        """Return the tensor, with its history."""
         node = self._owner()
         self.check(node)
         return self.open(node)
@@ -276,7 +276,7 @@ def check_version(t: AnyTensor, time: int) -> None:
 
 
 def with_edge(t: AnyTensor, edge: Edge | None) -> Any:
-    """A tensor with the history that it had when it was saved; what is none as it is."""
+    """Return a tensor with the history that it had when it was saved; what is none as it is."""
     if not isinstance(t, Variable):
         return t
     if edge is None:
@@ -292,7 +292,7 @@ def with_edge(t: AnyTensor, edge: Edge | None) -> Any:
 
 
 def _with_tangents(t: AnyTensor, tangents: Any) -> Any:
-    """A tensor that has just been made, given the tangents of another one."""
+    """Return a tensor that has just been made, given the tangents of another one."""
     t._autograd = AutogradMeta()
     t._autograd.tangents = tangents
     return t

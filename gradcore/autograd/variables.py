@@ -91,7 +91,7 @@ class VersionCounter:
         self.version, self.written, self.times = before
 
     def at(self, time: int) -> int:
-        """The version at some time, if there were at most 32 writes since."""
+        """Return the version at some time, if there were at most 32 writes since."""
         return self.version - sum(t > time for t in self.times)
 
 
@@ -207,7 +207,7 @@ tensor_class: Any = Variable
 
 
 def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -> Any:
-    """A tensor of an array (of its device's array type)."""
+    """Return a tensor of an array (of its device's array type)."""
     t = new(tensor_class)
     if array.__class__ is not device.backend.array_type:
         array = device.backend.asarray(array)
@@ -227,7 +227,7 @@ def wrap(array: Any, device: Any, dtype: Any = None, edge: Edge | None = None) -
 
 
 def as_class(t: AnyTensor, cls: type) -> Any:
-    """The same tensor as an instance of another class."""
+    """Return the same tensor as an instance of another class."""
     other: Any = new(cls)
     other._array, other._device, other._dtype = t._array, t._device, t._dtype
     other._edge, other._autograd, other._vc = t._edge, t._autograd, t._vc
@@ -244,7 +244,7 @@ def alias(t: AnyTensor, edge: Edge | None) -> Any:
 
 
 def version_counter(t: AnyTensor) -> VersionCounter:
-    """The tensor's version counter, made when first asked for."""
+    """Return the tensor's version counter, made when first asked for."""
     vc: VersionCounter | None = t._vc
     if vc is None:
         vc = t._vc = VersionCounter()
@@ -273,14 +273,14 @@ def bump_all(tensors: Iterable[Any]) -> None:
 
 
 def on_device(t: AnyTensor, device: Any) -> Any:
-    """The array of a tensor on `device`: itself, or the scalar of a 0-dim CPU tensor."""
+    """Return the array of a tensor on `device`: itself, or the scalar of a 0-dim CPU tensor."""
     if t._device is device or t._device.real is device.real:
         return t._array
     return device.backend.scalar(t._array[()], t._array.dtype)
 
 
 def repeats(array: Any) -> bool:
-    """Whether several elements of an array are one place in memory, as what `expand` gives."""
+    """Return whether several elements of an array are one place in memory, as what `expand` gives."""
     return (
         0 in getattr(array, "strides", ())
         and bool(array.size)
@@ -289,7 +289,7 @@ def repeats(array: Any) -> bool:
 
 
 def type_name(t: AnyTensor) -> str:
-    """The name of a tensor's type in error messages, for example ``torch.FloatTensor``."""
+    """Return the name of a tensor's type in error messages, for example ``torch.FloatTensor``."""
     dtype: dtypes.dtype = t._dtype
     kind = {"cpu": "torch", "cuda": "torch.cuda"}.get(t._device.type, f"torch.{t._device.type}")
     return f"{kind}.{dtype.scalar_name}Tensor"
@@ -391,12 +391,12 @@ def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool, run: C
 
 
 def shape_of(t: AnyTensor) -> tuple[int, ...]:
-    """The shape of a tensor that may be sparse."""
+    """Return the shape of a tensor that may be sparse."""
     return t._array.shape if t._strided else t.sizes  # type: ignore[no-any-return]
 
 
 def sum_of_tensors(a: AnyTensor, b: AnyTensor) -> Any:
-    """The sum of two gradients, which may be sparse: a dense tensor takes a sparse one, not the reverse."""
+    """Return the sum of two gradients, which may be sparse: a dense tensor takes a sparse one, not the reverse."""
     return a + b if a._strided or not b._strided else b + a
 
 
@@ -422,7 +422,7 @@ def add_to_grad(tensor: AnyTensor, grad: Any) -> None:
 
 
 def sum_to_shape(grad: Any, shape: tuple[int, ...], node: Any) -> Any:
-    """The gradient, a tensor, of a result of `node` that had this shape when it was recorded.
+    """Return the gradient, a tensor, of a result of `node` that had this shape when it was recorded.
 
     Raises
     ------

@@ -50,7 +50,7 @@ __all__ = [
 
 
 def requires_grad(t: AnyTensor) -> bool:
-    """Whether operations on `t` are recorded."""
+    """Return whether operations on `t` are recorded."""
     if t._edge is not None:
         return True
     meta = t._autograd
@@ -133,7 +133,7 @@ def steps(chain: tuple[Any, ...]) -> list[Any]:
 
 
 def chain_of(view: AnyTensor) -> tuple[Any, ...]:
-    """The view operations that lead from the base of `view`, as it is now, to `view`."""
+    """Return the view operations that lead from the base of `view`, as it is now, to `view`."""
     meta = view._autograd
     base = meta.base
     if base._autograd is None or base._autograd.reshaped == meta.reshaped:
@@ -180,7 +180,7 @@ class ViewOutput:
 
 
 def replay_raw(array: Any, chain: tuple[Any, ...], kernels: Any) -> Any:
-    """The same on raw arrays."""
+    """Return the same on raw arrays."""
     for op, args in steps(chain):
         if isinstance(args, ViewOutput):
             array = kernels[op.kernel](array, *args.args)[args.index]
@@ -257,7 +257,7 @@ def mark_as_view(out: Any, source: Any, op: Any, settings: tuple[Any, ...], inde
 
 
 def identity_view(t: AnyTensor, edge: Any) -> Any:
-    """A view of all of `t`, of its class, with a history of its own."""
+    """Return a view of all of `t`, of its class, with a history of its own."""
     out = alias(t, edge)
     if type(t) not in PLAIN_TYPES:
         out = as_class(out, type(t))
@@ -339,7 +339,7 @@ class FittingNode(Node):
 
 @functools.cache
 def _fitting_class(name: str) -> type[FittingNode]:
-    """The class of these nodes behind a node of that name, which is what users see."""
+    """Return the class of these nodes behind a node of that name, which is what users see."""
     return type(name, (FittingNode,), {"__slots__": (), "__module__": "builtins", "__doc__": FittingNode.__doc__})
 
 
@@ -427,7 +427,7 @@ class CopySlices(Node):
 
 
 def _memory_order(array: Any) -> tuple[int, ...] | None:
-    """The dims from the largest step in memory to the smallest; None where that is their own order."""
+    """Return the dims from the largest step in memory to the smallest; None where that is their own order."""
     if array.flags.c_contiguous:
         return None
     return () if repeats(array) else tuple(sorted(range(array.ndim), key=lambda d: -array.strides[d]))

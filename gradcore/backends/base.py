@@ -154,12 +154,12 @@ class Backend(
         return None
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        """The kernel of an operation, for the dispatch table."""
+        """Return the kernel of an operation, for the dispatch table."""
         kernel: Callable[..., Any] = getattr(self, name)
         return kernel
 
     def small_kernel_of(self, name: str) -> Callable[..., Any]:
-        """The kernel of an elementwise operation for a first operand of fewer than `SMALL` elements."""
+        """Return the kernel of an elementwise operation for a first operand of fewer than `SMALL` elements."""
         return self.kernel_of(name)
 
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
@@ -200,7 +200,7 @@ class Backend(
         """Wait until everything that was queued on the device is done."""
 
     def is_capturing(self) -> bool:
-        """Whether this thread's work is recorded for a graph, and not run."""
+        """Return whether this thread's work is recorded for a graph, and not run."""
         return False
 
     # -- arrays -------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class Backend(
         return self.xp.asarray(value)
 
     def from_host(self, array: Any) -> Any:
-        """A copy of a NumPy array on the current device."""
+        """Return a copy of a NumPy array on the current device."""
         return self.xp.array(array)
 
     def from_pinned(self, array: Any) -> Any:
@@ -218,7 +218,7 @@ class Backend(
         return self.from_host(array)
 
     def is_pinned(self, array: Any) -> bool:
-        """Whether an array lies in page-locked memory of the host."""
+        """Return whether an array lies in page-locked memory of the host."""
         return False
 
     def constant(self, table: Any) -> Any:
@@ -226,19 +226,19 @@ class Backend(
         return on_device(self.xp, table)
 
     def to_host(self, array: Any) -> Any:
-        """The data of `array` as a NumPy array; may share memory with it."""
+        """Return the data of `array` as a NumPy array; may share memory with it."""
         return array
 
     def item(self, array: Any) -> Any:
-        """The only element of an array as a Python number."""
+        """Return the only element of an array as a Python number."""
         return self.to_host(array).item()
 
     def scalar(self, value: complex, dtype: Any) -> Any:
-        """A Python number as an operand of that NumPy dtype."""
+        """Return a Python number as an operand of that NumPy dtype."""
         return self.xp.asarray(value, dtype=dtype)
 
     def move_between(self, array: Any, index: int | None) -> Any:
-        """A copy of `array`, which lies on another device of this type, on the current device `index`."""
+        """Return a copy of `array`, which lies on another device of this type, on the current device `index`."""
         return self.xp.array(array)
 
     def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:

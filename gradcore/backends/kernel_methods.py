@@ -124,7 +124,7 @@ class _Override:
 
 
 def _flat_signature(method: Callable[..., Any], settings: Any) -> inspect.Signature:
-    """The signature with which a kernel is called when its settings are not packed."""
+    """Return the signature with which a kernel is called when its settings are not packed."""
     lead = list(inspect.signature(method).parameters.values())[:-1]
     fields, defaults = settings._fields, settings._field_defaults
     kind, none = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty

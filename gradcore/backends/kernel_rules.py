@@ -42,7 +42,7 @@ class BatchRule(NamedTuple):
 
 
 def along(position: int) -> BatchRule:
-    """A kernel along dims counted from the front (None: over all), which are its argument of that position."""
+    """Return a kernel along dims counted from the front (None: over all), which are its argument of that position."""
     return BatchRule("along", (position,))
 
 
@@ -52,7 +52,7 @@ def leading(*dims: int) -> BatchRule:
 
 
 def images(position: int) -> BatchRule:
-    """A kernel of images, whose argument of that position has one number for each spatial dim.
+    """Return a kernel of images, whose argument of that position has one number for each spatial dim.
 
     Arrays in front of it have a batch dim, which may be left out, and channels in front of the spatial ones.
     """
@@ -91,10 +91,10 @@ def _rules(backend: type, attribute: str) -> dict[str, Any]:
 
 
 def batch_rules(backend: Any) -> dict[str, BatchRule]:
-    """The batching rules of the kernels of a class of backends, and of the operations that are kernels."""
+    """Return the batching rules of the kernels of a class of backends, and of the operations that are kernels."""
     return {**_rules(backend, "batch"), **backend.declared_batch_rules}
 
 
 def shape_rules(backend: Any) -> dict[str, Callable[..., Any]]:
-    """The shape rules of the kernels of a class of backends, and of the operations that are kernels."""
+    """Return the shape rules of the kernels of a class of backends, and of the operations that are kernels."""
     return {**_rules(backend, "shaped"), **backend.declared_shape_rules}

@@ -40,18 +40,18 @@ def numpy_functions(names: str) -> Iterator[Any]:
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:
-    """A shape given as an int or a sequence of ints."""
+    """Return a shape given as an int or a sequence of ints."""
     return (shape.__index__(),) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
 
 
 def permuted_axes(function: Any, ndim: int, *args: Any, **named: Any) -> tuple[int, ...]:
-    """The order in which a function such as `numpy.moveaxis` puts the dims of an array."""
+    """Return the order in which a function such as `numpy.moveaxis` puts the dims of an array."""
     # An empty array whose sizes number the dims shows where each of them goes.
     return function(np.empty(range(ndim)), *args, **named).shape  # type: ignore[no-any-return]
 
 
 def new_axes_key(ndim: int, axis: Any) -> tuple[Any, ...]:
-    """The key that indexes an array of `ndim` dims as `numpy.expand_dims` does."""
+    """Return the key that indexes an array of `ndim` dims as `numpy.expand_dims` does."""
     axes = as_shape(axis)
     axes = np.lib.array_utils.normalize_axis_tuple(axes, ndim + len(axes))
     return tuple(None if i in axes else slice(None) for i in range(ndim + len(axes)))

@@ -9,14 +9,14 @@ __all__ = ["empty_pinned", "is_pinned"]
 
 
 def empty_pinned(shape: Sequence[int], dtype: Any) -> Any:
-    """An uninitialised NumPy array in page-locked memory."""
+    """Return an uninitialised NumPy array in page-locked memory."""
     import cupyx
 
     return cupyx.empty_pinned(shape, dtype)
 
 
 def is_pinned(array: Any) -> bool:
-    """Whether a NumPy array is a view of page-locked memory that CuPy has allocated."""
+    """Return whether a NumPy array is a view of page-locked memory that CuPy has allocated."""
     while array is not None:
         if type(array).__name__ == "PinnedMemoryPointer":
             return True

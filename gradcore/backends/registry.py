@@ -94,7 +94,7 @@ def register(type: str, factory: Callable[[], Backend]) -> None:
 
 
 def find(type: str) -> Backend:
-    """The backend of a device type, made on first use.
+    """Return the backend of a device type, made on first use.
 
     Raises
     ------
@@ -150,17 +150,17 @@ def set_default_device(device_like: DeviceLike | None) -> None:
 
 
 def is_connected(type: str) -> bool:
-    """Whether the backend of a device type has been made."""
+    """Return whether the backend of a device type has been made."""
     return type in _backends
 
 
 def in_use() -> list[Backend]:
-    """The backends that have been made."""
+    """Return the backends that have been made."""
     return list(_backends.values())
 
 
 def devices_of(backend: Any) -> list[device]:
-    """The devices, without levels, that are connected with a backend."""
+    """Return the devices, without levels, that are connected with a backend."""
     return [each for each in list(device._interned.values()) if getattr(each, "backend", None) is backend]
 
 
@@ -202,7 +202,7 @@ def connect(place: device, backend: Backend) -> device:
 
 
 def _guarded(backend: Backend, index: int | None, name: str) -> Callable[..., Any]:
-    """The kernel of that name, run with the device of that index current."""
+    """Return the kernel of that name, run with the device of that index current."""
     kernel = backend.kernels[name]
 
     def run(*args: Any) -> Any:
@@ -215,7 +215,7 @@ def _guarded(backend: Backend, index: int | None, name: str) -> Callable[..., An
 
 
 def resolve(where: DeviceLike | None) -> device:
-    """The device on which a tensor asked for on `where` will live, with its backend connected.
+    """Return the device on which a tensor asked for on `where` will live, with its backend connected.
 
     ``'cuda'`` becomes the current CUDA device, or the CPU where CUDA cannot be used and the policy allows it.
     """

@@ -44,7 +44,7 @@ _NEVER = 1 << 62
 
 
 def _are_done(streams: list[Any]) -> bool:
-    """Whether no stream has work left; those that are recorded for a graph cannot be asked."""
+    """Return whether no stream has work left; those that are recorded for a graph cannot be asked."""
     distinct = {stream.ptr: stream for stream in streams}.values()
     return all(not stream.is_capturing() and stream.done for stream in distinct)
 
@@ -85,7 +85,7 @@ class Streams:
             chosen.setdefault(own, _Choices()).add(self.clock(), stream)
 
     def at(self, time: int, device: int) -> list[Any]:
-        """The streams that were chosen on a device at that time, by this thread and by others; may be none."""
+        """Return the streams that were chosen on a device at that time, by this thread and by others; may be none."""
         with self._lock:
             choices = self._chosen.get(device, {})
             own = choices.get(threading.get_ident())

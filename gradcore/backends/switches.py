@@ -154,7 +154,7 @@ class MatmulSwitches(Switches):
 
 
 def _attention_switch(kind: str, effect: str) -> tuple[staticmethod[[bool], None], staticmethod[[], bool]]:
-    """The setter and the getter of a kind of attention, on by default."""
+    """Return the setter and the getter of a kind of attention, on by default."""
     state = True
 
     def enable(enabled: bool) -> None:
@@ -239,7 +239,7 @@ class Cudnn(Switches):
 
     @staticmethod
     def version() -> int | None:
-        """The version of cuDNN: None, as it is not used.
+        """Return the version of cuDNN: None, as it is not used.
 
         Examples
         --------
@@ -270,7 +270,7 @@ class Cudnn(Switches):
         allow_tf32: bool = True,
         fp32_precision: str = "none",
     ) -> contextlib.AbstractContextManager[None]:
-        """A context in which the switches have these values.
+        """Return a context in which the switches have these values.
 
         Examples
         --------
@@ -290,7 +290,7 @@ class Cpu(Switches):
 
     @staticmethod
     def get_cpu_capability() -> str:
-        """The widest instructions that NumPy computes with here.
+        """Return the widest instructions that NumPy computes with here.
 
         Returns
         -------

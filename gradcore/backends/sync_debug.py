@@ -28,7 +28,7 @@ _mode: Mode = "default"
 
 
 def mode() -> Mode:
-    """The reaction to a synchronisation or a copy."""
+    """Return the reaction to a synchronisation or a copy."""
     return _mode
 
 

@@ -88,7 +88,7 @@ def _cores() -> int:
 
 
 def _loops() -> Iterator[str]:
-    """The sources of all loops, generated only if something is compiled."""
+    """Yield the sources of all loops, generated only if something is compiled."""
     from gradcore.compiled.loops import sources
 
     found = sources()
@@ -96,7 +96,7 @@ def _loops() -> Iterator[str]:
 
 
 def is_used() -> bool:
-    """Whether this process uses compiled kernels.
+    """Return whether this process uses compiled kernels.
 
     Returns
     -------

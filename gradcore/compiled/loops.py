@@ -38,7 +38,7 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 def sources() -> dict[str, str]:
-    """The sources of all loops by their names."""
+    """Return the sources of all loops by their names."""
     found: dict[str, str] = {}
     for kernel in (*_operations(), *_steps()):
         found[loop_name(kernel)] = emit(kernel)
@@ -49,7 +49,7 @@ def sources() -> dict[str, str]:
 
 
 def calls() -> Iterator[tuple[Any, list[Any]]]:
-    """The formulas of operations, and the dtypes of the arrays and the settings that they are called with."""
+    """Yield the formulas of operations, and the dtypes of the arrays and the settings that they are called with."""
     for op in OPS.values():
         if op.kind == "elementwise":
             for settings in _settings_of(op):
@@ -72,7 +72,7 @@ def _traced(formula: Any, operands: list[Any]) -> Kernel | None:
 
 
 def _settings_of(op: Op) -> list[dict[str, Any]]:
-    """The settings to prepare an operation for: its defaults, and those of the calls that it is tested with."""
+    """Return the settings to prepare an operation for: its defaults, and those of the calls that it is tested with."""
     parameters = [p for i, p in enumerate(op.parameters) if i not in op.tensors]
     defaults = {p.name: p.default for p in parameters}
     found = [] if any(value is inspect.Parameter.empty for value in defaults.values()) else [defaults]
@@ -86,7 +86,7 @@ def _settings_of(op: Op) -> list[dict[str, Any]]:
 
 
 def _formulas(op: Op, dtype: Any, settings: dict[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """The forward computation and the derivatives, with the dtypes and settings that they are called with."""
+    """Yield the forward computation and the derivatives, with the dtypes and settings that they are called with."""
     values: dict[str, Any] = dict(settings)
     for i in op.tensors:
         values[op.names[i]] = _BOOL if i in op.keeps_dtype else dtype
@@ -101,7 +101,7 @@ def _formulas(op: Op, dtype: Any, settings: dict[str, Any]) -> Iterator[tuple[An
 
 
 def optimizers() -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The classes of optimisers, and options that they take."""
+    """Yield the classes of optimisers, and options that they take."""
     for cls in vars(optim).values():
         if isinstance(cls, type) and issubclass(cls, ElementwiseOptimizer):
             known = inspect.signature(cls).parameters
@@ -114,7 +114,7 @@ def _steps() -> Iterator[Kernel]:
 
 
 def _steps_of(cls: Any, options: dict[str, Any]) -> Iterator[Kernel]:
-    """The first two steps of an optimiser, of which the first may differ."""
+    """Yield the first two steps of an optimiser, of which the first may differ."""
     optimizer = cls([ones(1, requires_grad=True)], **options)
     (group,) = optimizer.param_groups
     states, counters = len(optimizer.tensor_state(group)), optimizer.scalar_state(group)

@@ -66,7 +66,7 @@ def compile(
     disable: bool = False,
     verify: int | None = None,
 ) -> Any:
-    """A function or module whose calls are recorded, and from then on run as programs of array calls.
+    """Return a function or module whose calls are recorded, and from then on run as programs of array calls.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _class_of(cls: Any) -> Any:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """The function itself, or a decorator that gives it back: compiled functions are cut where they call it."""
+    """Return the function itself, or a decorator that gives it back: compiled functions are cut where they call it."""
     if fn is None:
         return disable
     left_out.add(getattr(getattr(fn, "forward", fn), "__code__", None))
@@ -170,7 +170,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def _unchanged(fn: _Function) -> _Function:
-    """The function itself."""
+    """Return the function itself."""
     return fn
 
 
@@ -178,12 +178,12 @@ allow_in_graph = assume_constant_result = _unchanged
 
 
 def nested_compile_region(fn: Any = None, **settings: Any) -> Any:
-    """The function itself, or a decorator that gives it back."""
+    """Return the function itself, or a decorator that gives it back."""
     return _unchanged if fn is None else fn
 
 
 def substitute_in_graph(original_fn: Any, **settings: Any) -> Callable[[_Function], _Function]:
-    """A decorator that gives back the function: `original_fn` is called where it is written."""
+    """Return a decorator that gives back the function: `original_fn` is called where it is written."""
     return _unchanged
 
 
@@ -202,7 +202,7 @@ is_dynamo_compiling = is_exporting = is_compiling
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """The names that `compile` takes as its backend; all are the same."""
+    """Return the names that `compile` takes as its backend; all are the same."""
     return [*BACKENDS]
 
 

@@ -186,7 +186,7 @@ def _read(why: str) -> None:
 
 
 def _call(name: str, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """A call in the recording of this thread; where there is none (any more), the call itself."""
+    """Return a call in the recording of this thread; where there is none (any more), the call itself."""
     recorder = current.recorder
     if function is operator.methodcaller:
         own = name.removeprefix("method.")
@@ -255,7 +255,7 @@ def _make_operators() -> None:
 
 
 def _takes_over(other: Any) -> bool:
-    """Whether the other operand's own operator runs: arrays in batches have theirs."""
+    """Return whether the other operand's own operator runs: arrays in batches have theirs."""
     return other.__class__ is not RecordedArray and getattr(other, "__array_ufunc__", 0) is None
 
 

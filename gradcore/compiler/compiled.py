@@ -75,7 +75,7 @@ def _describe_error(error: BaseException) -> str:
 
 
 def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
-    """Whether two calls have the same tensors, with the same numbers of dims."""
+    """Return whether two calls have the same tensors, with the same numbers of dims."""
     return shapes.keys() == others.keys() and all(len(shapes[name]) == len(others[name]) for name in shapes)
 
 
@@ -297,7 +297,7 @@ class CompiledFunction:
             self._leave(watch.refused, watch.offset)
 
     def _knows(self, watch: Watch, guards: Guards) -> bool:
-        """Whether what ran has run before, so that guards are complete."""
+        """Return whether what ran has run before, so that guards are complete."""
         names = names_in(watch.executed)
         known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
         known = known and not (guards.skipped & names or guards.reads_grads < ("grad" in names))
@@ -390,7 +390,7 @@ class CompiledFunction:
         return True
 
     def _source(self) -> types.FunctionType | None:
-        """The function that users have written: of a module `forward`, of a method that of the class."""
+        """Return the function that users have written: of a module `forward`, of a method that of the class."""
         shown = self._shown()
         function = getattr(shown, "forward", shown) if isinstance(shown, Module) else shown
         function = getattr(function, "__func__", function)
@@ -401,12 +401,12 @@ class CompiledFunction:
         return None if function is None else function.__code__
 
     def _name(self) -> str:
-        """The function's name, for messages; that of the class of a module."""
+        """Return the function's name, for messages; that of the class of a module."""
         shown = self._shown()
         return getattr(shown, "__qualname__", type(shown).__name__)
 
     def _shown(self) -> Any:
-        """The function as users know it: a module in the place of its method."""
+        """Return the function as users know it: a module in the place of its method."""
         function: Any = self._function
         owner = getattr(function, "__self__", None)
         return owner if isinstance(owner, Module) and function.__func__ is Module._call_impl else function
@@ -470,7 +470,7 @@ class CompiledFunction:
             return self._symbolic_at(args, named, symbols, Symbols(tries[1]))
 
     def _symbolic_at(self, args: _Args, named: _Named, symbols: Any, values: Symbols) -> Entry:
-        """The program for these arguments, recorded at these sizes of symbols."""
+        """Return the program for these arguments, recorded at these sizes of symbols."""
         guards = self._guards(args, named, symbols)
         if self._looks_at_types(guards):
             raise SizeEscapes("the function looks at types, which sizes that are recorded do not have")
@@ -501,7 +501,7 @@ class CompiledFunction:
         return self._computed_names or any("type" in code.co_names for code in self._users) or guards.refers_to(type)
 
     def _guards(self, args: _Args, named: _Named, symbols: dict[str, dict[int, str]]) -> Guards:
-        """The guards of a call."""
+        """Return the guards of a call."""
         return self._visit_all(self._new_guards(self._computed_names), args, named, symbols)
 
     def _new_guards(self, every: bool) -> Guards:
@@ -620,7 +620,7 @@ class CompiledFunction:
         return "\n".join(parts)
 
     def _entry_for(self, args: _Args, named: _Named) -> Entry | None:
-        """The program for these arguments, after calls with them; None if there is none."""
+        """Return the program for these arguments, after calls with them; None if there is none."""
         for _ in range(3):
             self(*args, **named)
             for entry in self._entries:

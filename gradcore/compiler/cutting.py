@@ -70,7 +70,7 @@ def cut(function: Any, offset: int, compiled: Callable[[Any], Any]) -> Callable[
 
 
 def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.FunctionType:
-    """A function of a tree that has the globals and the cells of another one, and parts by their names."""
+    """Return a function of a tree that has the globals and the cells of another one, and parts by their names."""
     code = function.__code__
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells.update((name, types.CellType(part)) for name, part in parts.items())
@@ -213,7 +213,7 @@ class _Cutter:
         return str(getattr(value, "__module__", "")).partition(".")[0] == "gradcore"
 
     def _movable(self, statement: Any) -> bool:
-        """Whether a statement can be in a function of its own."""
+        """Return whether a statement can be in a function of its own."""
         if isinstance(statement, _LEFT):
             return False
         if isinstance(statement, ast.Return):
@@ -283,7 +283,7 @@ def _binds_at_its_end(statement: Any) -> bool:
 
 
 def _bound_by(node: Any) -> list[str]:
-    """The names that a node by itself binds."""
+    """Return the names that a node by itself binds."""
     if isinstance(node, ast.Name):
         return [] if isinstance(node.ctx, ast.Load) else [node.id]
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
@@ -292,12 +292,12 @@ def _bound_by(node: Any) -> list[str]:
 
 
 def _is_special(statement: Any) -> bool:
-    """Whether a statement has another meaning in another function."""
+    """Return whether a statement has another meaning in another function."""
     return any(isinstance(n, ast.Name) and n.id in ("super", "__class__") for n in ast.walk(statement))
 
 
 def _leaves(statement: Any, in_loop: bool) -> bool:
-    """Whether a statement may leave the block that it is in: by ``return``, or the loop around it."""
+    """Return whether a statement may leave the block that it is in: by ``return``, or the loop around it."""
     if isinstance(statement, ast.Return) or (isinstance(statement, (ast.Break, ast.Continue)) and not in_loop):
         return True
     if isinstance(statement, (*_LEFT, ast.Match)) and not isinstance(statement, ast.Pass):

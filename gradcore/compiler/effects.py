@@ -42,7 +42,7 @@ _TOTAL = {
 
 
 def written(call: Call) -> list[int] | None:
-    """The values that a call writes to; None if that is not known."""
+    """Return the values that a call writes to; None if that is not known."""
     known = vars(call)
     try:
         return known["written"]  # type: ignore[no-any-return]
@@ -69,12 +69,12 @@ def _written(call: Call) -> list[int] | None:
 
 
 def is_pure(call: Call) -> bool:
-    """Whether a call with the same arguments has the same results, and does nothing else."""
+    """Return whether a call with the same arguments has the same results, and does nothing else."""
     return written(call) == [] and call.name != "random.draw"
 
 
 def is_total(call: Call, program: Program) -> bool:
-    """Whether a call raises no error, whatever the values: it may be left out if nobody sees what it does."""
+    """Return whether a call raises no error, whatever the values: it may be left out if nobody sees what it does."""
     kind, _, name = call.name.partition(".")
     if call.name == "copy":
         return True
@@ -96,7 +96,7 @@ def _is_in_place(name: str) -> bool:
 
 @functools.cache
 def _is_own(name: str) -> bool:
-    """Whether a kernel is gradcore's: those of other packages may do anything."""
+    """Return whether a kernel is gradcore's: those of other packages may do anything."""
     op = OPS.get(name)
     if op is not None:
         module = op.declaration.__module__
@@ -105,7 +105,7 @@ def _is_own(name: str) -> bool:
 
 
 def _method(name: str) -> Any:
-    """The backends' method of a name: NumPy's, else CuPy's, which takes time to be imported."""
+    """Return the backends' method of a name: NumPy's, else CuPy's, which takes time to be imported."""
     if hasattr(NumpyBackend, name):
         return getattr(NumpyBackend, name)
     from gradcore.backends.cupy.backend import CupyBackend
@@ -119,7 +119,7 @@ def _is_ufunc(name: str) -> bool:
 
 @functools.cache
 def _targets(name: str) -> tuple[int, ...]:
-    """The positions of arguments that a kernel writes to, by the names of its parameters."""
+    """Return the positions of arguments that a kernel writes to, by the names of its parameters."""
     if name in OPS:
         return ()
     if hasattr(Lists, name) or (hasattr(Optimizers, name) and not hasattr(object, name)):
@@ -183,15 +183,15 @@ class Effects:
         return {n for n in inputs if n in types and types[n].memory in found}
 
     def is_constant(self, number: int) -> bool:
-        """Whether the program never writes to the memory of a value."""
+        """Return whether the program never writes to the memory of a value."""
         return self.memory(number) not in self.written
 
     def reads(self, call: Call) -> frozenset[int]:
-        """The memory of a call's arguments."""
+        """Return the memory of a call's arguments."""
         return frozenset(map(self.memory, call.read))
 
     def changes(self, memory: frozenset[int], start: int, stop: int) -> bool:
-        """Whether one of the calls from `start` to before `stop` writes to this memory."""
+        """Return whether one of the calls from `start` to before `stop` writes to this memory."""
         if self.written.isdisjoint(memory):
             return False
         for positions in (self._positions[m] for m in memory & self.written):

@@ -31,14 +31,14 @@ _LARGE = 1 << 12
 
 
 def function_of(program: Program) -> Any:
-    """The program as a function of its inputs that returns a tuple of its outputs."""
+    """Return the program as a function of its inputs that returns a tuple of its outputs."""
     text, scope = source_of(listed(specialized(fused(program))) if program.backend is None else program)
     exec(compile(text, generated_file(__name__, text), "exec"), scope)
     return scope["program"]
 
 
 def source_of(program: Program) -> tuple[str, dict[str, Any]]:
-    """The function's source, and what its names refer to."""
+    """Return the function's source, and what its names refer to."""
     plan = memory_plan(program) if program.backend is None else NO_PLAN
     scope: dict[str, Any] = {"asarray": np.asarray}
     names: dict[int, str] = {}
@@ -77,7 +77,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
         return constant(value)
 
     def number(value: Any) -> str:
-        """An argument of a computation with scalars of NumPy, which takes a fraction of that with arrays."""
+        """Return an argument of a computation with scalars of NumPy, which takes a fraction of that with arrays."""
         array = program.literals[value.number] if type(value) is Literal else None
         if array is None or array.dtype.char not in "fd":
             return written(value)
@@ -107,7 +107,7 @@ def source_of(program: Program) -> tuple[str, dict[str, Any]]:
 
 
 def _computes_scalars(call: Call, program: Program) -> bool:
-    """Whether a call computes one number, in the same way of NumPy's scalars as of arrays."""
+    """Return whether a call computes one number, in the same way of NumPy's scalars as of arrays."""
     known = program.types.get(call.results.number) if type(call.results) is Value else None
     if known is None or known.shape or not takes_scalars(call):
         return False
@@ -116,7 +116,7 @@ def _computes_scalars(call: Call, program: Program) -> bool:
 
 
 def _scalar_inputs(program: Program) -> list[int]:
-    """The inputs without dims that are only computed with, and that the program does not write to."""
+    """Return the inputs without dims that are only computed with, and that the program does not write to."""
     types = program.types
     if program.backend is not None or not any(n in types and types[n].shape == () for n in program.inputs):
         return []
@@ -132,7 +132,7 @@ def _scalar_inputs(program: Program) -> list[int]:
 
 
 def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
-    """A call that is given the arrays to write to; None if it is not."""
+    """Return a call that is given the arrays to write to; None if it is not."""
     results = call.made
     if plan.chosen.keys().isdisjoint(results):
         return None
@@ -157,7 +157,7 @@ def _called(call: Any, written: Any, constant: Any) -> str:
 
 
 def _target(results: Any) -> str:
-    """The values of a result, where they are assigned to."""
+    """Return the values of a result, where they are assigned to."""
     if type(results) is Value:
         return f"v{results.number}"
     if results is None:

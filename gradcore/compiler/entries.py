@@ -93,7 +93,7 @@ class EntryWriter:
         self.alone: list[Program] = []
 
     def entry(self, function: Any) -> Entry:
-        """The program, and the function that runs it for what passes the guards."""
+        """Return the program, and the function that runs it for what passes the guards."""
         last = self.script.parts[-1]
         backward, saved = self._split()
         half = self._connect(function, backward, saved, last) if self.backward.outs else None
@@ -145,7 +145,7 @@ class EntryWriter:
         return half
 
     def _reads_gradients(self, backward: Program) -> bool:
-        """Whether something is computed with the gradients that leaves had before."""
+        """Return whether something is computed with the gradients that leaves had before."""
         used = _used(self.recorder.program) | _used(backward)
         gradients = [i for i, guard in enumerate(self.guards.tensors) if guard.lines.stop]
         return any(self.script.number(self.run.arrays[i]) in used for i in gradients)
@@ -160,7 +160,7 @@ class EntryWriter:
             changed = changed or part.writes or part.is_final
 
     def runnable(self, program: Program) -> Any:
-        """The function that one of the writers makes of a program."""
+        """Return the function that one of the writers makes of a program."""
         program = optimized(program)
         if program.backend is not None:
             given = {n for n, i in self.script.arguments.items() if self.guards.tensors[i].given}
@@ -169,7 +169,7 @@ class EntryWriter:
         return native.runnable(program, self.recorder.cpp)
 
     def _programs(self) -> list[Program]:
-        """A program for each part, of what it reads, with the results that are needed after it."""
+        """Return a program for each part, of what it reads, with the results that are needed after it."""
         whole, start = self.recorder.program, 0
         programs = []
         for part in self.script.parts:
@@ -225,7 +225,7 @@ class EntryWriter:
                 self.guards.leave_out(i)
 
     def _given_twice(self) -> list[tuple[int, int]]:
-        """The tensors whose arrays are those of others, and the numbers of these."""
+        """Return the tensors whose arrays are those of others, and the numbers of these."""
         numbers = [self.script.number(array) for array in self.run.arrays]
         return [(i, n) for i, n in enumerate(numbers) if n is not None and self.script.arguments[n] != i]
 
@@ -272,11 +272,11 @@ class EntryWriter:
         return Backward(function, with_history, run, inputs, found, reached, *seen, *called, fresh, versions, alone)
 
     def _made(self, t: Any) -> str:
-        """The name of a result in the source."""
+        """Return the name of a result in the source."""
         return str(self.run.named.setdefault(id(t), [t, f"r{len(self.run.named)}", 0])[1])
 
     def _rebuilt(self, value: Any, part: Part) -> str:
-        """The expression of a result."""
+        """Return the expression of a result."""
         kind = type(value)
         if kind in (RecordedFloat, RecordedInteger, SymbolicNumber):
             return str(value.expression)
@@ -323,7 +323,7 @@ def _used(program: Program) -> set[int]:
 
 
 def _made_in(program: Program) -> set[int]:
-    """The values that are results of a program's calls, and no others' before."""
+    """Return the values that are results of a program's calls, and no others' before."""
     made: set[int] = set()
     read: set[int] = set()
     for call in program.calls:

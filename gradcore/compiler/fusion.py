@@ -179,7 +179,7 @@ class TiledCalls(FusedKernel):
 
 
 def _flat(array: Any, size: int) -> Any:
-    """A view in one dim; an array without dims as it is."""
+    """Return a view in one dim; an array without dims as it is."""
     if not array.ndim or any(array.strides):
         return array.reshape(-1) if array.ndim else array
     return np.broadcast_to(_element(array), (size,))
@@ -190,7 +190,7 @@ def _last_name(call: Call) -> str:
 
 
 def _element(array: Any) -> Any:
-    """The element of an array that has only one, or repeats it."""
+    """Return the element of an array that has only one, or repeats it."""
     return array[(0,) * array.ndim]
 
 
@@ -319,7 +319,7 @@ class _Grouping:
         return found
 
     def _belongs(self, call: Call) -> bool:
-        """Whether a call joins the open group: it has its shape, and reads what the group computes or reads."""
+        """Return whether a call joins the open group: it has its shape, and reads what the group computes or reads."""
         if not self.group or self.program.types[call.results.number].shape != self.shape:
             return not self.group
         around = {n for each in self.group for n in (*self._arguments(each), each.results.number)}
@@ -353,7 +353,7 @@ class _Grouping:
 
 
 def _dense(known: Any) -> tuple[int, ...]:
-    """The strides of an array that is contiguous in C order."""
+    """Return the strides of an array that is contiguous in C order."""
     strides, step = [], known.dtype.itemsize
     for n in reversed(known.shape):
         strides.append(step)

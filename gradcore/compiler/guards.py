@@ -110,7 +110,7 @@ class TensorGuard(NamedTuple):
 
 
 def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
-    """The names of attributes that code may read: those in it, and its strings of one line."""
+    """Return the names of attributes that code may read: those in it, and its strings of one line."""
     found: set[str] = set()
     for code in codes:
         found.update(code.co_names)
@@ -167,7 +167,7 @@ def _is_constant_class(cls: type) -> bool:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two constants are the same: of one type, and equal with their signs; nan is the same as nan."""
+    """Return whether two constants are the same: of one type, and equal with their signs; nan is the same as nan."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -267,13 +267,13 @@ class Guards:
         self.texts.append(text)
 
     def bind(self, value: Any) -> str:
-        """A name for a constant."""
+        """Return a name for a constant."""
         name = f"k{len(self.scope)}"
         self.scope[name] = value
         return name
 
     def refers_to(self, value: Any) -> bool:
-        """Whether an object is one of the constants."""
+        """Return whether an object is one of the constants."""
         return any(each is value for each in self.scope.values())
 
     def _variable(self, expression: str) -> str:
@@ -778,7 +778,7 @@ class Guards:
         self.require(conditions, described)
 
     def _symbolic(self, a: str, array: Any, symbols: dict[int, str], text: str) -> str:
-        """The condition that a shape has symbols in some dims; each is the first such dim's size."""
+        """Return the condition that a shape has symbols in some dims; each is the first such dim's size."""
         if not array.flags.c_contiguous:
             raise Unguardable(f"{text} has sizes that change, and is not contiguous")
         first = {symbol: dim for dim, symbol in reversed(symbols.items())}
@@ -842,7 +842,7 @@ class Guards:
         return "\n ".join(["def check(args, named):", *self.checks()])
 
     def function_of(self) -> Callable[..., Any]:
-        """The function of `source`."""
+        """Return the function of `source`."""
         text = self.source()
         exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
         check: Callable[..., Any] = self.scope["check"]

@@ -214,12 +214,12 @@ for _values in ("arrays", "fused"):
 
 
 def is_planned(half: Backward) -> bool:
-    """Whether `connect_one` makes the result of a function with this backward, if that is one."""
+    """Return whether `connect_one` makes the result of a function with this backward, if that is one."""
     return half.fresh and len(half.inputs) <= _MOST_EDGES and not (half.watched_results or half.versions)
 
 
 def connect_one(half: Backward, array: Any, dtype: Any, device: Any, saved: Any, call: ReplayedCall) -> Any:
-    """The tensor of a program's only result, connected to its inputs."""
+    """Return the tensor of a program's only result, connected to its inputs."""
     tensors, node = call[0], new_node(_PlannedBackward)
     edges = tuple([gradient_edge(tensors[i]) for i in half.inputs])
     node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
@@ -232,7 +232,7 @@ def connect_one(half: Backward, array: Any, dtype: Any, device: Any, saved: Any,
 
 
 def connect(half: Backward, device: Any, results: Any, saved: Any, call: ReplayedCall) -> list[Any]:
-    """The tensors of a program's results, which are on one device, connected to its inputs."""
+    """Return the tensors of a program's results, which are on one device, connected to its inputs."""
     inputs = [call[0][i] for i in half.inputs]
     node: Any = (_FreshBackward if half.fresh else CompiledFunctionBackward).make(
         device, tuple(map(gradient_edge, inputs))
@@ -277,7 +277,7 @@ def _dense(grad: Any, meta: TensorMeta) -> Any:
 
 
 def freed(t: Any) -> Any:
-    """A result whose graph the function has freed itself, as it has called backward."""
+    """Return a result whose graph the function has freed itself, as it has called backward."""
     node: Any = CompiledFunctionBackward.make(t._device, ())
     node._n_outputs, node._metas, node.saved = 1, [TensorMeta.of(t)], None
     t._edge = (node, 0)

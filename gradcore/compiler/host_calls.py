@@ -33,7 +33,7 @@ def _names(table: dict[Any, tuple[str, ...]], cls: type) -> tuple[str, ...]:
 
 
 def recorded_methods(cls: type) -> tuple[str, ...]:
-    """The methods of a class of host objects that are recorded as other functions are."""
+    """Return the methods of a class of host objects that are recorded as other functions are."""
     base = next(base for base in HOST_CLASSES if issubclass(cls, base))
     return tuple(name for name in _names(_RECORDED, cls) if getattr(cls, name) is getattr(base, name))
 
@@ -103,7 +103,7 @@ def end_observation() -> None:
 
 
 def looked_up(function: Any) -> Any:
-    """A function; of a bound method of a host object, one that looks the method up in each call."""
+    """Return a function; of a bound method of a host object, one that looks the method up in each call."""
     if isinstance(function, types.MethodType) and isinstance(function.__self__, HOST_CLASSES):
         return lambda *args, **named: getattr(function.__self__, function.__name__)(*args, **named)
     return function
@@ -133,7 +133,7 @@ def runs_user_code(host: Any) -> bool:
 
 @functools.cache
 def host_codes() -> frozenset[types.CodeType]:
-    """The code of the library's host calls."""
+    """Return the code of the library's host calls."""
     classes, found = [*HOST_CLASSES], set[types.CodeType]()
     while classes:
         cls = classes.pop()

@@ -70,7 +70,7 @@ def listed(program: Program) -> Program:
 
 
 def _is_exact(call: Call, program: Program) -> bool:
-    """Whether a call is exact arithmetic on small arrays that are alike, or on numbers."""
+    """Return whether a call is exact arithmetic on small arrays that are alike, or on numbers."""
     function = ufunc_of(call)
     if function not in _EXACT or type(call.results) is not Value:
         return False
@@ -202,12 +202,12 @@ class _Memory:
         return start
 
     def is_number(self, leaf: Any) -> bool:
-        """Whether an argument is a number, or one repeated that is part of the program."""
+        """Return whether an argument is a number, or one repeated that is part of the program."""
         known = self.program.type_of(leaf)
         return known is None or not known.shape or (type(leaf) is Literal and not any(known.strides))
 
     def constant(self, leaf: Any, result: Any) -> int:
-        """The place of a number or an array that is part of the program."""
+        """Return the place of a number or an array that is part of the program."""
         key = (leaf, result.dtype) if type(leaf) is Literal else (repr(leaf), result.dtype)
         if key not in self._constants:
             array = self.program.literals[leaf.number] if type(leaf) is Literal else np.asarray(leaf, result.dtype)
@@ -228,5 +228,5 @@ class _Memory:
 
 
 def _rounded(known: Any) -> int:
-    """The bytes of a value's place."""
+    """Return the bytes of a value's place."""
     return -(-known.nbytes // _LINE) * _LINE if known.shape else _WORD

@@ -180,14 +180,14 @@ def _read_in(node: Any) -> set[str]:
 
 
 def parameters_of(tree: Any) -> list[str]:
-    """The names of a function's parameters."""
+    """Return the names of a function's parameters."""
     given = tree.args
     every = *given.posonlyargs, *given.args, *filter(None, [given.vararg, given.kwarg]), *given.kwonlyargs
     return [each.arg for each in every]
 
 
 def names_bound_in(node: Any) -> set[str]:
-    """The names that a function's own code binds, those of ``global`` and ``nonlocal`` excepted."""
+    """Return the names that a function's own code binds, those of ``global`` and ``nonlocal`` excepted."""
     bound, declared = set(parameters_of(node)), set()
     waiting = [*node.body]
     while waiting:
@@ -219,6 +219,6 @@ def captured_names(tree: Any) -> set[str]:
 
 
 def _is_consumed_at_once(node: Any) -> bool:
-    """Whether a node is a call that reads its only argument, a generator expression, to its end."""
+    """Return whether a node is a call that reads its only argument, a generator expression, to its end."""
     is_call = isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp)
     return is_call and isinstance(node.func, ast.Name) and node.func.id in _CONSUMERS

@@ -108,7 +108,7 @@ def peak_of(program: Program) -> int:
 
 
 def _destinations(call: Call, program: Program) -> list[int]:
-    """The results that a call can write into arrays that it is given."""
+    """Return the results that a call can write into arrays that it is given."""
     if call.name == "fused":
         return list(call.made)
     if type(call.results) is not Value or ufunc_of(call) is None or call.results.number not in program.types:
@@ -126,7 +126,7 @@ def _is_contiguous(known: ArrayType) -> bool:
 
 
 def ufunc_of(call: Call) -> Any:
-    """The function of a call that takes an array to write to as its last argument; None if there is none."""
+    """Return the function of a call that takes an array to write to as its last argument; None if there is none."""
     kind, _, name = call.name.partition(".")
     function = _OPERATORS.get(name) if kind == "operator" else call.function
     inputs, outputs = getattr(function, "nin", 1), getattr(function, "nout", 0)
@@ -164,7 +164,7 @@ class Buffers:
         self._free: list[tuple[Any, ...]] = []
 
     def take(self) -> tuple[Any, ...]:
-        """A set that nobody else has, one array for each value."""
+        """Return a set that nobody else has, one array for each value."""
         try:
             return self._free.pop()
         except IndexError:

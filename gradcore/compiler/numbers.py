@@ -63,7 +63,7 @@ _PLAIN: dict[type, type] = {kind: plain for plain, kind in _KINDS.items()}
 
 
 def recorded_number(value: float, expression: str, run: Any) -> Any:
-    """A number as a recorded one; one of another type as it is."""
+    """Return a number as a recorded one; one of another type as it is."""
     kind = _KINDS.get(type(value))
     if kind is None:
         return value
@@ -73,7 +73,7 @@ def recorded_number(value: float, expression: str, run: Any) -> Any:
 
 
 def plain_numbers(value: Any) -> Any:
-    """A result with plain numbers in the places of recorded ones."""
+    """Return a result with plain numbers in the places of recorded ones."""
     kind = type(value)
     if kind in _PLAIN:
         return _PLAIN[kind](value)
@@ -115,7 +115,7 @@ _make_operators()
 
 
 def is_followed(frame: types.FrameType, is_last: bool) -> bool:
-    """Whether the call of ``item()`` that a frame makes is used in ways that recorded numbers follow.
+    """Return whether the call of ``item()`` that a frame makes is used in ways that recorded numbers follow.
 
     Parameters
     ----------
@@ -139,14 +139,14 @@ def _position(node: Any) -> tuple[Any, ...]:
 
 
 def _is_number(node: Any) -> bool:
-    """Whether a node is a number that is written out."""
+    """Return whether a node is a number that is written out."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
     return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
 def _binds(node: Any, name: str) -> bool:
-    """Whether a node may give a name another value: by itself, or by code of its own."""
+    """Return whether a node may give a name another value: by itself, or by code of its own."""
     if isinstance(node, ast.Name):
         return node.id == name and not isinstance(node.ctx, ast.Load)
     return isinstance(node, (*_NESTED, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar))
@@ -195,7 +195,7 @@ class _Uses:
         return isinstance(parent, ast.Expr)
 
     def _is_tensor(self, node: Any) -> bool:
-        """Whether a node is certainly a tensor: a parameter that keeps its value, or arithmetic with one."""
+        """Return whether a node is certainly a tensor: a parameter that keeps its value, or arithmetic with one."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
             other = node.right
             is_followed = isinstance(other, ast.Name) and other.id in self.seen
@@ -209,14 +209,14 @@ class _Uses:
         return is_given and not any(_binds(each, node.id) for each in ast.walk(self.tree) if each is not self.tree)
 
     def _is_returned(self, node: Any) -> bool:
-        """Whether a container that is written out is part of what is returned."""
+        """Return whether a container that is written out is part of what is returned."""
         parent = self.parents[node]
         if isinstance(parent, _CONTAINERS):
             return node not in getattr(parent, "keys", ()) and self._is_returned(parent)
         return self.is_last and (isinstance(parent, ast.Return) or node is getattr(self.tree, "body", None))
 
     def _name(self, name: str) -> bool:
-        """Whether all uses of a local name are allowed."""
+        """Return whether all uses of a local name are allowed."""
         if name in self.seen:
             return True
         self.seen.add(name)

@@ -172,7 +172,7 @@ class PlannedStep:
         self._written: list[Any] = []
 
     def arrays(self) -> list[tuple[list[Any], int]]:
-        """The parameters of each batch, and how many states they have."""
+        """Return the parameters of each batch, and how many states they have."""
         return [
             ([params[i] for i in traced.batch.indices], len(traced.batch.batch.states))
             for params, batches in zip(self.params, self.batches, strict=True)
@@ -234,7 +234,7 @@ def _move(program: Program, addresses: dict[int, int]) -> None:
 
 
 def _are_alike(batch: Any, other: Any) -> bool:
-    """Whether two batches have parameters and states in the same order."""
+    """Return whether two batches have parameters and states in the same order."""
     if batch is other:
         return True
     return batch.indices == other.indices and [s.shape for s in batch.batch.states] == [
@@ -243,7 +243,7 @@ def _are_alike(batch: Any, other: Any) -> bool:
 
 
 def planned(optimizer: Any, cpp: str | None, backend: Any = None, index: int | None = None) -> Any:
-    """The step of an optimiser as a part of a program, or on a device as a call of one.
+    """Return the step of an optimiser as a part of a program, or on a device as a call of one.
 
     None for those whose steps are no formulas of the library, and where nothing becomes C++: for Python, the step as it
     is is as fast.

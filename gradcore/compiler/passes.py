@@ -25,12 +25,12 @@ _FOLDED = 1 << 14
 
 
 def optimized(program: Program) -> Program:
-    """The program after all passes."""
+    """Return the program after all passes."""
     return [program, *(after for _, after in stages(program))][-1]
 
 
 def stages(program: Program) -> Iterator[tuple[str, Program]]:
-    """The program after each pass, by the pass's name."""
+    """Yield the program after each pass, by the pass's name."""
     for name, run in PASSES.items():
         if (program.backend is None or run not in _OF_NUMPY) and not (program.symbols and run in _OF_ONE_SIZE):
             program = run(program)
@@ -85,7 +85,7 @@ _IN_PLACE: dict[str, Callable[..., Any]] = {
 
 
 def _keeps_type(call: Call, program: Program, number: int) -> bool:
-    """Whether the arithmetic gives what the array was: neither converted, nor repeated, nor in another order."""
+    """Return whether the arithmetic gives what the array was: neither converted, nor repeated, nor in another order."""
     target, other = program.types[number], program.type_of(call.args[1])
     if program.backend is not None and not target.shape:
         return False  # NumPy would give a scalar, if the array is its own
@@ -124,7 +124,7 @@ def without_copies(program: Program) -> Program:
 
 
 def _same_elements(call: Call, program: Program) -> Any:
-    """The argument that the result of a pure call is equal to, in its type too; None if there is none."""
+    """Return the argument that the result of a pure call is equal to, in its type too; None if there is none."""
     _, _, name = call.name.rpartition(".")
     wanted = program.types[call.results.number]
     for each in call.read:
@@ -146,7 +146,7 @@ def _same_elements(call: Call, program: Program) -> Any:
 
 
 def _is_one(leaf: Any, program: Program) -> bool:
-    """Whether an argument is 1, or an array of ones."""
+    """Return whether an argument is 1, or an array of ones."""
     if type(leaf) is Literal:
         array = program.literals[leaf.number]
         return _span(array) <= _FOLDED and bool((_distinct(array) == 1).all())
@@ -154,18 +154,18 @@ def _is_one(leaf: Any, program: Program) -> bool:
 
 
 def _span(array: Any) -> int:
-    """The bytes from the first to the last element of an array, or of its type."""
+    """Return the bytes from the first to the last element of an array, or of its type."""
     steps = zip(array.shape, array.strides, strict=True)
     return sum((n - 1) * abs(step) for n, step in steps if n) + array.dtype.itemsize  # type: ignore[no-any-return]
 
 
 def _distinct(array: Any) -> Any:
-    """The elements of an array without its repetitions."""
+    """Return the elements of an array without its repetitions."""
     return array[tuple(slice(None) if step else slice(0, 1) for step in array.strides)]
 
 
 def _may_replace(leaf: Any, number: int, effects: Effects) -> bool:
-    """Whether nobody can tell an argument from a value with the same elements, in the value's place."""
+    """Return whether nobody can tell an argument from a value with the same elements, in the value's place."""
     if type(leaf) is not Value:
         return effects.is_private(number)
     types, outputs = effects.program.types, effects.program.outputs
@@ -247,7 +247,7 @@ def _constant_calls(program: Program, effects: Effects) -> set[int]:
 
 
 def _is_repeatable(call: Call) -> bool:
-    """Whether a call does what it does by its arguments alone."""
+    """Return whether a call does what it does by its arguments alone."""
     return written(call) is not None and not call.name.startswith("random") and not call.name.endswith(".empty")
 
 
@@ -384,7 +384,7 @@ def with_scalars(program: Program) -> Program:
 
 
 def takes_scalars(call: Call) -> bool:
-    """Whether a call gives the same bits for NumPy's scalars as for arrays without dims."""
+    """Return whether a call gives the same bits for NumPy's scalars as for arrays without dims."""
     kind, _, name = call.name.partition(".")
     if kind == "operator":
         return name in ("add", "sub", "mul", "truediv", "neg", "lt", "le", "gt", "ge", "eq", "ne")

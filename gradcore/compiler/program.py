@@ -120,7 +120,7 @@ class Call(_Call):
 
     @_Kept
     def read(self) -> tuple[int, ...]:
-        """The numbers of the values among its arguments."""
+        """Return the numbers of the values among its arguments."""
         found: list[int] = []
         _collect(self.args, tuple, found)
         if self.named:
@@ -129,7 +129,7 @@ class Call(_Call):
 
     @_Kept
     def made(self) -> tuple[int, ...]:
-        """The numbers of the values among its results."""
+        """Return the numbers of the values among its results."""
         results = self.results
         return (results.number,) if type(results) is Value else tuple(values_in(results))
 
@@ -178,7 +178,7 @@ class Program:
         self.symbols: dict[int, str] = {}
 
     def copy(self, calls: list[Call] | None = None) -> Program:
-        """A program with the same values, and these calls."""
+        """Return a program with the same values, and these calls."""
         other = Program()
         other.inputs, other.outputs, other.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
         other.literals, other.scalars, other.types = [*self.literals], {*self.scalars}, {**self.types}
@@ -187,7 +187,7 @@ class Program:
         return other
 
     def new_value(self, type: ArrayType) -> Value:
-        """A value that is none yet, with memory of its own; NumPy gives it as a scalar if it has no dims."""
+        """Return a value that is none yet, with memory of its own; NumPy gives it as a scalar if it has no dims."""
         number = self._first_free()
         self._free = number + 1
         self.types[number] = type._replace(memory=number)
@@ -196,18 +196,18 @@ class Program:
         return Value(number)
 
     def _first_free(self) -> int:
-        """The number from which on there are no values."""
+        """Return the number from which on there are no values."""
         if self._free is not None:
             return self._free
         return 1 + max([*self.types, *(n for call in self.calls for n in call.made)], default=-1)
 
     def new_literal(self, array: Any) -> Literal:
-        """An array as a part of the program."""
+        """Return an array as a part of the program."""
         self.literals.append(array)
         return Literal(len(self.literals) - 1)
 
     def type_of(self, leaf: Any) -> ArrayType | None:
-        """The type of an argument; None if it is no array."""
+        """Return the type of an argument; None if it is no array."""
         if type(leaf) is Value:
             return self.types.get(leaf.number)
         if type(leaf) is Literal:
@@ -216,7 +216,7 @@ class Program:
         return None
 
     def name_of(self, number: int) -> str:
-        """The name of a value."""
+        """Return the name of a value."""
         return self.symbols.get(number) or f"v{number}"
 
     def __repr__(self) -> str:
@@ -241,7 +241,7 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def substituted(call: Call, values: dict[int, Any]) -> Call:
-    """The call with other arguments in the place of these values."""
+    """Return the call with other arguments in the place of these values."""
     if not values:
         return call
 
@@ -255,7 +255,7 @@ def substituted(call: Call, values: dict[int, Any]) -> Call:
 
 
 def values_in(value: Any) -> Iterator[int]:
-    """The numbers of the values in an argument or a result."""
+    """Return the numbers of the values in an argument or a result."""
     kind = type(value)
     if kind is Value:
         return iter((value.number,))

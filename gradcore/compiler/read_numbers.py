@@ -39,7 +39,7 @@ class ReadNumbers:
         self.numbers: dict[str, int] = {}
 
     def item(self, array: RecordedArray) -> Any:
-        """The only element of an array: a recorded number, or one that decides which program it is."""
+        """Return the only element of an array: a recorded number, or one that decides which program it is."""
         recorder, plain = self.recorder, self.recorder.backend_of(array.array)
         value = array.array.item() if plain is None else plain.item(array.array)
         if recorder.stopped is not None:
@@ -57,12 +57,12 @@ class ReadNumbers:
         return value
 
     def _item(self, array: RecordedArray) -> str:
-        """The expression of an array's only element."""
+        """Return the expression of an array's only element."""
         name, backend = self.script.value(array.number), self.recorder.backend_of(array.array)
         return f"{name}.item()" if backend is None else f"{self.script.bound(backend.item)}({name})"
 
     def _is_followed(self) -> bool:
-        """Whether the user's function uses the number in ways that recorded numbers see."""
+        """Return whether the user's function uses the number in ways that recorded numbers see."""
         watch, frame = sys.getprofile(), sys._getframe()
         sys.setprofile(None)
         try:
@@ -91,7 +91,7 @@ class ReadNumbers:
         self._cut(f"if {expression} != {self.script.bound(value)}: return undone(place, {number})", *numbers)
 
     def computed(self, value: Any, symbol: str, *operands: Any) -> Any:
-        """The outcome of an operator with recorded numbers."""
+        """Return the outcome of an operator with recorded numbers."""
         if self.recorder.stopped is not None or current.recorder is not self.recorder:
             return value
         if any(type(plain_numbers(each)) not in (bool, int, float) for each in operands):
@@ -109,7 +109,7 @@ class ReadNumbers:
         return value
 
     def given_number(self, value: RecordedFloat) -> int:
-        """The number of the value that a computed float is for the calls on arrays after it."""
+        """Return the number of the value that a computed float is for the calls on arrays after it."""
         number = self.numbers.get(value.expression)
         if number is None:
             number = self.numbers[value.expression] = self.recorder.new_value()

@@ -219,7 +219,7 @@ class RecordedRun:
             known[2] = version_counter(known[0]).version
 
     def _changes(self) -> Part:
-        """The part of the program up to here, and the changes of tensors since the last one."""
+        """Return the part of the program up to here, and the changes of tensors since the last one."""
         part = self.script.begin_part()
         after = [grad_of(t) for t in self.tensors]
         for i, (before, grad) in enumerate(zip(self.grads, after, strict=True)):
@@ -287,7 +287,7 @@ class RecordedRun:
             self.script.refuse("the function keeps a tensor that it computes, beside what it returns")
 
     def checked(self, check: Callable[[], Any]) -> Any:
-        """The outcome of the guards with the gradients that leaves had before."""
+        """Return the outcome of the guards with the gradients that leaves had before."""
         leaves = [(t, grad) for t, grad in zip(self.tensors, self.first_grads, strict=True) if t._autograd is not None]
         after = [t._autograd.grad for t, _ in leaves]
         for t, grad in leaves:

@@ -83,7 +83,7 @@ class RecordedBackward:
                 self.guards.require(f"t{i}._edge[0]._hooks is None", f"{self.guards.tensors[i].name} has no hooks")
 
     def _found_inputs(self) -> list[int]:
-        """The tensors that gradients go to: leaves, and arguments with a history."""
+        """Return the tensors that gradients go to: leaves, and arguments with a history."""
         return [i for i, t in enumerate(self.tensors) if i in self.histories or _accumulates(t)]
 
     def record(self, result: Any) -> None:
@@ -160,7 +160,7 @@ def _accumulates(t: Any) -> bool:
 
 
 def _state_of_history(t: Any) -> tuple[Any, ...]:
-    """The edge of a tensor, whether its gradient is retained, and the hooks of its node."""
+    """Return the edge of a tensor, whether its gradient is retained, and the hooks of its node."""
     hooks = t._edge and t._edge[0]._hooks
     tables = hooks and [[*hooks.pre], [*hooks.post], [*hooks.retain], [[*each] for each in hooks.tensor.values()]]
     return t._edge, t._autograd is not None and t._autograd.retains_grad, tables

@@ -178,7 +178,7 @@ class Recorder:
                 )
 
     def given(self, array: Array) -> RecordedArray:
-        """An array that the program is given; one that is given twice is one value."""
+        """Return an array that the program is given; one that is given twice is one value."""
         found = self._find(array)
         if found is None:
             found = self._new(array)
@@ -191,7 +191,7 @@ class Recorder:
         self._number = 1 + max(program.types, default=-1)
 
     def literal(self, array: Any) -> RecordedArray:
-        """An array that was made of numbers of Python: each run of the program has its own copy."""
+        """Return an array that was made of numbers of Python: each run of the program has its own copy."""
         self.program.literals.append(array.copy("K"))
         out = self._new(array)
         args = (Literal(len(self.program.literals) - 1), "K")
@@ -200,26 +200,26 @@ class Recorder:
         return out
 
     def taken(self, array: Array) -> RecordedArray:
-        """An array of the program's, or its copy of one that was made apart."""
+        """Return an array of the program's, or its copy of one that was made apart."""
         known = self._find(array)
         return self.literal(array) if known is None else known
 
     def apart(self, array: Any) -> RecordedArray:
-        """An array that a later part of the program is given."""
+        """Return an array that a later part of the program is given."""
         return self._new(array)
 
     def ones(self, t: Any) -> RecordedArray:
-        """The upstream gradient of a tensor, which a later part of the program is given."""
+        """Return the upstream gradient of a tensor, which a later part of the program is given."""
         backend = next(each for each in (self._cpu, *self._others) if each.type == t._device.type)
         with backend.use_index(t._device.index):
             return self.apart(backend.xp.ones(t.shape, t._dtype.numpy))
 
     def backend_of(self, array: Any) -> Any:
-        """The backend that an array is computed with; None for the CPU's."""
+        """Return the backend that an array is computed with; None for the CPU's."""
         return next((each for each in self._others if isinstance(array, each.array_type)), None)
 
     def records(self, where: Any) -> bool:
-        """Whether calls on a device are noted: not in batches, nor on other devices than CUDA's."""
+        """Return whether calls on a device are noted: not in batches, nor on other devices than CUDA's."""
         return where is CPU or (type(where) is device and any(where.type == each.type for each in self._others))
 
     def memories_of(self, numbers: Sequence[int]) -> Callable[[Array], bool]:
@@ -235,7 +235,7 @@ class Recorder:
         return is_shared
 
     def number_of(self, array: Array) -> int | None:
-        """The number of the value that an array is in this run."""
+        """Return the number of the value that an array is in this run."""
         return self._numbers.get(array)
 
     def _find(self, array: Array) -> RecordedArray | None:
@@ -292,7 +292,7 @@ class Recorder:
         return wrap(self.call("backend.scalar", self._cpu.scalar, (value, dtype.numpy), {}), CPU, dtype)
 
     def new_value(self) -> int:
-        """The number of a value that is none yet."""
+        """Return the number of a value that is none yet."""
         self._number += 1
         return self._number - 1
 
@@ -419,7 +419,7 @@ class Recorder:
         return outcome
 
     def _is_handled(self) -> bool:
-        """Whether the user's code may catch an error of the call that is made now."""
+        """Return whether the user's code may catch an error of the call that is made now."""
         frame: Any = sys._getframe()
         while frame is not None:
             ranges = self.handled.get(frame.f_code, ())
@@ -429,7 +429,7 @@ class Recorder:
         return False
 
     def _shown(self, argument: Any) -> Any:
-        """An argument of a call as it stands in the program."""
+        """Return an argument of a call as it stands in the program."""
         if argument.__class__ is RecordedArray:
             return Value(argument.number)
         return argument if argument.__class__ in _PLAIN else map_leaves(self._argument, argument)
@@ -453,7 +453,7 @@ class Recorder:
         return leaf
 
     def _is_constant(self, array: Any) -> bool:
-        """Whether an array is one of the library's, of a number of Python."""
+        """Return whether an array is one of the library's, of a number of Python."""
         return id(array) in self._constants or any(array is t._array for t in list(operands._constants.values()))
 
     def constant(self, array: Any) -> Any:

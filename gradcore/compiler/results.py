@@ -14,7 +14,7 @@ __all__ = ["all_tensors_in", "grad_of", "ignore", "tensors_in", "unique", "with_
 
 
 def wrapped(array: Any, dtype: Any, device: Any = CPU) -> Any:
-    """A tensor without history."""
+    """Return a tensor without history."""
     t = new(Tensor)
     t._array, t._device, t._dtype = array, device, dtype
     t._edge = t._autograd = t._vc = None
@@ -30,7 +30,7 @@ def ignore(why: str) -> None:
 
 
 def with_history(result: Any, refuse: Callable[[str], None] = ignore) -> list[Any]:
-    """The tensors in a result that have a history, each once."""
+    """Return the tensors in a result that have a history, each once."""
     return [t for t in unique(tensors_in(result, refuse)) if t._edge is not None]
 
 
@@ -39,7 +39,7 @@ def unique(tensors: list[Any]) -> list[Any]:
 
 
 def all_tensors_in(value: Any) -> list[Any]:
-    """The tensors in lists, tuples and dicts."""
+    """Return the tensors in lists, tuples and dicts."""
     if isinstance(value, Variable):
         return [value]
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
@@ -47,7 +47,7 @@ def all_tensors_in(value: Any) -> list[Any]:
 
 
 def tensors_in(value: Any, refuse: Callable[[str], None]) -> list[Any]:
-    """The tensors in a result; what cannot be made again is refused."""
+    """Return the tensors in a result; what cannot be made again is refused."""
     if isinstance(value, Variable):
         return [value]
     if type(value) in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_fields")):

@@ -56,17 +56,17 @@ class Script:
         self.checks: list[str] = []
 
     def begin_part(self) -> Part:
-        """The part of the calls since the last one."""
+        """Return the part of the calls since the last one."""
         part = Part(len(self.recorder.program.calls), [], set())
         self.parts.append(part)
         return part
 
     def is_pure(self) -> bool:
-        """Whether nothing was done so far that a second run would do again."""
+        """Return whether nothing was done so far that a second run would do again."""
         return not any(part.is_final for part in self.parts) and not Effects(self.recorder.program).writes_to_given
 
     def wrap(self, t: Any, part: Part) -> str:
-        """The expression of a tensor without history, which a part needs the array of."""
+        """Return the expression of a tensor without history, which a part needs the array of."""
         number = self.number(t._array)
         if number is None:
             return "None"
@@ -75,22 +75,22 @@ class Script:
         return f"wrap({self.value(number)}, {self.bound(t._dtype)}{device})"
 
     def number(self, array: Any) -> int | None:
-        """The number of the value that an array is."""
+        """Return the number of the value that an array is."""
         number = self.known(array)
         if number is None:
             self.refuse("a tensor is used that is found in a way that cannot be checked")
         return number
 
     def known(self, array: Any) -> int | None:
-        """The number of the value that an array is; None if it is none."""
+        """Return the number of the value that an array is; None if it is none."""
         return array.number if isinstance(array, RecordedArray) else self.recorder.number_of(array)
 
     def value(self, number: int) -> str:
-        """The name of a value in the source."""
+        """Return the name of a value in the source."""
         return f"a{self.arguments[number]}" if number in self.arguments else self.recorder.program.name_of(number)
 
     def bound(self, value: Any) -> str:
-        """The name of an object in the source."""
+        """Return the name of an object in the source."""
         name = f"c{len(self.scope)}"
         self.scope[name] = value
         return name

@@ -60,11 +60,11 @@ class Symbols:
         self.conditions: dict[str, bool] = {}
 
     def symbol(self, name: str) -> SymbolicNumber:
-        """The number that a symbol is."""
+        """Return the number that a symbol is."""
         return SymbolicNumber(self, self.values[name], name)
 
     def is_followed(self) -> bool:
-        """Whether this recording is going on, and no kernel is running."""
+        """Return whether this recording is going on, and no kernel is running."""
         recorder = current.recorder
         return getattr(recorder, "symbols", None) is self and recorder.stopped is None and not recorder._depth
 
@@ -112,7 +112,7 @@ class SymbolicNumber:
         return type(self.values[0])
 
     def in_program(self) -> Expression:
-        """The number as an argument of a call."""
+        """Return the number as an argument of a call."""
         numbers = tuple(n for name, n in self.symbols.numbers.items() if name in self.expression)
         return Expression(self.expression, numbers)
 
@@ -173,12 +173,12 @@ def _written(operand: Any) -> str:
 
 
 def number_at(leaf: Any, position: int) -> Any:
-    """A number at one of the sizes that are recorded; anything else as it is."""
+    """Return a number at one of the sizes that are recorded; anything else as it is."""
     return leaf.values[position] if type(leaf) is SymbolicNumber else leaf
 
 
 def _computed(function: Callable[..., Any], symbol: str, a: Any, b: Any) -> Any:
-    """The outcome of an operator."""
+    """Return the outcome of an operator."""
     other = b if type(a) is SymbolicNumber else a
     if isinstance(other, (Variable, RecordedArray)):
         return NotImplemented

@@ -25,7 +25,7 @@ def keep_tree(code: types.CodeType, tree: Any) -> None:
 
 
 def tree_of(code: types.CodeType) -> Any:
-    """The syntax tree of a function; None if its source is not there, or is another one by now."""
+    """Return the syntax tree of a function; None if its source is not there, or is another one by now."""
     return _made[code] if code in _made else _read(code)
 
 
@@ -47,14 +47,14 @@ def _read(code: types.CodeType) -> Any:
 
 
 def _is_alone(tree: Any, node: Any) -> bool:
-    """Whether no other function of that name begins on the same line."""
+    """Return whether no other function of that name begins on the same line."""
     name, line = getattr(node, "name", "<lambda>"), node.lineno
     alike = [n for n in ast.walk(tree) if isinstance(n, SCOPES) and n.lineno == line]
     return len([n for n in alike if getattr(n, "name", "<lambda>") == name]) == 1
 
 
 def codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The functions, at any depth, that code makes."""
+    """Yield the functions, at any depth, that code makes."""
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
             yield each

@@ -59,7 +59,7 @@ class _Specializing:
         return self.found
 
     def _applies(self, rule: Any, call: Call) -> bool:
-        """Whether a rule has added calls in the place of one."""
+        """Return whether a rule has added calls in the place of one."""
         if type(call.results) is not Value or len(call.args) != 2:
             return False
         first = self.program.type_of(call.args[0])
@@ -72,7 +72,7 @@ class _Specializing:
         return value
 
     def transposed(self, leaf: Any, known: ArrayType) -> Any:
-        """The transposed matrix of an argument."""
+        """Return the transposed matrix of an argument."""
         if leaf not in self.transposes:
             if type(leaf) is Literal:
                 self.transposes[leaf] = self.found.new_literal(self.program.literals[leaf.number].T)
@@ -109,7 +109,7 @@ class _Specializing:
         return self.dot(call, self.found.new_literal(ones(x.shape[0], x.dtype)), call.args[0])
 
     def broadcast(self, call: Call, x: ArrayType, _: Any) -> bool:
-        """A view that is made at once of the array that owns its memory."""
+        """Return a view that is made at once of the array that owns its memory."""
         types, number = self.program.types, call.results.number
         known = types[number]
         owner = types.get(known.memory)
@@ -154,7 +154,7 @@ class _Specializing:
         return call._replace(function=_ByColumns(function, result))
 
     def tanh_backward(self, call: Call, grad: ArrayType, y: ArrayType | None) -> bool:
-        """The formula by NumPy's functions."""
+        """Return the formula by NumPy's functions."""
         if y is None or not y.shape or grad[:3] != y[:3] or y.dtype.char not in "fd" or y.size >= SMALL:
             return False
         if y.strides != np.empty(y.shape, y.dtype).strides:
@@ -182,19 +182,19 @@ class _ByColumns:
 
 
 def _turned(known: ArrayType) -> ArrayType:
-    """The type of a transposed array."""
+    """Return the type of a transposed array."""
     return known._replace(shape=known.shape[::-1], strides=known.strides[::-1])
 
 
 def _owners(program: Program) -> set[int]:
-    """The values whose memory holds all its views where it did in the recorded run."""
+    """Return the values whose memory holds all its views where it did in the recorded run."""
     given = [program.types[n].memory for n in program.inputs if n in program.types]
     made = {n for call in program.calls for n in call.made}
     return {n for n in (*program.inputs, *made) if given.count(n) == (n in program.inputs)}
 
 
 def _is_dot(a: ArrayType, b: ArrayType) -> bool:
-    """Whether `NumpyProducts.matmul` of two arrays is ``a.dot(b)``."""
+    """Return whether `NumpyProducts.matmul` of two arrays is ``a.dot(b)``."""
     if not (len(a.shape) == 2 == len(b.shape) and a.dtype is b.dtype and a.dtype.char in "fd"):
         return False
     rows, inner = a.shape

@@ -13,18 +13,18 @@ __all__ = ["address_of", "bounds", "connected", "owner_of", "share_memory"]
 
 
 def connected() -> list[Any]:
-    """The backends in use that compute with CuPy, or on arrays with its interface, as subclasses may."""
+    """Return the backends in use that compute with CuPy, or on arrays with its interface, as subclasses may."""
     cupy = sys.modules.get("gradcore.backends.cupy.backend")
     return [] if cupy is None else [each for each in registry.in_use() if isinstance(each, cupy.CupyBackend)]
 
 
 def address_of(array: Any) -> int:
-    """The address of the first element."""
+    """Return the address of the first element."""
     return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
 
 
 def owner_of(array: Any) -> Any:
-    """The object whose memory an array is, or is a part of."""
+    """Return the object whose memory an array is, or is a part of."""
     if not isinstance(array, np.ndarray):
         return array.data.mem
     while getattr(array, "base", None) is not None:
@@ -33,7 +33,7 @@ def owner_of(array: Any) -> Any:
 
 
 def share_memory(a: Any, b: Any) -> bool:
-    """Whether the memory between the first and the last elements of two arrays overlaps."""
+    """Return whether the memory between the first and the last elements of two arrays overlaps."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return type(a) is type(b) and bool(np.may_share_memory(a, b))
     (start, stop), (other_start, other_stop) = bounds(a), bounds(b)
@@ -41,7 +41,7 @@ def share_memory(a: Any, b: Any) -> bool:
 
 
 def bounds(array: Any) -> tuple[int, int]:
-    """The addresses of the first byte of an array and of the first behind it."""
+    """Return the addresses of the first byte of an array and of the first behind it."""
     steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
     start = address_of(array)
     return start + sum(min(s, 0) for s in steps), start + sum(max(s, 0) for s in steps) + array.dtype.itemsize

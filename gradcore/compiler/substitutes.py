@@ -200,11 +200,11 @@ class RecordingBackend:
         return isinstance(value, RecordedArray) or bool(self._backend.is_tensor(value))
 
     def asarray(self, value: Any) -> Any:
-        """The array itself; of what was made apart, the program has a copy."""
+        """Return the array itself; of what was made apart, the program has a copy."""
         return self._taken(value, "asarray")
 
     def from_host(self, array: Any) -> Any:
-        """A copy of an array of the host, which the program makes anew if it is one of its values."""
+        """Return a copy of an array of the host, which the program makes anew if it is one of its values."""
         return self._taken(array, "from_host")
 
     def _taken(self, value: Any, name: str) -> Any:
@@ -224,7 +224,7 @@ class RecordingBackend:
         return self._backend.to_host(array.array)
 
     def item(self, array: Any) -> Any:
-        """The only element of an array: the function may go on by its value."""
+        """Return the only element of an array: the function may go on by its value."""
         if not isinstance(array, RecordedArray):
             return self._backend.item(array)
         recorder = current.recorder

@@ -290,7 +290,7 @@ class SymbolicRecorder(Recorder):
 
 
 def _at(value: Any, position: int) -> Any:
-    """An argument at one of the sizes."""
+    """Return an argument at one of the sizes."""
 
     def plain(leaf: Any) -> Any:
         if type(leaf) is RecordedArray:
@@ -391,7 +391,7 @@ class SymbolicEntryWriter(EntryWriter):
         ]  # fmt: skip
 
     def _finder(self) -> Callable[..., Any]:
-        """The function that gives the sizes and the arrays of a call, or the number of the guard that fails."""
+        """Return the function that gives the sizes and the arrays of a call, or the number of the guard that fails."""
         arrays = ", ".join(f"{n}: a{i}" for n, i in self.sizes.inputs.items())
         text = "\n ".join(["def find(args, named):", *self.guards.checks(), f"return {self.key}, {{{arrays}}}"])
         scope = {**self.guards.scope}
@@ -441,7 +441,7 @@ class Sizes:
         self.writes_to_given = Effects(recorder.program).writes_to_given
 
     def frequent(self, args: Any, named: Any) -> bool:
-        """Whether there have been many calls with these sizes: they are told once, and admitted for good."""
+        """Return whether there have been many calls with these sizes: they are told once, and admitted for good."""
         found = self.find(args, named)
         if type(found) is int or self.remaining.get(found[0], 1):
             return False
@@ -449,7 +449,7 @@ class Sizes:
         return True
 
     def admits(self, args: Any, named: Any) -> bool:
-        """Whether the program is right for a call with sizes that are new to it; if so, they are admitted."""
+        """Return whether the program is right for a call with sizes that are new to it; if so, they are admitted."""
         found = self.find(args, named)
         if type(found) is int or found[0] in self.refused:
             return False
@@ -467,7 +467,7 @@ class Sizes:
         return is_right
 
     def _is_right(self, sizes: dict[str, int], arrays: dict[int, Any]) -> bool:
-        """Whether conditions are true at some sizes, and all calls, of copies, give what is expected."""
+        """Return whether conditions are true at some sizes, and all calls, of copies, give what is expected."""
         if any(bool(eval(each, {}, sizes)) is not outcome for each, outcome in self.conditions.items()):
             return False
         values = {n: _copied(array) if self.writes_to_given else array for n, array in arrays.items()}
@@ -508,7 +508,7 @@ class Sizes:
 
 
 def _copied(array: Any, sizes: dict[int, tuple[int, ...]] | None = None, position: int = 0) -> Any:
-    """A copy that lies alike in memory; with other sizes of some dims, its elements repeat."""
+    """Return a copy that lies alike in memory; with other sizes of some dims, its elements repeat."""
     if type(array) is not np.ndarray:
         raise SizeEscapes("programs of CUDA tensors are for one size each")
     if any(step < 0 for step in array.strides):

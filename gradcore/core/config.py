@@ -48,7 +48,7 @@ def _checked(choices: Any, value: str, source: str) -> Any:
 
 
 def _from_environment(choices: Any, name: str) -> Any:
-    """The setting of an environment variable; the first choice if there is none."""
+    """Return the setting of an environment variable; the first choice if there is none."""
     return _checked(choices, os.environ.get(name, get_args(choices)[0]), name)
 
 
@@ -295,7 +295,7 @@ def set_index_checks(policy: IndexChecks) -> None:
 
 
 def fusion() -> bool:
-    """Whether elementwise formulas run as one generated kernel each on CUDA; see `set_fusion`.
+    """Return whether elementwise formulas run as one generated kernel each on CUDA; see `set_fusion`.
 
     Examples
     --------

@@ -47,7 +47,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether operations must give equal bits in equal calls; see `use_deterministic_algorithms`.
+    """Return whether operations must give equal bits in equal calls; see `use_deterministic_algorithms`.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether operations that cannot give equal bits in equal calls warn; see `use_deterministic_algorithms`.
+    """Return whether operations that cannot give equal bits in equal calls warn; see `use_deterministic_algorithms`.
 
     Examples
     --------

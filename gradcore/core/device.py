@@ -129,7 +129,7 @@ _default_device = device("cpu")
 
 
 def get_default_device() -> device:
-    """The device on which tensors are created when none is named.
+    """Return the device on which tensors are created when none is named.
 
     Examples
     --------

@@ -119,7 +119,7 @@ def use_program_names(text: str) -> str:
 
 
 def caller_depth() -> int:
-    """The `stacklevel` with which the function that asks warns from the first line outside of gradcore."""
+    """Return the `stacklevel` with which the function that asks warns from the first line outside of gradcore."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gradcore":
         depth, frame = depth + 1, frame.f_back

@@ -37,7 +37,7 @@ class Size(tuple[int, ...]):
         return f"torch.Size({list(self)})"
 
     def numel(self) -> int:
-        """The number of elements of a tensor of this shape."""
+        """Return the number of elements of a tensor of this shape."""
         n = 1
         for size in self:
             n *= size

@@ -31,7 +31,7 @@ LIBRARIES = {"numpy", "scipy", "cupy", "cupyx", "cupy_backends", *sys.stdlib_mod
 
 
 def is_own(frame: FrameType) -> bool:
-    """Whether gradcore itself is running there: its modules, or what it has generated."""
+    """Return whether gradcore itself is running there: its modules, or what it has generated."""
     code = frame.f_code
     own = _own.get(code)
     if own is None:
@@ -45,7 +45,7 @@ _own: dict[CodeType, bool] = {}
 
 
 def user_frame() -> FrameType:
-    """The frame of the user's program that is running."""
+    """Return the frame of the user's program that is running."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_own(frame):
         frame = frame.f_back
@@ -53,7 +53,7 @@ def user_frame() -> FrameType:
 
 
 def user_line() -> str:
-    """The line of the user's program that is running."""
+    """Return the line of the user's program that is running."""
     frame = user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
 
@@ -78,7 +78,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def shortened(function: _F) -> _F:
-    """A function whose errors are shortened: for what is called seldom, as it is a call more."""
+    """Return a function whose errors are shortened: for what is called seldom, as it is a call more."""
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:

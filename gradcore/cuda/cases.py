@@ -52,7 +52,7 @@ class Drawn(NamedTuple):
         return self.op.call(*args, **{name: _filled(value, queue) for name, value in self.settings.items()})
 
     def outputs(self, tensors: list[Any]) -> list[Any]:
-        """The tensors among the results."""
+        """Return the tensors among the results."""
         out = self.call(tensors)
         return [t for t in _leaves(out if isinstance(out, (tuple, list)) else (out,)) if isinstance(t, Tensor)]
 
@@ -134,7 +134,7 @@ def _specs(op: Op) -> list[Case]:
 
 
 def cases(op: Op) -> list[Drawn]:
-    """The calls of one operation; the same numbers in every run."""
+    """Return the calls of one operation; the same numbers in every run."""
     rng = np.random.default_rng(zlib.crc32(op.name.encode()))
     drawn = []
     for i, (args, settings) in enumerate(_specs(op)):

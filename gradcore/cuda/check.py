@@ -80,7 +80,7 @@ class Failure(NamedTuple):
 
 
 def _with_gradients(outs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """The results, and the gradients by the inputs that require grad."""
+    """Return the results, and the gradients by the inputs that require grad."""
     wanted = [t for t in inputs if t.requires_grad]
     roots = [o for o in outs if o.requires_grad]
     if not (wanted and roots):
@@ -198,7 +198,7 @@ def _optimizer(name: str, dtype: Any) -> Callable[[str], Sequence[Any]]:
 
 
 def kernels(quick: bool) -> Iterator[Item]:
-    """The kernels of the package, each in every dtype and way."""
+    """Yield the kernels of the package, each in every dtype and way."""
     for i in range(1 if quick else 3):
         for dtype in REAL:
             for name, (function, shapes) in KERNELS.items():
@@ -385,7 +385,7 @@ SECTIONS: dict[str, Callable[[bool], Iterator[Item]]] = {
 
 
 def _difference(there: Sequence[Any], here: Sequence[Any], tolerance: float | None) -> str | None:
-    """The difference between a device's results and the CPU's, in words; None if there is none."""
+    """Return the difference between a device's results and the CPU's, in words; None if there is none."""
     if len(there) != len(here):
         return f"{len(there)} results for {len(here)}"
     for i, (a, b) in enumerate(zip(there, here, strict=True)):
@@ -433,7 +433,7 @@ class _Watched:
 
 
 def _compared(item: Item, device: str, watched: _Watched) -> tuple[str, tuple[str, ...]] | None:
-    """The failure of an item on a device and the kernels it launched; None if it passes."""
+    """Return the failure of an item on a device and the kernels it launched; None if it passes."""
     watched.names.clear()
     with np.errstate(all="ignore"):
         try:

@@ -37,7 +37,7 @@ def set_sync_debug_mode(debug_mode: Mode | int) -> None:
 
 
 def get_sync_debug_mode() -> int:
-    """The mode as a number: 0 (nothing), 1 (warnings) or 2 (errors).
+    """Return the mode as a number: 0 (nothing), 1 (warnings) or 2 (errors).
 
     Examples
     --------

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether tensors can live on a CUDA device here.
+    """Return whether tensors can live on a CUDA device here.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """The number of usable CUDA devices; 0 where CUDA cannot be used.
+    """Return the number of usable CUDA devices; 0 where CUDA cannot be used.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def init() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether CUDA has been made ready for use by this process.
+    """Return whether CUDA has been made ready for use by this process.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def is_initialized() -> bool:
 
 
 def current_device() -> int:
-    """The index of the CUDA device on which ``device='cuda'`` makes tensors.
+    """Return the index of the CUDA device on which ``device='cuda'`` makes tensors.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def current_device() -> int:
 
 
 def index_of(device: DeviceLike | None) -> int:
-    """The index of a CUDA device; of the current one for None.
+    """Return the index of a CUDA device; of the current one for None.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def synchronize(device: DeviceLike | None = None) -> None:
 
 
 def get_device_name(device: DeviceLike | None = None) -> str:
-    """The name of a CUDA device, for example ``'NVIDIA H200'``.
+    """Return the name of a CUDA device, for example ``'NVIDIA H200'``.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def get_device_name(device: DeviceLike | None = None) -> str:
 
 
 def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
-    """The compute capability of a CUDA device, for example ``(9, 0)``.
+    """Return the compute capability of a CUDA device, for example ``(9, 0)``.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Whether a CUDA device can read the memory of another one.
+    """Return whether a CUDA device can read the memory of another one.
 
     Examples
     --------

@@ -122,7 +122,7 @@ class _Part:
         return [i for i, t in enumerate(self.inputs) if t.requires_grad]
 
     def differentiate(self, outputs: list[Any], upstream: list[Any], allow_unused: bool) -> Any:
-        """The gradients of the inputs that need some."""
+        """Return the gradients of the inputs that need some."""
         return gradients(
             [o for o in outputs if o.requires_grad],
             [self.inputs[i] for i in self.wanted],
@@ -151,7 +151,7 @@ class _Part:
             self.grads[i] = g
 
     def result(self) -> Any:
-        """The callable that replays the graphs: a function, or the module with its `forward` replaced."""
+        """Return the callable that replays the graphs: a function, or the module with its `forward` replaced."""
         node, module = _node_of(self), self.function
 
         def replayed(*args: Any) -> Any:
@@ -169,7 +169,7 @@ class _Part:
 
 
 def _node_of(part: _Part) -> Any:
-    """The function of autograd that replays a part's graphs."""
+    """Return the function of autograd that replays a part's graphs."""
 
     class Graphed(Function):
         @staticmethod

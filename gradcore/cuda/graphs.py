@@ -28,7 +28,7 @@ _VERBOSE = 1
 
 
 def graph_pool_handle() -> Any:
-    """A pool of memory for graphs that are never replayed at the same time, nor in another order than recorded.
+    """Return a pool of memory for graphs that are never replayed at the same time, nor in another order than recorded.
 
     Returns
     -------
@@ -224,7 +224,7 @@ class CUDAGraph:
         self._generators = []
 
     def pool(self) -> Any:
-        """The pool of its memory, for other graphs that are never replayed at the same time.
+        """Return the pool of its memory, for other graphs that are never replayed at the same time.
 
         Raises
         ------
@@ -308,7 +308,7 @@ class _Executable:
 
 
 def _default_stream() -> Stream:
-    """The stream in which this thread records on the current device if it is told no other."""
+    """Return the stream in which this thread records on the current device if it is told no other."""
     streams, here = registry.find("cuda").capture.streams, current_stream()
     if here.device.index not in streams:
         streams[here.device.index] = Stream(here.device)

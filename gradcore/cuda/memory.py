@@ -72,7 +72,7 @@ def memory_reserved(device: DeviceLike | None = None) -> int:
 
 
 def max_memory_allocated(device: DeviceLike | None = None) -> int:
-    """The most bytes that arrays have occupied since `reset_peak_memory_stats` was called.
+    """Return the most bytes that arrays have occupied since `reset_peak_memory_stats` was called.
 
     Before that was ever called nothing is watched, and this is what pools have taken from the driver: an upper bound.
 
@@ -87,7 +87,7 @@ def max_memory_allocated(device: DeviceLike | None = None) -> int:
 
 
 def max_memory_reserved(device: DeviceLike | None = None) -> int:
-    """The most bytes that the pools of a CUDA device have taken from the driver since `reset_peak_memory_stats`.
+    """Return the most bytes that the pools of a CUDA device have taken from the driver since `reset_peak_memory_stats`.
 
     They give none back before `empty_cache`, before the device is full, or before a graph that has its own is gone.
 
@@ -231,7 +231,7 @@ def _renamed(old: str, new: str) -> None:
 
 
 def memory_cached(device: DeviceLike | None = None) -> int:
-    """The former name of `memory_reserved`.
+    """Return the former name of `memory_reserved`.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def memory_cached(device: DeviceLike | None = None) -> int:
 
 
 def max_memory_cached(device: DeviceLike | None = None) -> int:
-    """The former name of `max_memory_reserved`.
+    """Return the former name of `max_memory_reserved`.
 
     Examples
     --------

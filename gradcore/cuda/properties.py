@@ -118,7 +118,7 @@ def _is_since(major: int) -> bool:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether the current CUDA device computes with bfloat16.
+    """Return whether the current CUDA device computes with bfloat16.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """Whether the current CUDA device has units for TensorFloat32.
+    """Return whether the current CUDA device has units for TensorFloat32.
 
     Examples
     --------

@@ -78,7 +78,7 @@ def seed_all() -> None:
 
 
 def initial_seed() -> int:
-    """The seed of the generator.
+    """Return the seed of the generator.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def initial_seed() -> int:
 
 
 def get_rng_state(device: DeviceLike = "cuda") -> Tensor:
-    """The state of the generator, as a uint8 tensor.
+    """Return the state of the generator, as a uint8 tensor.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def get_rng_state(device: DeviceLike = "cuda") -> Tensor:
 
 
 def get_rng_state_all() -> list[Tensor]:
-    """The state of the generator, once for each CUDA device.
+    """Return the state of the generator, once for each CUDA device.
 
     Examples
     --------

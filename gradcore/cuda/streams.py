@@ -91,7 +91,7 @@ class Event:
                 stream.cupy.wait_event(self.cupy)
 
     def query(self) -> bool:
-        """Whether all work before the mark is done."""
+        """Return whether all work before the mark is done."""
         return self.cupy is None or bool(self.cupy.done)
 
     def synchronize(self) -> None:
@@ -165,7 +165,7 @@ class Stream:
         return event
 
     def query(self) -> bool:
-        """Whether all work in the stream is done."""
+        """Return whether all work in the stream is done."""
         with _on(self.device):
             return bool(self.cupy.done)
 
@@ -237,7 +237,7 @@ def _external(pointer: int) -> Any:
 
 
 def current_stream(device: DeviceLike | None = None) -> Stream:
-    """The stream in which work of this thread is queued on a CUDA device.
+    """Return the stream in which work of this thread is queued on a CUDA device.
 
     Examples
     --------
@@ -251,7 +251,7 @@ def current_stream(device: DeviceLike | None = None) -> Stream:
 
 
 def default_stream(device: DeviceLike | None = None) -> Stream:
-    """The stream in which work is queued where no other is chosen.
+    """Return the stream in which work is queued where no other is chosen.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def stream(stream: Stream | None) -> StreamContext:
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether what is queued in the current stream is recorded for a graph; False where CUDA cannot be used.
+    """Return whether what is queued in the current stream is recorded for a graph; False where CUDA cannot be used.
 
     Examples
     --------
@@ -340,7 +340,7 @@ def is_current_stream_capturing() -> bool:
 
 
 def get_stream_from_external(data_ptr: int, device: DeviceLike | None = None) -> Stream:
-    """The stream that another library has made, by its handle, see `ExternalStream`.
+    """Return the stream that another library has made, by its handle, see `ExternalStream`.
 
     Examples
     --------

@@ -109,7 +109,7 @@ __all__ = ["fast_path", "globals_of", "has_fast_path", "source_of"]
 
 
 def has_fast_path(op: Op) -> bool:
-    """Whether calls of an operation may take a fast path."""
+    """Return whether calls of an operation may take a fast path."""
     if op.kind == "composite":
         return not op.sequences
     return op.kind != "elementwise" or (op.same_dtype_ok and bool(_together(op)))
@@ -126,7 +126,7 @@ def fast_path(op: Op, general: Callable[..., Any]) -> Any:
 
 
 def source_of(op: Op) -> list[str]:
-    """The lines of the operation's function, whose parameters are ``a0, a1, ...``."""
+    """Return the lines of the operation's function, whose parameters are ``a0, a1, ...``."""
     call = tuple_of(f"a{i}" for i in range(len(op.names)))
     leave = f"    return general(op, {call})"
     first = op.tensors[0] if op.kind == "composite" else _together(op)[0]
@@ -172,7 +172,7 @@ def _together(op: Op) -> list[int]:
 
 
 def _foreign(op: Op, p: int, further: str = "") -> str:
-    """The condition under which what stands in the place of a tensor is not plain."""
+    """Return the condition under which what stands in the place of a tensor is not plain."""
     test = f"(type(a{p}) is not Tensor and type(a{p}) not in plain{further})"
     return f"(a{p} is not None and {test})" if is_optional(op, p) else test
 
@@ -244,7 +244,7 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
 
 
 def _result(op: Op, first: int) -> Iterator[str]:
-    """The kernel's call, and the tensors of what it gives."""
+    """Yield the kernel's call, and the tensors of what it gives."""
     raw = [f"x{i}" if i in op.edge_index or i in op.indices else f"a{i}" for i in range(len(op.names))]
     array = "array" if is_single(op) else "results"
     line, chosen, name = f"{array} = state.enter(run, {', '.join(raw)})", "kernel_of_all", "kernel"
@@ -288,7 +288,7 @@ def _result(op: Op, first: int) -> Iterator[str]:
 
 
 def keep_kernels(op: Op, kernels: Any, scope: dict[str, Any]) -> Any:
-    """The dispatch table `kernels`; of the CPU's, keep the operation's kernels in the scope of its function."""
+    """Return the dispatch table `kernels`; of the CPU's, keep the operation's kernels in the scope of its function."""
     if kernels is HOME:
         small = HOME.small if op.kind == "elementwise" else HOME
         scope.update(kernel_of_all=HOME[op.kernel], kernel_of_small=small[op.kernel])
@@ -311,7 +311,7 @@ def _keeps_dtype(op: Op) -> bool:
 
 
 def _recording(op: Op, first: int, result: str) -> Iterator[str]:
-    """The node, where a tensor requires grad."""
+    """Yield the node, where a tensor requires grad."""
     for p in op.tensors:
         if p in op.keeps_dtype:  # conditions: bools
             yield f"e{p} = None"

@@ -27,7 +27,7 @@ def _library() -> Any:
 
 
 def _default(cls: type) -> bool:
-    """Whether a class is one of PyTorch's tensors, and does with calls what these do."""
+    """Return whether a class is one of PyTorch's tensors, and does with calls what these do."""
     torch = _library()
     if torch is None or not issubclass(cls, torch.Tensor):
         return False

@@ -51,7 +51,7 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _general(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """A call in any mode: with tangents, or general in its arguments."""
+    """Return a call in any mode: with tangents, or general in its arguments."""
     args = settled(op, args)
     if state.mode & DUAL:
         level = forward.innermost(op, args)
@@ -141,12 +141,12 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 
 def _taken_plainly(value: Any, state: State) -> bool:
-    """Whether a value is a tensor of a subclass that is to be computed with as a plain one."""
+    """Return whether a value is a tensor of a subclass that is to be computed with as a plain one."""
     return bool(state.mode & TORCH_FUNCTION_OFF) and isinstance(value, Variable)
 
 
 def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The arguments with all tensors in the dtype to compute in; None where they can stay as they are."""
+    """Return the arguments with all tensors in the dtype to compute in; None where they can stay as they are."""
     together = [p for p in op.tensors if p not in op.keeps_dtype and args[p] is not None]
     if len({args[p]._dtype for p in together}) < 2:
         return None
@@ -157,7 +157,7 @@ def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 
 def _together(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
-    """The arguments with 0-dim CPU tensors on `device`: kernels read memory, and backward what was saved."""
+    """Return the arguments with 0-dim CPU tensors on `device`: kernels read memory, and backward what was saved."""
 
     def moved(t: Any) -> Any:
         return t if t is None or t._device.real is device else functional.to(t, device)
@@ -197,7 +197,7 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
 
 
 def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """The general elementwise path: numbers, promotion, devices, broadcasting."""
+    """Return the general elementwise path: numbers, promotion, devices, broadcasting."""
     tensors: list[Any] = []
     numbers_: list[Any] = []
     for p in op.tensors:
@@ -280,7 +280,7 @@ def _converted_and_computed(op: Op, raw: list[Any], target: Any, result_type: An
 
 
 def _as_computed(t: AnyTensor, compute: dtypes.dtype) -> Any:
-    """The operand in the dtype that the operation computed in, for the derivative's formula."""
+    """Return the operand in the dtype that the operation computed in, for the derivative's formula."""
     if t._dtype is compute or getattr(t, "_constant", False):
         return t
     return functional.to(t, compute)

@@ -104,7 +104,7 @@ def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """An in-place call that something intercepts."""
+    """Return an in-place call that something intercepts."""
     if state.mode & TORCH_FUNCTION_MODE or overloaded(args):
         # Operations with a number and with a tensor (`fill_number_`, `fill_tensor_`) are one function for users.
         name = op.name.removesuffix("_").removesuffix("_number").removesuffix("_tensor")
@@ -192,12 +192,12 @@ def _kernel_of_floats(op: Op) -> str | None:
 
 
 def _reads_input(op: Op) -> bool:
-    """Whether a formula reads the input that an in-place call overwrites."""
+    """Return whether a formula reads the input that an in-place call overwrites."""
     return op.kind == "composite" or any(op.names[0] in f.names for f in (op.vjps or op.differentials).values())
 
 
 def _original(self: Any) -> Any:
-    """A copy of a tensor that is about to be overwritten, in the same place of the graph."""
+    """Return a copy of a tensor that is about to be overwritten, in the same place of the graph."""
     out = alias(self, gradient_edge(self))
     out._array, out._vc = self._device.kernels["clone"](self._array), None
     for level in local.state.levels:  # tangents are overwritten too

@@ -30,7 +30,7 @@ def intercepted(op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
 
 
 def _shown(op: Op) -> str:
-    """An operation's name for those who watch: of functions of `nn.functional`, that of the function."""
+    """Return an operation's name for those who watch: of functions of `nn.functional`, that of the function."""
     return op.path.rpartition(".")[2] if op.path.startswith("nn.") else op.name
 
 

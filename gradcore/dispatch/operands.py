@@ -60,7 +60,7 @@ def no_tensors(op: Op) -> Exception:
 
 
 def common_device(tensors: Sequence[Any]) -> Any:
-    """The device on which an operation of these tensors runs; 0-dim CPU tensors go anywhere."""
+    """Return the device on which an operation of these tensors runs; 0-dim CPU tensors go anywhere."""
     batches = {level for t in tensors for level in t._device.levels}
     if batches:
         return batched_device(tuple(batches), common_device([_Placed(t) for t in tensors]))
@@ -79,7 +79,7 @@ def common_device(tensors: Sequence[Any]) -> Any:
 
 
 def in_batches_of(indices: Sequence[Any], device: Any) -> Any:
-    """The device with the batches that index tensors are in; these may lie on any device."""
+    """Return the device with the batches that index tensors are in; these may lie on any device."""
     levels = {level for t in indices if isinstance(t, Variable) for level in t._device.levels}
     return batched_device(tuple(levels), device) if levels else device
 
@@ -99,7 +99,7 @@ MOST_CONSTANTS = 4096
 
 
 def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
-    """A Python number as a 0-dim tensor; the frequent ones are kept."""
+    """Return a Python number as a 0-dim tensor; the frequent ones are kept."""
     key = (value, dtype, device._name)
     t = _constants.get(key)
     if t is None:

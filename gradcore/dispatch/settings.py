@@ -35,7 +35,7 @@ class Unfit(TypeError):
 
 
 def _item(tensor: AnyTensor, one_element: bool = False) -> Any:
-    """The number that a tensor without dims holds (or one of one element), if no gradient is lost with it."""
+    """Return the number that a tensor without dims holds (or one of one element), if no gradient is lost with it."""
     array, meta = tensor._array, tensor._autograd
     if array.ndim and not (one_element and array.size == 1):
         raise Unfit
@@ -55,7 +55,7 @@ def _long(value: int) -> int:
 
 
 def index(value: Any) -> int:
-    """A size, a step, a count: Python's integers, NumPy's, and tensors that hold one integer."""
+    """Return a size, a step, a count: Python's integers, NumPy's, and tensors that hold one integer."""
     if isinstance(value, Variable):
         if value._dtype.category != dtypes.INTEGER:
             raise Unfit
@@ -73,12 +73,12 @@ def _index_or_none(value: Any) -> int | None:
 
 
 def _index_or_several(value: Any) -> Any:
-    """An integer, or a sequence of integers."""
+    """Return an integer, or a sequence of integers."""
     return each(index)(value) if isinstance(value, (tuple, list)) else index(value)
 
 
 def dim(value: Any) -> int:
-    """The number of a dim: as `index`, of a single number only."""
+    """Return the number of a dim: as `index`, of a single number only."""
     if isinstance(value, (int, np.integer)) or (isinstance(value, Variable) and not value._array.ndim):
         return index(value)
     raise Unfit
@@ -88,7 +88,7 @@ _NUMBERS = (int, float, complex, np.number, np.bool_)
 
 
 def number(value: Any) -> Any:
-    """A number of any kind."""
+    """Return a number of any kind."""
     if isinstance(value, Variable):
         return _item(value)
     if isinstance(value, np.generic):
@@ -102,7 +102,7 @@ def number(value: Any) -> Any:
 
 
 def scalar(value: Any) -> Any:
-    """A number that a dtype has room for."""
+    """Return a number that a dtype has room for."""
     found = number(value)
     if isinstance(found, int) and not -(2**63) <= found < 2**64:
         raise OverflowError("int too big to convert")
@@ -117,7 +117,7 @@ def _float(value: Any) -> float:
 
 
 def real(value: Any) -> Any:
-    """A number that is not complex."""
+    """Return a number that is not complex."""
     found = number(value)
     if isinstance(found, complex):
         raise Unfit
@@ -125,7 +125,7 @@ def real(value: Any) -> Any:
 
 
 def _real_or_points(value: Any) -> Any:
-    """A number, or coordinates: a tensor of them, or a sequence."""
+    """Return a number, or coordinates: a tensor of them, or a sequence."""
     points = isinstance(value, (tuple, list)) or (isinstance(value, Variable) and value._array.ndim)
     return value if points else real(value)
 
@@ -138,17 +138,17 @@ def flag(value: Any) -> bool:
 
 
 def lenient_flag(value: Any) -> bool:
-    """A flag of a constructor, where 0 and 1 are common."""
+    """Return a flag of a constructor, where 0 and 1 are common."""
     return bool(value) if type(value) is int and value in (0, 1) else flag(value)
 
 
 def text(value: Any) -> str:
-    """A name."""
+    """Return a name."""
     return str(value) if isinstance(value, str) else _refuse()
 
 
 def dtype(value: Any) -> Any:
-    """A dtype, by whatever name."""
+    """Return a dtype, by whatever name."""
     try:
         return dtypes.as_dtype(value)
     except TypeError as error:
@@ -156,7 +156,7 @@ def dtype(value: Any) -> Any:
 
 
 def tensor(value: Any) -> Any:
-    """A tensor, as it is."""
+    """Return a tensor, as it is."""
     return value if isinstance(value, Variable) else _refuse()
 
 
@@ -170,7 +170,7 @@ def _refuse() -> Any:
 
 
 def are_ints(values: Iterable[Any]) -> bool:
-    """Whether all values are Python's own integers, in the range that PyTorch takes: exact as they are."""
+    """Return whether all values are Python's own integers, in the range that PyTorch takes: exact as they are."""
     for v in values:  # noqa: SIM110 (a generator costs more than this)
         if v.__class__ is not int or not _LEAST <= v <= _MOST:
             return False
@@ -178,7 +178,7 @@ def are_ints(values: Iterable[Any]) -> bool:
 
 
 def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """A tuple or a list of what `convert` takes, as a tuple: nobody changes it later."""
+    """Return a tuple or a list of what `convert` takes, as a tuple: nobody changes it later."""
 
     def converted(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, (tuple, list)):
@@ -264,7 +264,7 @@ def _kinds(annotation: str, name: str) -> tuple[Kind, ...]:
 
 @functools.cache
 def argument(owner: str, name: str, annotation: str) -> Setting | None:
-    """An argument of a constructor: its `Setting`, None if the annotation does not say what it takes."""
+    """Return an argument of a constructor: its `Setting`, None if the annotation does not say what it takes."""
     kinds = _kinds(annotation.replace("bool", "Flag"), name)
     several = re.fullmatch(r"tuple\[(.+)\]", annotation)
     if several and not kinds:
@@ -275,7 +275,7 @@ def argument(owner: str, name: str, annotation: str) -> Setting | None:
 
 
 def _of_each(elements: list[Setting]) -> Callable[[Any], Any]:
-    """A sequence with one value for each setting, which stays the object that it is."""
+    """Return a sequence with one value for each setting, which stays the object that it is."""
 
     def convert(values: Any) -> Any:
         if not isinstance(values, (tuple, list)) or len(values) != len(elements):
@@ -289,7 +289,7 @@ def _of_each(elements: list[Setting]) -> Callable[[Any], Any]:
 
 @functools.cache
 def _is_exact(condition: str) -> Callable[[Any], bool]:
-    """A condition on `value` as a function."""
+    """Return a condition on `value` as a function."""
     return cast("Callable[[Any], bool]", eval(f"lambda value: {condition}", {**SCOPE}))
 
 
@@ -315,11 +315,11 @@ class Setting:
         self.is_exact: Callable[[Any], bool] = _is_exact(self.exact("value"))
 
     def exact(self, value: str) -> str:
-        """The condition, as source, under which the value of that name needs no conversion."""
+        """Return the condition, as source, under which the value of that name needs no conversion."""
         return " or ".join(kind.exact.replace("{}", value) for kind in self.kinds if kind.exact) or "False"
 
     def take(self, value: Any) -> Any:
-        """The exact value.
+        """Return the exact value.
 
         Raises
         ------
@@ -344,12 +344,12 @@ class Setting:
 
 @functools.cache
 def setting(function: str, name: str, annotation: str, position: int | None = None) -> Setting:
-    """A parameter of a function whose signature does not say all."""
+    """Return a parameter of a function whose signature does not say all."""
     return Setting(function, name, position, _kinds(annotation, name))
 
 
 def settings_of(op: Op) -> dict[int, Setting]:
-    """The parameters of an operation that are converted, by position."""
+    """Return the parameters of an operation that are converted, by position."""
     found: dict[int, Setting] | None = vars(op).get("_settings")
     if found is None:
         made = _settings(op.path.rpartition(".")[2], op.parameters)
@@ -358,7 +358,7 @@ def settings_of(op: Op) -> dict[int, Setting]:
 
 
 def _settings(function: str, parameters: Iterable[Any]) -> dict[str, Setting]:
-    """The parameters that are converted, by name."""
+    """Return the parameters that are converted, by name."""
     found = {}
     for i, p in enumerate(parameters):
         kinds = _kinds(str(p.annotation), p.name)
@@ -368,7 +368,7 @@ def _settings(function: str, parameters: Iterable[Any]) -> dict[str, Setting]:
 
 
 def settled(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a call with exact settings, and exact numbers in the place of tensors."""
+    """Return the arguments of a call with exact settings, and exact numbers in the place of tensors."""
     found = list(args)
     for i, setting in settings_of(op).items():
         found[i] = setting.take(args[i])
@@ -399,7 +399,7 @@ def constructor(function: _F) -> _F:
 
 
 def converting(function: _F) -> _F:
-    """A function that is no operation of the table, with its settings converted as its annotations say."""
+    """Return a function that is no operation of the table, with its settings converted as its annotations say."""
     parameters = list(signature(function).parameters.values())
     by_name = _settings(function.__name__, parameters)
     positional = [by_name.get(p.name) for p in parameters if p.kind is InspectParameter.POSITIONAL_OR_KEYWORD]

@@ -55,7 +55,7 @@ _LAST_LINES = ("except BaseException as error:", "    shorten(error)", "    rais
 def make_function(
     op: Op, *, method: bool, run: Callable[..., Any] | None = None, general: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """A function with the operation's signature, as users call it.
+    """Return a function with the operation's signature, as users call it.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class _Signature:
             self.keyword_defaults["out"] = None
 
     def code(self, body: Iterable[str]) -> types.CodeType:
-        """The code of a function of this signature."""
+        """Return the code of a function of this signature."""
         names = None if self.variadic else tuple(self.names)
         lines = (f"    {line}" for line in (*self._first_lines(), *body))
         return _compiled((self._head(), "try:", *lines, *_LAST_LINES), names, self.positional)
@@ -181,7 +181,7 @@ _handing_over: dict[tuple[Any, ...], types.CodeType] = {}
 
 @functools.cache
 def _compiled(lines: tuple[str, ...], names: tuple[str, ...] | None = None, positional: int = 0) -> types.CodeType:
-    """The code of a function, with these names of its parameters of which so many are positional.
+    """Return the code of a function, with these names of its parameters of which so many are positional.
 
     Functions of one text are compiled once.
     """
@@ -206,7 +206,7 @@ def _names(op: Op) -> str:
 
 
 def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any]:
-    """The arguments with those put in their places that were given by other names."""
+    """Return the arguments with those put in their places that were given by other names."""
     full, name = list(args), op.path.rpartition(".")[2]
     others = _other_names(op)
     for alias, value in aliases.items():
@@ -221,7 +221,7 @@ def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any
 
 
 def _numbers_last(op: Op, args: tuple[Any, ...], further: tuple[Any, ...], function: Any) -> list[Any]:
-    """The arguments of a deprecated overload in their places: ``add(x, 2, y)`` is ``add(x, y, alpha=2)``."""
+    """Return the arguments of a deprecated overload in their places: ``add(x, 2, y)`` is ``add(x, y, alpha=2)``."""
     count, method = len(op.tensors), function.__qualname__.startswith("Tensor.")
     given, settings = [*args[:count], *further], op.names[count:]
     # beta comes before the tensor that it multiplies or after that of the method, alpha before the product
@@ -252,7 +252,7 @@ def _overload_warning(op: Op, places: tuple[int, ...], name: str, method: bool) 
 
 
 def _sizes(op: Op, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The sizes out of a call with one argument, which may hold all of them, or with their name."""
+    """Return the sizes out of a call with one argument, which may hold all of them, or with their name."""
     if named:
         name, value = next(iter(named.items()))
         if values or len(named) > 1 or _other_names(op).get(name, name) != op.names[-1]:
@@ -281,7 +281,7 @@ def _of_any_number(op: Op) -> Callable[..., Any]:
 
 
 def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
-    """A function of a sequence of tensors as one that takes the tensors as separate arguments, too."""
+    """Return a function of a sequence of tensors as one that takes the tensors as separate arguments, too."""
 
     def call(*tensors: Any, **settings: Any) -> Any:
         single = len(tensors) == 1 and (op.kind == "composite" or not isinstance(tensors[0], Variable))
@@ -300,7 +300,7 @@ def named(function: Any, op: Op, name: str, method: bool) -> Callable[..., Any]:
 
 
 def make_inplace(op: Op) -> Callable[..., Any]:
-    """The method that writes the operation's result into its first argument."""
+    """Return the method that writes the operation's result into its first argument."""
     function = make_function(op, method=True, run=apply_inplace)
     function.__name__ = function.__name__ + "_"
     function.__qualname__ = function.__qualname__ + "_"

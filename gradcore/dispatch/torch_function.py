@@ -85,7 +85,7 @@ def disabled(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any =
 
 
 def takes_over(cls: type) -> bool:
-    """Whether a class takes over the calls that its instances are given to."""
+    """Return whether a class takes over the calls that its instances are given to."""
     if cls in PLAIN_TYPES:
         return False
     return getattr(cls, "__torch_function__", disabled) is not disabled
@@ -157,7 +157,7 @@ def hand_over(func: Callable[..., Any], found: list[Any], args: tuple[Any, ...],
 
 
 def name_of(func: Any) -> str:
-    """A function's name with its module, as error messages have it."""
+    """Return a function's name with its module, as error messages have it."""
     return f"{getattr(func, '__module__', 'gradcore')}.{getattr(func, '__qualname__', repr(func))}"
 
 
@@ -229,7 +229,7 @@ def created(func: Callable[..., Any], *args: Any, **settings: Any) -> Any:
 
 
 def _as_called(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A call's arguments as a user would give them: those that have their defaults are left out."""
+    """Return a call's arguments as a user would give them: those that have their defaults are left out."""
     given: list[Any] = []
     named: dict[str, Any] = {}
     positional = True
@@ -250,14 +250,14 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def watched(args: tuple[Any, ...], mode: int) -> bool:
-    """Whether a mode or an argument takes a call over."""
+    """Return whether a mode or an argument takes a call over."""
     if mode & TORCH_FUNCTION_MODE:
         return True
     return variables.subclasses_used and not mode & TORCH_FUNCTION_OFF and bool(overloaded(args))
 
 
 def foreign(op: Op, position: int, value: Any, args: tuple[Any, ...]) -> Any:
-    """A call with `value`, which is no plain tensor, in a tensor's place: taken over, or refused."""
+    """Return a call with `value`, which is no plain tensor, in a tensor's place: taken over, or refused."""
     if overloaded(args):
         return routed(op, args)
     raise type_error(op, position, value)

@@ -19,7 +19,7 @@ __all__ = ["ArrayCollectives"]
 
 
 def _run(array: Array, call: Callable[[AnyTensor], AnyTensor], rows_in: bool = False, rows_out: bool = False) -> Array:
-    """The result of a call for a tensor, as an array; the samples of a batch are sent together.
+    """Return the result of a call for a tensor, as an array; the samples of a batch are sent together.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class ArrayCollectives:
         self._group = group
 
     def all_reduce(self, array: Array) -> Array:
-        """The sum over all processes."""
+        """Return the sum over all processes."""
 
         def call(t: AnyTensor) -> AnyTensor:
             out = wrap(t._array.copy(order="C"), t._device, t._dtype)
@@ -74,7 +74,7 @@ class ArrayCollectives:
         return _run(array, call)
 
     def broadcast(self, array: Array, root: int) -> Array:
-        """The array of `root`."""
+        """Return the array of `root`."""
 
         def call(t: AnyTensor) -> AnyTensor:
             out = wrap(t._array.copy(order="C"), t._device, t._dtype)
@@ -84,7 +84,7 @@ class ArrayCollectives:
         return _run(array, call)
 
     def reduce(self, array: Array, root: int) -> Array:
-        """The sum over all processes in `root`, and zeros elsewhere."""
+        """Return the sum over all processes in `root`, and zeros elsewhere."""
 
         def call(t: AnyTensor) -> AnyTensor:
             out = wrap(t._array.copy(order="C"), t._device, t._dtype)
@@ -96,7 +96,7 @@ class ArrayCollectives:
         return _run(array, call)
 
     def all_gather(self, array: Array) -> Array:
-        """The arrays of all processes, stacked."""
+        """Return the arrays of all processes, stacked."""
 
         def call(t: AnyTensor) -> AnyTensor:
             out = _new(t, (self._group.size(), *t._array.shape))
@@ -106,7 +106,7 @@ class ArrayCollectives:
         return _run(array, call, rows_out=True)
 
     def reduce_scatter(self, array: Array) -> Array:
-        """The sum over all processes of the slice of this one."""
+        """Return the sum over all processes of the slice of this one."""
 
         def call(t: AnyTensor) -> AnyTensor:
             out = _new(t, t._array.shape[1:])

@@ -73,7 +73,7 @@ class GradBucket:
         self.future: Future[Any] | None = None
 
     def index(self) -> int:
-        """The number of the bucket, in the order of reduction."""
+        """Return the number of the bucket, in the order of reduction."""
         return self._index
 
     def buffer(self) -> AnyTensor:
@@ -85,20 +85,20 @@ class GradBucket:
         self._buffer.copy_(buffer)
 
     def gradients(self) -> list[AnyTensor]:
-        """The gradients, in the shapes of their parameters: views of the buffer."""
+        """Return the gradients, in the shapes of their parameters: views of the buffer."""
         return list(self.views)
 
     def parameters(self) -> list[AnyTensor]:
-        """The parameters."""
+        """Return the parameters."""
         return list(self._parameters)
 
     def is_last(self) -> bool:
-        """Whether it is the last one of an iteration."""
+        """Return whether it is the last one of an iteration."""
         return self._is_last
 
 
 def used_leaves(outputs: Iterable[Any]) -> set[int]:
-    """The identities of the leaves in the history of tensors."""
+    """Return the identities of the leaves in the history of tensors."""
     found: set[int] = set()
     edges = [getattr(t, "_edge", None) for t in outputs if isinstance(t, Variable)]
     nodes = [edge[0] for edge in edges if edge is not None]
@@ -389,7 +389,7 @@ class Reducer:
                 bucket._buffer.copy_(found.view(bucket._buffer.shape))
 
     def _unused_everywhere(self) -> set[int]:
-        """The parameters that got no gradient in any process: theirs stay as they are."""
+        """Return the parameters that got no gradient in any process: theirs stay as they are."""
         if not (self.static or self.find_unused):
             return set()
         flags = tensor(

@@ -56,7 +56,7 @@ class Shard:
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, Any, Any]]:
-    """The leaves of nested dicts and lists: name, value, the container, and the key there."""
+    """Yield the leaves of nested dicts and lists: name, value, the container, and the key there."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in list(items):
         name = (*path, str(key))

@@ -119,7 +119,7 @@ class Call:
     # -- from tensors to what the engine carries, and back --------------------------------------------------------
 
     def given(self, tensors: Sequence[AnyTensor]) -> Array:
-        """The elements of tensors, one after the other, as the engine carries them."""
+        """Return the elements of tensors, one after the other, as the engine carries them."""
         return self._wire([t._array for t in tensors])
 
     def _wire(self, arrays: Sequence[Array]) -> Array:
@@ -130,7 +130,7 @@ class Call:
             return self.engine.wire(xp.concatenate([a.reshape(-1) for a in arrays]), self.op is not None)
 
     def _on_device(self) -> AbstractContextManager[Any]:
-        """A context in which the device of the tensors is current."""
+        """Return a context in which the device of the tensors is current."""
         found: AbstractContextManager[Any] = self.device.backend.use_index(self.device.index)
         return found
 
@@ -218,7 +218,7 @@ def _contiguous(device: Any, array: Array) -> Array:
 
 
 def member_of(group: Any, call: str) -> ProcessGroup | None:
-    """The group of a call; None, with a warning, if this process is not in it."""
+    """Return the group of a call; None, with a warning, if this process is not in it."""
     if isinstance(group, int) and group == GroupMember.NON_GROUP_MEMBER:
         warnings.warn(f"Running {call} on a rank that is not part of the group has no effect", stacklevel=3)
         return None
@@ -226,7 +226,7 @@ def member_of(group: Any, call: str) -> ProcessGroup | None:
 
 
 def root_of(group: ProcessGroup, call: str, name: str, root: int | None, group_root: int | None) -> int:
-    """The rank in the group of the process that a call names by its rank in the world, or in the group."""
+    """Return the rank in the group of the process that a call names by its rank in the world, or in the group."""
     if group_root is not None:
         if root is not None:
             raise ValueError(f"{call}: Can't specify both group_{name} and {name}")
@@ -766,7 +766,7 @@ def all_to_all_single(
 
 
 def _split_counts(call: str, t: AnyTensor, sizes: Sequence[int] | None, ranks: int) -> list[int]:
-    """The numbers of elements of the parts of a tensor along its first dim."""
+    """Return the numbers of elements of the parts of a tensor along its first dim."""
     rows = t._array.shape[0] if t._array.ndim else 1
     if not sizes:
         if rows % ranks:

@@ -25,7 +25,7 @@ Hook = Callable[[Any, GradBucket], Future[Any]]
 
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
-    """The mean over all processes: what happens without a hook.
+    """Return the mean over all processes: what happens without a hook.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def _mean(process_group: Any, bucket: GradBucket, dtype: Any) -> Future[Any]:
 
 
 def _mean_of_halves(group: ProcessGroup, buffer: AnyTensor, sent: AnyTensor) -> Future[Any]:
-    """The mean of rounded numbers where the engine would send their sums in float32.
+    """Return the mean of rounded numbers where the engine would send their sums in float32.
 
     Each process gets a share of the numbers of all, sums it in float32, rounds the mean, and gives it to the others:
     half of the bytes of an all_reduce in float32. The second half of the communication begins when somebody waits.
@@ -70,7 +70,7 @@ def _mean_of_halves(group: ProcessGroup, buffer: AnyTensor, sent: AnyTensor) -> 
 
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
-    """The mean over all processes of gradients that are rounded to float16.
+    """Return the mean over all processes of gradients that are rounded to float16.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
-    """The mean over all processes of gradients that are rounded to bfloat16.
+    """Return the mean over all processes of gradients that are rounded to bfloat16.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class Communicator:
         """Raise if a call, with a reduction or without, is not one that the engine can do."""
 
     def as_array(self, array: Array) -> Array:
-        """An array of NumPy as one that the engine carries."""
+        """Return an array of NumPy as one that the engine carries."""
         return array
 
     def as_host(self, array: Array) -> Array:
@@ -80,7 +80,7 @@ class Communicator:
         return array
 
     def empty(self, count: int, dtype: Any) -> Array:
-        """A new array that the engine carries."""
+        """Return a new array that the engine carries."""
         return np.empty(count, dtype)
 
     def batch(self) -> AbstractContextManager[Any]:
@@ -88,7 +88,7 @@ class Communicator:
         return nullcontext()
 
     def split(self, ranks: Sequence[int]) -> Communicator:
-        """The engine for some of the processes, of which this is one; only these call it."""
+        """Return the engine for some of the processes, of which this is one; only these call it."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class Alone(Communicator):
         super().__init__(0, 1)
 
     def split(self, ranks: Sequence[int]) -> Communicator:
-        """The engine itself."""
+        """Return the engine itself."""
         return self
 
     def all_reduce(self, buffer: Array, op: ReduceOp) -> Request:

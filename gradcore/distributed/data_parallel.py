@@ -155,7 +155,7 @@ class DistributedDataParallel(Module):
     # -- forward ----------------------------------------------------------------------------------------------------
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """The result of the module; the backward that follows reduces the gradients."""
+        """Return the result of the module; the backward that follows reduces the gradients."""
         reducer = self._reducer if is_grad_enabled() else None
         if reducer is not None and self.require_backward_grad_sync:
             if self._joining:

@@ -19,15 +19,15 @@ def _first(names: tuple[str, ...], slurm: str) -> int | None:
 
 
 def rank() -> int | None:
-    """The rank of this process, if a variable has it."""
+    """Return the rank of this process, if a variable has it."""
     return _first(_RANK, "SLURM_PROCID")
 
 
 def size() -> int | None:
-    """The number of processes, if a variable has it."""
+    """Return the number of processes, if a variable has it."""
     return _first(_SIZE, "SLURM_NTASKS")
 
 
 def local_rank() -> int | None:
-    """The rank of this process among those of its machine, if a variable has it."""
+    """Return the rank of this process among those of its machine, if a variable has it."""
     return _first(_LOCAL_RANK, "SLURM_LOCALID")

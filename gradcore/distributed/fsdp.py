@@ -538,7 +538,7 @@ def fully_shard(
 
 
 def _group_of(module: Module, group: ProcessGroup) -> ProcessGroup:
-    """A group whose calls do not mix with others, which all units of a model share."""
+    """Return a group whose calls do not mix with others, which all units of a model share."""
     for unit in units_of(module):
         if unit.slots and unit.slots[0].shard.process_group.ranks == group.ranks:
             return unit.slots[0].shard.process_group
@@ -548,7 +548,7 @@ def _group_of(module: Module, group: ProcessGroup) -> ProcessGroup:
 def _parameters_of(
     module: Module, ignored: set[int]
 ) -> Iterator[tuple[int, tuple[AnyTensor, list[tuple[Module, str]]]]]:
-    """The parameters that are not sharded yet, with all modules and names that have them."""
+    """Yield the parameters that are not sharded yet, with all modules and names that have them."""
     owners: dict[int, tuple[AnyTensor, list[tuple[Module, str]]]] = {}
     for inner in module.modules():
         for name, p in inner._parameters.items():

@@ -79,11 +79,11 @@ class ProcessGroup:
         self._failed: list[Work] = []
 
     def rank(self) -> int:
-        """The rank of this process in the group."""
+        """Return the rank of this process in the group."""
         return self._engine.rank
 
     def size(self) -> int:
-        """The number of processes."""
+        """Return the number of processes."""
         return self._engine.size
 
     @property
@@ -95,7 +95,7 @@ class ProcessGroup:
         return f"<ProcessGroup {self.name!r} of ranks {self.ranks}, by {self.backend}>"
 
     def engine_for(self, device_type: str) -> Communicator:
-        """The engine that carries tensors of a type of device."""
+        """Return the engine that carries tensors of a type of device."""
         if self.size() == 1:
             return self._engine
         found = self.engines.get(device_type)
@@ -176,7 +176,7 @@ _UNSET = "Default process group has not been initialized, please make sure to ca
 
 
 def find(group: Any) -> ProcessGroup:
-    """The group that is meant: by default the world."""
+    """Return the group that is meant: by default the world."""
     if group is None:
         group = _state.world
     if group is None:
@@ -187,7 +187,7 @@ def find(group: Any) -> ProcessGroup:
 
 
 def resolve(group: Any) -> ProcessGroup:
-    """The group that a call is for, which works."""
+    """Return the group that a call is for, which works."""
     found = find(group)
     found.check()
     return found
@@ -202,12 +202,12 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether `init_process_group` has been called."""
+    """Return whether `init_process_group` has been called."""
     return _state.world is not None
 
 
 def is_mpi_available() -> bool:
-    """Whether mpi4py is installed, which carries tensors of the CPU."""
+    """Return whether mpi4py is installed, which carries tensors of the CPU."""
     return importlib.util.find_spec("mpi4py") is not None
 
 
@@ -216,7 +216,7 @@ is_gloo_available = is_mpi_available
 
 
 def is_nccl_available() -> bool:
-    """Whether there are CUDA devices, and CuPy finds NCCL."""
+    """Return whether there are CUDA devices, and CuPy finds NCCL."""
     if registry.unavailable("cuda") is not None:
         return False
     from cupy.cuda import nccl
@@ -225,18 +225,18 @@ def is_nccl_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether the engine of that name is installed."""
+    """Return whether the engine of that name is installed."""
     known = {"mpi": is_mpi_available, "gloo": is_gloo_available, "nccl": is_nccl_available}
     return backend.lower() in known and known[backend.lower()]()
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether this process was started by ``python -m gradcore.distributed.run``, or by torchrun."""
+    """Return whether this process was started by ``python -m gradcore.distributed.run``, or by torchrun."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:
-    """The rank of this process: 0 before `init_process_group`, -1 in a group that it is not in.
+    """Return the rank of this process: 0 before `init_process_group`, -1 in a group that it is not in.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def get_rank(group: ProcessGroup | None = None) -> int:
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:
-    """The number of processes: one before `init_process_group`, -1 in a group that this one is not in.
+    """Return the number of processes: one before `init_process_group`, -1 in a group that this one is not in.
 
     Parameters
     ----------
@@ -266,17 +266,17 @@ def _is_other(group: Any) -> bool:
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
-    """The name of the engines of a group, as it was given to `init_process_group`."""
+    """Return the name of the engines of a group, as it was given to `init_process_group`."""
     return find(group).backend
 
 
 def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
-    """The ranks of a group's processes in the world."""
+    """Return the ranks of a group's processes in the world."""
     return list(find(group).ranks)
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """The rank in a group of the process with that rank in the world."""
+    """Return the rank in a group of the process with that rank in the world."""
     found = find(group)
     if global_rank not in found.ranks:
         raise ValueError(f"Global rank {global_rank} is not part of group {found}")
@@ -284,7 +284,7 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """The rank in the world of the process with that rank in a group."""
+    """Return the rank in the world of the process with that rank in a group."""
     found = find(group)
     if not 0 <= group_rank < found.size():
         raise ValueError(f"Group rank {group_rank} is not part of group {found}")
@@ -292,7 +292,7 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """The rank of this process among those of its machine, by which scripts choose a device."""
+    """Return the rank of this process among those of its machine, by which scripts choose a device."""
     found = environment.local_rank()
     if found is None:
         found = fallback_rank
@@ -310,7 +310,7 @@ _DEVICE = {"mpi": "cpu", "nccl": "cuda"}
 
 
 def _engines_of(backend: str | None) -> dict[str, str]:
-    """The name of the engine for each type of device."""
+    """Return the name of the engine for each type of device."""
     if backend is None or backend == Backend.UNDEFINED:
         backend = "mpi"
     found: dict[str, str] = {}
@@ -404,7 +404,7 @@ def init_process_group(
 
 
 def _start_mpi(given: tuple[int | None, int | None], limit: timedelta, init_method: str | None = None) -> Communicator:
-    """The engine of the CPU: MPI, unless the process is alone."""
+    """Return the engine of the CPU: MPI, unless the process is alone."""
     rank, size = given
     if not is_mpi_available() and size in (None, 1):
         return Alone()
@@ -430,7 +430,7 @@ def _start_mpi(given: tuple[int | None, int | None], limit: timedelta, init_meth
 def _start_nccl(
     given: tuple[int | None, int | None], limit: timedelta, init_method: str | None, device_id: Any, cpu: Any
 ) -> Communicator:
-    """The engine of CUDA: NCCL, unless the process is alone."""
+    """Return the engine of CUDA: NCCL, unless the process is alone."""
     if cpu is None and init_method is None and "MASTER_ADDR" not in os.environ and is_mpi_available():
         cpu = _start_mpi(given, limit) if given[1] not in (None, 1) else None
     rank, size = given if cpu is None else (cpu.rank, cpu.size)
@@ -454,7 +454,7 @@ def _start_nccl(
 
 
 def _index_of_device(device_id: Any) -> int:
-    """The device of this process: the chosen one, or that of the local rank."""
+    """Return the device of this process: the chosen one, or that of the local rank."""
     if device_id is not None:
         return devices.index_of(device_id)
     current, local = devices.current_device(), environment.local_rank()

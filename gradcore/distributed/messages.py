@@ -110,7 +110,7 @@ class _Receipt(Work):
     """A message that arrives."""
 
     def source_rank(self) -> int:
-        """The rank in the world of the process that has sent it."""
+        """Return the rank in the world of the process that has sent it."""
         source: int = self._request.source  # type: ignore[attr-defined]
         return int(self._group.ranks[source])
 

@@ -26,7 +26,7 @@ _OPS = {
 
 
 def import_mpi() -> Any:
-    """The module ``mpi4py.MPI``, which starts MPI when it is imported."""
+    """Return the module ``mpi4py.MPI``, which starts MPI when it is imported."""
     try:
         from mpi4py import MPI
     except ImportError as error:
@@ -44,7 +44,7 @@ class _MPIRequest(Request):
         self._request, self._arrays = start(*arrays, **settings), arrays
 
     def done(self) -> bool:
-        """Whether it has finished; lets it go on."""
+        """Return whether it has finished; lets it go on."""
         return bool(self._request.Test())
 
 
@@ -59,7 +59,7 @@ class _Received(_MPIRequest):
         self._status, self._nbytes = MPI.Status(), buffer.nbytes
 
     def done(self) -> bool:
-        """Whether it has finished; lets it go on."""
+        """Return whether it has finished; lets it go on."""
         if self.source is None:
             MPI = import_mpi()
             if not self._request.Test(self._status):
@@ -109,7 +109,7 @@ class MPICommunicator(Communicator):
         return self if self._side is None else MPICommunicator(self._side)
 
     def share(self, data: bytes, seconds: float) -> bytes:
-        """The bytes of rank 0, equally many in each process."""
+        """Return the bytes of rank 0, equally many in each process."""
         buffer = np.frombuffer(bytearray(data), np.uint8)
         if not wait_until(self.broadcast(buffer, 0).done, seconds):
             note_failure()
@@ -117,7 +117,7 @@ class MPICommunicator(Communicator):
         return bytes(buffer)
 
     def split(self, ranks: Sequence[int]) -> MPICommunicator:
-        """The engine for some of the processes."""
+        """Return the engine for some of the processes."""
         chosen = self.comm.Get_group().Incl(ranks)
         return MPICommunicator(self.comm.Create_group(chosen), self.comm.Create_group(chosen))
 

@@ -50,7 +50,7 @@ class _NCCLRequest(Request):
         self.event: Any = None
 
     def done(self) -> bool:
-        """Whether the device has finished it."""
+        """Return whether the device has finished it."""
         if self.event is not None and self.event.done:
             return True
         self._engine.check_errors()
@@ -69,7 +69,7 @@ class _HostRequest(_NCCLRequest):
     """Work that the host waits for."""
 
     def ready(self) -> bool:
-        """Whether the device has finished it."""
+        """Return whether the device has finished it."""
         return self.done()
 
 
@@ -106,7 +106,7 @@ class NCCLCommunicator(Communicator):
 
     @staticmethod
     def unique_id() -> bytes:
-        """A new number by which the processes of a communicator find each other."""
+        """Return a new number by which the processes of a communicator find each other."""
         from cupy.cuda import nccl
 
         return bytes(nccl.get_unique_id())
@@ -136,7 +136,7 @@ class NCCLCommunicator(Communicator):
         return found[0]
 
     def on_device(self) -> Any:
-        """A context in which the device of the communicator is current."""
+        """Return a context in which the device of the communicator is current."""
         return self._backend.use_index(self.index)
 
     def check(self, call: str, dtype: DType, device: Device, op: ReduceOp | None) -> None:
@@ -305,7 +305,7 @@ class NCCLCommunicator(Communicator):
     # -- communicators ----------------------------------------------------------------------------------------------
 
     def split(self, ranks: Sequence[int]) -> NCCLCommunicator:
-        """The engine for some of the processes: the first of them gives the others a number."""
+        """Return the engine for some of the processes: the first of them gives the others a number."""
         first = ranks[0]
         if self.rank == first:
             unique_id = self.unique_id()

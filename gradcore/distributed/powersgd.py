@@ -64,7 +64,7 @@ class PowerSGDState:
 
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Any]:
-    """The mean over all processes, of matrices approximately: ``P @ Q.mT`` with few columns.
+    """Return the mean over all processes, of matrices approximately: ``P @ Q.mT`` with few columns.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _approximate(state: PowerSGDState, index: int, matrices: list[AnyTensor], gr
 
 
 def _summed(tensors: list[AnyTensor], group: Any) -> list[AnyTensor]:
-    """The sums over all processes, by one collective."""
+    """Return the sums over all processes, by one collective."""
     flat = F.cat([t.reshape(-1) for t in tensors])
     collectives.all_reduce(flat, group=group)
     return [part.view(t.shape) for part, t in zip(flat.split([t.numel() for t in tensors]), tensors, strict=True)]

@@ -24,7 +24,7 @@ _PATIENCE, _PROOF, _LONGEST = 5.0, 32, 1 << 20
 
 
 def share(make: Callable[[], bytes], rank: int, size: int, init_method: str | None, seconds: float) -> bytes:
-    """The bytes that rank 0 makes, in every process.
+    """Return the bytes that rank 0 makes, in every process.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ _PATIENCE, _DOUBT = 2.0, 1.0
 
 
 def _find_mpiexec() -> str:
-    """The program that starts processes: of this Python's environment, or of the system."""
+    """Return the program that starts processes: of this Python's environment, or of the system."""
     given = os.environ.get("MPIEXEC")
     beside = [Path(sys.executable).with_name(name) for name in ("mpiexec", "mpiexec.exe")]
     found = given or next((str(path) for path in beside if path.exists()), None)

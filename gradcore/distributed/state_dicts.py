@@ -51,7 +51,7 @@ def _inner(model: Module) -> Module:
 
 
 def _held(value: Any, p: Any, options: StateDictOptions) -> Any:
-    """A tensor of the size of a parameter as a state dict holds it."""
+    """Return a tensor of the size of a parameter as a state dict holds it."""
     if not isinstance(value, Tensor):
         return value
     value = value.detach()
@@ -65,7 +65,7 @@ def _held(value: Any, p: Any, options: StateDictOptions) -> Any:
 
 
 def _own(value: Any, p: Any) -> Any:
-    """The part of this process of what a state dict holds."""
+    """Return the part of this process of what a state dict holds."""
     if isinstance(value, Shard):
         return value.tensor
     if not (isinstance(p, ShardedParameter) and isinstance(value, Tensor) and tuple(value.shape) == p.full_shape):
@@ -77,7 +77,7 @@ def _own(value: Any, p: Any) -> Any:
 
 
 def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
-    """The state dict of a model, in which what is sharded is a `Shard`, or whole if `options` say so.
+    """Return the state dict of a model, in which what is sharded is a `Shard`, or whole if `options` say so.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def set_model_state_dict(
 
 
 def _named(model: Module, optimizer: Optimizer) -> Iterator[tuple[int, str, Any]]:
-    """The parameters of an optimiser with their numbers and names."""
+    """Yield the parameters of an optimiser with their numbers and names."""
     names = {id(p): name for name, p in _inner(model).named_parameters()}
     every = [p for group in optimizer.param_groups for p in group["params"]]
     for i, p in enumerate(every):
@@ -137,7 +137,7 @@ def _named(model: Module, optimizer: Optimizer) -> Iterator[tuple[int, str, Any]
 def get_optimizer_state_dict(
     model: Module, optimizers: Optimizer, *, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
-    """The state dict of an optimiser by the names of the model's parameters.
+    """Return the state dict of an optimiser by the names of the model's parameters.
 
     An optimiser that has made no step yet gets its state by one that changes nothing, so that a checkpoint can be
     loaded into it.
@@ -206,7 +206,7 @@ def _begin(optimizer: Optimizer) -> None:
 def get_state_dict(
     model: Module, optimizers: Optimizer, *, options: StateDictOptions | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The state dicts of a model and of its optimiser.
+    """Return the state dicts of a model and of its optimiser.
 
     Parameters
     ----------

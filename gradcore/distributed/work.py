@@ -26,11 +26,11 @@ class Request:
     watched = False
 
     def done(self) -> bool:
-        """Whether it has finished; lets it go on."""
+        """Return whether it has finished; lets it go on."""
         return True
 
     def ready(self) -> bool:
-        """Whether its results can be used: it has finished, or the current stream waits for it."""
+        """Return whether its results can be used: it has finished, or the current stream waits for it."""
         return self.done()
 
 
@@ -196,7 +196,7 @@ class Work:
         return False
 
     def _is_late(self) -> bool:
-        """Whether the device should have finished long ago; if so, the engine ends it."""
+        """Return whether the device should have finished long ago; if so, the engine ends it."""
         seconds = self._group.timeout.total_seconds()
         if not self._request.watched or time.perf_counter() < self._begun + seconds:
             return False
@@ -237,17 +237,17 @@ class Work:
         raise self._error
 
     def is_completed(self) -> bool:
-        """Whether it has finished, and its results are there."""
+        """Return whether it has finished, and its results are there."""
         if not self._completed and self._poll():
             self._complete()
         return self._completed
 
     def is_success(self) -> bool:
-        """Whether it has finished without an error."""
+        """Return whether it has finished without an error."""
         return self._completed
 
     def exception(self) -> BaseException | None:
-        """The error with which it ended."""
+        """Return the error with which it ended."""
         return self._error
 
     def wait(self, timeout: timedelta | None = None) -> bool:
@@ -280,13 +280,13 @@ class Work:
         return True
 
     def seconds(self) -> float:
-        """The time from the call until it was seen to have finished, which the host waits for."""
+        """Return the time from the call until it was seen to have finished, which the host waits for."""
         self.wait()
         wait_until(self._poll, self._group.timeout.total_seconds())
         return self._ended - self._begun
 
     def result(self) -> Sequence[Any]:
-        """The tensors that it writes, once it has finished."""
+        """Return the tensors that it writes, once it has finished."""
         self.wait()
         return self._result
 
@@ -317,7 +317,7 @@ class _WorkFuture(Future[Any]):
         self._work = work
 
     def done(self) -> bool:
-        """Whether there is a result or an error."""
+        """Return whether there is a result or an error."""
         return super().done() or (self._work.is_completed() and super().done())
 
     def wait(self) -> Any:
@@ -326,7 +326,7 @@ class _WorkFuture(Future[Any]):
         return super().wait()
 
     def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
-        """A future for the result of a callback, which gets this one when it is done."""
+        """Return a future for the result of a callback, which gets this one when it is done."""
         after = _WorkFuture(self._work)
 
         def run(_: Any) -> None:

@@ -64,7 +64,7 @@ def _write_whole_lines() -> None:
 
 
 def _of_program(error: BaseException) -> TracebackType | None:
-    """The traceback without the frames of this module and of runpy."""
+    """Return the traceback without the frames of this module and of runpy."""
     tb = error.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
         tb = tb.tb_next

@@ -17,7 +17,7 @@ __all__ = ["ZeroRedundancyOptimizer"]
 
 
 def _listed(each: Any) -> Any:
-    """A group whose parameters can be gone through twice."""
+    """Return a group whose parameters can be gone through twice."""
     if isinstance(each, dict) and isinstance(each["params"], Iterator):
         return {**each, "params": list(each["params"])}
     return dict(each) if isinstance(each, dict) else each
@@ -186,7 +186,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             self._full = {key: value for each in found for key, value in each.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of all processes, after `consolidate_state_dict`: that of an optimiser in one process.
+        """Return the state of all processes, after `consolidate_state_dict`: that of an optimiser in one process.
 
         Returns
         -------

@@ -152,7 +152,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         return functional.where(self._outside, formula, series)  # type: ignore[no-any-return]
 
     def _log_norm(self) -> Tensor:
-        """The logarithm of the density's constant."""
+        """Return the logarithm of the density's constant."""
         x = (self._p - 0.5).pow(2)
         formula = self._log_odds.abs().log() - (2 * self._cut - 1).abs().log()
         return self._choose(formula, math.log(2) + (4 / 3 + 104 / 45 * x) * x)

@@ -172,12 +172,12 @@ class MixtureSameFamily(Distribution):
         return self._component_distribution
 
     def _weights(self) -> Tensor:
-        """The components' probabilities, with the dims of a value."""
+        """Return the components' probabilities, with the dims of a value."""
         probs = self._mixture_distribution.probs
         return probs.reshape(*probs.shape, *(1,) * len(self._event_shape))  # type: ignore[no-any-return]
 
     def _over(self, values: Tensor) -> Tensor:
-        """The weighted mean over the components."""
+        """Return the weighted mean over the components."""
         return (self._weights() * values).sum(-1 - len(self._event_shape))
 
     def _for_each(self, value: Tensor) -> Tensor:

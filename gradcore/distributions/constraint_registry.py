@@ -51,7 +51,7 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint: Constraint) -> Transform:
-        """The transform that leads to a constraint."""
+        """Return the transform that leads to a constraint."""
         factory = self._registry.get(_key(constraint))
         if factory is None:
             raise NotImplementedError(f"Cannot transform {type(constraint).__name__} constraints: {constraint!r}")
@@ -59,7 +59,7 @@ class ConstraintRegistry:
 
 
 def _key(constraint: Any) -> Any:
-    """The class of a constraint."""
+    """Return the class of a constraint."""
     return constraint if isinstance(constraint, type) else type(constraint)
 
 

@@ -104,7 +104,7 @@ class _Dependent(Constraint):
         return self._event_dim  # type: ignore[no-any-return]
 
     def __call__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> _Dependent:
-        """The same, with what is known."""
+        """Return the same, with what is known."""
         known = self._is_discrete if is_discrete is NotImplemented else is_discrete
         dims = self._event_dim if event_dim is NotImplemented else event_dim
         return type(self)(is_discrete=known, event_dim=dims)
@@ -115,7 +115,7 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint: Any) -> bool:
-    """Whether a constraint depends on other parameters.
+    """Return whether a constraint depends on other parameters.
 
     Examples
     --------
@@ -184,7 +184,7 @@ class _Independent(Constraint):
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Tensor) -> Tensor:
-        """Whether all parts belong to the set."""
+        """Return whether all parts belong to the set."""
         result = self.base_constraint.check(value)
         if result.ndim < self.reinterpreted_batch_ndims:
             raise ValueError(
@@ -229,7 +229,7 @@ class MixtureSameFamilyConstraint(Constraint):
         return self.base_constraint.event_dim
 
     def check(self, value: Tensor) -> Tensor:
-        """Whether the values belong to the set of every component."""
+        """Return whether the values belong to the set of every component."""
         dim = -1 - self.event_dim
         each = self.base_constraint.check(value.unsqueeze(dim))
         return each.reshape(*each.shape[: value.ndim - self.event_dim], -1).all(-1)
@@ -411,7 +411,7 @@ class multinomial(Constraint):
 
 
 def _vectors(name: str, event_dim: int, belongs: Callable[[Tensor], Tensor], discrete: bool = False) -> Any:
-    """The class of a set of vectors or matrices, of which a formula says whether one belongs to it."""
+    """Return the class of a set of vectors or matrices, of which a formula says whether one belongs to it."""
     body = {"event_dim": event_dim, "is_discrete": discrete, "__module__": __name__}
     body["check"] = lambda self, value: belongs(value)
     body["__repr__"] = lambda self: f"{type(self).__name__.removeprefix('_')}()"

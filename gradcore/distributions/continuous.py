@@ -381,7 +381,7 @@ class GeneralizedPareto(Distribution):
         return functional.isclose(self.concentration, functional.zeros_like(self.concentration))  # type: ignore[no-any-return]
 
     def _of(self, limit: Tensor, slope: Tensor, formula: Any) -> Tensor:
-        """A formula of the concentration; where that is nearly zero, its limit there and its slope."""
+        """Return a formula of the concentration; where that is nearly zero, its limit there and its slope."""
         k = functional.where(self._is_exponential, functional.ones_like(self.concentration), self.concentration)
         near = limit + self.concentration * slope
         return functional.where(self._is_exponential, near, formula(k))  # type: ignore[no-any-return]
@@ -397,12 +397,12 @@ class GeneralizedPareto(Distribution):
         return -self.scale.log() - self._of(z, z - z * z / 2, lambda k: (1 + 1 / k) * (k * z).log1p())
 
     def log_survival_function(self, value: Tensor) -> Tensor:
-        """The logarithm of the probability of values above given ones."""
+        """Return the logarithm of the probability of values above given ones."""
         z = self._z(self._check_sample(value))
         return -self._of(z, -z * z / 2, lambda k: (k * z).log1p() / k)
 
     def log_cdf(self, value: Tensor) -> Tensor:
-        """The logarithm of `cdf`."""
+        """Return the logarithm of `cdf`."""
         return (-self.log_survival_function(value).exp()).log1p()
 
     def cdf(self, value: Tensor) -> Tensor:

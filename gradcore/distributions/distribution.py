@@ -127,7 +127,7 @@ class Distribution(ShortErrors):
         return self._event_shape
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
-        """The distribution with parameters expanded to another batch shape.
+        """Return the distribution with parameters expanded to another batch shape.
 
         Parameters
         ----------
@@ -151,11 +151,11 @@ class Distribution(ShortErrors):
         return new
 
     def _batch_shape_of(self, name: str, batch: Size) -> Sequence[int]:
-        """The batch shape that a distribution of which this one is made needs for one of its own."""
+        """Return the batch shape that a distribution of which this one is made needs for one of its own."""
         return batch
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
-        """An empty instance, for an `expand` that subclasses write themselves."""
+        """Return an empty instance, for an `expand` that subclasses write themselves."""
         if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
                 f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
@@ -164,7 +164,7 @@ class Distribution(ShortErrors):
         return object.__new__(type(self)) if _instance is None else _instance
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
-        """The shape of a sample."""
+        """Return the shape of a sample."""
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     # -- what subclasses say ---------------------------------------------------------------------------------
@@ -209,15 +209,15 @@ class Distribution(ShortErrors):
         return self.sample((n,))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density, or of the probability, at values."""
+        """Return the logarithm of the density, or of the probability, at values."""
         raise NotImplementedError
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability of values up to given ones."""
+        """Return the probability of values up to given ones."""
         raise NotImplementedError
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The inverse of `cdf`."""
+        """Return the inverse of `cdf`."""
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
@@ -225,11 +225,11 @@ class Distribution(ShortErrors):
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
-        """The entropy, in nats."""
+        """Return the entropy, in nats."""
         raise NotImplementedError
 
     def perplexity(self) -> Tensor:
-        """The exponential of the entropy."""
+        """Return the exponential of the entropy."""
         return functional.exp(self.entropy())  # type: ignore[no-any-return]
 
     # -- checks ----------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class ExponentialFamily(Distribution):
         raise NotImplementedError
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
-        """The logarithm F of the normalizer."""
+        """Return the logarithm F of the normalizer."""
         raise NotImplementedError
 
     def _normalizer_and_slopes(self) -> tuple[list[Tensor], Tensor, tuple[Tensor, ...]]:
@@ -322,7 +322,7 @@ class ExponentialFamily(Distribution):
             return natural, normalizer, grad(normalizer.sum(), natural, create_graph=True)
 
     def entropy(self) -> Tensor:
-        """The entropy, in nats, from the derivatives of F."""
+        """Return the entropy, in nats, from the derivatives of F."""
         natural, normalizer, slopes = self._normalizer_and_slopes()
         result = normalizer - self._mean_carrier_measure
         for parameter, slope in zip(natural, slopes, strict=True):
@@ -332,7 +332,7 @@ class ExponentialFamily(Distribution):
 
 
 def log_beta(*concentrations: Tensor) -> Tensor:
-    """The logarithm of the beta function of two or more numbers."""
+    """Return the logarithm of the beta function of two or more numbers."""
     return sum(functional.lgamma(c) for c in concentrations) - functional.lgamma(sum(concentrations))  # type: ignore[no-any-return]
 
 

@@ -184,7 +184,7 @@ class Beta(ExponentialFamily):
 
 
 def _mode_of_shares(concentration: Tensor) -> Tensor:
-    """The densest shares; where all concentrations are below 1, the greatest of them has all."""
+    """Return the densest shares; where all concentrations are below 1, the greatest of them has all."""
     excess = (concentration - 1).clamp(min=0.0)
     mode = excess / excess.sum(-1, True)
     corner = (concentration < 1).all(-1, keepdim=True)

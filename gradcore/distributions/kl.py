@@ -36,7 +36,7 @@ _FORMULAS: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """A decorator for the divergence of distributions of two classes, and of their subclasses.
+    """Return a decorator for the divergence of distributions of two classes, and of their subclasses.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]],
 
 @functools.cache
 def _find(type_p: Any, type_q: Any) -> Callable[[Any, Any], Tensor] | None:
-    """The formula of the nearest pair of base classes: first those nearest to `type_p`."""
+    """Return the formula of the nearest pair of base classes: first those nearest to `type_p`."""
     matches = [pair for pair in _FORMULAS if issubclass(type_p, pair[0]) and issubclass(type_q, pair[1])]
     if not matches:
         return None
@@ -82,7 +82,7 @@ def _find(type_p: Any, type_q: Any) -> Callable[[Any, Any], Tensor] | None:
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """The mean, over values of `p`, of ``p.log_prob - q.log_prob``.
+    """Return the mean, over values of `p`, of ``p.log_prob - q.log_prob``.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def _independent(p: Independent, q: Independent) -> Tensor:
 
 
 def _spread(p: Any) -> Tensor:
-    """A factor of the covariance, square or wider than high."""
+    """Return a factor of the covariance, square or wider than high."""
     if isinstance(p, MultivariateNormal):
         return p._unbroadcasted_scale_tril
     return functional.cat([p.cov_factor, p.cov_diag.sqrt().diag_embed()], -1)  # type: ignore[no-any-return]
@@ -354,7 +354,7 @@ def _to_uniform(p: Distribution, q: Uniform) -> Tensor:
 
 
 def _cross_entropy_normal(mean: Tensor, variance: Tensor, q: Normal) -> Tensor:
-    """The mean of ``-q.log_prob`` over values with that mean and variance."""
+    """Return the mean of ``-q.log_prob`` over values with that mean and variance."""
     return q.scale.log() + 0.5 * LOG_2PI + 0.5 * (variance + (mean - q.loc).pow(2)) / q.scale.pow(2)
 
 

@@ -19,7 +19,7 @@ __all__ = ["LowRankMultivariateNormal", "MultivariateNormal", "mahalanobis"]
 
 
 def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
-    """The squared lengths of vectors relative to covariances with that Cholesky factor."""
+    """Return the squared lengths of vectors relative to covariances with that Cholesky factor."""
     batch = broadcast_shapes(factor.shape[:-2], x.shape[:-1])
     n = x.shape[-1]
     z = solve_triangular(factor.expand(*batch, n, n), x.expand(*batch, n).unsqueeze(-1), upper=False)
@@ -32,14 +32,14 @@ def half_log_det(factor: Tensor) -> Tensor:
 
 
 def inverse_of_factor(factor: Tensor) -> Tensor:
-    """The inverse of the matrix with that Cholesky factor."""
+    """Return the inverse of the matrix with that Cholesky factor."""
     n = factor.shape[-1]
     inverse = solve_triangular(factor, eye(n, dtype=factor.dtype, device=factor.device), upper=False)
     return inverse.mT @ inverse
 
 
 def factor_of_inverse(matrix: Tensor) -> Tensor:
-    """The Cholesky factor of the inverse of a matrix."""
+    """Return the Cholesky factor of the inverse of a matrix."""
     turned = cholesky(matrix.flip(-2, -1))
     upper = turned.flip(-2, -1).mT  # whose inverse is a lower triangle too
     return solve_triangular(upper, eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device), upper=False)
@@ -54,7 +54,7 @@ _FACTORS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def the_given(*matrices: Tensor | None) -> tuple[str, Tensor]:
-    """The name and the value of the one matrix that was given, of those that may be."""
+    """Return the name and the value of the one matrix that was given, of those that may be."""
     given = [(name, matrix) for name, matrix in zip(_FACTORS, matrices, strict=True) if matrix is not None]
     if len(given) != 1:
         raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
@@ -87,7 +87,7 @@ class OfCovariance(Distribution):
         self._unbroadcasted_scale_tril = _FACTORS[name](matrix)
 
     def _whole(self, matrix: Tensor) -> Tensor:
-        """A matrix of each distribution of the batch."""
+        """Return a matrix of each distribution of the batch."""
         n = self._event_shape[-1]
         return matrix.expand(*self._batch_shape, n, n)
 

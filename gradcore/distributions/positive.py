@@ -345,7 +345,7 @@ class Kumaraswamy(TransformedDistribution):
         super().__init__(base, steps, validate_args=validate_args)
 
     def _moment(self, n: int) -> Tensor:
-        """The mean of the power `n`."""
+        """Return the mean of the power `n`."""
         b, at = self.concentration0, 1 + n / self.concentration1
         return b * (at.lgamma() + b.lgamma() - (at + b).lgamma()).exp()
 

@@ -35,7 +35,7 @@ class WithProbabilities(Distribution):
         super().__init__(batch, event, validate_args=validate_args)
 
     def _kept(self, given: Parameter) -> Tensor:
-        """The parameter as it is stored."""
+        """Return the parameter as it is stored."""
         return broadcast_all(given)[0]
 
     @property
@@ -64,7 +64,7 @@ class WithProbabilities(Distribution):
         return p.log() - (-p).log1p()
 
     def _whole_numbers(self, count: int, expand: bool, dtype: dtypes.dtype | None = None) -> Tensor:
-        """The whole numbers below a count, along a new first dim; in the parameter's dtype by default."""
+        """Return the whole numbers below a count, along a new first dim; in the parameter's dtype by default."""
         batch = self._batch_shape
         values = arange(count, dtype=dtype or self._param.dtype, device=self._param.device)
         values = values.reshape(-1, *(1,) * len(batch))

@@ -26,7 +26,7 @@ __all__ = [
 
 
 def sum_rightmost(value: Any, dims: int) -> Any:
-    """The sum over so many of the last dims."""
+    """Return the sum over so many of the last dims."""
     if not dims:
         return value
     return value.reshape(*value.shape[: value.ndim - dims], -1).sum(-1)
@@ -91,7 +91,7 @@ class Transform(ShortErrors):
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Transform:
-        """The same transform with another cache."""
+        """Return the same transform with another cache."""
         if self._cache_size == cache_size:
             return self
         if type(self).__init__ is Transform.__init__:
@@ -104,7 +104,7 @@ class Transform(ShortErrors):
     __hash__ = object.__hash__
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The transform of `x`."""
+        """Return the transform of `x`."""
         if not self._cache_size:
             return self._call(x)
         before, after = self._cached
@@ -135,11 +135,11 @@ class Transform(ShortErrors):
         raise NotImplementedError
 
     def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        """The shape of the output for an input of that shape."""
+        """Return the shape of the output for an input of that shape."""
         return shape
 
     def inverse_shape(self, shape: Sequence[int]) -> Sequence[int]:
-        """The shape of the input for an output of that shape."""
+        """Return the shape of the input for an output of that shape."""
         return shape
 
     def __repr__(self) -> str:
@@ -301,7 +301,7 @@ class ComposeTransform(Transform):
 
 
 def with_dims(constraint: Constraint, dims: int) -> Constraint:
-    """A constraint of values with so many dims, at least its own."""
+    """Return a constraint of values with so many dims, at least its own."""
     more = dims - constraint.event_dim
     return constraints.independent(constraint, more) if more else constraint
 

@@ -105,7 +105,7 @@ class TransformedDistribution(Distribution):
         return total + sum_rightmost(self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape))  # type: ignore[no-any-return]
 
     def _in_order(self, probability: Tensor) -> Tensor:
-        """A probability of the base as one of the values, or back: the other one where the transforms fall."""
+        """Return a probability of the base as one of the values, or back: the other one where the transforms fall."""
         sign = math.prod(transform.sign for transform in self.transforms)
         return probability if isinstance(sign, int) and sign == 1 else sign * (probability - 0.5) + 0.5
 

@@ -39,17 +39,17 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
 
 
 def _below(n: int, diag: int, device: Any) -> Tensor:
-    """A mask of a square matrix's elements on a diagonal or below it."""
+    """Return a mask of a square matrix's elements on a diagonal or below it."""
     return ones(n, n, dtype=dtypes.bool_, device=device).tril(diag)
 
 
 def _count(n: int, diag: int) -> int:
-    """The number of these elements."""
+    """Return the number of these elements."""
     return sum(min(max(row + 1 + diag, 0), n) for row in range(n))
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """The elements of matrices on a diagonal and below it, row by row.
+    """Return the elements of matrices on a diagonal and below it, row by row.
 
     Parameters
     ----------
@@ -105,5 +105,5 @@ def _standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
 
 
 def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
-    """The sum over that many of the last dims."""
+    """Return the sum over that many of the last dims."""
     return value if not dim else functional.sum(value, tuple(range(-dim, 0)))

@@ -157,7 +157,7 @@ class PositiveDefiniteTransform(_Plain):
 
 
 def _below(matrix: Tensor, diagonal: int) -> Tensor:
-    """The elements up to a diagonal below the main one, row by row, as vectors."""
+    """Return the elements up to a diagonal below the main one, row by row, as vectors."""
     n = matrix.shape[-1]
     rows, columns = tril_indices(n, n, diagonal, device=matrix.device)
     return matrix[..., rows, columns]

@@ -24,7 +24,7 @@ Argnums = int | tuple[int, ...]
 
 
 def positions_of(argnums: Argnums, count: int) -> tuple[int, ...]:
-    """The positions that `argnums` names among `count` positional arguments.
+    """Return the positions that `argnums` names among `count` positional arguments.
 
     Raises
     ------
@@ -48,13 +48,13 @@ def positions_of(argnums: Argnums, count: int) -> tuple[int, ...]:
 
 
 def select_args(args: Sequence[Any], argnums: Argnums) -> Any:
-    """The arguments that `argnums` names: one, or a tuple of them."""
+    """Return the arguments that `argnums` names: one, or a tuple of them."""
     positions = positions_of(argnums, len(args))
     return tree_map(as_input, args[positions[0]] if isinstance(argnums, int) else tuple(args[i] for i in positions))
 
 
 def replace_args(args: Sequence[Any], argnums: Argnums, values: Any) -> list[Any]:
-    """The arguments with those that `argnums` names exchanged for `values` (one, or a tuple of them)."""
+    """Return the arguments with those that `argnums` names exchanged for `values` (one, or a tuple of them)."""
     out = list(args)
     for i, value in zip(
         positions_of(argnums, len(args)), (values,) if isinstance(argnums, int) else values, strict=True
@@ -64,7 +64,7 @@ def replace_args(args: Sequence[Any], argnums: Argnums, values: Any) -> list[Any
 
 
 def split_aux(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
-    """The output of a function and what it returns beside it (None without `has_aux`)."""
+    """Return the output of a function and what it returns beside it (None without `has_aux`)."""
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:

@@ -14,7 +14,7 @@ __all__ = ["checkpoint", "elementwise_grad", "jacobian", "value_and_grad"]
 
 
 def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that computes the value of `func` and its gradient.
+    """Return a function that computes the value of `func` and its gradient.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
 
 
 def jacobian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that computes the Jacobian of `func` in reverse mode: `jacrev` without its options.
+    """Return a function that computes the Jacobian of `func` in reverse mode: `jacrev` without its options.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def jacobian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., An
 
 
 def elementwise_grad(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that computes the derivative of each element of an elementwise function, which nests.
+    """Return a function that computes the derivative of each element of an elementwise function, which nests.
 
     It is the gradient of the sum of the outputs.
 

@@ -46,7 +46,7 @@ def jvp(
     strict: bool = False,
     has_aux: bool = False,
 ) -> tuple[Any, ...]:
-    """The output of `func` and its derivative in one direction: the Jacobian times `tangents`.
+    """Return the output of `func` and its derivative in one direction: the Jacobian times `tangents`.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def _tangent(out: Tensor, level: ForwardLevel, strict: bool) -> Tensor:
 def jacfwd(
     func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
-    """A function that computes the Jacobian of `func` by columns: for fewer inputs than outputs.
+    """Return a function that computes the Jacobian of `func` by columns: for fewer inputs than outputs.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _last(columns: Tensor | None, out: Tensor, t: Tensor) -> Tensor:
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that computes the matrix of second derivatives of `func`.
+    """Return a function that computes the matrix of second derivatives of `func`.
 
     By reverse mode twice; within `vmap` forward over reverse, ``jacfwd(jacrev(func))``, which needs fewer batches.
 
@@ -237,7 +237,7 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """The output of `func` and its derivative there as a linear function, which does not run `func` again.
+    """Return the output of `func` and its derivative there as a linear function, which does not run `func` again.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         left = [level.leave(out) for out in outs]
 
     def jvp_fn(*tangents: Any) -> Any:
-        """The derivative in the direction `tangents`."""
+        """Return the derivative in the direction `tangents`."""
         flat, other = tree_flatten(tangents)
         if other != structure:
             raise RuntimeError(f"Expected the tangents {other!r} to have the same argspec as the primals {structure!r}")

@@ -15,7 +15,7 @@ __all__ = ["functionalize"]
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """A function with the results of `func` that works on copies, and so shares no memory with its arguments.
+    """Return a function with the results of `func` that works on copies, and so shares no memory with its arguments.
 
     What `func` writes into an argument is written there once, when it has ended.
 
@@ -73,7 +73,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
 
 def _copy_of(t: Tensor) -> Tensor:
-    """A copy whose in-place writes are counted, which those of inference tensors are not."""
+    """Return a copy whose in-place writes are counted, which those of inference tensors are not."""
     if not is_inference_mode_enabled():
         return functional.clone(t)  # type: ignore[no-any-return]
     with inference_mode(False), no_grad():

@@ -86,7 +86,7 @@ def _join_dicts(given: Any) -> dict[str, Tensor]:
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters and buffers of several alike modules, stacked along a new first dim.
+    """Return the parameters and buffers of several alike modules, stacked along a new first dim.
 
     Parameters
     ----------

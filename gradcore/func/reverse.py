@@ -24,7 +24,7 @@ __all__ = ["grad", "grad_and_value", "jacrev", "vjp"]
 
 
 def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that computes the gradient of `func` and its value.
+    """Return a function that computes the gradient of `func` and its value.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
 
 
 def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that computes the gradient of `func`; nest it for higher derivatives.
+    """Return a function that computes the gradient of `func`; nest it for higher derivatives.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """The output of `func` and the function that multiplies vectors with its Jacobian from the left.
+    """Return the output of `func` and the function that multiplies vectors with its Jacobian from the left.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _vjp(
         left, aux = tree_map(level.leave, output), tree_map(level.leave, aux)
 
     def pull_back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
-        """The product of cotangents, structured as the output, with the Jacobian."""
+        """Return the product of cotangents, structured as the output, with the Jacobian."""
         flat, structure = tree_flatten(cotangents)
         if structure != out_structure:
             raise RuntimeError(
@@ -171,7 +171,7 @@ def jacrev(
     has_aux: bool = False,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """A function that computes the Jacobian of `func` by rows: for fewer outputs than inputs.
+    """Return a function that computes the Jacobian of `func` by rows: for fewer outputs than inputs.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | 
 
 
 def _join_rows(rows: Sequence[Tensor], out: Tensor, t: Tensor) -> Tensor:
-    """The rows of one block of a Jacobian as a tensor of shape ``out.shape + t.shape``."""
+    """Return the rows of one block of a Jacobian as a tensor of shape ``out.shape + t.shape``."""
     shape = (*out.shape, *t.shape)
     if not rows:
         return functional.new_zeros(t, shape)  # type: ignore[no-any-return]

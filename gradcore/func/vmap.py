@@ -28,7 +28,7 @@ def vmap(
     *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """A function that applies `func` to every sample of a batch, all at once.
+    """Return a function that applies `func` to every sample of a batch, all at once.
 
     Inside `func` tensors have the shape of one sample. There is no loop over samples: every operation runs once, with
     a batch dim that `func` does not see. Transformations nest: ``vmap(grad(f))`` gives the gradient for each sample.
@@ -144,7 +144,7 @@ def _name(func: Callable[..., Any]) -> str:
 
 
 def _output_dims(out_dims: Any, structure: TreeSpec) -> list[Any] | None:
-    """The batch dim of each output, or None if `out_dims` does not fit; a tuple of one may stand for one."""
+    """Return the batch dim of each output, or None if `out_dims` does not fit; a tuple of one may stand for one."""
     if structure.is_leaf() and isinstance(out_dims, tuple) and len(out_dims) == 1:
         return list(out_dims)
     return _broadcast_to_and_flatten(out_dims, structure)
@@ -223,7 +223,7 @@ def _wrong_out_dims(func: Callable[..., Any], out_dims: Any, outer: TreeSpec, un
 def _chunks(
     flat: Sequence[Any], dims: Sequence[int | None], size: int, chunk_size: int
 ) -> Iterator[tuple[list[Any], int]]:
-    """The inputs of at most `chunk_size` samples at a time, and how many these are."""
+    """Yield the inputs of at most `chunk_size` samples at a time, and how many these are."""
     for start in itertools.count(0, chunk_size):
         if start >= size:
             return
@@ -235,7 +235,7 @@ def _chunks(
 
 
 def _join_chunks(results: Sequence[Any], out_dims: Any) -> Any:
-    """The results of chunks as those of all samples."""
+    """Return the results of chunks as those of all samples."""
     flat = [tree_flatten(result) for result in results]
     structure = flat[0][1]
     dims_of_outputs = _output_dims(out_dims, structure)

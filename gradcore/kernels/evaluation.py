@@ -48,7 +48,7 @@ def check_functions(program: Program) -> None:
 
 
 def evaluate(F: Any, program: Program, values: dict[str, Any]) -> Any:
-    """The last variable of a program, whose parameters have the given values."""
+    """Return the last variable of a program, whose parameters have the given values."""
     return _run(F, program, {name: (value, None) for name, value in values.items()})[0]
 
 
@@ -125,7 +125,7 @@ def _sum(s: Any, t: Any) -> Any:
 
 
 def _call(F: Any, name: str, operands: list[Pair]) -> Pair:
-    """A function's value; its tangent by the differentials that the operation declares."""
+    """Return a function's value; its tangent by the differentials that the operation declares."""
     values = [value for value, _ in operands]
     if all(map(is_number, values)):
         return _of_numbers(name, values), None
@@ -152,7 +152,7 @@ def _moved(F: Any, op: Any, parameter: str, t: Any, values: list[Any], result: A
 
 
 def _with_number(F: Any, name: str, operands: list[Pair]) -> Pair:
-    """A function of two, one of which is a number: what the operations have for that."""
+    """Return a function of two, one of which is a number: what the operations have for that."""
     (a, s), (b, t) = operands
     first = is_number(a)
     x, moved, number = (b, t, a) if first else (a, s, b)

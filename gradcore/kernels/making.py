@@ -22,7 +22,7 @@ def from_kernel(
     block: int | None = None,
     options: Sequence[str] | None = None,
 ) -> Callable[..., Any]:
-    """A differentiable operation from a CUDA kernel.
+    """Return a differentiable operation from a CUDA kernel.
 
     It runs on every device: on CUDA the kernel, elsewhere its reference in NumPy, which follows from an expression. It
     records, works in forward mode, under `gradcore.func` and, if its derivative is a formula, in derivatives of any

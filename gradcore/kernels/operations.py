@@ -39,7 +39,7 @@ def operation(
     inputs: Sequence[str] | None,
     of_source: dict[str, Any],
 ) -> Callable[..., Any]:
-    """The operation of a kernel; `of_source` are the arguments for CUDA source, None if not given."""
+    """Return the operation of a kernel; `of_source` are the arguments for CUDA source, None if not given."""
     kernel = None if isinstance(forward, str) else forward
     source = forward if kernel is None else getattr(kernel, "code", None)
     unique = f"kernel_{next(_numbers)}_{name or 'kernel'}"
@@ -95,14 +95,14 @@ def _check_outputs(program: Program) -> None:
 
 
 def _names(tree: Any) -> set[str]:
-    """The names in an expression."""
+    """Return the names in an expression."""
     if tree[0] == "name":
         return {tree[1]}
     return set().union(*(_names(part) for part in tree[1:] if isinstance(part, tuple)))
 
 
 def _parsed(text: Any, reference: Any) -> Program | None:
-    """The program of an expression; None if it cannot be traced and there is a reference."""
+    """Return the program of an expression; None if it cannot be traced and there is a reference."""
     try:
         program = parse(text)
         check_functions(program)
@@ -161,7 +161,7 @@ def _elementwise_op(
 
 
 def _elementwise_formula(program: Program | None, backward: Any, wanted: str, names: Sequence[str]) -> Any:
-    """The differential by one input."""
+    """Return the differential by one input."""
     given = backward
     if isinstance(backward, Mapping):
         given = backward.get(wanted)
@@ -200,7 +200,7 @@ def _elementwise_formula(program: Program | None, backward: Any, wanted: str, na
 
 
 def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: str, node: str) -> Op:
-    """An operation of a kernel of CUDA source."""
+    """Return an operation of a kernel of CUDA source."""
     kinds = {"f": "float", "b": "bool", "i": "int", "u": "int", "T": "float", "c": "complex"}
     parameters = [Parameter("K"), *(Parameter(p.name) for p in raw.inputs)]
     for p in raw.settings:
@@ -245,7 +245,7 @@ def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: 
 
 
 def _constants(backward: Any) -> dict[str, str]:
-    """The inputs that are declared constant."""
+    """Return the inputs that are declared constant."""
     keys = backward if isinstance(backward, Mapping) else {}
     return {name: "its gradient was given as None" for name, gradient in keys.items() if gradient is None}
 
@@ -259,7 +259,7 @@ def _check_keys(backward: Any, names: Sequence[str]) -> None:
 
 
 def _missing(node: str, name: str) -> Callable[..., Any]:
-    """The formula of a derivative that was not given: a gradient that would pass is an error."""
+    """Return the formula of a derivative that was not given: a gradient that would pass is an error."""
 
     def raising(F: Any, grad: Any) -> Any:
         raise RuntimeError(
@@ -271,7 +271,7 @@ def _missing(node: str, name: str) -> Callable[..., Any]:
 
 
 def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callable[..., Any]:
-    """A formula of several gradients that are as many as inputs."""
+    """Return a formula of several gradients that are as many as inputs."""
 
     def checked(*values: Any) -> Any:
         found = formula(*values)
@@ -286,7 +286,7 @@ def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callabl
 
 
 def _formula_of(given: Any) -> Callable[..., Any]:
-    """The formula of a function, or of another kernel, which gets `grad` and what else it reads by name."""
+    """Return the formula of a function, or of another kernel, which gets `grad` and what else it reads by name."""
     other = getattr(given, "op", None)
     if not isinstance(other, Op) or OPS.get(other.name) is not other:
         return given  # type: ignore[no-any-return]
@@ -303,7 +303,7 @@ def _formula_of(given: Any) -> Callable[..., Any]:
 
 
 def _named(names: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with parameters of these names, by which formulas are given what they read."""
+    """Return the function with parameters of these names, by which formulas are given what they read."""
     for each in names:
         if not each.isidentifier() or keyword.iskeyword(each) or names.count(each) > 1:
             raise ValueError(f"an operand cannot be named {each!r}")

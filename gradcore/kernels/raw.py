@@ -71,7 +71,7 @@ class RawKernel:
         return self.signature.name
 
     def __call__(self, K: Any, *values: Any) -> Any:
-        """The outputs for inputs and settings, by the backend `K`."""
+        """Return the outputs for inputs and settings, by the backend `K`."""
         if isinstance(K, BatchedBackend):
             return self._of_samples(K, values)
         if isinstance(K, CudaKernels):
@@ -84,7 +84,7 @@ class RawKernel:
         return results if len(results) > 1 else results[0]
 
     def _of_samples(self, K: BatchedBackend, values: tuple[Any, ...]) -> Any:
-        """The outputs for batched arrays: one call for each sample."""
+        """Return the outputs for batched arrays: one call for each sample."""
         arrays = {i: physical(as_batched(v, K.level), K.level) for i, v in enumerate(values) if i < len(self.inputs)}
         count = len(next(iter(arrays.values())))
         found = [
@@ -109,7 +109,7 @@ class RawKernel:
         return checked if len(checked) > 1 else checked[0]
 
     def _as_output(self, p: Parameter, array: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An output of the reference, if the kernel's has its shape, in the kernel's dtype."""
+        """Return an output of the reference, if the kernel's has its shape, in the kernel's dtype."""
         if array.shape != shape:
             raise RuntimeError(
                 f"{self.name}: the reference returned {p.name} of shape {list(array.shape)}, but the kernel's has the "
@@ -137,7 +137,7 @@ class RawKernel:
         return dict(zip(names, values, strict=True))
 
     def _template(self, values: tuple[Any, ...]) -> Any:
-        """The dtype that the template's type stands for: that of its inputs; and the others' must be right."""
+        """Return the dtype that the template's type stands for: that of its inputs; and the others' must be right."""
         found = None
         for p, array in zip(self.inputs, values, strict=False):
             wanted = p.dtype if p.dtype != "T" else found
@@ -176,7 +176,7 @@ class RawKernel:
         return outputs
 
     def _setting(self, p: Parameter, known: dict[str, Any], elements: int, template: Any) -> Any:
-        """A number in the type that the kernel takes it in."""
+        """Return a number in the type that the kernel takes it in."""
         if p.name in self.sizes:
             rule = self.sizes[p.name]
             value: Any = elements if rule is None else _called(rule, known)
@@ -200,6 +200,6 @@ class RawKernel:
 
 
 def _called(rule: Callable[..., Any], known: dict[str, Any]) -> Any:
-    """A function of some of the inputs and settings, which its parameters name."""
+    """Return a function of some of the inputs and settings, which its parameters name."""
     code = rule.__code__
     return rule(*[known[name] for name in code.co_varnames[: code.co_argcount]])

@@ -48,12 +48,12 @@ class Signature(NamedTuple):
     source: str
 
     def of(self, role: str) -> tuple[Parameter, ...]:
-        """The parameters with that role."""
+        """Return the parameters with that role."""
         return tuple(p for p in self.parameters if p.role == role)
 
 
 def read_signature(source: str, name: str | None = None) -> Signature:
-    """The signature of a kernel.
+    """Return the signature of a kernel.
 
     Parameters
     ----------

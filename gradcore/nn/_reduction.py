@@ -10,12 +10,12 @@ _NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 
 
 def get_enum(reduction: str) -> int:
-    """The number of a reduction."""
+    """Return the number of a reduction."""
     return _NUMBERS[functional.check_reduction(reduction)]
 
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
-    """The reduction that the older arguments stand for."""
+    """Return the reduction that the older arguments stand for."""
     average, reduced = size_average is None or size_average, reduce is None or reduce
     if emit_warning:
         return functional.check_reduction("mean", average, reduced)  # type: ignore[no-any-return]
@@ -23,5 +23,5 @@ def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warni
 
 
 def legacy_get_enum(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> int:
-    """The number of the reduction that the older arguments stand for."""
+    """Return the number of the reduction that the older arguments stand for."""
     return get_enum(legacy_get_string(size_average, reduce, emit_warning))

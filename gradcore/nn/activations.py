@@ -18,7 +18,7 @@ S, IN_PLACE = settings, settings(inplace=False)
 
 
 def _hardtanh(chosen: dict[str, Any]) -> dict[str, Any]:
-    """The bounds under their names of today."""
+    """Return the bounds under their names of today."""
     for old, new in (("min_value", "min_val"), ("max_value", "max_val")):
         value = chosen.pop(old)
         if value is not None:
@@ -97,11 +97,11 @@ class PReLU(Module):
         self.weight.data.fill_(self.init)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, its negative elements times their slopes."""
+        """Return the input, its negative elements times their slopes."""
         return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
-        """The number of slopes."""
+        """Return the number of slopes."""
         return f"num_parameters={self.num_parameters}"
 
 

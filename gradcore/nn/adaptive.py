@@ -94,7 +94,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 module.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
-        """The log probability of each target, and minus their mean.
+        """Return the log probability of each target, and minus their mean.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return functional.cat(groups, 1)  # type: ignore[no-any-return]
 
     def predict(self, input: Tensor) -> Tensor:
-        """The class with the highest probability, for each sample.
+        """Return the class with the highest probability, for each sample.
 
         Parameters
         ----------

@@ -121,7 +121,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The attention output and the attention weights.
+        """Return the attention output and the attention weights.
 
         Parameters
         ----------

@@ -87,13 +87,13 @@ class BackwardHooks:
         self.n_inputs = 0
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments that forward gets."""
+        """Return the arguments that forward gets."""
         self.n_inputs = len(args)
         args, self.any_input = _pass_through_node(args, self.at_inputs, True)
         return args
 
     def outputs(self, result: Any) -> Any:
-        """The result that the caller of the module gets."""
+        """Return the result that the caller of the module gets."""
         if not isinstance(result, (Tensor, tuple)):
             warnings.warn(
                 "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
@@ -160,7 +160,7 @@ def watch_node(module: Any, hooks: Sequence[Callable[..., Any]], args: tuple[Any
 
 
 def _missed_gradients_warning(node: Any, args: tuple[Any, ...], results: Any) -> str | None:
-    """The warning, in PyTorch's words, where hooks of one node miss some of a module's gradients; else None."""
+    """Return the warning, in PyTorch's words, where hooks of one node miss some of a module's gradients; else None."""
     advice = " Please use register_full_backward_hook to get the documented behavior."
     for values, does, missing in ((results, "return", "grad_output"), (args, "take as input", "grad_input")):
         if not (isinstance(values, tuple) and all(isinstance(v, Tensor) for v in values)):

@@ -14,7 +14,7 @@ __all__ = ["ModuleDict", "ModuleList", "Sequential", "pairs"]
 
 
 def pairs(entries: Any, name: str, article: str) -> Iterator[tuple[Any, Any]]:
-    """The keys and values that a mapping or an iterable of pairs has.
+    """Yield the keys and values that a mapping or an iterable of pairs has.
 
     Raises
     ------
@@ -135,7 +135,7 @@ class Sequential(_Listed):
         return type(self)(OrderedDict(entries))
 
     def forward(self, input: Any) -> Tensor:
-        """The last module's output; a tensor, for type checkers."""
+        """Return the last module's output; a tensor, for type checkers."""
         for module in self:
             input = module(input)
         return input  # type: ignore[no-any-return]
@@ -266,11 +266,11 @@ class ModuleDict(Module):
         return key in self._modules
 
     def keys(self) -> KeysView[str]:
-        """The keys."""
+        """Return the keys."""
         return self._modules.keys()
 
     def values(self) -> ValuesView[Module]:
-        """The modules."""
+        """Return the modules."""
         return self._modules.values()  # type: ignore[return-value]
 
     def items(self) -> ItemsView[str, Module]:

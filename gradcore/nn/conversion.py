@@ -22,7 +22,7 @@ class Conversion:
     _buffers: dict[str, Tensor | None]
 
     def children(self) -> Iterator[Any]:
-        """The modules directly below."""
+        """Return the modules directly below."""
         raise NotImplementedError
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -98,7 +98,7 @@ class _Conv(Module):
                 uniform_(parameter, -bound, bound)
 
     def _widths(self) -> list[int]:
-        """The padding before and after each dim, the last dim first."""
+        """Return the padding before and after each dim, the last dim first."""
         if self.padding == "valid":
             return [0] * (2 * self.n)
         if self.padding == "same":
@@ -116,11 +116,11 @@ class _Conv(Module):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        """The convolution of the input with the weight."""
+        """Return the convolution of the input with the weight."""
         return self._conv_forward(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """The settings that are not the usual ones."""
+        """Return the settings that are not the usual ones."""
         shown = [str(self.in_channels), str(self.out_channels)]
         shown += [f"kernel_size={self.kernel_size}", f"stride={self.stride}"]
         for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
@@ -181,7 +181,7 @@ class _ConvTranspose(_Conv):
         )
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        """The transposed convolution; `output_size` chooses among the sizes that are possible."""
+        """Return the transposed convolution; `output_size` chooses among the sizes that are possible."""
         extra = self.output_padding if output_size is None else self._extra(input, output_size)
         convolve = getattr(F, f"conv_transpose{self.n}d")
         return convolve(  # type: ignore[no-any-return]
@@ -189,7 +189,7 @@ class _ConvTranspose(_Conv):
         )
 
     def _extra(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
-        """The output padding that leads to a size."""
+        """Return the output padding that leads to a size."""
         settings = (input.shape[-self.n :], self.stride, self.padding, self.dilation, self.kernel_size)
         least = [(size - 1) * s - 2 * p + d * (k - 1) + 1 for size, s, p, d, k in zip(*settings, strict=True)]
         most = [low + s - 1 for low, s in zip(least, self.stride, strict=True)]

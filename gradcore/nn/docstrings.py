@@ -46,7 +46,7 @@ class Docstring:
 
 
 def _describe(parameters: str, names: frozenset[str]) -> Iterator[str]:
-    """The entries of a section of parameters that are about `names`."""
+    """Yield the entries of a section of parameters that are about `names`."""
     for entry in re.split(r"^(?=\S)", parameters, flags=re.MULTILINE):
         if names.intersection(re.split(r",\s*", entry.partition(" :")[0])):
             yield entry

@@ -43,7 +43,7 @@ class _Table(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **settings: Any) -> Self:
-        """A table of given vectors.
+        """Return a table of given vectors.
 
         Parameters
         ----------
@@ -109,13 +109,13 @@ class Embedding(_Table):
         self._add(_weight, _freeze, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The vectors of those numbers."""
+        """Return the vectors of those numbers."""
         return F.embedding(
             input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
         )
 
     def extra_repr(self) -> str:
-        """The sizes, and settings that are not the usual ones."""
+        """Return the sizes, and settings that are not the usual ones."""
         shown = [str(self.num_embeddings), str(self.embedding_dim)]
         usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
         shown += [f"{n}={getattr(self, n)}" for n, value in usual.items() if getattr(self, n) != value]
@@ -186,7 +186,7 @@ class EmbeddingBag(_Table):
         )
 
     def extra_repr(self) -> str:
-        """The sizes, and settings that are not the usual ones."""
+        """Return the sizes, and settings that are not the usual ones."""
         shown = [str(self.num_embeddings), str(self.embedding_dim)]
         usual = {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
         shown += [f"{n}={getattr(self, n)}" for n, value in usual.items() if getattr(self, n) != value]

@@ -38,7 +38,7 @@ _GAINS |= dict.fromkeys(["linear", *(f"{c}{n}d" for c in ("conv", "conv_transpos
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which weights before a nonlinearity are larger, so that the size of the signal stays.
+    """Return the factor by which weights before a nonlinearity are larger, so that the size of the signal stays.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def trunc_normal_(
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    """The fan-in and fan-out of a layer with this weight."""
+    """Return the fan-in and fan-out of a layer with this weight."""
     if tensor.ndim < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     field = math.prod(tensor.shape[2:])
@@ -370,7 +370,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
 
 def _deprecate(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function under its name without the underscore."""
+    """Return the function under its name without the underscore."""
     new, old = function.__name__, function.__name__.removesuffix("_")
 
     @wraps(function)

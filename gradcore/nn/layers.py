@@ -33,7 +33,7 @@ def _tuples(n: int, *names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def _base(kind: str) -> type[Module]:
-    """The base of the layers of a kind, whatever their number of dims."""
+    """Return the base of the layers of a kind, whatever their number of dims."""
     return type(f"_{kind}Nd", (Module,), {"__module__": __name__, "__doc__": f"Base of ``{kind}1d`` and its like."})
 
 
@@ -179,7 +179,7 @@ class Identity(Module):
         super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input."""
+        """Return the input."""
         return input
 
 
@@ -203,11 +203,11 @@ class Flatten(Module):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, input: Tensor) -> Tensor:
-        """The flattened input."""
+        """Return the flattened input."""
         return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
-        """The dims."""
+        """Return the dims."""
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
@@ -243,7 +243,7 @@ class Unflatten(Module):
         self.dim, self.unflattened_size = dim, unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input with more dims."""
+        """Return the input with more dims."""
         return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self) -> str:

@@ -39,7 +39,7 @@ class LazyModuleMixin:
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self: AnyTensor) -> bool:
-        """Whether the shape of a parameter or a buffer is not known yet."""
+        """Return whether the shape of a parameter or a buffer is not known yet."""
         return any(map(is_lazy, (*self._parameters.values(), *self._buffers.values())))
 
     def _infer_parameters(self: AnyTensor, module: Any, args: Any, kwargs: Any = None) -> None:

@@ -198,5 +198,5 @@ class UninitializedBuffer(Uninitialized):
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether something is a parameter or a buffer whose shape is not known yet."""
+    """Return whether something is a parameter or a buffer whose shape is not known yet."""
     return isinstance(param, Uninitialized)

@@ -54,7 +54,7 @@ class Linear(Module):
                 uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The map applied to the last dim."""
+        """Return the map applied to the last dim."""
         return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -109,7 +109,7 @@ class Bilinear(Module):
                 uniform_(parameter, -bound, bound)
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        """The map applied to the last dims."""
+        """Return the map applied to the last dims."""
         return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:

@@ -70,7 +70,7 @@ class LinearCrossEntropyLoss(Module):
         self.linear = Linear(in_features, num_classes * math.prod(self.out_features), bias, device, dtype)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss of inputs of the shape ``(batch, in_features)`` or ``(in_features,)``."""
+        """Return the loss of inputs of the shape ``(batch, in_features)`` or ``(in_features,)``."""
         shape, bias = (self.num_classes, *self.out_features), self.linear.bias
         return F.linear_cross_entropy(
             input,

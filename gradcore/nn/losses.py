@@ -56,7 +56,7 @@ class _WeightedLoss(_Loss):
 
 
 def _resolve_reduction(chosen: dict[str, Any]) -> dict[str, Any]:
-    """The reduction, by its name."""
+    """Return the reduction, by its name."""
     old = chosen.pop("size_average", None), chosen.pop("reduce", None)
     if old != (None, None):
         chosen["reduction"] = functional.check_reduction(chosen["reduction"], *old)
@@ -134,7 +134,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """The loss."""
+        """Return the loss."""
         return F.triplet_margin_with_distance_loss(
             anchor,
             positive,

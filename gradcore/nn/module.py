@@ -107,7 +107,7 @@ def _addindent(text: str, spaces: int) -> str:
 
 
 def _kind(value: Any) -> str:
-    """The type of a value as error messages have it."""
+    """Return the type of a value as error messages have it."""
     if isinstance(value, Tensor):
         return value.type() if type(value) is Tensor else f"torch.nn.{type(value).__name__}"
     cls = type(value)
@@ -285,7 +285,7 @@ class Module(Calls, State, Conversion, ShortErrors):
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """The module itself and all below it, with dotted names."""
+        """Yield the module itself and all below it, with dotted names."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -297,12 +297,12 @@ class Module(Calls, State, Conversion, ShortErrors):
                 yield from child.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """The module itself and all below it."""
+        """Yield the module itself and all below it."""
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules directly below, with their names."""
+        """Yield the modules directly below, with their names."""
         seen = set()
         for name, child in self._modules.items():
             if child is not None and child not in seen:
@@ -310,7 +310,7 @@ class Module(Calls, State, Conversion, ShortErrors):
                 yield name, child
 
     def children(self) -> Iterator[Module]:
-        """The modules directly below."""
+        """Yield the modules directly below."""
         for _, child in self.named_children():
             yield child
 
@@ -357,7 +357,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         return getattr(self, name)
 
     def get_submodule(self, target: str) -> Module:
-        """The module of that dotted name.
+        """Return the module of that dotted name.
 
         Raises
         ------
@@ -392,7 +392,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter of that dotted name."""
+        """Return the parameter of that dotted name."""
         where, _, name = target.rpartition(".")
         found = self.get_submodule(where)._member(name)
         if not isinstance(found, Parameter):
@@ -400,7 +400,7 @@ class Module(Calls, State, Conversion, ShortErrors):
         return found
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer of that dotted name."""
+        """Return the buffer of that dotted name."""
         where, _, name = target.rpartition(".")
         module = self.get_submodule(where)
         found = module._member(name)
@@ -478,7 +478,7 @@ class Module(Calls, State, Conversion, ShortErrors):
     # -- printing -------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """The text between the parentheses in the module's `repr`."""
+        """Return the text between the parentheses in the module's `repr`."""
         return ""
 
     def _get_name(self) -> str:

@@ -18,7 +18,7 @@ REQUIRED = inspect.Parameter.empty
 
 
 def settings(*required: str, **optional: Any) -> dict[str, Any]:
-    """The settings that a class takes, in their order: without a default, then with."""
+    """Return the settings that a class takes, in their order: without a default, then with."""
     return {**dict.fromkeys(required, REQUIRED), **optional}
 
 
@@ -66,7 +66,7 @@ def _shown(module: Any, names: Any) -> str:
 
 
 def make(name: str, made: Made, where: str) -> type[Module]:
-    """The class of an entry; `where` is the module that it belongs to."""
+    """Return the class of an entry; `where` is the module that it belongs to."""
     kind = inspect.Parameter.KEYWORD_ONLY if made.keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature([inspect.Parameter(n, kind, default=d) for n, d in made.settings.items()])
     names = list(made.settings) if made.shown is None else made.shown

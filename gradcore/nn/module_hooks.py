@@ -134,7 +134,7 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """The older form of `register_module_full_backward_hook`: the hook sees the last node of forward only."""
+    """Return the older form of `register_module_full_backward_hook`: the hook sees the last node of forward only."""
     return _everywhere(hook, False)
 
 
@@ -151,7 +151,7 @@ class Calls:
     _compiled_call_impl: Any = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The computation; define it in the subclass."""
+        """Return the computation; define it in the subclass."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     if TYPE_CHECKING:  # what `forward` returns
@@ -178,7 +178,7 @@ class Calls:
         return _Call(self, args, kwargs).run()
 
     def _has_hooks(self) -> bool:
-        """Whether a call does more than to call `forward`."""
+        """Return whether a call does more than to call `forward`."""
         own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
         every = _Everywhere
         return bool(own or every.forward or every.forward_pre or every.backward or every.backward_pre)
@@ -225,7 +225,7 @@ class Calls:
         return self._register_backward(hook, True, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """The older form of `register_full_backward_hook`: the hook sees the last node of `forward` only."""
+        """Return the older form of `register_full_backward_hook`: the hook sees the last node of `forward` only."""
         return self._register_backward(hook, False, False)
 
     def _register_backward(self, hook: Callable[..., Any], full: bool, prepend: bool) -> RemovableHandle:

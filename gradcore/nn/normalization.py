@@ -20,7 +20,7 @@ __all__ = ["GroupNorm", "LayerNorm", "RMSNorm", "SyncBatchNorm"]
 
 
 def sizes_of(shape: Any) -> tuple[int, ...]:
-    """The sizes of the last dims, of which one is given as it is."""
+    """Return the sizes of the last dims, of which one is given as it is."""
     several = isinstance(shape, (tuple, list)) or getattr(shape, "ndim", 0) > 0
     taken = setting("layer_norm", "normalized_shape", "Ints").take(tuple(shape) if several else shape)
     return (taken,) if isinstance(taken, int) else taken
@@ -83,11 +83,11 @@ class LayerNorm(_Affine):
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
-        """The normalized input."""
+        """Return the normalized input."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """Return the settings."""
         return (
             f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
             f"bias={self.bias is not None}"
@@ -129,11 +129,11 @@ class RMSNorm(_Affine):
         self.register_parameter("weight", made)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The normalized input."""
+        """Return the normalized input."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """Return the settings."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
@@ -179,11 +179,11 @@ class GroupNorm(_Affine):
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
-        """The normalized input."""
+        """Return the normalized input."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """Return the settings."""
         return (
             f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
             f"bias={self.bias is not None}"
@@ -268,7 +268,7 @@ class _Running(_Affine):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """Return the settings."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
@@ -277,7 +277,7 @@ class _Running(_Affine):
 
 class _BatchNorm(_Running):
     def forward(self, input: Tensor) -> Tensor:
-        """The input, normalized over everything but the channels."""
+        """Return the input, normalized over everything but the channels."""
         self._check_input_dim(input)
         momentum = self._count_batch()
         by_batch = self.training or self.running_mean is None
@@ -287,7 +287,7 @@ class _BatchNorm(_Running):
         return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
 
     def _count_batch(self) -> float:
-        """The weight of a batch in the running statistics, of which it is the next."""
+        """Return the weight of a batch in the running statistics, of which it is the next."""
         momentum: float = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
@@ -312,7 +312,7 @@ class _InstanceNorm(_Running):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, each channel of each sample normalized."""
+        """Return the input, each channel of each sample normalized."""
         self._check_input_dim(input)
         alone = input.ndim == self.ndims[0]  # one sample without a dim of batches
         momentum = 0.0 if self.momentum is None else self.momentum
@@ -383,7 +383,7 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, normalized over everything but the channels, in all processes."""
+        """Return the input, normalized over everything but the channels, in all processes."""
         from gradcore.distributed import groups
         from gradcore.distributed.nn.functional import all_reduce
 

@@ -108,7 +108,7 @@ class PackedSequence(_Fields):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes another one; None of None.
+    """Return the permutation that undoes another one; None of None.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
 
 def _positions(batch_sizes: np.ndarray[Any, Any], batch: int) -> np.ndarray[Any, Any]:
-    """The position of each packed step among the steps of the padded sequences, step by step."""
+    """Return the position of each packed step among the steps of the padded sequences, step by step."""
     return np.concatenate([step * batch + np.arange(n) for step, n in enumerate(batch_sizes)])
 
 
@@ -205,7 +205,7 @@ def _check_lengths(lengths: np.ndarray[Any, Any], batch: int) -> None:
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The sequences of `pack_padded_sequence` with padding again.
+    """Return the sequences of `pack_padded_sequence` with padding again.
 
     Parameters
     ----------

@@ -30,11 +30,11 @@ class _Pad(Module):
         self.padding = ntuple(padding, 2 * self.n)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The padded input."""
+        """Return the padded input."""
         return F.pad(input, self.padding, self.mode)
 
     def extra_repr(self) -> str:
-        """The widths."""
+        """Return the widths."""
         return str(self.padding)
 
 
@@ -56,7 +56,7 @@ class _ConstantPad(_Pad):
         self.value = value
 
     def forward(self, input: Tensor) -> Tensor:
-        """The padded input."""
+        """Return the padded input."""
         return F.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self) -> str:

@@ -27,7 +27,7 @@ def _device_of(where: DeviceLike) -> Any:
 
 
 def scatter(inputs: Any, target_gpus: Places, dim: int = 0) -> Any:
-    """The parts of inputs for several devices, on these devices.
+    """Return the parts of inputs for several devices, on these devices.
 
     Parameters
     ----------
@@ -66,12 +66,12 @@ def _parts(value: Any, devices: list[Any], dim: int) -> Any:
 
 
 def _like(given: Any, parts: Any) -> Any:
-    """The parts in a tuple or list of that type."""
+    """Return the parts in a tuple or list of that type."""
     return type(given)(*parts) if hasattr(given, "_fields") else type(given)(parts)
 
 
 def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> Any:
-    """The results of several devices as one, on one device.
+    """Return the results of several devices as one, on one device.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class DataParallel(Module):
                 module.to(_device_of(self.device_ids[0]))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """The joined results of all devices."""
+        """Return the joined results of all devices."""
         if not self.device_ids:
             return self.module(*inputs, **kwargs)
         devices = [_device_of(where) for where in self.device_ids]
@@ -236,7 +236,7 @@ class DataParallel(Module):
                 )
 
     def _run(self, device: Any, args: Any, kwargs: Any) -> Any:
-        """The module's result on one device."""
+        """Return the module's result on one device."""
         with device.backend.use_index(device.index):
             held = (*self.module.named_parameters(), *self.module.named_buffers())
             moved = {name: t.to(device) for name, t in held if t.device != device}

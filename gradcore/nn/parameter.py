@@ -59,7 +59,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
 
 
 def _parameter_of_subclass(data: Tensor, requires_grad: bool) -> Tensor:
-    """A leaf with the data, of the class of the data: what it does with operations is kept."""
+    """Return a leaf with the data, of the class of the data: what it does with operations is kept."""
     out = data.detach().requires_grad_(requires_grad)
     if type(out) is not type(data):
         raise RuntimeError(

@@ -90,7 +90,7 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        """The parameters, a line each."""
+        """Return the parameters, a line each."""
         return "\n".join(_line(i, value, lambda t: t.dtype) for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -168,11 +168,11 @@ class ParameterDict(Module):
         return ParameterDict(OrderedDict(self.items()))
 
     def keys(self) -> KeysView[str]:
-        """The keys."""
+        """Return the keys."""
         return self._keys.keys()
 
     def values(self) -> Iterator[Parameter]:
-        """The parameters."""
+        """Return the parameters."""
         return (self[key] for key in self._keys)
 
     def items(self) -> Iterator[tuple[str, Parameter]]:
@@ -180,11 +180,11 @@ class ParameterDict(Module):
         return ((key, self[key]) for key in self._keys)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The parameter of that key, or `default`."""
+        """Return the parameter of that key, or `default`."""
         return self[key] if key in self._keys else default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The parameter of that key, which becomes `default` if there is none."""
+        """Return the parameter of that key, which becomes `default` if there is none."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -206,7 +206,7 @@ class ParameterDict(Module):
             del self[key]
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A new dictionary with one value under several keys."""
+        """Return a new dictionary with one value under several keys."""
         return ParameterDict((key, default) for key in keys)
 
     def update(self, parameters: Any) -> None:
@@ -218,7 +218,7 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        """The parameters, a line each."""
+        """Return the parameters, a line each."""
         return "\n".join(_line(key, value, lambda t: Tensor.type(t)) for key, value in self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

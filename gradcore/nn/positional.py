@@ -17,7 +17,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 
 def _dropping(name: str, function: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    """A kind of dropout, and its form that works in place."""
+    """Return a kind of dropout, and its form that works in place."""
 
     def drop(input: Tensor, p: float, train: bool) -> Tensor:
         return getattr(F, function)(input, p, train)  # type: ignore[no-any-return]

@@ -85,7 +85,7 @@ def run_layer(
 
 
 def run_cell(mode: str, x: Tensor, state: States, weights: Sequence[Any]) -> States:
-    """The state after one more step; arguments as for `run_layer`. A plain network has but few operations."""
+    """Return the state after one more step; arguments as for `run_layer`. A plain network has but few operations."""
     if mode not in ("LSTM", "GRU"):
         w_ih, w_hh, b_ih, b_hh, _ = weights
         activation = functional.relu if mode == "RNN_RELU" else functional.tanh
@@ -154,7 +154,7 @@ class RNNCellBase(_Recurrent):
         self._add(shapes, device, dtype)
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
-        """The next state."""
+        """Return the next state."""
         name = type(self).__name__
         if input.ndim not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
@@ -394,7 +394,7 @@ class RNNBase(_Recurrent):
         """Do nothing; the layers need no particular layout in memory."""
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
-        """The states of the last layer at all steps, and the last states of all layers.
+        """Return the states of the last layer at all steps, and the last states of all layers.
 
         Parameters
         ----------

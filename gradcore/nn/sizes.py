@@ -10,7 +10,7 @@ __all__: list[str] = []
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
-    """A function from one number, or several, to a tuple: a number stands for `n` equal ones."""
+    """Return a function from one number, or several, to a tuple: a number stands for `n` equal ones."""
 
     def parse(x: Any) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))

@@ -25,7 +25,7 @@ def _causal_mask(size: int, device: DeviceLike | None = None, dtype: DTypeLike |
 
 
 def _is_causal(mask: Tensor | None, hint: bool | None) -> bool:
-    """Whether a mask is the causal one: as the hint says or, without one, by its values."""
+    """Return whether a mask is the causal one: as the hint says or, without one, by its values."""
     if hint is not None or mask is None:
         return hint is True
     if mask.ndim != 2 or mask.shape[0] != mask.shape[1]:
@@ -90,7 +90,7 @@ class TransformerEncoder(_Stack):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """The output of the last layer.
+        """Return the output of the last layer.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class TransformerDecoder(_Stack):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The output of the last layer.
+        """Return the output of the last layer.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class Transformer(Module):
     def generate_square_subsequent_mask(
         sz: int, device: DeviceLike | None = None, dtype: DTypeLike | None = None
     ) -> Tensor:
-        """The causal mask: minus infinity above the diagonal, zero elsewhere.
+        """Return the causal mask: minus infinity above the diagonal, zero elsewhere.
 
         Parameters
         ----------
@@ -299,7 +299,7 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The decoder's output.
+        """Return the decoder's output.
 
         Parameters
         ----------

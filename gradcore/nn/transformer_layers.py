@@ -24,7 +24,7 @@ Dropout = layers.MADE["Dropout"]
 def additive(
     name: str, mask: Tensor | None, like: Tensor, other_name: str = "", other: Tensor | None = None
 ) -> Tensor | None:
-    """A mask as numbers to be added, of the dtype of `like`; `other` is expected to have the same dtype."""
+    """Return a mask as numbers to be added, of the dtype of `like`; `other` is expected to have the same dtype."""
     if mask is None:
         return None
     boolean = mask.dtype.name == "bool"
@@ -99,7 +99,7 @@ class _Layer(Module):
         return self.dropout1(found)  # type: ignore[no-any-return]
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        """The feedforward network."""
+        """Return the feedforward network."""
         last = getattr(self, f"dropout{len(self._attentions) + 1}")
         return last(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
 
@@ -145,7 +145,7 @@ class TransformerEncoderLayer(_Layer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """The output of the layer.
+        """Return the output of the layer.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The output of the layer.
+        """Return the output of the layer.
 
         Parameters
         ----------

@@ -37,7 +37,7 @@ def numpy_dtype(value: Any) -> np.dtype[Any]:
 
 
 def dtype_of(value: Any) -> Any:
-    """The dtype that `value` names; None stays None. Names without a size are NumPy's: ``float`` is float64."""
+    """Return the dtype that `value` names; None stays None. Names without a size are NumPy's: ``float`` is float64."""
     if value is None or isinstance(value, dtypes.dtype):
         return value
     found = np.dtype(value)
@@ -47,7 +47,7 @@ def dtype_of(value: Any) -> Any:
 
 
 def tensor_of(x: Any, dtype: Any = None) -> AnyTensor:
-    """A tensor of numbers, arrays or nested sequences of them and of tensors, in NumPy's dtype by default.
+    """Return a tensor of numbers, arrays or nested sequences of them and of tensors, in NumPy's dtype by default.
 
     Sequences with tensors are stacked, so that they keep their history.
     """
@@ -86,7 +86,7 @@ def inexact(x: Tensor) -> AnyTensor:
 
 
 def same_dtype(*values: Any) -> dtypes.dtype:
-    """The dtype that NumPy promotes tensors and arrays to; Python's numbers take part by their kind."""
+    """Return the dtype that NumPy promotes tensors and arrays to; Python's numbers take part by their kind."""
     found = {x._dtype for x in values if isinstance(x, Tensor)}
     numbers = [x for x in values if not isinstance(x, Tensor)]
     if len(found) == 1 and not numbers:
@@ -120,7 +120,7 @@ def common(*values: Any) -> list[Tensor]:
 
 
 def axis_of(axis: Any, ndim: int) -> int:
-    """An axis counted from the front; NumPy's error if there is none."""
+    """Return an axis counted from the front; NumPy's error if there is none."""
     return normalize_axis_index(axis, ndim)
 
 
@@ -134,7 +134,7 @@ def expand(x: Tensor, axis: int) -> AnyTensor:
 
 
 def written(result: Any, out: Any, casting: Any = "same_kind", where: Any = True) -> Any:
-    """The result, or `out` with the result in it."""
+    """Return the result, or `out` with the result in it."""
     if isinstance(out, tuple):
         if isinstance(result, tuple):
             return tuple(written(r, o, casting, where) for r, o in zip(result, out, strict=True))
@@ -182,5 +182,5 @@ def masked(x: Tensor, where: Any, value: Any) -> AnyTensor:
 
 
 def sizes(shape: Any) -> tuple[int, ...]:
-    """A shape given as a number or a sequence of numbers."""
+    """Return a shape given as a number or a sequence of numbers."""
     return (int(shape),) if not isinstance(shape, Sequence) and np.ndim(shape) == 0 else tuple(map(int, shape))

@@ -25,7 +25,7 @@ def array(
     object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K", subok: bool = False, ndmin: int = 0,
     ndmax: int = 0, like: Any = None, device: Any = None,
 ) -> Any:  # fmt: skip
-    """A tensor of numbers, arrays and nested sequences of them and of tensors, which keep their history."""
+    """Return a tensor of numbers, arrays and nested sequences of them and of tensors, which keep their history."""
     found = asarray(object, dtype, device=device)
     if found.ndim < ndmin:
         found = F.reshape(found, (1,) * (ndmin - found.ndim) + tuple(found.shape))
@@ -36,7 +36,7 @@ def array(
 def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
 ) -> Any:
-    """A tensor; one that is a tensor already is itself."""
+    """Return a tensor; one that is a tensor already is itself."""
     found = tensor_of(a, dtype)
     if device is not None or not isinstance(a, Tensor):
         found = F.to(found, resolve(device))
@@ -135,7 +135,7 @@ def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
 
 
 def _number(x: Any) -> Any:
-    """A Python number of what may be a tensor of whole numbers; those with a history are refused."""
+    """Return a Python number of what may be a tensor of whole numbers; those with a history are refused."""
     return x.item() if isinstance(x, np.generic) else np.asarray(x).item() if isinstance(x, Tensor) else x
 
 

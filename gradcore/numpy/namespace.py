@@ -21,7 +21,7 @@ def _plain(value: Any) -> Any:
 
 
 def result_type(*arrays_and_dtypes: Any) -> dtypes.dtype:
-    """The dtype that NumPy promotes to; Python's numbers are weak."""
+    """Return the dtype that NumPy promotes to; Python's numbers are weak."""
     return dtypes.from_numpy(np.result_type(*map(_plain, arrays_and_dtypes)))
 
 

@@ -66,7 +66,7 @@ def _number_of(value: Any) -> Any:
 
 
 def array_function(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """A function of NumPy on tensors: gradcore's own of that name.
+    """Return a function of NumPy on tensors: gradcore's own of that name.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def cupy_kernel(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> An
 
 
 def _cupy(value: Any) -> Any:
-    """The array of a tensor on CUDA."""
+    """Return the array of a tensor on CUDA."""
     if not isinstance(value, Tensor):
         return value
     if value._device.type != "cuda":

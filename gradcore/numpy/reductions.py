@@ -33,7 +33,7 @@ __all__ = [
 
 
 def _over(operation: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> AnyTensor:
-    """A reduction of gradcore's over NumPy's axes, of which there may be none."""
+    """Return a reduction of gradcore's over NumPy's axes, of which there may be none."""
     if axis == () and axis.__class__ is tuple:
         return x
     return operation(x, axis if axis is None or axis.__class__ is int else axes_of(axis, x.ndim), keepdims)
@@ -119,7 +119,7 @@ def any(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, wh
 
 
 def _of_ufunc(reduction: Callable[..., Any], takes_dtype: bool) -> Callable[..., Any]:
-    """A reduction with the arguments of ``ufunc.reduce``."""
+    """Return a reduction with the arguments of ``ufunc.reduce``."""
 
     def reduce(array: Any, axis: Any, dtype: Any, out: Any, keepdims: bool, initial: Any, where: Any) -> Any:
         if takes_dtype:
@@ -337,7 +337,7 @@ cumulative_prod = _with_initial(cumprod, 1, "cumulative_prod")
 
 
 def _present(a: Any, where: Any) -> tuple[Tensor, Tensor]:
-    """A tensor, and where it is a number and `where` holds."""
+    """Return a tensor, and where it is a number and `where` holds."""
     x = tensor_of(a)
     mask = F.logical_not(F.isnan(x))
     return x, mask if where is True else F.logical_and(mask, tensor_of(where))

@@ -269,7 +269,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
 
 
 def _firsts(x: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The order that sorts a vector, the sorted elements, and which of these differ from the one before."""
+    """Return the order that sorts a vector, the sorted elements, and which of these differ from the one before."""
     order = argsort(x)
     ordered = F.index_select(x, 0, order)
     new = ordered[1:] != ordered[:-1]
@@ -449,7 +449,7 @@ def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any 
 
 
 def _of_numpy(name: str) -> Callable[..., Any]:
-    """A function that makes indices, whose arguments are numbers or tensors of whole numbers."""
+    """Return a function that makes indices, whose arguments are numbers or tensors of whole numbers."""
     function = getattr(np, name)
 
     def make(*args: Any, **named: Any) -> Any:

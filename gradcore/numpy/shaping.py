@@ -196,7 +196,7 @@ def _join(operation: Any, arrays: Any, out: Any, dtype: Any, casting: Any, *args
 
 
 def _are_alike(arrays: Any) -> bool:
-    """Whether there are tensors of one dtype and one number of dims alone."""
+    """Return whether there are tensors of one dtype and one number of dims alone."""
     if arrays.__class__ not in (tuple, list) or not arrays or arrays[0].__class__ is not Tensor:
         return False
     dtype, ndim = arrays[0]._dtype, arrays[0]._array.ndim

@@ -90,7 +90,7 @@ REFUSED: dict[str, str] = {
 
 
 def functions_of(module: types.ModuleType) -> Iterator[str]:
-    """The names of what can be called in a module of NumPy's, but for classes and modules."""
+    """Yield the names of what can be called in a module of NumPy's, but for classes and modules."""
     for name in sorted({*getattr(module, "__all__", ())} - {"row_stack"}):
         value = getattr(module, name, None)
         if callable(value) and not isinstance(value, (type, types.ModuleType)):

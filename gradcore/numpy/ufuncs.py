@@ -164,7 +164,7 @@ class Ufunc:
         return (plan or self._plan(key, dtype))(*inputs)
 
     def _plan(self, key: tuple[Any, ...], dtype: Any) -> Callable[..., Any]:
-        """A function of such arguments; kept if `dtype` is the default."""
+        """Return a function of such arguments; kept if `dtype` is the default."""
         compute = getattr(F, self.operation) if isinstance(self.operation, str) else self.operation
         scalars = OPS[self.operation].accepts_scalars if isinstance(self.operation, str) else ()
         if dtypes.bfloat16 in key:
@@ -249,7 +249,7 @@ class Ufunc:
         self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
         initial: Any = None, where: Any = True,
     ) -> Any:  # fmt: skip
-        """The function folded over an axis."""
+        """Return the function folded over an axis."""
         from gradcore.numpy import reductions
 
         self._check_binary("reduce")
@@ -374,7 +374,7 @@ def _item(x: Any) -> Any:
 
 
 def _number(x: Any, dtype: Any, like: Tensor, taken: bool, result: Any) -> Any:
-    """A number as an operand: itself where the operation takes numbers, else a tensor without dims."""
+    """Return a number as an operand: itself where the operation takes numbers, else a tensor without dims."""
     x = _item(x)
     if x.__class__ is int and not dtype.is_differentiable and result is not dtypes.bool_:
         np.asarray(x, dtype.numpy)  # OverflowError for those that do not fit
@@ -418,7 +418,7 @@ UFUNCS: dict[Any, Ufunc] = {
 
 
 def known(function: Any) -> Ufunc | None:
-    """The universal function of tensors for one of NumPy's, or of `scipy.special`."""
+    """Return the universal function of tensors for one of NumPy's, or of `scipy.special`."""
     found = UFUNCS.get(function)
     if found is None and isinstance(function, np.ufunc):
         name = function.__name__
@@ -430,11 +430,11 @@ def known(function: Any) -> Ufunc | None:
 
 
 def is_scipys(function: Any) -> bool:
-    """Whether a universal function is one of `scipy.special`: a name alone says nothing."""
+    """Return whether a universal function is one of `scipy.special`: a name alone says nothing."""
     homes = (sys.modules.get(path) for path in ("scipy.special", "scipy.special._ufuncs"))
     return any(getattr(home, function.__name__, None) is function for home in homes)
 
 
 def by_name(name: str) -> Ufunc | None:
-    """The universal function of tensors that has NumPy's name `name`."""
+    """Return the universal function of tensors that has NumPy's name `name`."""
     return UFUNCS.get(getattr(np, name, None))

@@ -142,7 +142,7 @@ def _initial_second_moments(grad: Tensor) -> dict[str, Tensor]:
 
 
 def _second_moments(state: dict[str, Any], grad: Tensor, new: float, least: float) -> Tensor:
-    """The second moment of each element, after an update of the state."""
+    """Return the second moment of each element, after an update of the state."""
     squares = grad * grad
     if grad.ndim < 2:
         return state["variance"].lerp_(squares, new).clone()  # type: ignore[no-any-return]
@@ -241,5 +241,5 @@ def _orthogonalized(matrix: Tensor, coefficients: tuple[float, ...], steps: int,
 
 
 def _lr_factor(adjust: str | None, rows: int, columns: int) -> float:
-    """The factor of the learning rate for a matrix of that shape."""
+    """Return the factor of the learning rate for a matrix of that shape."""
     return 0.2 * math.sqrt(max(rows, columns)) if adjust == "match_rms_adamw" else math.sqrt(max(1, rows / columns))

@@ -92,7 +92,7 @@ def radam(
 
 
 def _decay(group: dict[str, Any]) -> dict[str, Any]:
-    """The hyperparameters of weight decay, an L2 penalty or decoupled."""
+    """Return the hyperparameters of weight decay, an L2 penalty or decoupled."""
     if group["decoupled_weight_decay"]:
         return {"weight_decay": 0, "decay_factor": 1 - group["lr"] * group["weight_decay"]}
     return {"weight_decay": group["weight_decay"], "decay_factor": None}

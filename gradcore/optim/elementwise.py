@@ -21,7 +21,7 @@ __all__ = ["ElementwiseOptimizer", "effective_grad"]
 
 
 def effective_grad(p: Any, g: Any, weight_decay: float, maximize: bool) -> Any:
-    """The gradient to descend: negated to maximize, plus that of the L2 penalty."""
+    """Return the gradient to descend: negated to maximize, plus that of the L2 penalty."""
     if maximize:
         g = -g
     return g + p * weight_decay if weight_decay != 0 else g
@@ -80,11 +80,11 @@ class ElementwiseOptimizer(Optimizer):
         return dict.fromkeys(self.tensor_state(group), tuple(p.shape))
 
     def scalar_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        """The names of the states that are one number for each parameter, and their initial values."""
+        """Return the names of the states that are one number for each parameter, and their initial values."""
         return {"step": 0.0}
 
     def hyperparameters(self, F: Any, group: dict[str, Any], scalars: dict[str, Any]) -> dict[str, Any]:
-        """The formula's hyperparameters for a step: by default, the options of these names.
+        """Return the formula's hyperparameters for a step: by default, the options of these names.
 
         It advances `scalars`, the scalar state, by this step. Where a device counts the steps, they are its arrays: `F`
         has ``where`` and ``maximum`` for either.
@@ -122,7 +122,7 @@ class ElementwiseOptimizer(Optimizer):
         return loss
 
     def _without_sparse(self, group: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-        """The parameters with dense gradients, and these, after the steps of those with sparse ones."""
+        """Return the parameters with dense gradients, and these, after the steps of those with sparse ones."""
         sparse = with_sparse_grad(group["params"])
         if sparse and group["differentiable"]:
             raise RuntimeError(f"{type(self).__name__}: differentiable=True does not support sparse gradients")
@@ -155,7 +155,7 @@ class ElementwiseOptimizer(Optimizer):
         note_writes(plan.written)
 
     def _planned(self, group: dict[str, Any], params: list[Any]) -> tuple[StepPlan, dict[str, Any]]:
-        """The plan for a step of a group, and the group's options with numbers for tensors."""
+        """Return the plan for a step of a group, and the group's options with numbers for tensors."""
         plan = self._plans.get(id(group))
         if plan is None or not plan.fits(params, self.state) or not plan.has_options(group):
             plan = self._plan(group, params)
@@ -166,7 +166,7 @@ class ElementwiseOptimizer(Optimizer):
         return plan, {**group, **{name: _number(group[name], plan.capturable) for name in plan.tensor_options}}
 
     def _plan(self, group: dict[str, Any], params: list[Any]) -> StepPlan:
-        """The plan for a group's options and parameters: the one of its last step, if that still fits."""
+        """Return the plan for a group's options and parameters: the one of its last step, if that still fits."""
         tensors, scalars = self.tensor_state(group), self.scalar_state(group)
         capturable = bool(group.get("capturable") or group.get("fused"))
         backend = params[0].device.backend if params else None
@@ -233,7 +233,7 @@ def _initial(tensor: AnyTensor, p: Any, value: float) -> Any:
 
 
 def _constant(value: Any) -> Any:
-    """The number of an initial value or a state, which has no gradient."""
+    """Return the number of an initial value or a state, which has no gradient."""
     if isinstance(value, Tensor) and functional.is_differentiated(value):
         raise RuntimeError(
             "the optimizer keeps its learning rate in its state, as a number without a derivative: it cannot require "

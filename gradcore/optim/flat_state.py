@@ -16,17 +16,17 @@ __all__ = ["HOST", "FlatState", "rounded", "value_of"]
 
 
 def value_of(number: Any) -> Any:
-    """A Python number, or the number in a tensor of one element."""
+    """Return a Python number, or the number in a tensor of one element."""
     return number.item() if isinstance(number, Tensor) else number
 
 
 def _scalar_dtype() -> Any:
-    """The NumPy dtype of scalar states."""
+    """Return the NumPy dtype of scalar states."""
     return np.dtype("float64" if dtypes.get_default_dtype() is dtypes.float64 else "float32")
 
 
 def rounded(number: Any) -> Any:
-    """A number rounded to the dtype of scalar states; an array of a device's numbers, in double precision."""
+    """Return a number rounded to the dtype of scalar states; an array of a device's numbers, in double precision."""
     if isinstance(number, float):
         return _scalar_dtype().type(number).item()
     return number.astype(_scalar_dtype()).astype("float64")
@@ -131,7 +131,7 @@ class FlatState:
                 values[i : i + 1] = arrays_of([known])[0].reshape(1) if there else value_of(known)
 
     def holds(self, i: int, entry: dict[str, Any] | None, names: tuple[str, ...]) -> bool:
-        """Whether a state is still that of parameter `i` here, with these names."""
+        """Return whether a state is still that of parameter `i` here, with these names."""
         return names == tuple(self.tensors) and (
             not self.tensors
             or (entry is self.entries[i] and all(entry.get(n) is tensors[i] for n, tensors in self.tensors.items()))

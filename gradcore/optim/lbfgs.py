@@ -78,7 +78,7 @@ class LBFGS(Optimizer):
     # -- all parameters as one vector ---------------------------------------------------------------------------
 
     def _gradient(self) -> Any:
-        """The gradients of all parameters as one vector, complex ones as pairs."""
+        """Return the gradients of all parameters as one vector, complex ones as pairs."""
         return functional.cat([_flat(_dense_grad(p)) for p in self._params])
 
     def _move(self, step: float, direction: Any) -> None:
@@ -146,7 +146,7 @@ class LBFGS(Optimizer):
         return first_loss
 
     def _direction(self, state: dict[str, Any], gradient: Any) -> Any:
-        """The descent direction: minus the estimated inverse Hessian times the gradient."""
+        """Return the descent direction: minus the estimated inverse Hessian times the gradient."""
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
             return -gradient

@@ -25,7 +25,7 @@ class Point(NamedTuple):
 
 
 def _cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
-    """The minimizer of the cubic through two points with their slopes, clamped to bounds."""
+    """Return the minimizer of the cubic through two points with their slopes, clamped to bounds."""
     low, high = bounds or sorted((a.step, b.step))
     d = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.step - b.step)
     square = d * d - a.slope * b.slope
@@ -96,7 +96,7 @@ def _bracket(evaluate: Callable[[float], Point], start: Point, step: float, most
 
 
 def _next_step(ends: list[Point], stuck: bool) -> tuple[float, bool]:
-    """The cubic's minimizer, moved away from the ends if it was near them twice; and whether it is near them."""
+    """Return the cubic's minimizer, moved away from the ends if it was near them twice; and whether it is near them."""
     step = _cubic_minimum(ends[0], ends[1])
     low, high = sorted(p.step for p in ends)
     margin = 0.1 * (high - low)

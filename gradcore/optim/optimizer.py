@@ -33,7 +33,7 @@ _HOOKS = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_st
 
 
 def evaluate(closure: Callable[[], Any]) -> Any:
-    """The loss of a step's closure, which computes the gradients."""
+    """Return the loss of a step's closure, which computes the gradients."""
     with enable_grad():
         return closure()
 
@@ -268,7 +268,7 @@ class Optimizer(ShortErrors):
     # -- states ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The state and the options, with parameters as indices; tensors are not copied.
+        """Return the state and the options, with parameters as indices; tensors are not copied.
 
         Returns
         -------

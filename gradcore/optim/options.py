@@ -41,7 +41,7 @@ class Option(NamedTuple):
 
 
 def non_negative(what: str, message: str = "Invalid {what}: {value}", finite: bool = False) -> Callable[[Any], None]:
-    """A check that refuses negative values, NaN, and infinity if values must be `finite`."""
+    """Return a check that refuses negative values, NaN, and infinity if values must be `finite`."""
 
     def check(value: Any) -> None:
         if not value >= 0.0 or (finite and not value < math.inf):
@@ -51,7 +51,7 @@ def non_negative(what: str, message: str = "Invalid {what}: {value}", finite: bo
 
 
 def valid_lr(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A check of learning rates: a number that passes `check`, or a tensor of one such element."""
+    """Return a check of learning rates: a number that passes `check`, or a tensor of one such element."""
 
     def check_lr(lr: float | Tensor) -> None:
         if isinstance(lr, Tensor) and lr.numel() != 1:
@@ -117,12 +117,12 @@ def with_options(order: str = "", **own: Option) -> Callable[[C], C]:
 
 
 def arguments(namespace: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a constructor, of which `namespace` is ``locals()``."""
+    """Return the arguments of a constructor, of which `namespace` is ``locals()``."""
     return {name: value for name, value in namespace.items() if name not in ("self", "__class__")}
 
 
 def checked(namespace: dict[str, Any]) -> dict[str, Any]:
-    """The options among the arguments of a constructor, checked, in the order of groups; see `arguments`."""
+    """Return the options among the arguments of a constructor, checked, in the order of groups; see `arguments`."""
     cls, options = type(namespace["self"]), arguments(namespace)
     del options["params"]
     parameters = inspect.signature(cls.__init__).parameters

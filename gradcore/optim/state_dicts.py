@@ -13,7 +13,7 @@ __all__ = ["check_shapes", "pack", "unpack"]
 
 
 def pack(state: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """The states and groups of an optimiser as a state dict."""
+    """Return the states and groups of an optimiser as a state dict."""
     numbers: dict[int, int] = {}
     packed = []
     start = 0
@@ -30,7 +30,7 @@ def pack(state: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
 def unpack(
     state_dict: dict[str, Any], groups: list[dict[str, Any]]
 ) -> tuple[defaultdict[Any, Any], list[dict[str, Any]]]:
-    """The states and groups of a state dict, for the parameters of `groups`."""
+    """Return the states and groups of a state dict, for the parameters of `groups`."""
     saved = copy.deepcopy(state_dict["param_groups"])
     if len(groups) != len(saved):
         raise ValueError("loaded state dict has a different number of parameter groups")
@@ -68,7 +68,7 @@ def check_shapes(
 
 
 def _fit(value: Any, param: Tensor, key: Any = None) -> Any:
-    """A state on the device and in the dtype of its parameter; the step count is left alone."""
+    """Return a state on the device and in the dtype of its parameter; the step count is left alone."""
     if isinstance(value, Tensor):
         if key == "step":
             return value

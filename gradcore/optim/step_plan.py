@@ -138,15 +138,15 @@ class StepPlan:
         self.written = [*params, *(next(iter(flat.tensors.values()))[0] for flat in states if flat.tensors)]
 
     def has_options(self, group: dict[str, Any]) -> bool:
-        """Whether the group's options are the objects that they were at the last step."""
+        """Return whether the group's options are the objects that they were at the last step."""
         return len(group) == len(self.options) and all(map(is_, group.values(), self.options))
 
     def has_states(self, tensors: dict[str, Any], scalars: dict[str, Any], capturable: bool) -> bool:
-        """Whether the states have these names."""
+        """Return whether the states have these names."""
         return capturable == self.capturable and self.names == _visible(tensors, scalars)
 
     def fits(self, params: list[Any], state: dict[Any, Any]) -> bool:
-        """Whether the parameters, their memory and their states are those that the last step left."""
+        """Return whether the parameters, their memory and their states are those that the last step left."""
         if len(params) != len(self.params) or not all(map(is_, params, self.params)):
             return False
         if not all(map(is_, arrays_of(params), self.memory)):
@@ -160,7 +160,7 @@ class StepPlan:
 
 
 def _visible(tensors: dict[str, Any], scalars: dict[str, Any]) -> tuple[str, ...]:
-    """The names under which users see the states."""
+    """Return the names under which users see the states."""
     return (*(name for name in scalars if not name.startswith("_")), *tensors)
 
 

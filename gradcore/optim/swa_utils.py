@@ -34,7 +34,7 @@ Averages = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
 
 
 def _each(average: Average) -> Averages:
-    """An averaging function of one tensor as one of lists of tensors, in place; integers are copied."""
+    """Return an averaging function of one tensor as one of lists of tensors, in place; integers are copied."""
 
     @no_grad()
     def update(averages: Sequence[Tensor], values: Sequence[Tensor], num_averaged: Any) -> None:
@@ -45,7 +45,7 @@ def _each(average: Average) -> Averages:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """An exponential average of one tensor: ``decay * average + (1 - decay) * value``.
+    """Return an exponential average of one tensor: ``decay * average + (1 - decay) * value``.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 
 def get_swa_avg_fn() -> Average:
-    """An average of one tensor in which all values count equally.
+    """Return an average of one tensor in which all values count equally.
 
     Returns
     -------
@@ -304,7 +304,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _share(self, step: int) -> float:
-        """The share of `swa_lr` in the learning rate after that number of steps."""
+        """Return the share of `swa_lr` in the learning rate after that number of steps."""
         t = min(1.0, max(0.0, step / max(1, self.anneal_epochs)))
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 

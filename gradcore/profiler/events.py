@@ -17,7 +17,7 @@ class Interval(NamedTuple):
     end: float
 
     def elapsed_us(self) -> float:
-        """The length."""
+        """Return the length."""
         return self.end - self.start
 
 
@@ -255,7 +255,7 @@ class EventList(list[Any]):
         return EventList(events, use_device=self._use_device, profile_memory=self._profile_memory)
 
     def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """The sums over events of one name.
+        """Return the sums over events of one name.
 
         Parameters
         ----------
@@ -275,7 +275,7 @@ class EventList(list[Any]):
         return self._like(found.values())
 
     def total_average(self) -> FunctionEventAvg:
-        """The sum over all events."""
+        """Return the sum over all events."""
         total = FunctionEventAvg("Total")
         for event in self:
             total.add(event)
@@ -296,7 +296,7 @@ class EventList(list[Any]):
         header: str | None = None,
         top_level_events_only: bool = False,
     ) -> str:
-        """The events as a table.
+        """Return the events as a table.
 
         Parameters
         ----------

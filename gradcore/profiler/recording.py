@@ -122,12 +122,12 @@ class Recorder:
                 event.device_memory_usage += getattr(owner, "nbytes", 0)
 
     def _index(self, args: tuple[Any, ...]) -> Any:
-        """The index of the device that the arguments are on, else of the current one."""
+        """Return the index of the device that the arguments are on, else of the current one."""
         indices = (t._device.index for t in _tensors(args) if t._device.backend is self.device)
         return next(indices, self.device.current_index())
 
     def _mark(self, index: Any) -> Any:
-        """A mark in the stream of a device."""
+        """Return a mark in the stream of a device."""
         with self.device.use_index(index):
             mark = self.device.xp.cuda.Event()
             mark.record()
@@ -154,7 +154,7 @@ def _tensors(values: Any) -> Iterator[Any]:
 
 
 def shape_of(value: Any) -> list[Any]:
-    """The shape of a tensor, the shapes of several; empty for anything else."""
+    """Return the shape of a tensor, the shapes of several; empty for anything else."""
     if isinstance(value, Tensor):
         return list(value._array.shape)
     if isinstance(value, (list, tuple)) and any(isinstance(t, Tensor) for t in value):
@@ -163,7 +163,7 @@ def shape_of(value: Any) -> list[Any]:
 
 
 def _owner(value: Any) -> Any:
-    """The array whose memory a tensor or an array is a view of."""
+    """Return the array whose memory a tensor or an array is a view of."""
     array = getattr(value, "_array", value)
     while getattr(array, "base", None) is not None:
         array = array.base
@@ -234,7 +234,7 @@ class record_function:
 
 
 def is_profiling() -> bool:
-    """Whether a profiler records what this thread does."""
+    """Return whether a profiler records what this thread does."""
     return bool(local.state.mode & PROFILE)
 
 

@@ -73,7 +73,7 @@ _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """A plan for `profile`: which steps are recorded.
+    """Return a plan for `profile`: which steps are recorded.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ class profile:
         return self._finished().function_events
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """The sums over events of one name; see `EventList.key_averages`."""
+        """Return the sums over events of one name; see `EventList.key_averages`."""
         return self._finished().key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: Any) -> None:

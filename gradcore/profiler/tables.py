@@ -11,7 +11,7 @@ _WIDTH = 12
 
 
 def format_time(us: float) -> str:
-    """A time in microseconds, in the unit that suits it."""
+    """Return a time in microseconds, in the unit that suits it."""
     if us >= 1e6:
         return f"{us / 1e6:.3f}s"
     if us >= 1e3:

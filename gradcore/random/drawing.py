@@ -41,7 +41,7 @@ def draw(count: int, where: Any, generator: Generator | None) -> Any:
 
 
 def different_levels() -> tuple[Any, ...]:
-    """The batches whose samples get numbers of their own, the outermost first.
+    """Return the batches whose samples get numbers of their own, the outermost first.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def sample(
     generator: Generator | None,
     *parameters: Any,
 ) -> Any:
-    """A tensor of numbers of a distribution."""
+    """Return a tensor of numbers of a distribution."""
     if local.state.batches:
         return for_samples(
             lambda full: _sample_one(distribution, full, dtype, where.real, generator, *parameters), shape
@@ -98,7 +98,7 @@ def _sample_one(
 
 
 def all_words(words: Any) -> Any:
-    """The words as an array, also where they are made in parts."""
+    """Return the words as an array, also where they are made in parts."""
     return words[:] if isinstance(words, philox.WordStream) else words
 
 
@@ -118,7 +118,7 @@ CPP_INTEGERS = {"uint8": "unsigned char", "int8": "signed char", "int16": "short
 
 
 def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any, generator: Any) -> Any:
-    """A tensor of integers from `low` to `high`, exclusive."""
+    """Return a tensor of integers from `low` to `high`, exclusive."""
     wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")

@@ -36,7 +36,7 @@ def _fill(self: Tensor, made: Any, node: str, *parameters: Tensor) -> Tensor:
 def _filler(
     distribution: Callable[..., Any], doc: str, check: Callable[..., None] | None = None, **defaults: float
 ) -> Callable[..., Tensor]:
-    """The method that fills with numbers of a distribution, whose parameters have these defaults."""
+    """Return the method that fills with numbers of a distribution, whose parameters have these defaults."""
 
     def fill(self: Tensor, *values: Any, generator: Generator | None = None, **named: Any) -> Tensor:
         unknown = set(named) - set(defaults)

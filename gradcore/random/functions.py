@@ -218,7 +218,7 @@ def randperm(
     n: int, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     out: Tensor | None = None, layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A random order of the integers from 0 to ``n - 1``.
+    """Return a random order of the integers from 0 to ``n - 1``.
 
     Examples
     --------
@@ -355,7 +355,7 @@ def check_probability(p: float) -> None:
 
 
 def bernoulli_mask(shape: Sequence[int], p: float, device: Any, generator: Generator | None = None) -> Tensor:
-    """A bool tensor that is True with probability `p`: what dropout keeps."""
+    """Return a bool tensor that is True with probability `p`: what dropout keeps."""
     where = resolve(device)
     return sample(philox.bernoulli, tuple(shape), dtypes.float32, where, generator, p).to(dtypes.bool_)  # type: ignore[no-any-return]
 

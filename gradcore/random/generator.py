@@ -69,7 +69,7 @@ class Generator:
         self._state = PhiloxState(67280421310721)
 
     def _present(self) -> PhiloxState:
-        """The state, or what it is inside the graph that this thread records."""
+        """Return the state, or what it is inside the graph that this thread records."""
         recording = present()
         return self._state if recording is None else recording.of(self._state)
 
@@ -117,11 +117,11 @@ class Generator:
         return chosen
 
     def initial_seed(self) -> int:
-        """The seed of the current stream."""
+        """Return the seed of the current stream."""
         return self._state.seed
 
     def get_state(self) -> Tensor:
-        """The state (key and counter) as a uint8 tensor; while a CUDA graph is recorded, a place inside it."""
+        """Return the state (key and counter) as a uint8 tensor; while a CUDA graph is recorded, a place inside it."""
         return from_numpy(self._present().to_bytes())
 
     def set_state(self, new_state: Tensor) -> Generator:
@@ -277,7 +277,7 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
-    """The seed of the default generator.
+    """Return the seed of the default generator.
 
     Examples
     --------
@@ -290,7 +290,7 @@ def initial_seed() -> int:
 
 
 def get_rng_state() -> Tensor:
-    """The default generator's state, as a uint8 tensor.
+    """Return the default generator's state, as a uint8 tensor.
 
     Examples
     --------

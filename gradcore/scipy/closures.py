@@ -53,7 +53,7 @@ class _Exchange(TorchFunctionMode):
         return value
 
     def _is_older(self, t: Tensor) -> bool:
-        """Whether a tensor has a derivative that comes from before this context."""
+        """Return whether a tensor has a derivative that comes from before this context."""
         edge = gradient_edge(t) if local.state.mode & GRAD else None
         if edge is not None and (edge[0]._seq < self.start or not edge[0]._edges):
             return True
@@ -62,7 +62,7 @@ class _Exchange(TorchFunctionMode):
 
 
 def _boundary(outputs: Sequence[Tensor], start: int) -> Iterator[Any]:
-    """The edges from nodes made since `start` to those made before, and to leaves."""
+    """Yield the edges from nodes made since `start` to those made before, and to leaves."""
     edges = [edge for t in outputs if (edge := gradient_edge(t)) is not None]
     seen: set[int] = set()
     while edges:
@@ -76,7 +76,7 @@ def _boundary(outputs: Sequence[Tensor], start: int) -> Iterator[Any]:
 
 
 def capture(function: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], list[Tensor]]:
-    """The tensors with a history that `function` reads besides its arguments, and a function of these.
+    """Return the tensors with a history that `function` reads besides its arguments, and a function of these.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ __all__ = ["beside", "finished", "floating", "is_number", "like", "module_getatt
 
 
 def floating(x: Any) -> AnyTensor:
-    """A tensor of floating-point or complex numbers: float64 of integers and bools."""
+    """Return a tensor of floating-point or complex numbers: float64 of integers and bools."""
     return inexact(tensor_of(x))
 
 
@@ -34,7 +34,7 @@ def like(value: Any, x: Tensor) -> AnyTensor:
 
 
 def on_device(array: Any, x: Tensor) -> AnyTensor:
-    """A NumPy array as a tensor on the device of `x`."""
+    """Return a NumPy array as a tensor on the device of `x`."""
     return F.as_tensor(np.ascontiguousarray(array), device=x.device)
 
 
@@ -44,7 +44,7 @@ def logarithm(base: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is one number without history."""
+    """Return whether a value is one number without history."""
     return not isinstance(value, Tensor) and np.ndim(value) == 0
 
 
@@ -75,7 +75,7 @@ def beside(value: Any, x: Tensor) -> AnyTensor:
 
 
 def together(x: Any, *values: Any) -> list[AnyTensor]:
-    """The arguments as tensors on one device, in the dtype that NumPy promotes them to."""
+    """Return the arguments as tensors on one device, in the dtype that NumPy promotes them to."""
     first = next((v for v in (x, *values) if isinstance(v, Tensor)), None)
     tensors = [tensor_of(v) if first is None else beside(v, first) for v in (x, *values)]
     return promoted(*tensors)

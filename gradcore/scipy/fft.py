@@ -111,12 +111,12 @@ fftshift, ifftshift = _fft.fftshift, _fft.ifftshift
 
 
 def fftfreq(n: int, d: float = 1.0, *, xp: Any = None, device: Any = None) -> AnyTensor:
-    """The frequencies of `fft`, as `scipy.fft.fftfreq`."""
+    """Return the frequencies of `fft`, as `scipy.fft.fftfreq`."""
     return _fftfreq(n, d, device)
 
 
 def rfftfreq(n: int, d: float = 1.0, *, xp: Any = None, device: Any = None) -> AnyTensor:
-    """The frequencies of `rfft`, as `scipy.fft.rfftfreq`."""
+    """Return the frequencies of `rfft`, as `scipy.fft.rfftfreq`."""
     return _rfftfreq(n, d, device)
 
 
@@ -144,7 +144,7 @@ def _scaled(x: AnyTensor, weights: Any, dim: int) -> AnyTensor:
 
 
 def _one(x: AnyTensor, kind: str, type: int, dim: int, norm: str | None, orthogonalize: bool) -> AnyTensor:
-    """The transform along one dim: the orthogonal one between factors."""
+    """Return the transform along one dim: the orthogonal one between factors."""
     n = x.shape[dim]
     if kind == "cos" and type == 1 and n < 2:
         raise ValueError("DCT-I is not defined for size < 2")
@@ -221,7 +221,7 @@ dstn, idstn = _of_several("dstn", "sin", False), _of_several("idstn", "sin", Tru
 
 
 def _hankel(x: Any, dln: float, mu: float, offset: float, bias: float, inverse: bool) -> AnyTensor:
-    """The transform on a logarithmic grid: a product with gamma functions of the frequencies."""
+    """Return the transform on a logarithmic grid: a product with gamma functions of the frequencies."""
     from scipy.special import loggamma, poch
 
     t = floating(x)
@@ -259,7 +259,7 @@ def fht(a: Any, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -
 
 
 def ifht(A: Any, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> AnyTensor:
-    """The inverse of `fht`, as `scipy.fft.ifht`."""
+    """Return the inverse of `fht`, as `scipy.fft.ifht`."""
     return _hankel(A, dln, mu, offset, bias, True)
 
 

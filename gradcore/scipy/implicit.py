@@ -95,7 +95,7 @@ def solution(
 
 
 def root_at(residual: Callable[..., Any], value: AnyTensor, *parameters: Any) -> AnyTensor:
-    """The root of ``residual(parameters, x)`` with the known `value`, as a function of the parameters.
+    """Return the root of ``residual(parameters, x)`` with the known `value`, as a function of the parameters.
 
     Examples
     --------

@@ -9,7 +9,7 @@ __all__ = ["scipy_module"]
 
 
 def scipy_module(name: str) -> Any:
-    """A submodule of SciPy.
+    """Return a submodule of SciPy.
 
     Raises
     ------

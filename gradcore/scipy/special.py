@@ -69,7 +69,7 @@ def _existing(name: str, operation: str) -> Callable[..., Any]:
 
 
 def _declared(name: str, count: int) -> Callable[..., Any]:
-    """The function of that name, of so many arguments; a tuple of several results."""
+    """Return the function of that name, of so many arguments; a tuple of several results."""
     results = [each for each in _NAMES[count] if each.partition(":")[0] == name]
 
     def special(*args: Any) -> Any:
@@ -84,7 +84,7 @@ def _declared(name: str, count: int) -> Callable[..., Any]:
 
 
 def _composed(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A function of real tensors that is made of others."""
+    """Return a function of real tensors that is made of others."""
 
     def made(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
@@ -196,7 +196,7 @@ def voigt_profile(x: Any, sigma: Any, gamma: Any) -> Any:
 
 
 def _shifted(name: str, of: str) -> Callable[..., Any]:
-    """A polynomial on [0, 1], by the one on [-1, 1]."""
+    """Return a polynomial on [0, 1], by the one on [-1, 1]."""
     return _set_signature(lambda n, x: globals()[of](n, 2 * tensor_of(x) - 1), name, ["n", "x"])
 
 
@@ -211,7 +211,7 @@ def eval_chebys(n: Any, x: Any) -> Any:
 
 
 def wofz(z: Any) -> AnyTensor:
-    """The Faddeeva function, as `scipy.special.wofz`: complex."""
+    """Return the Faddeeva function, as `scipy.special.wofz`: complex."""
     return F.special_of_one(_complex(z), "wofz")
 
 
@@ -236,7 +236,7 @@ def _complex(z: Any) -> AnyTensor:
 
 
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
-    """The logarithm of a sum of exponentials with weights, as `scipy.special.logsumexp`.
+    """Return the logarithm of a sum of exponentials with weights, as `scipy.special.logsumexp`.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def softmax(x: Any, axis: Any = None) -> AnyTensor:
 
 
 def log_softmax(x: Any, axis: Any = None) -> AnyTensor:
-    """The logarithm of `softmax`, as `scipy.special.log_softmax`.
+    """Return the logarithm of `softmax`, as `scipy.special.log_softmax`.
 
     Examples
     --------
@@ -303,7 +303,7 @@ def log_softmax(x: Any, axis: Any = None) -> AnyTensor:
 
 
 def multigammaln(a: Any, d: int) -> AnyTensor:
-    """The logarithm of the multivariate gamma function, as `scipy.special.multigammaln`."""
+    """Return the logarithm of the multivariate gamma function, as `scipy.special.multigammaln`."""
     (x,) = _numbers(a)
     if not np.isscalar(d) or np.floor(d) != d:
         raise ValueError("d should be a positive integer (dimension)")
@@ -313,7 +313,7 @@ def multigammaln(a: Any, d: int) -> AnyTensor:
 
 
 def polygamma(n: int, x: Any) -> AnyTensor:
-    """A derivative of `digamma`, as `scipy.special.polygamma`, of one order."""
+    """Return a derivative of `digamma`, as `scipy.special.polygamma`, of one order."""
     (t,) = _numbers(x)
     return F.digamma(t) if n == 0 else F.polygamma(int(n), t)
 

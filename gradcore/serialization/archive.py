@@ -49,7 +49,7 @@ class Archive:
         return self._prefix + name in self._entries
 
     def nbytes(self, name: str) -> int:
-        """The length of an entry, as far as the file can have it."""
+        """Return the length of an entry, as far as the file can have it."""
         info = self._entries.get(self._prefix + name)
         if info is None:
             raise pickle.UnpicklingError(f"the file has no {name}")
@@ -63,7 +63,7 @@ class Archive:
         return info.file_size
 
     def read(self, name: str) -> npt.NDArray[np.uint8]:
-        """The bytes of an entry, in memory of their own.
+        """Return the bytes of an entry, in memory of their own.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class Archive:
 
 
 def _length(file: Any) -> int:
-    """The bytes of a file that is open at its start."""
+    """Return the bytes of a file that is open at its start."""
     size = file.seek(0, os.SEEK_END)
     size = file.tell() if size is None else size
     file.seek(0)

@@ -85,7 +85,7 @@ class Interpreter:
         self.hashes: Counter[tuple[int, int]] = Counter()
 
     def run(self) -> Any:
-        """The object that the structure describes.
+        """Return the object that the structure describes.
 
         Raises
         ------
@@ -114,19 +114,19 @@ class Interpreter:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         start, self.at = self.at, self.at + count
         if count < 0 or self.at > len(self.data):
             raise error("the structure in the file ends too soon")
         return self.data[start : self.at]
 
     def byte(self) -> int:
-        """The next byte, as a number."""
+        """Return the next byte, as a number."""
         self.at += 1
         return self.data[self.at - 1]
 
     def number(self, layout: str) -> Any:
-        """The next number, of fixed length."""
+        """Return the next number, of fixed length."""
         return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
 
     def line(self) -> str:
@@ -143,7 +143,7 @@ class Interpreter:
         self.stack.append(value)
 
     def pop_marked(self) -> list[Any]:
-        """The values since the last mark."""
+        """Return the values since the last mark."""
         found, self.stack = self.stack, self.below.pop()
         return found
 
@@ -215,7 +215,7 @@ class Interpreter:
         return checked(*args)
 
     def container(self, cls: Any, content: Any = ()) -> Any:
-        """A container with the content that its constructor was given."""
+        """Return a container with the content that its constructor was given."""
         if cls in (set, frozenset):
             found: set[Any] = set()
             self.add(found, _sequence(content))
@@ -227,7 +227,7 @@ class Interpreter:
         return out
 
     def made(self, cls: Any, args: Any, named: dict[str, Any] | None = None) -> Any:
-        """An object of a class that the user has allowed, or an empty container."""
+        """Return an object of a class that the user has allowed, or an empty container."""
         if self.trusted(cls) and isinstance(cls, type) and type(args) is tuple:
             return cls.__new__(cls, *args, **named or {})
         if cls is OrderedDict and args == () and not named:

@@ -32,7 +32,7 @@ def refused(text: str) -> pickle.UnpicklingError:
 
 
 def exactly(value: Any, *kinds: type) -> Any:
-    """The value, of exactly one of these types.
+    """Return the value, of exactly one of these types.
 
     Raises
     ------
@@ -86,7 +86,7 @@ class Memory:
         return tensor_of(array.byteswap() if self._swap else array, self.data.device, dtype)  # type: ignore[no-any-return]
 
     def part(self, dtype: dtypes.dtype, offset: Any, shape: Any, stride: Any, metadata: Any) -> Tensor:
-        """A tensor in this memory."""
+        """Return a tensor in this memory."""
         shape, stride = checked_geometry(shape, stride)
         if exactly(offset, int) < 0:
             raise refused("a tensor in the file begins before its memory")
@@ -170,7 +170,7 @@ def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor
 
 
 def _rebuild_sparse(layout: Any, parts: Any) -> Any:
-    """A sparse tensor of indices that are checked, and of values that may require grad."""
+    """Return a sparse tensor of indices that are checked, and of values that may require grad."""
     from gradcore.sparse import making
 
     if layout not in LAYOUTS.values() or layout is layouts.strided:
@@ -203,12 +203,12 @@ def _a_tensor(value: Any) -> Tensor:
 
 
 def _attributes(state: Any) -> Any:
-    """The attributes in a tensor's state, which may come in a pair with the values of slots (there are none)."""
+    """Return the attributes in a tensor's state, which may come in a pair with the values of slots (there are none)."""
     return state[0] if type(state) is tuple and len(state) == 2 and not state[1] else state
 
 
 def _with_attributes(t: Any, state: Any) -> Any:
-    """The tensor, with attributes that hide nothing of what tensors have themselves."""
+    """Return the tensor, with attributes that hide nothing of what tensors have themselves."""
     for name, value in check_names(_attributes(state) or {}, type(t).__name__).items():
         if hasattr(type(t), name):
             raise refused(f"the file gives {type(t).__name__} the attribute {name!r}, which tensors have themselves")

@@ -19,7 +19,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, x: Any) -> Self | None:
-        """The layout of an array; None of one whose elements overlap, or lie at no multiples of their size."""
+        """Return the layout of an array; None of one whose elements overlap, or lie at no multiples of their size."""
         if any(s % x.itemsize for s in x.strides):
             return None
         dims = [d for d in range(x.ndim) if x.shape[d] > 1 and x.strides[d]]
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
         return math.prod(self.sizes)
 
     def packed(self, x: Any) -> Any:
-        """The elements of the array without gaps, in the order of their addresses."""
+        """Return the elements of the array without gaps, in the order of their addresses."""
         if not x.size:
             return x.reshape(-1)
         key = tuple(
@@ -84,7 +84,7 @@ class Layout(NamedTuple):
         return joined[0], tuple(joined[1:])
 
     def _split(self, step: int) -> list[int] | None:
-        """A step as a number of steps along each dim."""
+        """Return a step as a number of steps along each dim."""
         counts = []
         for stride in self.strides:
             count, step = divmod(step, stride)

@@ -94,7 +94,7 @@ def _find(name: str) -> Any:
 
 
 def _placed(t: Tensor, location: str, locations: Locations) -> Tensor:
-    """A tensor from the file on the device where it was, or where `locations` sends it."""
+    """Return a tensor from the file on the device where it was, or where `locations` sends it."""
     if isinstance(locations, Mapping):
         return t.to(device(locations.get(location, location)))
     if locations is None or isinstance(locations, (str, int, device)):

@@ -45,7 +45,7 @@ _LONGEST = 100_000_000
 
 
 def _written(tensors: Any, metadata: Mapping[str, str] | None) -> Iterator[bytes]:
-    """The parts of a file: the header, with its length in front, and the elements of each tensor."""
+    """Yield the parts of a file: the header, with its length in front, and the elements of each tensor."""
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     for name, t in tensors.items():
@@ -71,7 +71,7 @@ def _written(tensors: Any, metadata: Mapping[str, str] | None) -> Iterator[bytes
 
 
 def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """The content of a file with tensors, and with texts about them.
+    """Return the content of a file with tensors, and with texts about them.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: Mapping[st
 
 
 def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
-    """The tensors in the content of a file, by name, each with memory of its own.
+    """Return the tensors in the content of a file, by name, each with memory of its own.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def _check_places(places: list[tuple[int, int]], length: int) -> None:
 
 
 def load_file(filename: Any, device: Any = "cpu") -> dict[str, Tensor]:
-    """The tensors in a file, by name.
+    """Return the tensors in a file, by name.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """The classes and functions that `add_safe_globals` has allowed.
+    """Return the classes and functions that `add_safe_globals` has allowed.
 
     Examples
     --------
@@ -84,10 +84,10 @@ def safe_globals(safe_globals: list[Callable[..., Any]]) -> Iterator[None]:
 
 
 def allowed(name: str) -> Any:
-    """The class or function that is allowed under that name, or None."""
+    """Return the class or function that is allowed under that name, or None."""
     return _allowed.get(name)
 
 
 def trusted(value: Any) -> bool:
-    """Whether the user has allowed that very class or function."""
+    """Return whether the user has allowed that very class or function."""
     return any(value is entry for entry in _allowed.values())

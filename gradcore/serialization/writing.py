@@ -123,7 +123,7 @@ class _Pickler(_Base):  # type: ignore[misc]
         return function, parts
 
     def _parts(self, t: Tensor, grad: bool) -> tuple[_Name, tuple[Any, ...]]:
-        """The function that makes the tensor from the file, and its arguments."""
+        """Return the function that makes the tensor from the file, and its arguments."""
         if t.is_meta:
             return REBUILD_META, (t.dtype, tuple(t.shape), t.stride(), grad)
         storage, offset, stride = self._memory(t)
@@ -131,7 +131,7 @@ class _Pickler(_Base):  # type: ignore[misc]
         return (REBUILD_TYPED, (*parts, t.dtype)) if t.dtype in WITHOUT_STORAGES else (REBUILD, parts)
 
     def _memory(self, t: Tensor) -> tuple[_Storage, int, tuple[int, ...]]:
-        """The memory that a tensor shares with its views, the offset of its first element, and its strides.
+        """Return the memory that a tensor shares with its views, the offset of its first element, and its strides.
 
         Only elements that are in tensors are written: where those of a NumPy array have gaps between them, the gaps
         are left out.

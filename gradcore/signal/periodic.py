@@ -14,7 +14,7 @@ __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"
 
 
 def _function(name: str, what: str, formula: Callable[..., Any], **defaults: float) -> Callable[..., Tensor]:
-    """A window whose parameters are given by position, behind its length and whether it is periodic."""
+    """Return a window whose parameters are given by position, behind its length and whether it is periodic."""
 
     def window(
         window_length: int,

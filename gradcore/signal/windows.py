@@ -55,7 +55,7 @@ class Options(TypedDict, total=False):
 
 
 def _window(name: str, M: int, options: Options, formula: Callable[[Any, int], Any]) -> Tensor:
-    """The values of `formula` at the positions 0, 1, ... for the distance at which the window repeats."""
+    """Return the values of `formula` at the positions 0, 1, ... for the distance at which the window repeats."""
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     if options.get("layout", strided) is not strided:
@@ -69,7 +69,7 @@ def _window(name: str, M: int, options: Options, formula: Callable[[Any, int], A
 
 
 def sampled(M: int, sym: bool, dtype: dtypes.dtype, device: Any, formula: Callable[[Any, int], Any]) -> Tensor:
-    """A window without the checks of arguments."""
+    """Return a window without the checks of arguments."""
     if M < 2:
         return (ones if M else empty)(M, dtype=dtype, device=device)
     return formula(arange(M, dtype=dtype, device=device), M - 1 if sym else M)  # type: ignore[no-any-return]
@@ -77,7 +77,7 @@ def sampled(M: int, sym: bool, dtype: dtypes.dtype, device: Any, formula: Callab
 
 @converting
 def general_cosine(M: int, *, a: Iterable[float], **options: Unpack[Options]) -> Tensor:
-    """A sum of cosines: ``a[0] - a[1] * cos(x) + a[2] * cos(2 * x) - ...`` over one period.
+    """Return a sum of cosines: ``a[0] - a[1] * cos(x) + a[2] * cos(2 * x) - ...`` over one period.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def _cosines(name: str, M: int, options: Options, a: tuple[float, ...]) -> Tenso
 
 
 def cosines(k: Any, distance: int, *a: float) -> Any:
-    """The formula of `general_cosine`."""
+    """Return the formula of `general_cosine`."""
     terms = [weight * functional.cos(k * (math.tau * i / distance)) for i, weight in enumerate(a)]
     return sum(terms[::2]) - sum(terms[1::2])
 
@@ -173,7 +173,7 @@ def nuttall(M: int, **options: Unpack[Options]) -> Tensor:
 
 @converting
 def bartlett(M: int, **options: Unpack[Options]) -> Tensor:
-    """A triangle, 0 at both ends and 1 in the middle.
+    """Return a triangle, 0 at both ends and 1 in the middle.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def bartlett(M: int, **options: Unpack[Options]) -> Tensor:
 
 
 def triangle(k: Any, distance: int) -> Any:
-    """The formula of `bartlett`."""
+    """Return the formula of `bartlett`."""
     return 1 - functional.abs(k * (2 / distance) - 1)
 
 
@@ -255,7 +255,7 @@ def kaiser(M: int, *, beta: float = 12.0, **options: Unpack[Options]) -> Tensor:
 
 
 def bessel(k: Any, distance: int, beta: float) -> Any:
-    """The formula of `kaiser`."""
+    """Return the formula of `kaiser`."""
     x = k * (2 / distance) - 1
     return functional.i0(beta * functional.sqrt(functional.relu(1 - x * x))) / functional.i0(
         full((), beta, dtype=k.dtype, device=k.device)

@@ -31,7 +31,7 @@ ASKED = "is_floating_point is_complex is_signed element_size get_device is_infer
 
 
 def distinct(t: SparseTensor) -> SparseTensor:
-    """The tensor with each element stored once: what is not linear needs whole elements."""
+    """Return the tensor with each element stored once: what is not linear needs whole elements."""
     return coalesce(t) if t.layout is COO else t
 
 
@@ -83,7 +83,7 @@ def power(t: Any, exponent: Any) -> Any:
 
 
 def _nothing(t: SparseTensor, values: Tensor) -> SparseTensor:
-    """A tensor of the layout and size of another one, without indices."""
+    """Return a tensor of the layout and size of another one, without indices."""
     first = (sparse_dim(t), 0) if t.layout is COO else t.index[0].shape
     index = [functional.zeros(shape, dtype=dtypes.int64, device=values.device) for shape in (first, (0,))]
     return sparse(t.layout, t.sizes, index[:1] if t.layout is COO else index, values)
@@ -91,7 +91,7 @@ def _nothing(t: SparseTensor, values: Tensor) -> SparseTensor:
 
 @on("zeros_like empty_like")
 def zeros_like(t: SparseTensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """A sparse tensor of the same layout and size that stores nothing."""
+    """Return a sparse tensor of the same layout and size that stores nothing."""
     out = _nothing(t, functional.zeros((0, *t.stored.shape[1:]), dtype=dtype or t.dtype, device=device or t.device))
     return out.requires_grad_() if requires_grad else out
 
@@ -132,7 +132,7 @@ def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 def _merged(self: SparseTensor, other: SparseTensor, alpha: Any) -> Any:
-    """The sum of two tensors with indices of their own."""
+    """Return the sum of two tensors with indices of their own."""
     if self.layout is not COO:
         block = {"blocksize": tuple(self.stored.shape[1:])} if self.layout in BLOCKED else {}
         return to_sparse(_merged(to_sparse(self), to_sparse(other), alpha), self.layout, **block)
@@ -152,7 +152,7 @@ def _check_sizes(dense: Tensor, t: SparseTensor) -> None:
 
 
 def _onto_dense(dense: Tensor, t: SparseTensor, alpha: Any) -> Tensor:
-    """A dense tensor plus a sparse one."""
+    """Return a dense tensor plus a sparse one."""
     _check_sizes(dense, t)
     return functional.add(dense, to_dense(t), alpha=alpha)  # type: ignore[no-any-return]
 
@@ -198,7 +198,7 @@ def subtract_reflected(self: Any, other: Any) -> Any:
 
 @on("mul multiply __mul__ __rmul__")
 def multiply(self: Any, other: Any) -> Any:
-    """The product of each element: stored where every sparse factor is."""
+    """Return the product of each element: stored where every sparse factor is."""
     if not isinstance(self, SparseTensor):
         self, other = other, self
     if not isinstance(other, Tensor) or (not isinstance(other, SparseTensor) and not other.ndim):
@@ -209,7 +209,7 @@ def multiply(self: Any, other: Any) -> Any:
 
 
 def _at(t: SparseTensor, dense: Tensor) -> Tensor:
-    """The elements of a dense tensor, which is broadcast, at the indices of a sparse one."""
+    """Return the elements of a dense tensor, which is broadcast, at the indices of a sparse one."""
     if functional.broadcast_shapes(dense.shape, t.sizes) != t.sizes:
         raise RuntimeError(
             f"mul: the dense factor {list(dense.shape)} would need more elements than the sparse tensor "
@@ -220,7 +220,7 @@ def _at(t: SparseTensor, dense: Tensor) -> Tensor:
 
 
 def _common(self: SparseTensor, other: SparseTensor) -> Any:
-    """The product of two sparse tensors."""
+    """Return the product of two sparse tensors."""
     if self.sizes != other.sizes:
         raise RuntimeError(
             f"mul: expected sizes of 'self' and 'other' to match, but {list(self.sizes)} != {list(other.sizes)}"
@@ -245,7 +245,7 @@ def _common(self: SparseTensor, other: SparseTensor) -> Any:
 
 @on("div divide true_divide __truediv__")
 def divide(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
-    """The quotient by a number."""
+    """Return the quotient by a number."""
     if not isinstance(self, SparseTensor):
         raise refuse("reciprocal", COO)
     if isinstance(other, Tensor) and other.ndim:
@@ -260,7 +260,7 @@ def divide(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 
 @on("floor_divide __floordiv__")
 def floor_divide(self: Any, other: Any) -> Any:
-    """The quotient by a number, rounded down."""
+    """Return the quotient by a number, rounded down."""
     return divide(self, other, rounding_mode="floor")
 
 
@@ -282,7 +282,7 @@ _of_all("any")
 
 @on("vector_norm")
 def vector_norm(t: SparseTensor, ord: float = 2, *args: Any, **named: Any) -> Any:
-    """The norm of all elements, of a positive order: zeros do not count."""
+    """Return the norm of all elements, of a positive order: zeros do not count."""
     if args or named or not ord > 0:
         raise refuse("vector_norm", t.layout)
     return functional.linalg_vector_norm(distinct(t).stored, ord)

@@ -31,7 +31,7 @@ __all__ = ["coalesce", "masked", "to_dense", "to_sparse"]
 
 @on("coalesce")
 def coalesce(t: SparseTensor) -> SparseTensor:
-    """The same tensor with indices that are in order and distinct: values of equal indices are added."""
+    """Return the same tensor with indices that are in order and distinct: values of equal indices are added."""
     _expect(t, COO, "coalesce", "coordinate")
     if t.in_order:
         return t
@@ -52,7 +52,7 @@ def _expect(t: SparseTensor, layout: Any, name: str, words: str) -> None:
 
 @on("values")
 def values(t: SparseTensor) -> Any:
-    """The values of a coalesced tensor, with their history."""
+    """Return the values of a coalesced tensor, with their history."""
     if t.layout is COO and not t.in_order:
         raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
     return known_as(t.stored, "ValuesBackward0")
@@ -60,7 +60,7 @@ def values(t: SparseTensor) -> Any:
 
 @on("indices")
 def indices(t: SparseTensor) -> Any:
-    """The indices of a coalesced tensor, ``(sparse_dim, nnz)``."""
+    """Return the indices of a coalesced tensor, ``(sparse_dim, nnz)``."""
     _expect(t, COO, "indices", "coordinate")
     if not t.in_order:
         raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
@@ -85,7 +85,7 @@ def _nnz(t: SparseTensor) -> int:
 
 @on("is_coalesced")
 def is_coalesced(t: SparseTensor) -> bool:
-    """Whether the indices are known to be in order and distinct."""
+    """Return whether the indices are known to be in order and distinct."""
     _expect(t, COO, "is_coalesced", "coordinate")
     return t.in_order
 
@@ -114,13 +114,13 @@ for _name, _position, _of_rows in (
 
 @on("sparse_dim _dimI")
 def sparse_dim(t: SparseTensor) -> int:
-    """The number of dims that indices are for."""
+    """Return the number of dims that indices are for."""
     return int(t.index[0].shape[0]) if t.layout is COO else 2
 
 
 @on("dense_dim _dimV")
 def dense_dim(t: SparseTensor) -> int:
-    """The number of dims of each value."""
+    """Return the number of dims of each value."""
     return len(t.sizes) - int(sparse_dim(t))
 
 
@@ -128,7 +128,7 @@ def dense_dim(t: SparseTensor) -> int:
 
 
 def places(t: SparseTensor) -> tuple[Tensor, ...]:
-    """The index of each value along each sparse dim."""
+    """Return the index of each value along each sparse dim."""
     if t.layout is COO:
         return tuple(wrap(row, t.home) for row in raw(t.index[0]))
     return wrap(t.pattern.rows, t.home), wrap(t.pattern.cols, t.home)
@@ -136,7 +136,7 @@ def places(t: SparseTensor) -> tuple[Tensor, ...]:
 
 @on("to_dense")
 def to_dense(t: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
-    """The tensor with all of its zeros."""
+    """Return the tensor with all of its zeros."""
     values = t.stored.reshape(-1) if t.layout in BLOCKED else t.stored
     sizes = t.sizes[: sparse_dim(t)]
     where = [raw(row) for row in places(t)]
@@ -147,7 +147,7 @@ def to_dense(t: SparseTensor, dtype: Any = None, *, masked_grad: bool | None = N
 
 
 def dense_to_sparse(t: Tensor, layout: Any = None, *, blocksize: Any = None, sparse_dim: int | None = None) -> Any:
-    """The nonzero elements of a dense tensor, as a sparse one."""
+    """Return the nonzero elements of a dense tensor, as a sparse one."""
     layout = COO if layout is None else layout
     if layout is layouts.strided:
         return t
@@ -164,7 +164,7 @@ def dense_to_sparse(t: Tensor, layout: Any = None, *, blocksize: Any = None, spa
 
 
 def masked(t: Tensor, mask: SparseTensor) -> Any:
-    """The elements of a tensor at the indices of a sparse one."""
+    """Return the elements of a tensor at the indices of a sparse one."""
     if tuple(t.shape) != mask.sizes:
         raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {list(t.shape)} but mask "
                            f"has size {list(mask.sizes)}")  # fmt: skip
@@ -177,7 +177,7 @@ def masked(t: Tensor, mask: SparseTensor) -> Any:
 
 @on("sparse_mask")
 def sparse_mask(self: Tensor, mask: Tensor) -> Any:
-    """The elements of a tensor at the indices of a sparse one."""
+    """Return the elements of a tensor at the indices of a sparse one."""
     if not isinstance(mask, SparseTensor):
         raise RuntimeError("sparse_mask() expects mask to be a sparse tensor")
     return masked(self, mask)
@@ -187,7 +187,7 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Any:
 
 
 def _in_order_of(t: SparseTensor) -> Any:
-    """A matrix as a coalesced COO tensor."""
+    """Return a matrix as a coalesced COO tensor."""
     if t.layout is COO:
         return coalesce(t)
     xp = t.xp
@@ -198,7 +198,7 @@ def _in_order_of(t: SparseTensor) -> Any:
 
 @on("to_sparse")
 def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **named: Any) -> Any:
-    """The tensor in another sparse layout, by default COO."""
+    """Return the tensor in another sparse layout, by default COO."""
     layout = named.pop("layout", layout)
     if isinstance(layout, int) or named:
         raise RuntimeError("to_sparse: sparse_dim is not supported for sparse tensors")
@@ -215,7 +215,7 @@ def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **n
 
 
 def _compressed(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
-    """A coalesced COO matrix in a compressed layout."""
+    """Return a coalesced COO matrix in a compressed layout."""
     if layout in BLOCKED:
         return _in_blocks(t, layout, blocksize)
     xp, device = t.xp, t.home
@@ -231,7 +231,7 @@ def _compressed(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
 
 
 def _in_blocks(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
-    """A coalesced COO matrix as a matrix of dense blocks."""
+    """Return a coalesced COO matrix as a matrix of dense blocks."""
     if blocksize is None:
         raise RuntimeError(f"to_sparse: blocksize is required for the layout {layout}")
     height, width = map(int, blocksize)
@@ -304,7 +304,7 @@ def transpose(t: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
 
 @on("t")
 def t(self: SparseTensor) -> SparseTensor:
-    """The transpose of a matrix."""
+    """Return the transpose of a matrix."""
     if len(self.sizes) > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but self is {self.ndim}D")
     return self if len(self.sizes) < 2 else transpose(self, 0, 1)
@@ -312,7 +312,7 @@ def t(self: SparseTensor) -> SparseTensor:
 
 @on("permute")
 def permute(t: SparseTensor, *dims: Any) -> SparseTensor:
-    """The sparse dims in another order."""
+    """Return the sparse dims in another order."""
     order = [d % len(t.sizes) for d in (dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims)]
     if sorted(order) != list(range(sparse_dim(t))) or dense_dim(t):
         raise RuntimeError("permute: the dims of a sparse tensor to permute are all of its sparse dims")

@@ -18,7 +18,7 @@ def _listed(values: Any) -> list[Any]:
 
 
 def _upstream(outputs: list[Any], given: Any) -> Any:
-    """The gradients of values."""
+    """Return the gradients of values."""
     if given is None:
         for out in outputs:
             if isinstance(out, SparseTensor):

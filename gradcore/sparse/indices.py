@@ -20,12 +20,12 @@ def are_equal(a: Tensor, b: Tensor) -> bool:
 
 
 def raw(index: Tensor) -> Array:
-    """The array of an index tensor."""
+    """Return the array of an index tensor."""
     return index._array
 
 
 def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
-    """The position of each column of indices in a tensor of these sizes in memory order."""
+    """Return the position of each column of indices in a tensor of these sizes in memory order."""
     flat: Array = index[0] * 1
     for row, size in zip(index[1:], sizes[1:], strict=True):
         flat = flat * size + row
@@ -33,7 +33,7 @@ def flat_places(index: Array | Sequence[Array], sizes: Sequence[int]) -> Array:
 
 
 def sorted_indices(t: SparseTensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """The order of the elements of a COO tensor, the number of the place of each, and the distinct indices.
+    """Return the order of the elements of a COO tensor, the number of the place of each, and the distinct indices.
 
     None for elements that are in order, and for distinct places.
     """

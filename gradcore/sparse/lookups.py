@@ -18,7 +18,7 @@ class RowLookup(Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Any:
-        """The rows of the table."""
+        """Return the rows of the table."""
         ctx.save_for_backward(indices)
         ctx.save_for_forward(indices)
         ctx.settings = weight.shape, padding_idx, scale_grad_by_freq
@@ -26,7 +26,7 @@ class RowLookup(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        """An uncoalesced tensor with a row for each index; of samples together, a dense one."""
+        """Return an uncoalesced tensor with a row for each index; of samples together, a dense one."""
         (indices,), (size, padding_idx, scale_grad_by_freq) = ctx.saved_tensors, ctx.settings
         if scale_grad_by_freq:
             raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
@@ -41,7 +41,7 @@ class RowLookup(Function):
 
     @staticmethod
     def jvp(ctx: Any, weight_t: Any, *others: Any) -> Any:
-        """The same rows of the tangent."""
+        """Return the same rows of the tangent."""
         return functional.embedding_rows(weight_t, *ctx.saved_tensors)
 
     generate_vmap_rule = True
@@ -51,7 +51,7 @@ RowLookup._backward_cls.__name__ = "EmbeddingBackward0"
 
 
 def lookup(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Any:
-    """The rows of a table; its gradient is sparse, unless what is differentiated is a batch of samples."""
+    """Return the rows of a table; its gradient is sparse, unless what is differentiated is a batch of samples."""
     if weight.is_meta or functional.is_batched(weight) or functional.is_batched(indices):
         return functional.embedding_rows(weight, indices, padding_idx, scale_grad_by_freq)
     return RowLookup.apply(weight, indices, padding_idx, scale_grad_by_freq)

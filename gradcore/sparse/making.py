@@ -61,7 +61,7 @@ class check_sparse_tensor_invariants:  # PyTorch's name
 
     @staticmethod
     def is_enabled() -> bool:
-        """Whether indices are checked."""
+        """Return whether indices are checked."""
         return _checking.get()
 
     @staticmethod
@@ -82,7 +82,7 @@ class check_sparse_tensor_invariants:  # PyTorch's name
 
 
 def _given_values(values: Any, dtype: Any, device: Any) -> tuple[Tensor, bool]:
-    """The values as a tensor, and whether they come from a tensor with history."""
+    """Return the values as a tensor, and whether they come from a tensor with history."""
     if isinstance(values, Tensor):
         values = functional.to(values, device=device or values.device, dtype=dtype or values.dtype)
         return values, bool(functional.is_differentiated(values))
@@ -121,7 +121,7 @@ def sparse_coo_tensor(
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> SparseTensor:
-    """A sparse tensor of values and their indices, in any order; values of equal indices are added.
+    """Return a sparse tensor of values and their indices, in any order; values of equal indices are added.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def sparse_compressed_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> SparseTensor:
-    """A sparse matrix whose values are sorted by rows or by columns.
+    """Return a sparse matrix whose values are sorted by rows or by columns.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ sparse_bsc_tensor = _maker("sparse_bsc_tensor", BSC, "ccol_indices", "row_indice
 
 
 def from_scipy(matrix: Any, *, device: Any = None, requires_grad: bool = False) -> SparseTensor:
-    """A sparse tensor of a matrix of `scipy.sparse`: CSR, CSC and BSR as they are, all others as COO.
+    """Return a sparse tensor of a matrix of `scipy.sparse`: CSR, CSC and BSR as they are, all others as COO.
 
     Examples
     --------
@@ -362,7 +362,7 @@ def from_scipy(matrix: Any, *, device: Any = None, requires_grad: bool = False) 
 
 
 def to_scipy(t: Any) -> Any:
-    """The matrix of `scipy.sparse` of a sparse tensor without history.
+    """Return the matrix of `scipy.sparse` of a sparse tensor without history.
 
     Examples
     --------
@@ -388,7 +388,7 @@ def to_scipy(t: Any) -> Any:
 
 
 def spdiags(diagonals: Any, offsets: Any, shape: Sequence[int], layout: Any = None) -> Any:
-    """A sparse matrix with the rows of a matrix as its diagonals; as `scipy.sparse.spdiags`.
+    """Return a sparse matrix with the rows of a matrix as its diagonals; as `scipy.sparse.spdiags`.
 
     Parameters
     ----------
@@ -430,5 +430,5 @@ def spdiags(diagonals: Any, offsets: Any, shape: Sequence[int], layout: Any = No
 
 
 def _columns(xp: Any, k: int, height: int, width: int, length: int) -> Array:
-    """The columns of a diagonal."""
+    """Return the columns of a diagonal."""
     return xp.arange(max(k, 0), max(min(width, height + k, length), max(k, 0)))

@@ -19,7 +19,7 @@ __all__ = ["addmm", "elements", "largest", "mm", "sampled_addmm", "smm", "spmm"]
 
 
 def elements(t: SparseTensor) -> Tensor:
-    """The elements of a matrix, in the order of its pattern."""
+    """Return the elements of a matrix, in the order of its pattern."""
     return t.stored.reshape(-1) if t.layout in BLOCKED else t.stored
 
 
@@ -38,7 +38,7 @@ def _scalar(t: Tensor) -> str:
 
 
 def _times_dense(a: SparseTensor, b: Tensor) -> Any:
-    """A sparse matrix times a dense vector, matrix or batch of matrices."""
+    """Return a sparse matrix times a dense vector, matrix or batch of matrices."""
     if not b.ndim:
         raise RuntimeError("both arguments to matmul need to be at least 1D, but they are 2D and 0D")
     inner = b.shape[0] if b.ndim == 1 else b.shape[-2]
@@ -57,7 +57,7 @@ def _times_dense(a: SparseTensor, b: Tensor) -> Any:
 
 
 def _dense_times(a: Tensor, b: SparseTensor) -> Any:
-    """A dense vector, matrix or batch of matrices times a sparse matrix."""
+    """Return a dense vector, matrix or batch of matrices times a sparse matrix."""
     if not a.ndim:
         raise RuntimeError("both arguments to matmul need to be at least 1D, but they are 0D and 2D")
     if a.shape[-1] != b.sizes[0]:
@@ -77,7 +77,7 @@ def _dense_times(a: Tensor, b: SparseTensor) -> Any:
 
 
 def _times_sparse(a: SparseTensor, b: SparseTensor) -> Any:
-    """The product of two sparse matrices: the products of pairs of elements, summed where they meet."""
+    """Return the product of two sparse matrices: the products of pairs of elements, summed where they meet."""
     if a.sizes[1] != b.sizes[0]:
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({a.sizes[0]}x{a.sizes[1]} and {b.sizes[0]}x{b.sizes[1]})"
@@ -111,7 +111,7 @@ def _meetings(xp: Any, a: Pattern, b: Pattern) -> tuple[Array, Array, Array, Arr
 
 @on("matmul mm mv __matmul__ __rmatmul__ dot")
 def matmul(self: Any, other: Any, out_dtype: Any = None) -> Any:
-    """The product of matrices, of which at least one is sparse."""
+    """Return the product of matrices, of which at least one is sparse."""
     for t in (self, other):
         if isinstance(t, SparseTensor) and t.ndim != 2:
             if t.ndim == 1 or sparse_dim(t) != 2:
@@ -176,7 +176,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
-    """The product of matrices, of which at least one is sparse.
+    """Return the product of matrices, of which at least one is sparse.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
 
 
 def largest(values: Tensor, firsts: Tensor, group: Tensor, reduce: str) -> Tensor:
-    """The largest (smallest) of the values of each group, of which `firsts` are some."""
+    """Return the largest (smallest) of the values of each group, of which `firsts` are some."""
     return functional.index_reduce(values[firsts], 0, group, values, reduce)  # type: ignore[no-any-return]
 
 
@@ -246,7 +246,7 @@ def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: A
 
 @on("spmm")
 def spmm(input: Any, mat2: Any) -> Any:
-    """The product of a sparse matrix with a matrix.
+    """Return the product of a sparse matrix with a matrix.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def spmm(input: Any, mat2: Any) -> Any:
 
 @on("smm")
 def smm(input: Any, mat2: Any) -> Any:
-    """The product of a sparse matrix with a dense one, as a sparse matrix that stores each element.
+    """Return the product of a sparse matrix with a dense one, as a sparse matrix that stores each element.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def smm(input: Any, mat2: Any) -> Any:
 
 @on("hspmm")
 def hspmm(mat1: Any, mat2: Any) -> Any:
-    """The product of a sparse matrix with a dense one, as a tensor whose rows are stored where any is.
+    """Return the product of a sparse matrix with a dense one, as a tensor whose rows are stored where any is.
 
     Examples
     --------

@@ -18,7 +18,7 @@ __all__ = ["log_softmax", "softmax", "sum"]
 
 
 def sum(input: Any, dim: int | Sequence[int] | None = None, dtype: Any = None) -> Any:
-    """The sum over all elements, or over some dims.
+    """Return the sum over all elements, or over some dims.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def sum(input: Any, dim: int | Sequence[int] | None = None, dtype: Any = None) -
 
 @on("mean")
 def mean(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The sum over all elements, or over some dims, divided by their number: zeros count."""
+    """Return the sum over all elements, or over some dims, divided by their number: zeros count."""
     if not (dtype or t.dtype).is_differentiable:
         raise RuntimeError(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
@@ -57,7 +57,7 @@ def mean(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -
 
 @on("sum")
 def total(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The method `sum`."""
+    """Return the method `sum`."""
     if dtype is not None:
         t = t.to(dtype)
     dims = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
@@ -75,7 +75,7 @@ def total(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) 
 
 
 def _summed(t: SparseTensor, away: list[int], keepdim: bool) -> Any:
-    """The sum of a COO tensor over dims."""
+    """Return the sum of a COO tensor over dims."""
     dims, device = sparse_dim(t), t.home
     values = t.stored
     dense = tuple(d - dims + 1 for d in away if d >= dims)
@@ -94,7 +94,7 @@ def _summed(t: SparseTensor, away: list[int], keepdim: bool) -> Any:
 
 
 def _along(name: str, input: Any, dim: int, dtype: Any) -> Any:
-    """A function along a dim of the elements that are stored."""
+    """Return a function along a dim of the elements that are stored."""
     if not isinstance(input, SparseTensor):
         return getattr(functional, name)(input, dim, dtype=dtype)
     converted: Any = input if dtype is None else input.to(dtype)
@@ -139,7 +139,7 @@ def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
 
 
 def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """The logarithm of `softmax`.
+    """Return the logarithm of `softmax`.
 
     Examples
     --------

@@ -23,13 +23,13 @@ def _wrapped(dim: int, n: int) -> int:
 
 
 def _of_entries(t: SparseTensor, index: Array, which: Array, sizes: Sequence[int], in_order: bool) -> Any:
-    """A tensor of some of the values, at other indices."""
+    """Return a tensor of some of the values, at other indices."""
     return sparse(COO, sizes, (wrap(index, t.home),), t.stored[wrap(which, t.home)], in_order)
 
 
 @on("select")
 def select(t: SparseTensor, dim: int, index: int) -> Any:
-    """The part with one index along a dim, which is left out."""
+    """Return the part with one index along a dim, which is left out."""
     t = to_sparse(t)
     d, dims = _wrapped(dim, len(t.sizes)), sparse_dim(t)
     size = t.sizes[d]
@@ -48,7 +48,7 @@ def select(t: SparseTensor, dim: int, index: int) -> Any:
 
 @on("index_select")
 def index_select(t: SparseTensor, dim: int, index: Tensor) -> Any:
-    """The parts with some indices along a dim, in their order."""
+    """Return the parts with some indices along a dim, in their order."""
     given, t = t, to_sparse(t)
     d, dims, xp, _device = _wrapped(dim, len(t.sizes)), sparse_dim(t), t.xp, t.home
     sizes = [index.numel() if e == d else n for e, n in enumerate(t.sizes)]
@@ -79,7 +79,7 @@ def _in_layout_of(given: SparseTensor, made: Any) -> Any:
 
 @on("narrow narrow_copy")
 def narrow(t: SparseTensor, dim: int, start: int, length: int) -> Any:
-    """A copy of `length` entries of a dim, from `start` on."""
+    """Return a copy of `length` entries of a dim, from `start` on."""
     t = to_sparse(t)
     d, dims = _wrapped(dim, len(t.sizes)), sparse_dim(t)
     start = start + t.sizes[d] if start < 0 else start
@@ -97,13 +97,13 @@ def narrow(t: SparseTensor, dim: int, start: int, length: int) -> Any:
 
 @on("unbind")
 def unbind(t: SparseTensor, dim: int = 0) -> Any:
-    """The parts along a dim."""
+    """Return the parts along a dim."""
     return tuple(select(t, dim, i) for i in range(t.sizes[_wrapped(dim, len(t.sizes))]))
 
 
 @on("unsqueeze")
 def unsqueeze(t: SparseTensor, dim: int) -> Any:
-    """A further dim of size 1."""
+    """Return a further dim of size 1."""
     d, t = _wrapped(dim, len(t.sizes) + 1), to_sparse(t)
     dims = sparse_dim(t)
     sizes = [*t.sizes[:d], 1, *t.sizes[d:]]

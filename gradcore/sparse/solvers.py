@@ -16,7 +16,7 @@ __all__ = ["bicgstab", "cg", "gmres", "iterative", "lobpcg", "spsolve"]
 
 
 def _matrix(A: Any, name: str) -> SparseTensor:
-    """A square matrix, also SciPy's or a dense one, as a sparse tensor."""
+    """Return a square matrix, also SciPy's or a dense one, as a sparse tensor."""
     if type(A).__module__.startswith("scipy.sparse") and hasattr(A, "format"):
         A = from_scipy(A)
     if isinstance(A, Tensor) and not isinstance(A, SparseTensor) and A.ndim == 2:
@@ -29,7 +29,7 @@ def _matrix(A: Any, name: str) -> SparseTensor:
 
 
 def _dense_matrix(A: Tensor) -> SparseTensor:
-    """A dense matrix with all of its elements stored."""
+    """Return a dense matrix with all of its elements stored."""
     rows, cols = A.shape
     ends = functional.as_tensor([i * cols for i in range(rows + 1)], device=A.device)
     inner = functional.as_tensor(list(range(cols)), device=A.device).repeat(rows)
@@ -54,7 +54,7 @@ def _solved(A: Any, b: Any, name: str, method: Iteration | None) -> tuple[Tensor
 
 
 def spsolve(A: Any, b: Any) -> Tensor:
-    """The solution of ``A @ x = b`` by factorisation, which backward uses again.
+    """Return the solution of ``A @ x = b`` by factorisation, which backward uses again.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def spsolve(A: Any, b: Any) -> Tensor:
 
 
 def iterative(name: str, title: str, extra: str = "") -> Any:
-    """The function of an iterative method of `scipy.sparse.linalg`."""
+    """Return the function of an iterative method of `scipy.sparse.linalg`."""
 
     def solve(
         A: Any,

@@ -65,7 +65,7 @@ def on(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def refuse(name: str, layout: Any) -> NotImplementedError:
-    """The error of a function that sparse tensors do not have."""
+    """Return the error of a function that sparse tensors do not have."""
     backend = "SparseCPU" if layout is COO else "SparseCsrCPU"
     return NotImplementedError(
         f"Could not run 'aten::{name}' with arguments from the '{backend}' backend: it is not defined for the layout "
@@ -74,7 +74,7 @@ def refuse(name: str, layout: Any) -> NotImplementedError:
 
 
 def known_as(values: Tensor, name: str) -> Any:
-    """A view of values, with a node of that name where there is history."""
+    """Return a view of values, with a node of that name where there is history."""
     return functional.known_as(values, name) if values.requires_grad else values
 
 
@@ -144,11 +144,11 @@ class SparseTensor(Tensor):
         return len(self.sizes)
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one dim."""
+        """Return the shape, or the size of one dim."""
         return self.shape if dim is None else self.sizes[dim]
 
     def dim(self) -> int:
-        """The number of dims."""
+        """Return the number of dims."""
         return len(self.sizes)
 
     ndimension = dim
@@ -164,7 +164,7 @@ class SparseTensor(Tensor):
         return 0
 
     def numel(self) -> int:
-        """The number of elements, stored or not."""
+        """Return the number of elements, stored or not."""
         return self.shape.numel()
 
     nelement = numel
@@ -256,14 +256,14 @@ class SparseTensor(Tensor):
     xp = property(lambda self: self.index[0]._device.backend.xp, doc="The array library of the indices.")
 
     def like(self, values: Tensor, sizes: Sequence[int] | None = None) -> SparseTensor:
-        """A tensor with other values at the same indices."""
+        """Return a tensor with other values at the same indices."""
         out = sparse(self.layout, self.sizes if sizes is None else sizes, self.index, values, self.in_order)
         if "_pattern" in self.__dict__ and sizes is None and values.device == self.stored.device:
             out.__dict__["_pattern"] = self._pattern
         return out
 
     def gradient(self, grad: Tensor) -> SparseTensor:
-        """The gradient of the tensor: of an element that is stored in parts, each part has that of the whole."""
+        """Return the gradient of the tensor: of an element that is stored in parts, each part has that of the whole."""
         if self.layout is not COO or self.in_order:
             return self.like(grad)
         order, groups, index = sorted_indices(self)
@@ -304,7 +304,7 @@ class SparseTensor(Tensor):
         return self.numpy()
 
     def item(self) -> Any:
-        """The only element."""
+        """Return the only element."""
         if self.numel() != 1:
             raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
         return FUNCTIONS["to_dense"](self).item()
@@ -348,7 +348,7 @@ class SparseTensor(Tensor):
 def sparse(
     layout: Any, sizes: Sequence[int], index: Sequence[Tensor], values: Tensor, in_order: bool = True
 ) -> SparseTensor:
-    """A sparse tensor of its parts, which are not checked."""
+    """Return a sparse tensor of its parts, which are not checked."""
     t: SparseTensor = new(SparseTensor)
     t._device, t._dtype = values._device, values._dtype
     t.layout, t.sizes, t.index, t.stored = layout, tuple(sizes), tuple(index), values

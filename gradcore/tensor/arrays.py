@@ -31,7 +31,7 @@ note_writes = bump_all
 
 
 def arrays_of(tensors: Iterable[Any]) -> list[Any]:
-    """The arrays that hold the elements of several tensors: memory of theirs, not copies."""
+    """Return the arrays that hold the elements of several tensors: memory of theirs, not copies."""
     return [t._array for t in tensors]
 
 

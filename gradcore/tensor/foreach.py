@@ -17,7 +17,7 @@ __all__ = ["Batch", "clamp_", "clip_", "divide_", "move_statistics_", "norms", "
 
 
 def _group_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Device, list[Tensor]], list[Tensor]]:
-    """The tensors by their devices, and those of subclasses, whose operations are their own."""
+    """Return the tensors by their devices, and those of subclasses, whose operations are their own."""
     lists: dict[Device, list[Tensor]] = {}
     others = []
     for t in tensors:
@@ -98,7 +98,7 @@ def unscale_(grads: list[Tensor], factor: Tensor | None) -> dict[Device, Tensor]
 
 @no_grad()
 def reciprocal(scale: Tensor) -> Tensor:
-    """The factor that divides by a scale, rounded once."""
+    """Return the factor that divides by a scale, rounded once."""
     factor: Tensor = functional.reciprocal(scale.double()).float()
     return factor
 

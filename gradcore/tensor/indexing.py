@@ -95,7 +95,7 @@ def getitem(self: AnyTensor, key: Any) -> Any:
 
 
 def viewed(self: AnyTensor, key: tuple[Any, ...], name: str) -> Any:
-    """The view at a key of ints, slices, None and Ellipsis, as one operation with the name of the last node."""
+    """Return the view at a key of ints, slices, None and Ellipsis, as one operation with the name of the last node."""
     state = local.state
     if state.mode > GRAD:
         return functional.getitem(self, key, name)
@@ -113,7 +113,7 @@ def bounds(key: slice) -> tuple[int | None, int | None, int]:
 
 
 def out_of_bounds(index: int, dim: int, shape: Sequence[int]) -> IndexError:
-    """The error for an int that is no index of a dim."""
+    """Return the error for an int that is no index of a dim."""
     return IndexError(f"index {index} is out of bounds for dimension {dim} with size {shape[dim]}")
 
 
@@ -129,7 +129,7 @@ def check_int(index: int, dim: int, shape: Sequence[int]) -> None:
 
 
 def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, ...], str] | None:
-    """A key of ints, slices, None and Ellipsis, and the name of the node that PyTorch records last for it.
+    """Return a key of ints, slices, None and Ellipsis, and the name of the node that PyTorch records last for it.
 
     None where there is anything else in `key`.
     """
@@ -170,7 +170,7 @@ def _used(key: tuple[Any, ...]) -> int:
 
 
 def _leaves_out(start: Any, stop: Any, step: Any, size: int) -> bool:
-    """Whether a slice is not the whole of a dim of that size, in its order."""
+    """Return whether a slice is not the whole of a dim of that size, in its order."""
     return bool(start) or step not in _ONCE or not (stop is None or stop >= size)
 
 
@@ -179,7 +179,7 @@ _ONCE = (None, 1)
 
 
 def too_many(ndim: int) -> IndexError:
-    """The error for a key of more dims than there are."""
+    """Return the error for a key of more dims than there are."""
     return IndexError(f"too many indices for tensor of dimension {ndim}")
 
 
@@ -258,7 +258,7 @@ def _dims_of(item: Any) -> int:
 
 
 def _as_tuple(key: Any) -> tuple[Any, ...]:
-    """A key that is no tuple as one: lists that hold sequences, slices or tensors have an item for each dim."""
+    """Return a key that is no tuple as one: lists that hold sequences, slices or tensors have an item for each dim."""
     if isinstance(key, tuple):
         return tuple(key)
     if not isinstance(key, list) or len(key) >= 32:
@@ -277,7 +277,7 @@ _VALID = "only integers, slices (`:`), ellipsis (`...`), None and long or byte V
 
 
 def _converted(item: Any, like: AnyTensor) -> Any:
-    """An item of a key as an int, a slice of ints, None, Ellipsis, a truth value or an index tensor."""
+    """Return an item of a key as an int, a slice of ints, None, Ellipsis, a truth value or an index tensor."""
     if item is None or item is Ellipsis or item.__class__ is int:
         return item
     if isinstance(item, slice):

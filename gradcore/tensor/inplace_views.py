@@ -46,7 +46,7 @@ _IDENTITY, _CONJUGATE = "This function is the identity in these cases.", "Consid
 
 
 def transpose_all(self: AnyTensor) -> Tensor:
-    """A view with the dims in reversed order."""
+    """Return a view with the dims in reversed order."""
     if self._array.ndim not in (0, 2):
         warn_once(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated. Consider "
@@ -58,7 +58,7 @@ def transpose_all(self: AnyTensor) -> Tensor:
 
 
 def transpose_matrix(self: AnyTensor) -> Tensor:
-    """A view with the last two dims exchanged."""
+    """Return a view with the last two dims exchanged."""
     _matrix(self, "mT", True)
     _scalar(self, "mT", _IDENTITY)
     if not self._array.ndim:
@@ -67,14 +67,14 @@ def transpose_matrix(self: AnyTensor) -> Tensor:
 
 
 def adjoint_matrix(self: AnyTensor) -> Tensor:
-    """The conjugate transpose of a matrix."""
+    """Return the conjugate transpose of a matrix."""
     _matrix(self, "H", False)
     _scalar(self, "H", _CONJUGATE)
     return functional.adjoint(self)  # type: ignore[no-any-return]
 
 
 def adjoint_matrices(self: AnyTensor) -> Tensor:
-    """The conjugate transposes of a batch of matrices."""
+    """Return the conjugate transposes of a batch of matrices."""
     _matrix(self, "mH", True)
     _scalar(self, "mH", _CONJUGATE)
     return functional.adjoint(self)  # type: ignore[no-any-return]
@@ -84,7 +84,7 @@ def adjoint_matrices(self: AnyTensor) -> Tensor:
 
 
 def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., Any]:
-    """The method that gives a tensor the shape that a view operation gives to a view of it."""
+    """Return the method that gives a tensor the shape that a view operation gives to a view of it."""
 
     def method(self: AnyTensor, *args: Any, **named: Any) -> Any:
         dispatch.check_inplace(self, local.state)

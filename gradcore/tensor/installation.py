@@ -117,7 +117,7 @@ def install() -> None:
 
 
 def taken(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The names of a table, with the functions."""
+    """Yield the names of a table, with the functions."""
     for source, names in table:
         values = source if isinstance(source, Mapping) else vars(source)
         for each in names.split() or values:
@@ -193,7 +193,7 @@ def _make_method(op: Op) -> Callable[..., Any]:
 
 
 def _setter(method: Callable[..., Any]) -> Callable[[Any, Any], None]:
-    """The setter of an attribute that is a view."""
+    """Return the setter of an attribute that is a view."""
 
     def assign(self: Any, value: Any) -> None:
         functional.copy_(method(self), value)

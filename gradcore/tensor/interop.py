@@ -15,7 +15,7 @@ __all__ = ["cuda_array_interface", "device_of", "dlpack", "exported", "from_dlpa
 
 
 def cuda_array_interface(t: AnyTensor) -> dict[str, Any]:
-    """The ``__cuda_array_interface__`` dict."""
+    """Return the ``__cuda_array_interface__`` dict."""
     if t._device.type != "cuda":
         raise AttributeError(
             f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {t.type()} If CUDA data is required use "
@@ -30,7 +30,7 @@ def cuda_array_interface(t: AnyTensor) -> dict[str, Any]:
 
 
 def exported(t: AnyTensor) -> Any:
-    """The array of a tensor, for a library that shares its memory through DLPack."""
+    """Return the array of a tensor, for a library that shares its memory through DLPack."""
     if t.requires_grad or is_differentiated(t):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if t._device.type not in ("cpu", "cuda"):
@@ -39,7 +39,7 @@ def exported(t: AnyTensor) -> Any:
 
 
 def dlpack(t: AnyTensor, named: dict[str, Any]) -> Any:
-    """The DLPack capsule of a tensor."""
+    """Return the DLPack capsule of a tensor."""
     array = exported(t)
     if named.get("copy"):
         array = array.copy()
@@ -55,7 +55,7 @@ def dlpack(t: AnyTensor, named: dict[str, Any]) -> Any:
 
 
 def from_dlpack_on_host(source: Any) -> tuple[Any, dtypes.dtype]:
-    """The array of another library's memory on the host, and its dtype.
+    """Return the array of another library's memory on the host, and its dtype.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def _name_of(capsule: Any) -> bytes:
 
 
 def _header(capsule: Any) -> int:
-    """The address of the tensor's header in a capsule."""
+    """Return the address of the tensor's header in a capsule."""
     name = _name_of(capsule)
     return int(_pointer(capsule, name)) + CAPSULES[name]
 

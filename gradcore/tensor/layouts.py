@@ -86,7 +86,7 @@ REMOVED = {
 
 
 def _refuse(name: str, error: type[Exception], text: str) -> Callable[..., Any]:
-    """The method of a name that raises."""
+    """Return the method of a name that raises."""
 
     def method(self: Tensor, *args: Any, **named: Any) -> Any:
         raise error(text)
@@ -110,7 +110,7 @@ def _refusals() -> Iterator[tuple[str, type[Exception], str]]:
 def to_sparse(
     self: Tensor, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
 ) -> Any:
-    """The nonzero elements as a sparse tensor, by default of the layout ``gradcore.sparse_coo``.
+    """Return the nonzero elements as a sparse tensor, by default of the layout ``gradcore.sparse_coo``.
 
     Parameters
     ----------
@@ -137,12 +137,12 @@ def to_sparse(
 
 
 def rows_with_sparse_gradient(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Any:
-    """The rows of a table that `indices` name; its gradient is sparse."""
+    """Return the rows of a table that `indices` name; its gradient is sparse."""
     return functional.lookup_rows(weight, indices, padding_idx, scale_grad_by_freq)
 
 
 def sparse_mask(self: Tensor, mask: Tensor) -> Any:
-    """The elements at the indices of a sparse tensor, as a sparse tensor."""
+    """Return the elements at the indices of a sparse tensor, as a sparse tensor."""
     return functional.sparse_mask(self, mask)
 
 
@@ -166,7 +166,7 @@ CONVERSIONS = {
 
 
 def dense_dim(self: Tensor) -> int:
-    """The number of dims: all are dense."""
+    """Return the number of dims: all are dense."""
     return self.ndim
 
 
@@ -176,12 +176,12 @@ def sparse_dim(self: Tensor) -> int:
 
 
 def dequantize(self: Tensor) -> Tensor:
-    """The tensor itself: nothing is quantized."""
+    """Return the tensor itself: nothing is quantized."""
     return self
 
 
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-    """The tensor itself, or in another dtype."""
+    """Return the tensor itself, or in another dtype."""
     return self if dtype is None else self.to(dtype)
 
 

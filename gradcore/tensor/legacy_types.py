@@ -107,7 +107,7 @@ def set_default_tensor_type(t: AnyTensor, /) -> None:
 
 
 def legacy_class(name: str) -> LegacyTensor:
-    """The old class of a name such as ``torch.cuda.FloatTensor``.
+    """Return the old class of a name such as ``torch.cuda.FloatTensor``.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def legacy_class(name: str) -> LegacyTensor:
 
 
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The tensor in another dtype; without one, the name of the old class for this dtype and device."""
+    """Return the tensor in another dtype; without one, the name of the old class for this dtype and device."""
     if dtype is None:
         module = "torch" if self._device.type == "cpu" else f"torch.{self._device.type}"
         return f"{module}.{self._dtype.scalar_name}Tensor"
@@ -135,7 +135,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 
 def new_(self: Tensor, *args: Any, device: Any = None, **named: Any) -> Tensor:
-    """A tensor of given sizes or data, with this tensor's dtype and device."""
+    """Return a tensor of given sizes or data, with this tensor's dtype and device."""
     where = self._device if device is None else device
     return legacy_tensor(Tensor, *args, dtype=self._dtype, device=where, **named)  # type: ignore[no-any-return]
 
@@ -144,23 +144,23 @@ def new_(self: Tensor, *args: Any, device: Any = None, **named: Any) -> Tensor:
 
 
 def is_same_size(self: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape."""
+    """Return whether two tensors have the same shape."""
     return bool(self._array.shape == other._array.shape)
 
 
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
-    """Whether two tensors have the same memory, shape and strides."""
+    """Return whether two tensors have the same memory, shape and strides."""
     a, b = self._array, tensor._array
     return a is b or (a.shape == b.shape and a.strides == b.strides and self.data_ptr() == tensor.data_ptr())
 
 
 def is_pinned(self: Tensor, device: Any = None) -> bool:
-    """Whether the data lies in page-locked memory."""
+    """Return whether the data lies in page-locked memory."""
     return self._device is CPU and CPU.backend.is_pinned(self._array)
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """A copy in page-locked memory, from which ``to("cuda", non_blocking=True)`` copies while the host goes on.
+    """Return a copy in page-locked memory, from which ``to("cuda", non_blocking=True)`` copies while the host goes on.
 
     Raises
     ------
@@ -293,7 +293,7 @@ def record_stream(self: Tensor, stream: Any) -> None:
 
 
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """An uninitialised tensor of given sizes and strides (in elements)."""
+    """Return an uninitialised tensor of given sizes and strides (in elements)."""
     where = self._device if device is None else device
     return empty_strided(size, stride, dtype=dtype or self._dtype, device=where)
 
@@ -302,12 +302,12 @@ def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None
 
 
 def to_int(self: Tensor) -> int:
-    """The only element as an int."""
+    """Return the only element as an int."""
     return int(self)
 
 
 def to_bool(self: Tensor) -> bool:
-    """The truth of the only element."""
+    """Return the truth of the only element."""
     return bool(self)
 
 
@@ -344,7 +344,7 @@ def reduce_ex(self: Tensor, protocol: Any) -> Any:
 
 
 def array_wrap(self: Tensor, array: Array, context: Any = None, return_scalar: bool = False) -> Tensor:
-    """The result of a NumPy function that goes through `__array__`, as a tensor."""
+    """Return the result of a NumPy function that goes through `__array__`, as a tensor."""
     return tensor(array)
 
 

@@ -29,7 +29,7 @@ _UNARY = ("__neg__", "__pos__", "__abs__", "__invert__")
 
 
 def operator_methods() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The methods by name, made of those of the operations."""
+    """Yield the methods by name, made of those of the operations."""
     for name, op_name, reflected in OPERATORS:
         method = getattr(Tensor, op_name)
         yield name, method if name in _UNARY else _operator(OPS[op_name], name)
@@ -41,7 +41,7 @@ def operator_methods() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def _operator(op: Op, name: str) -> Callable[..., Any]:
-    """The operator's method: what is neither tensor nor number is left to its own reflected method."""
+    """Return the operator's method: what is neither tensor nor number is left to its own reflected method."""
     general = dispatch.call_composite if op.kind == "composite" else dispatch.apply
 
     def call_with_operand(op: Op, args: tuple[Any, ...]) -> Any:
@@ -85,7 +85,7 @@ _NUMBERS = frozenset((int, float, bool, complex))
 
 
 def as_operand(value: Any) -> Any:
-    """A number or tensor out of what stands beside a tensor in an expression; None if it is neither."""
+    """Return a number or tensor out of what stands beside a tensor in an expression; None if it is neither."""
     if isinstance(value, Tensor) or value.__class__ in _NUMBERS:
         return value
     if isinstance(value, dispatch.Number):  # NumPy scalars, fractions

@@ -16,7 +16,7 @@ __all__ = ["deep_copy", "reduced", "shallow_copy"]
 
 
 def shallow_copy(t: AnyTensor) -> Any:
-    """A leaf with the same memory and attributes."""
+    """Return a leaf with the same memory and attributes."""
     out = new(type(t))
     out._array, out._device, out._dtype = t._array, t._device, t._dtype
     out._edge, out._autograd, out._vc = None, None, version_counter(t)
@@ -55,7 +55,7 @@ def deep_copy(t: AnyTensor, memo: dict[int, Any]) -> Any:
 
 
 def _copied_memory(t: AnyTensor, memo: dict[int, Any]) -> Any:
-    """The tensor's view of a copy of all memory that it is part of, which is copied once for each `memo`."""
+    """Return the tensor's view of a copy of all memory that it is part of, which is copied once for each `memo`."""
     backend, array = t._device.backend, t._array
     if t.is_meta or t._device.levels or not array.size or any(s % array.itemsize for s in array.strides):
         return array.copy()
@@ -79,7 +79,7 @@ def reduced(t: AnyTensor) -> tuple[Any, ...]:
 
 
 def _rebuild(cls: type, array: Array, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
-    """A tensor from its pickle, on the device it was on (or where the fall-back leads)."""
+    """Return a tensor from its pickle, on the device it was on (or where the fall-back leads)."""
     device = resolve(where)
     if array is None:
         out = functional.empty(shape, dtype=dtype, device=device)

@@ -30,12 +30,12 @@ __all__ = [
 
 
 def is_batched(t: Tensor) -> bool:
-    """Whether a tensor has a hidden batch dim, of `vmap`."""
+    """Return whether a tensor has a hidden batch dim, of `vmap`."""
     return bool(t._device.levels)
 
 
 def holds_anywhere(mask: Tensor) -> bool:
-    """Whether a bool tensor holds anywhere, in any sample of a batch; False where there is no data."""
+    """Return whether a bool tensor holds anywhere, in any sample of a batch; False where there is no data."""
     if mask.is_meta:
         return False
     where = mask._device.real
@@ -44,7 +44,7 @@ def holds_anywhere(mask: Tensor) -> bool:
 
 
 def is_tensor(obj: Any) -> bool:
-    """Whether an object is a tensor.
+    """Return whether an object is a tensor.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def is_tensor(obj: Any) -> bool:
 
 
 def is_storage(obj: Any) -> bool:
-    """Whether an object is a storage, as `Tensor.storage` and `Tensor.untyped_storage` return them.
+    """Return whether an object is a storage, as `Tensor.storage` and `Tensor.untyped_storage` return them.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def is_storage(obj: Any) -> bool:
 
 @overridable
 def is_inference(input: Tensor) -> bool:
-    """Whether a tensor was made in inference mode.
+    """Return whether a tensor was made in inference mode.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def is_neg(input: Tensor) -> bool:
 
 @overridable
 def is_signed(input: Tensor) -> bool:
-    """Whether a tensor's dtype has negative numbers.
+    """Return whether a tensor's dtype has negative numbers.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def is_signed(input: Tensor) -> bool:
 
 @overridable
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the only element of a tensor is not zero.
+    """Return whether the only element of a tensor is not zero.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def is_nonzero(input: Tensor) -> bool:
 
 @overridable
 def numel(input: Tensor) -> int:
-    """The number of elements of a tensor.
+    """Return the number of elements of a tensor.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def numel(input: Tensor) -> int:
 
 @overridable
 def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
-    """The dtype of an arithmetic operation of two tensors or numbers.
+    """Return the dtype of an arithmetic operation of two tensors or numbers.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
 
 
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
-    """The shape to which tensors of these shapes broadcast.
+    """Return the shape to which tensors of these shapes broadcast.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
 
 
 def typename(obj: Any) -> str:
-    """The name of a tensor's old class, or of any object's class.
+    """Return the name of a tensor's old class, or of any object's class.
 
     Examples
     --------

@@ -43,7 +43,7 @@ def text_of(t: AnyTensor) -> str:
 
 
 def _batched_text(t: AnyTensor) -> str:
-    """A tensor inside `vmap`, with all samples."""
+    """Return a tensor inside `vmap`, with all samples."""
     level = t._device.levels[-1]
     if t._array.__class__ is not BatchedArray:
         return repr(wrap(t._array, unbatched_device(t._device, level), t._dtype))

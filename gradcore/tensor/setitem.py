@@ -100,7 +100,7 @@ def zero_(self: AnyTensor) -> Any:
 
 
 def _cast(value: Any, self: AnyTensor) -> Any:
-    """The array of a tensor in the dtype of `self`."""
+    """Return the array of a tensor in the dtype of `self`."""
     if value._dtype is self._dtype:
         return value._array
     if value._dtype.is_complex:
@@ -132,7 +132,7 @@ def copy_(self: AnyTensor, src: Any, non_blocking: bool = False) -> Any:
 
 
 def _python_type(number: Any) -> type | None:
-    """The type of a Python number, which as a dtype is the one in full; None for others."""
+    """Return the type of a Python number, which as a dtype is the one in full; None for others."""
     return next((kind for kind in (bool, int, float, complex) if isinstance(number, kind)), None)
 
 
@@ -230,7 +230,7 @@ def _written_at_once(self: AnyTensor, key: Any, value: Any) -> bool:
 
 
 def _is_whole(part: Any, self: AnyTensor) -> bool:
-    """Whether a view of one step is the tensor itself."""
+    """Return whether a view of one step is the tensor itself."""
     if part._autograd is None or not part._autograd.chain:
         return False
     op, settings = part._autograd.chain[-1]
@@ -254,7 +254,7 @@ def _write_view(part: Any, value: Any) -> None:
 
 
 def _is_same_view(value: Any, part: Any) -> bool:
-    """Whether `value` is the part of the tensor that is about to be written, with the same history."""
+    """Return whether `value` is the part of the tensor that is about to be written, with the same history."""
     meta, own = value._autograd, part._autograd
     if meta is None or own is None or meta.base is None or meta.base is not own.base or meta.chain != own.chain:
         return False

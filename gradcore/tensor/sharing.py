@@ -16,7 +16,7 @@ __all__ = ["is_shared", "reduced_for_processes", "share_memory_", "shared_with_p
 
 
 def _block(array: Array) -> Any:
-    """The shared block that an array lies in; None if it lies elsewhere."""
+    """Return the shared block that an array lies in; None if it lies elsewhere."""
     owner = array
     while isinstance(owner, (np.ndarray, memoryview)):
         owner = owner.obj if isinstance(owner, memoryview) else owner.base
@@ -24,7 +24,7 @@ def _block(array: Array) -> Any:
 
 
 def is_shared(self: Tensor) -> bool:
-    """Whether the data lies in memory that processes share (always, on CUDA)."""
+    """Return whether the data lies in memory that processes share (always, on CUDA)."""
     return self.is_cuda or _block(self._array) is not None
 
 

@@ -54,11 +54,11 @@ class _Storage:
         return self._flat.numel()
 
     def size(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
         return self._flat.numel()
 
     def nbytes(self) -> int:
-        """The number of bytes."""
+        """Return the number of bytes."""
         return self._flat.nbytes
 
     def element_size(self) -> int:
@@ -66,7 +66,7 @@ class _Storage:
         return self._flat.element_size()
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
+        """Return the address of the first element."""
         return self._flat.data_ptr()
 
     def __getitem__(self, index: Any) -> Any:
@@ -90,7 +90,7 @@ class _Storage:
         return iter(self.tolist())
 
     def tolist(self) -> list[Any]:
-        """The elements as a list."""
+        """Return the elements as a list."""
         return self._flat.tolist()  # type: ignore[no-any-return]
 
     def fill_(self, value: Any) -> Self:
@@ -106,19 +106,19 @@ class _Storage:
         return self
 
     def clone(self) -> Self:
-        """A storage of its own with the same elements."""
+        """Return a storage of its own with the same elements."""
         return self._of(self._flat.clone())
 
     def cpu(self) -> Self:
-        """The storage, or a copy of it, in the memory of the CPU."""
+        """Return the storage, or a copy of it, in the memory of the CPU."""
         return self._of(self._flat.cpu())
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Self:
-        """The storage, or a copy of it, on a CUDA device."""
+        """Return the storage, or a copy of it, on a CUDA device."""
         return self._of(self._flat.cuda(device))
 
     def resize_(self, size: int) -> Self:
-        """The storage itself, which has that size already.
+        """Return the storage itself, which has that size already.
 
         Raises
         ------
@@ -134,15 +134,15 @@ class _Storage:
         return False
 
     def is_shared(self) -> bool:
-        """Whether other processes see the memory (always, on CUDA)."""
+        """Return whether other processes see the memory (always, on CUDA)."""
         return self._flat.is_shared()
 
     def is_pinned(self, device: Any = None) -> bool:
-        """Whether it is page-locked."""
+        """Return whether it is page-locked."""
         return self._flat.is_pinned()
 
     def share_memory_(self) -> Self:
-        """The storage itself, whose memory is shared already.
+        """Return the storage itself, whose memory is shared already.
 
         Raises
         ------
@@ -207,11 +207,11 @@ class TypedStorage(_Storage):
             self._flat = _made(args, wanted, device)
 
     def untyped(self) -> UntypedStorage:
-        """The same memory as bytes."""
+        """Return the same memory as bytes."""
         return UntypedStorage.__new__(UntypedStorage)._of(_read_as(self._flat, dtypes.uint8))
 
     def type(self) -> str:
-        """The name of the class that PyTorch once had for it."""
+        """Return the name of the class that PyTorch once had for it."""
         return f"torch.{self.dtype.scalar_name}Storage"
 
     def pickle_storage_type(self) -> str:
@@ -243,7 +243,7 @@ class UntypedStorage(_Storage):
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int | None = None) -> Self:
-        """The bytes of a file, read as they are needed.
+        """Return the bytes of a file, read as they are needed.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class UntypedStorage(_Storage):
         return out
 
     def untyped(self) -> UntypedStorage:
-        """The storage itself."""
+        """Return the storage itself."""
         return self
 
 
@@ -297,7 +297,7 @@ def _read_as(flat: Tensor, dtype: dtypes.dtype) -> Tensor:
 
 
 def storage(self: Tensor) -> TypedStorage:
-    """The memory that this tensor shares with its views, as elements of its dtype."""
+    """Return the memory that this tensor shares with its views, as elements of its dtype."""
     warn_once(
         "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
         "class: use tensor.untyped_storage() instead of tensor.storage()."
@@ -311,17 +311,17 @@ def typed_storage(self: Tensor) -> TypedStorage:
 
 
 def untyped_storage(self: Tensor) -> UntypedStorage:
-    """The memory that this tensor shares with its views, as bytes."""
+    """Return the memory that this tensor shares with its views, as bytes."""
     return UntypedStorage.__new__(UntypedStorage)._of(_read_as(_memory_of(self), dtypes.uint8))
 
 
 def storage_type(self: Tensor) -> Any:
-    """The class of `storage()`."""
+    """Return the class of `storage()`."""
     return TypedStorage
 
 
 def located(source: Any, dtype: dtypes.dtype, storage_offset: Any, size: Any, stride: Any) -> Tensor:
-    """A tensor in a storage, or in the memory of another tensor.
+    """Return a tensor in a storage, or in the memory of another tensor.
 
     Raises
     ------

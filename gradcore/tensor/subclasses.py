@@ -80,7 +80,7 @@ def _converted(result: Any, cls: type) -> Any:
 
 
 def as_subclass(self: Tensor, cls: type) -> Any:
-    """A view of the whole tensor, with its history, as an instance of a subclass of `Tensor`."""
+    """Return a view of the whole tensor, with its history, as an instance of a subclass of `Tensor`."""
     if not issubclass(cls, Tensor):
         raise RuntimeError(f"as_subclass expects a subclass of Tensor, but got {cls.__name__}")
     with DisableTorchFunction():
@@ -88,7 +88,7 @@ def as_subclass(self: Tensor, cls: type) -> Any:
 
 
 def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
-    """The data as a leaf of a subclass of `Tensor`."""
+    """Return the data as a leaf of a subclass of `Tensor`."""
     if data.__class__ in PLAIN_TYPES:
         out = as_class(data.detach(), cls)
     else:
@@ -117,7 +117,7 @@ def enlist(cls: type, between: bool = False, **named: Any) -> None:
 
 @functools.cache
 def _overriding() -> type:
-    """The class that stands between `Tensor` and its subclasses, made when the first of these is."""
+    """Return the class that stands between `Tensor` and its subclasses, made when the first of these is."""
     body: dict[str, Any] = {"__slots__": (), "__doc__": "Tensor, with ``__torch_function__`` asked first."}
     for name in dir(Tensor):
         value = next((vars(each)[name] for each in Tensor.__mro__[:-1] if name in vars(each)), None)
@@ -185,7 +185,7 @@ def _operator(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reflected(func: Callable[..., Any], forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The method for ``other op self``; where `other` is a tensor, Python has asked the subclass first."""
+    """Return the method for ``other op self``; where `other` is a tensor, Python has asked the subclass first."""
     call, turned = _operator(func), _operator(forward)
 
     def method(self: AnyTensor, other: Any) -> Any:

@@ -192,17 +192,17 @@ class Tensor(Variable, Methods):
         return self._array.ndim  # type: ignore[no-any-return]
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one dim."""
+        """Return the shape, or the size of one dim."""
         return size_of(self._array.shape) if dim is None else self._array.shape[_place(self, "size", dim)]
 
     def dim(self) -> int:
-        """The number of dims."""
+        """Return the number of dims."""
         return self._array.ndim  # type: ignore[no-any-return]
 
     ndimension = dim
 
     def numel(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
         return self._array.size  # type: ignore[no-any-return]
 
     nelement = numel
@@ -235,23 +235,23 @@ class Tensor(Variable, Methods):
         return int(self._device.backend.geometry_of(self._array)[1])
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
+        """Return the address of the first element."""
         return 0 if self.is_meta else int(self._device.backend.address(self._array))
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether the elements lie in memory in the order of their indices."""
+        """Return whether the elements lie in memory in the order of their indices."""
         return bool(self._array.flags.c_contiguous)
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is a floating-point type."""
+        """Return whether the dtype is a floating-point type."""
         return self._dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        """Whether the dtype is complex."""
+        """Return whether the dtype is complex."""
         return self._dtype.is_complex
 
     def is_signed(self) -> bool:
-        """Whether the dtype has negative numbers."""
+        """Return whether the dtype has negative numbers."""
         return self._dtype.is_signed
 
     @property
@@ -270,7 +270,7 @@ class Tensor(Variable, Methods):
         return bool(self._device.type == "meta")
 
     def get_device(self) -> int:
-        """The device's index; -1 on the CPU."""
+        """Return the device's index; -1 on the CPU."""
         return -1 if self._device.index is None else self._device.index
 
     # -- its node in the graph ----------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ class Tensor(Variable, Methods):
             raise
 
     def detach(self) -> Tensor:
-        """The same memory as a tensor without history; in-place writes to either are noticed by both."""
+        """Return the same memory as a tensor without history; in-place writes to either are noticed by both."""
         return _detach(self)  # type: ignore[no-any-return]
 
     def detach_(self) -> Tensor:
@@ -490,7 +490,7 @@ class Tensor(Variable, Methods):
         raise RuntimeError("Deletion of _grad_fn not allowed. Detach tensor instead!")
 
     def is_inference(self) -> bool:
-        """Whether it was made in inference mode."""
+        """Return whether it was made in inference mode."""
         return self._autograd is not None and self._autograd.inference
 
     # -- to other devices, dtypes and libraries -------------------------------------------------------------------
@@ -505,15 +505,15 @@ class Tensor(Variable, Methods):
         return other // self, other % self
 
     def cpu(self) -> Tensor:
-        """The tensor in the memory of the CPU."""
+        """Return the tensor in the memory of the CPU."""
         return self.to("cpu")
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
-        """The tensor on a CUDA device, by default the current one."""
+        """Return the tensor on a CUDA device, by default the current one."""
         return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
-        """The data as a NumPy array that shares memory with this CPU tensor.
+        """Return the data as a NumPy array that shares memory with this CPU tensor.
 
         Raises
         ------
@@ -546,7 +546,7 @@ class Tensor(Variable, Methods):
         return array.copy() if copy else array
 
     def host(self) -> np.ndarray[Any, Any]:
-        """The data as a NumPy array, copied from the device where needed, whatever the history."""
+        """Return the data as a NumPy array, copied from the device where needed, whatever the history."""
         found = self._on_host()
         return own_header(found) if found is self._array else found
 
@@ -555,7 +555,7 @@ class Tensor(Variable, Methods):
         return self._device.backend.to_host(self._array)
 
     def item(self) -> bool | int | float:
-        """The only element as a Python number (a complex one for complex dtypes)."""
+        """Return the only element as a Python number (a complex one for complex dtypes)."""
         if self._array.size != 1:
             raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
         if self.is_meta:
@@ -563,7 +563,7 @@ class Tensor(Variable, Methods):
         return self._device.backend.item(self._array)  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers."""
+        """Return the elements as nested lists of Python numbers."""
         return self._on_host().tolist()
 
     def __bool__(self) -> bool:
@@ -574,7 +574,7 @@ class Tensor(Variable, Methods):
         return bool(self._array if self._device.levels else self.item())
 
     def is_nonzero(self) -> bool:
-        """Whether the only element is not zero."""
+        """Return whether the only element is not zero."""
         return bool(self)
 
     def __int__(self) -> int:
@@ -587,7 +587,7 @@ class Tensor(Variable, Methods):
         return complex(self._only(sys._getframe(1)))
 
     def _only(self, caller: FrameType | None = None) -> Any:
-        """The single element, for `int()`, `float()`, ...; `caller` is the frame of one that loses history."""
+        """Return the single element, for `int()`, `float()`, ...; `caller` is the frame of one that loses history."""
         if caller is not None and (self._edge is not None or self._autograd is not None) and is_differentiated(self):
             history_lost("element" if _stores(caller) else "number")
         if self._array.size != 1:
@@ -665,7 +665,7 @@ class Tensor(Variable, Methods):
         return functional.call_cupy_kernel(kernel, args, named)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """The namespace of the array API standard."""
+        """Return the namespace of the array API standard."""
         if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
             raise ValueError(f"gradcore.array_api follows version 2024.12 of the standard, not {api_version!r}")
         return functional.array_api_namespace()
@@ -698,7 +698,7 @@ def _place(t: AnyTensor, function: str, dim: Any) -> int:
 
 
 def is_differentiated(t: AnyTensor) -> bool:
-    """Whether anything is differentiated with respect to a tensor: it requires grad, or has a tangent."""
+    """Return whether anything is differentiated with respect to a tensor: it requires grad, or has a tangent."""
     state = local.state
     return bool(state.mode & GRAD and requires_grad(t)) or bool(state.levels and innermost_of((t,)) is not None)
 

@@ -24,7 +24,7 @@ __all__ = ["astype", "copy", "moved", "parse_to", "to", "to_copy"]
 
 
 def moved(array: Array, source: Any, target: Any, non_blocking: bool = False) -> Any:
-    """A raw array that lies on device `source`, on device `target`.
+    """Return a raw array that lies on device `source`, on device `target`.
 
     With `non_blocking`, the host does not wait for a copy out of page-locked memory.
     """
@@ -65,7 +65,7 @@ def warn_of_real_parts(dtype: dtypes.dtype) -> None:
 
 
 def to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool = False) -> Any:
-    """A copy of `t` on another device or in another dtype, recorded; see `moved`."""
+    """Return a copy of `t` on another device or in another dtype, recorded; see `moved`."""
     state = local.state
     if state.mode & PROFILE:
         return state.profiler.call("_to_copy", (t,), _to_copy, t, device, dtype, non_blocking, state)
@@ -105,7 +105,7 @@ def _to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool,
 
 
 def parse_to(t: AnyTensor, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dtypes.dtype, bool, bool]:
-    """The device, dtype, `copy` and `non_blocking` of a call ``t.to(...)`` in any of its forms."""
+    """Return the device, dtype, `copy` and `non_blocking` of a call ``t.to(...)`` in any of its forms."""
     rest = list(args)
     device, dtype = named.pop("device", None), named.pop("dtype", None)
     other, invalid = named.pop("other", None), False
@@ -136,7 +136,7 @@ def parse_to(t: AnyTensor, args: tuple[Any, ...], named: dict[str, Any]) -> tupl
 
 
 def to(self: AnyTensor, *args: Any, **named: Any) -> AnyTensor:
-    """The tensor with another device or dtype: ``to(device)``, ``to(dtype)``, ``to(other)``.
+    """Return the tensor with another device or dtype: ``to(device)``, ``to(dtype)``, ``to(other)``.
 
     Parameters
     ----------

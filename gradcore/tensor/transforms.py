@@ -78,7 +78,7 @@ class transform_scope:
 
 
 def is_within_vmap() -> bool:
-    """Whether a function runs on the batches of `vmap`."""
+    """Return whether a function runs on the batches of `vmap`."""
     return bool(local.state.batches)
 
 
@@ -132,7 +132,7 @@ class GradLevel:
         return transform_scope(self, True)
 
     def enter(self, value: Any) -> Tensor:
-        """A tensor as an input of this level.
+        """Return a tensor as an input of this level.
 
         Raises
         ------
@@ -156,17 +156,17 @@ class GradLevel:
         return _with_tangents(entered, value)
 
     def leave(self, value: Any) -> Any:
-        """A result without the history that is this level's own; anything but a tensor as it is."""
+        """Return a result without the history that is this level's own; anything but a tensor as it is."""
         if not isinstance(value, Tensor) or not requires_grad(value) or self._outlives_level(value):
             return value
         return _with_tangents(alias(value, None), value)
 
     def _outlives_level(self, value: Tensor) -> bool:
-        """Whether a tensor keeps its history when the level ends."""
+        """Return whether a tensor keeps its history when the level ends."""
         return bool(local.state.mode & GRAD) and self.depends_on_caller([value])
 
     def depends_on_caller(self, tensors: Iterable[Any]) -> bool:
-        """Whether the history of any of `tensors` leads out of this level.
+        """Return whether the history of any of `tensors` leads out of this level.
 
         That is to a leaf, to a node from before this level, or into another transformation that is running: one that
         calls a function that this level has returned.
@@ -195,7 +195,7 @@ class GradLevel:
         retain_graph: bool = True,
         create_graph: bool = True,
     ) -> list[Any]:
-        """The vector-Jacobian product, zeros where an input does not matter."""
+        """Return the vector-Jacobian product, zeros where an input does not matter."""
         pairs = [(out, c) for out, c in zip(outputs, cotangents, strict=True) if requires_grad(out)]
         if not pairs:
             return [zeros_like(t) for t in inputs]
@@ -230,5 +230,5 @@ def _with_tangents(t: Tensor, source: Tensor) -> Tensor:
 
 
 def in_batch(t: Tensor, level: VmapLevel) -> bool:
-    """Whether a tensor has a sample of its own for each of the level's."""
+    """Return whether a tensor has a sample of its own for each of the level's."""
     return level in t._device.levels

@@ -34,7 +34,7 @@ def _cupy() -> str:
 
 
 def _blas() -> str:
-    """The BLAS that NumPy was built with, and its threads."""
+    """Return the BLAS that NumPy was built with, and its threads."""
     built: Any = np.show_config(mode="dicts")
     blas = built.get("Build Dependencies", {}).get("blas", {})
     name = f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()

@@ -38,7 +38,7 @@ __all__ = [
 
 
 def roots(tensors: Any) -> list[Any]:
-    """The nodes of tensors (or gradient edges) in a nested container.
+    """Return the nodes of tensors (or gradient edges) in a nested container.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def roots(tensors: Any) -> list[Any]:
 
 
 def reachable(nodes: Iterable[Any]) -> list[Any]:
-    """The nodes and everything below them, each once; a node comes before those of its inputs."""
+    """Return the nodes and everything below them, each once; a node comes before those of its inputs."""
     seen = set(nodes)
     stack = list(seen)
     while stack:
@@ -70,17 +70,17 @@ def reachable(nodes: Iterable[Any]) -> list[Any]:
 
 
 def edges_of(node: Node) -> Iterator[tuple[Node, int]]:
-    """The nodes that a node sends gradients to, each with the number of its output."""
+    """Return the nodes that a node sends gradients to, each with the number of its output."""
     return (edge for edge in node._edges if edge is not None)
 
 
 def next_sequence_nr() -> int:
-    """A number that is larger than those of all nodes so far, and smaller than those of later ones."""
+    """Return a number that is larger than those of all nodes so far, and smaller than those of later ones."""
     return tick()
 
 
 def device_of(node: Node) -> Device:
-    """The device of a node's results."""
+    """Return the device of a node's results."""
     return node._device  # type: ignore[no-any-return]
 
 
@@ -93,7 +93,7 @@ def operation_of(node: Node) -> Op | None:
 
 
 def result_shapes(nodes: list[Any]) -> dict[Any, tuple[Any, str]]:
-    """The shapes and dtypes of the nodes' results, of several the first."""
+    """Return the shapes and dtypes of the nodes' results, of several the first."""
     metas = {node: node._output_metas[0] for node in nodes}
     return {
         node: (tuple(meta[0]), str(meta[1]).removeprefix("torch.")) for node, meta in metas.items() if meta is not None
@@ -119,7 +119,7 @@ def _is_leaf(t: AnyTensor) -> bool:
 
 
 def _of_tensor(name: str, t: AnyTensor, node: Any) -> Iterator[Saved]:
-    """The saved values of one tensor."""
+    """Yield the saved values of one tensor."""
     if isinstance(t, SavedTensor) and t.unpack_hook is not None:
         # What hooks put in the place of a tensor: count the tensors that are found in it.
         for inner in tree_leaves(t.packed):
@@ -152,7 +152,7 @@ def _of_function(node: Any) -> Iterator[Saved]:
 
 
 def saved_values(node: Any) -> list[Saved]:
-    """The tensors that a node keeps for backward (not those of the nodes below it)."""
+    """Return the tensors that a node keeps for backward (not those of the nodes below it)."""
     if node._inner is not None:  # a write through a view
         return saved_values(node._inner)
     if isinstance(node, OpNode):
@@ -161,12 +161,12 @@ def saved_values(node: Any) -> list[Saved]:
 
 
 def freed(node: Any) -> bool:
-    """Whether backward has taken what a node had saved."""
+    """Return whether backward has taken what a node had saved."""
     return bool(node.is_freed())
 
 
 def storage(array: Array) -> tuple[int, int]:
-    """The memory that an array keeps alive, which views share: a key and the number of bytes."""
+    """Return the memory that an array keeps alive, which views share: a key and the number of bytes."""
     base = getattr(array, "base", None)
     while base is not None and hasattr(base, "nbytes") and hasattr(base, "shape"):
         array, base = base, getattr(base, "base", None)

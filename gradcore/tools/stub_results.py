@@ -20,13 +20,13 @@ _BUILTIN = re.compile(r"\b(bool|int|float|tuple)\b")
 
 
 def _qualified(text: str) -> str:
-    """A type as it stands in stub files, where operations have the names of builtins."""
+    """Return a type as it stands in stub files, where operations have the names of builtins."""
     return _BUILTIN.sub(r"builtins.\1", text)
 
 
 @functools.cache
 def result(op: Op) -> str:
-    """The type of an operation's result; Any where it depends on the call."""
+    """Return the type of an operation's result; Any where it depends on the call."""
     if op.returns:
         return _qualified(op.returns)
     if op.fields:

@@ -80,7 +80,7 @@ ANYTHING = ["*args: Any", "**named: Any"]
 
 
 def _def(name: str, parameters: list[str], returned: str, indent: str = "") -> str:
-    """A declaration, with its lines broken as `ruff format` breaks them."""
+    """Return a declaration, with its lines broken as `ruff format` breaks them."""
     line = f"{indent}def {name}({', '.join(parameters)}) -> {returned}: ..."
     if len(line) <= WIDTH:
         return line
@@ -137,7 +137,7 @@ def _functions(path: str) -> Iterator[str]:
 
 
 def _forms(name: str, op: Op, method: bool, indent: str = "") -> Iterator[str]:
-    """The declaration of an operation, or those of all forms of its calls."""
+    """Yield the declaration of an operation, or those of all forms of its calls."""
     signature = _signature(op, method)
     forms = overloads(op, signature, method)
     for parameters, returned in forms:
@@ -237,7 +237,7 @@ def _reexports(module: ModuleType) -> list[str]:
 
 
 def _reexport(home: str, name: str) -> str:
-    """An import of a name that is public here, within the length of a line."""
+    """Return an import of a name that is public here, within the length of a line."""
     line = f"from {home} import {name} as {name}"
     return line if len(line) <= 120 else f"from {home} import (\n    {name} as {name},\n)"
 
@@ -270,7 +270,7 @@ def _namespace(path: str, module: ModuleType) -> str:
 
 
 def _switches(module: switches.Switches) -> str:
-    """The attributes and functions of a module that has no file of its own."""
+    """Return the attributes and functions of a module that has no file of its own."""
     attributes = {
         name for name, value in vars(type(module)).items() if isinstance(value, (switches.Switch, switches.Switches))
     }
@@ -286,7 +286,7 @@ def _base(cls: type) -> str:
 
 
 def _apart(lines: list[str]) -> list[str]:
-    """The lines, and an empty one where there are any."""
+    """Return the lines, and an empty one where there are any."""
     return [*lines, ""] if lines else []
 
 
@@ -340,7 +340,7 @@ def _typed(parameters: Iterable[inspect.Parameter]) -> list[str]:
 
 
 def stubs() -> dict[str, str]:
-    """The stub files by their path in the package."""
+    """Return the stub files by their path in the package."""
     texts: dict[str, Callable[[], str]] = {
         "__init__.pyi": _root,
         "nn/__init__.pyi": _modules,
@@ -360,7 +360,7 @@ def stubs() -> dict[str, str]:
 
 
 def _named_tuples() -> Iterator[str]:
-    """The results of operations that return several by name."""
+    """Yield the results of operations that return several by name."""
     yield from (HEADER.partition("\n")[0], "", "from typing import NamedTuple", "")
     yield "from gradcore.tensor import Tensor"
     for name in dir(return_types):
@@ -369,7 +369,7 @@ def _named_tuples() -> Iterator[str]:
 
 
 def _without_unused(text: str) -> str:
-    """The text without the imports that it makes no use of."""
+    """Return the text without the imports that it makes no use of."""
     lines = text.splitlines(keepends=True)
     for i, line in enumerate(lines):
         match = re.fullmatch(r"((?:from [\w.]+ )?import )([\w, ]+)\n", line)

@@ -50,7 +50,7 @@ def _get_tracing_state() -> None:
 
 
 def _add_docstr(obj: Any, doc: str) -> Any:
-    """The object, with that documentation where it can have one."""
+    """Return the object, with that documentation where it can have one."""
     obj.__doc__ = doc
     return obj
 

@@ -49,7 +49,7 @@ device_count = cuda.device_count
 
 
 def current_accelerator(check_available: bool = False) -> Device | None:
-    """The device ``cuda``, without an index; None where CUDA cannot be used.
+    """Return the device ``cuda``, without an index; None where CUDA cannot be used.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def current_accelerator(check_available: bool = False) -> Device | None:
 
 
 def get_device_module(device: Any = None) -> Any:
-    """The module with the functions of a kind of device: `gradcore.cuda` or `gradcore.cpu`.
+    """Return the module with the functions of a kind of device: `gradcore.cuda` or `gradcore.cpu`.
 
     Parameters
     ----------

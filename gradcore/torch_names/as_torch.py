@@ -115,7 +115,7 @@ class _Finder(MetaPathFinder):
     def find_distributions(
         self, context: importlib.metadata.DistributionFinder.Context
     ) -> Iterable[importlib.metadata.Distribution]:
-        """The distribution ``torch``, where it is asked for."""
+        """Return the distribution ``torch``, where it is asked for."""
         return [_Distribution()] if context.name in ("torch", None) else []
 
 

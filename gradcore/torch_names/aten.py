@@ -45,7 +45,7 @@ _FUNCTIONS = {
 
 @cache
 def _names(packet: str) -> frozenset[str]:
-    """The functions that an operation of ATen stands for."""
+    """Return the functions that an operation of ATen stands for."""
     if packet.startswith("_scaled_dot_product"):
         return frozenset({"scaled_dot_product_attention"})
     return frozenset({packet, *_FUNCTIONS.get(packet, "").split()})
@@ -67,7 +67,7 @@ class Overload:
         self.__name__ = f"{packet}.{overload}"
 
     def name(self) -> str:
-        """The full name."""
+        """Return the full name."""
         return f"aten::{self._packet}" + ("" if self._overload == "default" else f".{self._overload}")
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -124,7 +124,7 @@ operators = _Operators()
 
 
 def _function(packet: str) -> Any:
-    """The first of the functions that an operation stands for; None if there is none."""
+    """Return the first of the functions that an operation stands for; None if there is none."""
     for name in (packet, *sorted(_names(packet) - {packet})):
         if name.rstrip("_") in OPS:
             return getattr(functional, name)

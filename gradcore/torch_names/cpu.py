@@ -34,12 +34,12 @@ _STREAM = Stream()
 
 
 def is_available() -> bool:
-    """Whether there is a CPU."""
+    """Return whether there is a CPU."""
     return True
 
 
 def is_initialized() -> bool:
-    """Whether the CPU can be used."""
+    """Return whether the CPU can be used."""
     return True
 
 
@@ -49,7 +49,7 @@ def device_count() -> int:
 
 
 def current_device() -> str:
-    """The name of the device."""
+    """Return the name of the device."""
     return "cpu"
 
 
@@ -62,12 +62,12 @@ def synchronize(device: Any = None) -> None:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The only stream."""
+    """Return the only stream."""
     return _STREAM
 
 
 def stream(stream: Any) -> contextlib.AbstractContextManager[Any]:
-    """A context that changes nothing."""
+    """Return a context that changes nothing."""
     return contextlib.nullcontext(stream)
 
 

@@ -36,7 +36,7 @@ def set_warn_always(b: bool, /) -> None:
 
 
 def is_warn_always_enabled() -> bool:
-    """Whether warnings are given each time, see `set_warn_always`."""
+    """Return whether warnings are given each time, see `set_warn_always`."""
     return _warns_always
 
 
@@ -52,5 +52,5 @@ def set_num_interop_threads(n: int, /) -> None:
 
 
 def set_flush_denormal(mode: bool, /) -> bool:
-    """Whether numbers below the smallest normal one can be taken for zero: False, NumPy's CPU code does not."""
+    """Return whether numbers below the smallest normal one can be taken for zero: False, NumPy's CPU code does not."""
     return False

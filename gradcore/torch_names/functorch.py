@@ -51,7 +51,7 @@ Tensors = tuple[Tensor, ...]
 
 
 def make_functional(model: Module, disable_autograd_tracking: bool = False) -> tuple[Callable[..., Any], Tensors]:
-    """A module without buffers as a function, and its parameters: ``function(params, *args, **kwargs)``.
+    """Return a module without buffers as a function, and its parameters: ``function(params, *args, **kwargs)``.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def make_functional(model: Module, disable_autograd_tracking: bool = False) -> t
 def make_functional_with_buffers(
     model: Module, disable_autograd_tracking: bool = False
 ) -> tuple[Callable[..., Any], Tensors, Tensors]:
-    """A module as a function, with its parameters and buffers: ``function(params, buffers, *args, **kwargs)``.
+    """Return a module as a function, with its parameters and buffers: ``function(params, buffers, *args, **kwargs)``.
 
     Parameters
     ----------

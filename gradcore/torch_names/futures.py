@@ -35,15 +35,15 @@ class Future(Generic[Result]):
         self._future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def done(self) -> bool:
-        """Whether there is a result or an error."""
+        """Return whether there is a result or an error."""
         return self._future.done()
 
     def wait(self) -> Any:
-        """The result, when it is there; raises the error that was set."""
+        """Return the result, when it is there; raises the error that was set."""
         return self._future.result()
 
     def value(self) -> Any:
-        """The result, or its error. It has to be there."""
+        """Return the result, or its error. It has to be there."""
         if not self.done():
             raise RuntimeError("the future has no value yet; use wait()")
         return self._future.result()
@@ -62,7 +62,7 @@ class Future(Generic[Result]):
         self._future.set_exception(result)
 
     def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
-        """A future for the result of a callback, which gets this one when it is done."""
+        """Return a future for the result of a callback, which gets this one when it is done."""
         after: Future[Any] = Future()
 
         def run(_: Any) -> None:
@@ -80,7 +80,7 @@ class Future(Generic[Result]):
 
 
 def collect_all(futures: list[Future[Any]]) -> Future[Any]:
-    """A future for the list of futures, done when all of them are."""
+    """Return a future for the list of futures, done when all of them are."""
     together: Future[Any] = Future()
     left = len(futures)
     if not left:
@@ -98,7 +98,7 @@ def collect_all(futures: list[Future[Any]]) -> Future[Any]:
 
 
 def wait_all(futures: list[Future[Any]]) -> list[Any]:
-    """The results of all futures."""
+    """Return the results of all futures."""
     return [future.wait() for future in futures]
 
 

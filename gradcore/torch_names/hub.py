@@ -26,7 +26,7 @@ _chosen: list[str] = []
 
 
 def get_dir() -> str:
-    """The folder for files from the network.
+    """Return the folder for files from the network.
 
     It is the one given to `set_dir`, else ``$TORCH_HOME/hub``, else ``~/.cache/torch/hub`` (or below
     ``$XDG_CACHE_HOME``).

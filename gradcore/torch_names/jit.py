@@ -58,12 +58,12 @@ class ScriptFunction:
 
 
 def script(obj: _Given, *args: Any, **settings: Any) -> _Given:
-    """The function, class or module itself."""
+    """Return the function, class or module itself."""
     return obj
 
 
 def trace(func: _Given, *args: Any, **settings: Any) -> _Given:
-    """The function or module itself; it is not called."""
+    """Return the function or module itself; it is not called."""
     return func
 
 
@@ -71,7 +71,7 @@ trace_module = optimize_for_inference = freeze = script
 
 
 def _given(fn: _Given) -> _Given:
-    """The function or class itself."""
+    """Return the function or class itself."""
     return fn
 
 
@@ -79,12 +79,12 @@ export = interface = script_if_tracing = script_method = unused = _overload = _o
 
 
 def ignore(drop: Any = False, **settings: Any) -> Any:
-    """The function itself, or a decorator that gives it back."""
+    """Return the function itself, or a decorator that gives it back."""
     return drop if callable(drop) else _given
 
 
 def annotate(the_type: Any, the_value: _Given) -> _Given:
-    """The value."""
+    """Return the value."""
     return the_value
 
 
@@ -114,14 +114,14 @@ is_tracing = is_scripting
 
 
 def fork(func: Callable[..., Any], *args: Any, **named: Any) -> Future[Any]:
-    """The result of a call as a future; the call is made at once."""
+    """Return the result of a call as a future; the call is made at once."""
     future: Future[Any] = Future()
     future.set_result(func(*args, **named))
     return future
 
 
 def wait(future: Future[Any]) -> Any:
-    """The result of a future."""
+    """Return the result of a future."""
     return future.wait()
 
 
@@ -131,7 +131,7 @@ def save(m: Any, f: Any, **settings: Any) -> None:
 
 
 def load(f: Any, **settings: Any) -> Any:
-    """An error: programs are not read from files, `gradcore.load` reads the state of a module."""
+    """Return an error: programs are not read from files, `gradcore.load` reads the state of a module."""
     raise RuntimeError("torch.jit.load: gradcore cannot run TorchScript; load a state_dict with torch.load(file)")
 
 

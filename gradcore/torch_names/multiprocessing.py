@@ -36,12 +36,12 @@ _STRATEGY = "file_descriptor"
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The ways to share memory: there is one."""
+    """Return the ways to share memory: there is one."""
     return {_STRATEGY}
 
 
 def get_sharing_strategy() -> str:
-    """The way in which memory is shared."""
+    """Return the way in which memory is shared."""
     return _STRATEGY
 
 
@@ -67,7 +67,7 @@ class ProcessContext:
         self.processes = list(processes)
 
     def pids(self) -> list[int]:
-        """The numbers that the system has given to the processes."""
+        """Return the numbers that the system has given to the processes."""
         return [process.pid for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:

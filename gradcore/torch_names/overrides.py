@@ -82,7 +82,7 @@ class TorchFunctionMode:
 
 
 def has_torch_function(relevant_args: Sequence[Any]) -> bool:
-    """Whether a mode is on, or an argument takes calls over.
+    """Return whether a mode is on, or an argument takes calls over.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Whether an object is a tensor, or takes calls over as one.
+    """Return whether an object is a tensor, or takes calls over as one.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def get_default_nowrap_functions() -> set[Callable[..., Any]]:
-    """The getters of `Tensor` whose results do not become instances of the subclass.
+    """Return the getters of `Tensor` whose results do not become instances of the subclass.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 
 @functools.cache
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """The functions that arguments can take over, by the module or class that has them.
+    """Return the functions that arguments can take over, by the module or class that has them.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., int]]:
 
 @functools.cache
 def _calls_of_tensors() -> dict[Any, str]:
-    """The methods of `Tensor` and the getters of its attributes, with their names."""
+    """Return the methods of `Tensor` and the getters of its attributes, with their names."""
     found: dict[Any, str] = {}
     for name in dir(Tensor):
         value = getattr(Tensor, name)
@@ -273,7 +273,7 @@ def _calls_of_tensors() -> dict[Any, str]:
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
-    """Whether a function that is handed over is a method of `Tensor`, or the getter of an attribute.
+    """Return whether a function that is handed over is a method of `Tensor`, or the getter of an attribute.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
 
 
 def resolve_name(f: Callable[..., Any]) -> str | None:
-    """The full name of a function that is handed over, for example ``'gradcore.Tensor.add'``.
+    """Return the full name of a function that is handed over, for example ``'gradcore.Tensor.add'``.
 
     Examples
     --------

@@ -312,7 +312,7 @@ def absence(path: str) -> str:
 
 
 def _public(path: str) -> list[str]:
-    """The public names that the table has for a path."""
+    """Return the public names that the table has for a path."""
     found: set[str] = set()
     for name, (source, _) in NAMES.get(path, {}).items():
         found |= set(_module(source).__all__) if name.startswith("*") else {name}
@@ -338,7 +338,7 @@ def _look_up(path: str, name: str) -> Any:
 
 
 def later(path: str) -> list[str]:
-    """The public names that the tables add to those of a module."""
+    """Return the public names that the tables add to those of a module."""
     return sorted({*(name for name in _INNER.get(path, ()) if not name.startswith("_")), *_public(path)})
 
 

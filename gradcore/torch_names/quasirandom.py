@@ -52,7 +52,7 @@ class SobolEngine:
         return int(self._sequence.num_generated)
 
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: dtypes.dtype | None = None) -> Tensor:
-        """The next points, one in each row.
+        """Return the next points, one in each row.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class SobolEngine:
         return points if out is None else out.resize_(points.shape).copy_(points)
 
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: dtypes.dtype | None = None) -> Tensor:
-        """The next ``2**m`` points, after which the number of points has to be a power of two again."""
+        """Return the next ``2**m`` points, after which the number of points has to be a power of two again."""
         n, total = 2**m, self.num_generated + 2**m
         if total & (total - 1):
             raise ValueError(

@@ -50,7 +50,7 @@ sym_int, sym_float, sym_max, sym_min, sym_sqrt = int, float, max, min, math.sqrt
 
 
 def sym_not(a: Any) -> bool:
-    """Whether `a` is false."""
+    """Return whether `a` is false."""
     return not a
 
 
@@ -60,12 +60,12 @@ def sym_ite(b: Any, t: Any, f: Any) -> Any:
 
 
 def sym_sum(args: Sequence[Any]) -> Any:
-    """The sum of numbers."""
+    """Return the sum of numbers."""
     return sum(args)
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any] = ()) -> Any:
-    """The result of one of two functions.
+    """Return the result of one of two functions.
 
     Parameters
     ----------

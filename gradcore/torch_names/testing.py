@@ -66,7 +66,7 @@ class _Comparison:
         self.exact_types = exact_types
 
     def differences(self, actual: Any, expected: Any, where: str = "") -> str | None:
-        """The first difference with its path in nested containers; None if there is none."""
+        """Return the first difference with its path in nested containers; None if there is none."""
         if isinstance(actual, Tensor) and isinstance(expected, Tensor):
             found = self.between_tensors(actual, expected)
         elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
@@ -192,7 +192,7 @@ def _tolerances(*kinds: dtypes.dtype) -> tuple[float, float]:
 
 
 def _wide(value: Tensor) -> Any:
-    """A tensor's numbers, in a dtype in which differences of its own are not rounded to zero."""
+    """Return a tensor's numbers, in a dtype in which differences of its own are not rounded to zero."""
     value = value.detach().cpu()
     if value.dtype.is_complex or value.dtype in (dtypes.float32, dtypes.float64, dtypes.int64):
         return value.resolve_conj().numpy()
@@ -300,7 +300,7 @@ def make_tensor(
     exclude_zero: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """A tensor of uniformly distributed random numbers from ``[low, high)``.
+    """Return a tensor of uniformly distributed random numbers from ``[low, high)``.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class SequenceKey:
         return f"[{self.idx!r}]"
 
     def get(self, sequence: Any) -> Any:
-        """The element."""
+        """Return the element."""
         return sequence[self.idx]
 
 
@@ -99,7 +99,7 @@ class MappingKey:
         return f"[{self.key!r}]"
 
     def get(self, mapping: Any) -> Any:
-        """The value."""
+        """Return the value."""
         return mapping[self.key]
 
 
@@ -113,7 +113,7 @@ class GetAttrKey:
         return f".{self.name}"
 
     def get(self, obj: Any) -> Any:
-        """The attribute."""
+        """Return the attribute."""
         return getattr(obj, self.name)
 
 
@@ -122,12 +122,12 @@ KeyPath: TypeAlias = tuple[KeyEntry, ...]
 
 
 def keystr(kp: KeyPath) -> str:
-    """The text of a key path, as it is written behind the name of the tree."""
+    """Return the text of a key path, as it is written behind the name of the tree."""
     return "".join(map(str, kp))
 
 
 def key_get(obj: Any, kp: KeyPath) -> Any:
-    """The value at a key path of a tree."""
+    """Return the value at a key path of a tree."""
     for key in kp:
         obj = key.get(obj)
     return obj
@@ -223,18 +223,18 @@ _KINDS[namedtuple] = _NAMEDTUPLE
 
 
 def is_namedtuple_class(cls: Any) -> bool:
-    """Whether a class is one of named tuples."""
+    """Return whether a class is one of named tuples."""
     fields = getattr(cls, "_fields", None)
     return isinstance(cls, type) and issubclass(cls, tuple) and isinstance(fields, tuple)
 
 
 def is_namedtuple_instance(obj: Any) -> bool:
-    """Whether an object is a named tuple."""
+    """Return whether an object is a named tuple."""
     return is_namedtuple_class(type(obj))
 
 
 def is_namedtuple(obj: Any) -> bool:
-    """Whether an object is a named tuple or a class of them."""
+    """Return whether an object is a named tuple or a class of them."""
     return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
@@ -247,7 +247,7 @@ def is_structseq(obj: Any) -> bool:
 
 
 def _kind_of(tree: Any) -> type | None:
-    """The key of a container in the table of kinds; None for a leaf."""
+    """Return the key of a container in the table of kinds; None for a leaf."""
     cls = type(tree)
     if cls in _KINDS:
         return cls
@@ -350,19 +350,19 @@ class TreeSpec:
         return 1 + sum(child.num_nodes for child in self.children_specs)
 
     def is_leaf(self) -> bool:
-        """Whether it is a leaf."""
+        """Return whether it is a leaf."""
         return self.type is None
 
     def children(self) -> list[TreeSpec]:
-        """The structures of the children."""
+        """Return the structures of the children."""
         return list(self.children_specs)
 
     def child(self, index: int) -> TreeSpec:
-        """The structure of one child."""
+        """Return the structure of one child."""
         return self.children_specs[index]
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """The subtrees of a tree at this structure's leaves.
+        """Return the subtrees of a tree at this structure's leaves.
 
         Raises
         ------
@@ -392,7 +392,7 @@ class TreeSpec:
         ]
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """The tree with this structure and these leaves."""
+        """Return the tree with this structure and these leaves."""
         leaves = list(leaves)
         if len(leaves) != self.num_leaves:
             raise ValueError(
@@ -428,12 +428,12 @@ class LeafSpec(TreeSpec):
     """The structure of a leaf; `isinstance` knows every one."""
 
     def __new__(cls) -> Any:
-        """The only one."""
+        """Return the only one."""
         return _LEAF
 
 
 def tree_is_leaf(tree: Any, is_leaf: Predicate = None) -> bool:
-    """Whether a tree is a leaf, also by what `is_leaf` says."""
+    """Return whether a tree is a leaf, also by what `is_leaf` says."""
     return _kind_of(tree) is None or (is_leaf is not None and is_leaf(tree))
 
 
@@ -448,7 +448,7 @@ def _collect(tree: Any, is_leaf: Predicate, found: list[Any]) -> TreeSpec:
 
 
 def tree_flatten(tree: Any, is_leaf: Predicate = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves of a tree, from left to right, and its structure.
+    """Return the leaves of a tree, from left to right, and its structure.
 
     Parameters
     ----------
@@ -468,7 +468,7 @@ def tree_flatten(tree: Any, is_leaf: Predicate = None) -> tuple[list[Any], TreeS
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """The tree with that structure and these leaves."""
+    """Return the tree with that structure and these leaves."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError(
             f"tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but got item of type "
@@ -478,17 +478,17 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
 
 
 def tree_leaves(tree: Any, is_leaf: Predicate = None) -> list[Any]:
-    """The leaves of a tree, from left to right."""
+    """Return the leaves of a tree, from left to right."""
     return tree_flatten(tree, is_leaf)[0]
 
 
 def tree_iter(tree: Any, is_leaf: Predicate = None) -> Iterator[Any]:
-    """The leaves of a tree, one after the other."""
+    """Return the leaves of a tree, one after the other."""
     return iter(tree_leaves(tree, is_leaf))
 
 
 def tree_structure(tree: Any, is_leaf: Predicate = None) -> TreeSpec:
-    """The structure of a tree."""
+    """Return the structure of a tree."""
     return tree_flatten(tree, is_leaf)[1]
 
 
@@ -496,7 +496,7 @@ def tree_structure(tree: Any, is_leaf: Predicate = None) -> TreeSpec:
 
 
 def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predicate = None) -> Any:
-    """The tree of what a function makes of each leaf, with what other trees have there as further arguments."""
+    """Return the tree of what a function makes of each leaf, with what other trees have there as further arguments."""
     leaves, spec = tree_flatten(tree, is_leaf)
     return spec._build(map(func, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
 
@@ -508,7 +508,7 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Predica
 
 
 def _test(what: Any) -> Callable[[Any], bool]:
-    """Whether a value is of a type, or of one of several, or meets a predicate."""
+    """Return whether a value is of a type, or of one of several, or meets a predicate."""
     if isinstance(what, (type, tuple)) or hasattr(what, "__args__"):
         return lambda value: isinstance(value, what)
     if callable(what):
@@ -517,7 +517,7 @@ def _test(what: Any) -> Callable[[Any], bool]:
 
 
 def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """A decorator: the function is called on some values, and others stay as they are."""
+    """Return a decorator: the function is called on some values, and others stay as they are."""
     chosen = _test(type_or_types_or_pred)
     return lambda func: lambda value: func(value) if chosen(value) else value
 
@@ -525,7 +525,7 @@ def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], 
 def tree_map_only(
     type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: Predicate = None
 ) -> Any:
-    """The tree with a function applied to those leaves that are of a type, or meet a predicate."""
+    """Return the tree with a function applied to those leaves that are of a type, or meet a predicate."""
     return tree_map(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
@@ -537,22 +537,22 @@ def tree_map_only_(
 
 
 def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
-    """Whether a predicate is true of all leaves."""
+    """Return whether a predicate is true of all leaves."""
     return all(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
-    """Whether a predicate is true of a leaf."""
+    """Return whether a predicate is true of a leaf."""
     return any(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_all_only(type_or_types: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
-    """Whether a predicate is true of all leaves of a type."""
+    """Return whether a predicate is true of all leaves of a type."""
     return all(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
 
 
 def tree_any_only(type_or_types: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: Predicate = None) -> bool:
-    """Whether a predicate is true of a leaf of a type."""
+    """Return whether a predicate is true of a leaf of a type."""
     return any(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
 
 
@@ -581,7 +581,7 @@ def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Predicate 
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: Predicate = None) -> list[tuple[KeyPath, Any]]:
-    """The leaves of a tree, each with its key path."""
+    """Yield the leaves of a tree, each with its key path."""
 
     def below(tree: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
         if tree_is_leaf(tree, is_leaf):
@@ -599,7 +599,7 @@ def tree_leaves_with_path(tree: Any, is_leaf: Predicate = None) -> list[tuple[Ke
 
 
 def tree_flatten_with_path(tree: Any, is_leaf: Predicate = None) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
-    """The leaves of a tree, each with its key path, and the structure.
+    """Return the leaves of a tree, each with its key path, and the structure.
 
     Examples
     --------
@@ -653,14 +653,14 @@ def _restore(schema: dict[str, Any]) -> TreeSpec:
 
 
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
-    """A structure as JSON."""
+    """Return a structure as JSON."""
     if protocol not in (None, _PROTOCOL):
         raise ValueError(f"Unknown protocol {protocol}. Available protocols: [{_PROTOCOL}]")
     return str(_json().dumps((_PROTOCOL, _written(treespec))))
 
 
 def treespec_loads(serialized: str) -> TreeSpec:
-    """The structure that `treespec_dumps` has written."""
+    """Return the structure that `treespec_dumps` has written."""
     protocol, schema = _json().loads(serialized)
     if protocol != _PROTOCOL:
         raise ValueError(f"Unknown protocol {protocol}. Available protocols: [{_PROTOCOL}]")
@@ -668,7 +668,7 @@ def treespec_loads(serialized: str) -> TreeSpec:
 
 
 def treespec_pprint(treespec: TreeSpec) -> str:
-    """The text of a tree with that structure whose leaves are stars."""
+    """Return the text of a tree with that structure whose leaves are stars."""
 
     class Star:
         def __repr__(self) -> str:

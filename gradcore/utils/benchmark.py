@@ -27,19 +27,19 @@ _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
 
 def timer() -> float:
-    """The time in seconds, when everything that was queued on a CUDA device has been done."""
+    """Return the time in seconds, when everything that was queued on a CUDA device has been done."""
     if cuda.is_available() and cuda.is_initialized():
         cuda.synchronize()
     return timeit.default_timer()
 
 
 def select_unit(t: float) -> tuple[str, float]:
-    """The unit in which a time is shown, and its length in seconds."""
+    """Return the unit in which a time is shown, and its length in seconds."""
     return next(((unit, length) for unit, length in _UNITS if t >= length), _UNITS[-1])
 
 
 def trim_sigfig(x: float, n: int) -> float:
-    """A number rounded to so many significant figures."""
+    """Return a number rounded to so many significant figures."""
     return round(x, n - 1 - math.floor(math.log10(abs(x)))) if x else 0.0
 
 
@@ -207,7 +207,7 @@ class Timer:
         return self._measure(number, [seconds])
 
     def collect_callgrind(self, number: int = 100, **settings: Any) -> Any:
-        """An error: what is counted is time."""
+        """Return an error: what is counted is time."""
         raise RuntimeError("collect_callgrind: instructions are not counted; use blocked_autorange()")
 
     def _blocks(

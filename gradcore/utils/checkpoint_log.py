@@ -18,7 +18,7 @@ def _shown(tree: Any) -> str:
 
 
 def _source_line() -> str:
-    """The line outside gradcore from which the current operation was called."""
+    """Return the line outside gradcore from which the current operation was called."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gradcore."):
         frame = frame.f_back
@@ -51,7 +51,7 @@ def _lines_of(log: Log) -> str:
 
 
 def explained(error: CheckpointError, first: Log, second: Log) -> CheckpointError:
-    """An error that lists the operations of both computations.
+    """Return an error that lists the operations of both computations.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ __all__ = ["from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(tensor: Tensor) -> Any:
-    """A capsule with the memory of a tensor, which another library can take once.
+    """Return a capsule with the memory of a tensor, which another library can take once.
 
     Newer libraries take the tensor itself: ``numpy.from_dlpack(tensor)``.
     """

@@ -100,21 +100,21 @@ class Frame:
         self.pass_: Any = None
 
     def arguments(self) -> list[Any]:
-        """The arguments of the call, as they were."""
+        """Return the arguments of the call, as they were."""
         args = list(self.rest)
         for position, tensor in zip(self.positions, self.inputs.saved_tensors, strict=True):
             args[position] = tensor
         return args
 
     def pack(self, tensor: Tensor) -> _Holder:
-        """The placeholder that the graph keeps instead of a tensor."""
+        """Return the placeholder that the graph keeps instead of a tensor."""
         holder = _Holder()
         self.holders.append(weakref.ref(holder))
         self.kinds.append(self.metadata(tensor))
         return holder
 
     def unpack(self, holder: _Holder) -> Tensor:
-        """The tensor that a holder stands for; the first one that a backward asks for brings all of them."""
+        """Return the tensor that a holder stands for; the first one that a backward asks for brings all of them."""
         task = current_graph_task()
         this_pass = None if task is None else task.local_data.setdefault("pass", object())
         if this_pass is not self.pass_ or holder not in self.recomputed:

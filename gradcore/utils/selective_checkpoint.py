@@ -84,7 +84,7 @@ class _Kept:
                 self.saved.append(("other", t.detach()))
 
     def again(self, args: tuple[Any, ...], mutable: bool) -> Any:
-        """The result, after the hooks on saved tensors have seen what the call would have saved."""
+        """Return the result, after the hooks on saved tensors have seen what the call would have saved."""
         results = tree_leaves(self.result)
         for t, version in zip(results, self.versions, strict=True):
             if version is not None and t._version != version and not mutable:
@@ -99,7 +99,7 @@ class _Kept:
 
 
 def _as_recorded(t: Tensor) -> Tensor:
-    """A tensor of the same memory that requires grad and is no leaf: what follows is recorded as it was."""
+    """Return a tensor of the same memory that requires grad and is no leaf: what follows is recorded as it was."""
     return _Recorded.apply(empty(0, requires_grad=True), t)
 
 

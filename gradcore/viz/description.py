@@ -93,7 +93,7 @@ def describe(tensors: Any, params: Any, max_nodes: int) -> Description:
 
 
 def _names(params: Any) -> dict[int, str]:
-    """The names of tensors by their identity; names of non-leaves are used for the results."""
+    """Return the names of tensors by their identity; names of non-leaves are used for the results."""
     if params is None:
         return {}
     if hasattr(params, "named_parameters"):
@@ -117,7 +117,7 @@ def _device(device: Any) -> list[str]:
 
 
 def title_of(node: Any) -> str:
-    """The operation's name, as users call it."""
+    """Return the operation's name, as users call it."""
     if node._inner is not None:
         return f"CopySlices: {title_of(node._inner)}"
     called = (getattr(node, "_metadata", None) or {}).get("called", "")
@@ -143,7 +143,7 @@ def kind_of(node: Any) -> str:
 
 
 def saved_text(value: Saved) -> str:
-    """A saved tensor in a few characters."""
+    """Return a saved tensor in a few characters."""
     return f"{value.name}  {shape_text(value.array.shape, value.dtype)}"
 
 

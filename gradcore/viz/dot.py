@@ -18,7 +18,7 @@ def _quoted(text: str) -> str:
 
 
 def dot(description: Description) -> str:
-    """The graph in the language of Graphviz; edges lead in the direction of the computation."""
+    """Return the graph in the language of Graphviz; edges lead in the direction of the computation."""
     lines = ["digraph gradcore {", f"  label={_quoted(description.summary)};"]
     lines.append('  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=11];')
     for number, vertex in enumerate(description.vertices):

@@ -61,12 +61,12 @@ def _card(vertex: Vertex) -> _Card:
 
 
 def sizes(vertices: Sequence[Vertex]) -> list[tuple[float, float]]:
-    """The width and height of the cards."""
+    """Return the width and height of the cards."""
     return [(card.width, card.height) for card in map(_card, vertices)]
 
 
 def svg(description: Description, layout: Layout) -> str:
-    """The drawing, a complete document."""
+    """Return the drawing, a complete document."""
     width = max(layout.width + 2 * MARGIN, _legend_width(description), 320.0)
     top = MARGIN + 40
     shift = (width - layout.width) / 2
@@ -179,7 +179,7 @@ def _middle(route: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _curve(route: list[tuple[float, float]]) -> tuple[str, tuple[float, float]]:
-    """A smooth path through the points, upright at each of them, and the last control point."""
+    """Return a smooth path through the points, upright at each of them, and the last control point."""
     x, y = route[0]
     path = [f"M{x:.1f},{y:.1f}"]
     back = route[0]

@@ -76,7 +76,7 @@ def _against(n: int, edges: Sequence[tuple[int, int]]) -> list[bool]:
 
 
 def _ranks(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The longest way to a last vertex, counted from the top: inputs stand right above what they go into."""
+    """Return the longest way to a last vertex, counted from the top: inputs stand right above what they go into."""
     below: list[list[int]] = [[] for _ in range(n)]
     above: list[list[int]] = [[] for _ in range(n)]
     for a, b in edges:

@@ -25,7 +25,7 @@ class MemoryRow(NamedTuple):
 
 
 def bytes_text(number: float) -> str:
-    """A number of bytes with a unit: ``'1.5 MiB'``."""
+    """Return a number of bytes with a unit: ``'1.5 MiB'``."""
     for unit in ("B", "KiB", "MiB"):
         if number < 1024:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"

@@ -16,7 +16,7 @@ _QUIET = "opacity:.6"
 
 
 def outline(module: Module) -> str:
-    """A module as HTML: a line for each module in it, with settings, and shapes and numbers of parameters.
+    """Return a module as HTML: a line for each module in it, with settings, and shapes and numbers of parameters.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def outline(module: Module) -> str:
 
 
 def _line(name: str, module: Any, depth: int) -> str:
-    """A module and, folded under it, those in it."""
+    """Return a module and, folded under it, those in it."""
     title = escape(f"{module._get_name()}({' '.join(module.extra_repr().split())})")
     label = f"<b>{escape(name)}</b>: " if name else ""
     text = f'{label}{title} <span style="{_QUIET}">{escape(_parameters(module))}</span>'
@@ -41,7 +41,7 @@ def _line(name: str, module: Any, depth: int) -> str:
 
 
 def _parameters(module: Any) -> str:
-    """The shapes of a module's own parameters, and how many numbers it has with those of the modules in it."""
+    """Return the shapes of a module's own parameters, and how many numbers it has with those of the modules in it."""
     every = list(module.parameters())
     if any(type(p).__name__ == "UninitializedParameter" for p in every):
         return "parameters of sizes that the first call decides"

@@ -65,7 +65,7 @@ addEventListener("resize", fit); fit();
 
 
 def page(drawing: str, title: str) -> str:
-    """A complete HTML page with the drawing in it."""
+    """Return a complete HTML page with the drawing in it."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head>\n<body>\n"

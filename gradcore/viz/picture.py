@@ -82,7 +82,7 @@ class Picture:
 
 
 def graph(tensors: Any, params: Any = None, *, max_nodes: int = 150, engine: str | None = None) -> Picture:
-    """A picture of the graph that computed tensors.
+    """Return a picture of the graph that computed tensors.
 
     Inputs are at the top and results at the bottom. Cards show what nodes save for backward; inside `record`, also the
     lines of source and the shapes of all results.

@@ -15,7 +15,7 @@ __all__ = ["program"]
 
 
 def program(compiled: Any, *args: Any, max_nodes: int = 150, engine: str | None = None, **named: Any) -> Picture:
-    """A picture of the program of a compiled function: its calls, after all passes.
+    """Return a picture of the program of a compiled function: its calls, after all passes.
 
     Inputs are at the top and results at the bottom. A group of fused calls is one card that lists them.
 
@@ -123,7 +123,7 @@ def _facts(known: ArrayType | None) -> list[str]:
 
 
 def _card(call: Call, part: Program, facts: list[str]) -> Vertex:
-    """The card of a call."""
+    """Return the card of a call."""
     if call.name == "fused":
         group: Any = call.function
         titles = [each.name.partition(".")[2] for each in group.calls]

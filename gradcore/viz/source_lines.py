@@ -34,7 +34,7 @@ def _source_line(code: CodeType, line: int) -> SourceLine:
 
 
 def here() -> SourceLine:
-    """The innermost line outside gradcore that is being run."""
+    """Return the innermost line outside gradcore that is being run."""
     frame: FrameType = sys._getframe(1)
     while frame.f_back is not None and is_own(frame):
         frame = frame.f_back

@@ -141,7 +141,7 @@ class watch_graphs(TorchFunctionMode):
 
 
 def _below(node: Any, first: int) -> tuple[list[Any], list[Any]]:
-    """The nodes of a node's inputs: those of its own round, and those that rounds may share.
+    """Return the nodes of a node's inputs: those of its own round, and those that rounds may share.
 
     The latter are leaves, and what is older than `first`.
     """

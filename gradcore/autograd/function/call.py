@@ -45,7 +45,7 @@ _CONTAINERS = frozenset((list, tuple, dict))
 
 
 def _holds_differentiated(value: Any) -> bool:
-    """Whether a tensor in nested containers requires grad."""
+    """Return whether a tensor in nested containers requires grad."""
     if type(value) is dict:
         value = value.values()
     elif type(value) not in _CONTAINERS:
@@ -177,7 +177,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
 
 
 def _dirty(ctx: Any, inputs: set[int], outputs: Sequence[Any]) -> set[int]:
-    """The identities of the tensors that forward says it has written: inputs that it returns."""
+    """Return the identities of the tensors that forward says it has written: inputs that it returns."""
     dirty = _tensor_ids(ctx.dirty_tensors, "mark_dirty can only accept variables, but argument {i} is of type {type}")
     if not dirty <= {id(t) for t in outputs}:
         raise RuntimeError(
@@ -204,7 +204,7 @@ def _tensor_meta(t: AnyTensor) -> Any:
 
 
 def _is_plain(ctx: Any, args: tuple[Any, ...], result: Any) -> bool:
-    """Whether a call has one differentiable result, which is new."""
+    """Return whether a call has one differentiable result, which is new."""
     return (
         isinstance(result, Variable)
         and result._dtype.is_differentiable
@@ -241,7 +241,7 @@ def _written(ctx: Any, args: tuple[Any, ...], t: AnyTensor, i: int, n_outputs: i
 
 
 def _without_history(t: AnyTensor, is_input: bool, is_dirty: bool) -> Any:
-    """An output that carries no derivative."""
+    """Return an output that carries no derivative."""
     if not requires_grad(t):
         return views.identity_view(t, None) if is_input and not is_dirty else t
     if is_input:
@@ -287,7 +287,7 @@ def _save(ctx: Any, outputs: Sequence[Any]) -> None:
 
 
 def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.ForwardLevel) -> tuple[Any, Any]:
-    """The call on duals of one level: results from the primals, tangents from `jvp`."""
+    """Return the call on duals of one level: results from the primals, tangents from `jvp`."""
     primals = tuple([forward.primal(a, level) if isinstance(a, Variable) else a for a in args])
     ctx, result = call(cls, primals, separate)
     outs = list(result) if isinstance(result, tuple) else [result]
@@ -321,7 +321,7 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.F
 
 
 def _tangent(t: AnyTensor, level: forward.ForwardLevel, materialize: bool) -> Any:
-    """The tangent of an argument; zeros where there is none and they are wanted."""
+    """Return the tangent of an argument; zeros where there is none and they are wanted."""
     tangent = forward.tangent_of(t, level)
     if tangent is None and materialize and t._dtype.is_differentiable:
         return functional.zeros_like(forward.primal(t, level))
@@ -329,7 +329,7 @@ def _tangent(t: AnyTensor, level: forward.ForwardLevel, materialize: bool) -> An
 
 
 def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[Any]:
-    """The tangents of the results that the user's `jvp` finds, checked."""
+    """Return the tangents of the results that the user's `jvp` finds, checked."""
     ctx._forward_mode = True
     try:
         found = cls.jvp(ctx, *tangents)

@@ -205,7 +205,7 @@ class BackwardFunction(FunctionCtx, Node):
         return [arithmetic.from_tensor(p) for p in pieces]
 
     def _incoming(self, grad: Any, meta: Any) -> Any:
-        """A gradient as the user's backward sees it: a tensor on its result's device, or None."""
+        """Return a gradient as the user's backward sees it: a tensor on its result's device, or None."""
         if meta is None:
             return None
         shape, dtype, device = meta
@@ -215,7 +215,7 @@ class BackwardFunction(FunctionCtx, Node):
         return grad if own else functional.to(grad, device)
 
     def _by_tensor(self, results: Any) -> list[Any]:
-        """The gradients of the tensors among the arguments, and what is known of those."""
+        """Return the gradients of the tensors among the arguments, and what is known of those."""
         results = list(results) if isinstance(results, tuple) else [results]
         count = len(self._inputs)
         if len(results) > count and all(r is None for r in results[count:]):
@@ -239,7 +239,7 @@ class BackwardFunction(FunctionCtx, Node):
         return found
 
     def _outgoing(self, grad: Any, meta: Any, i: int) -> Any:
-        """A gradient with the shape, the dtype and the device of the input that it belongs to."""
+        """Return a gradient with the shape, the dtype and the device of the input that it belongs to."""
         if grad is None or self._edges[i] is None:
             return None
         shape, dtype, device = meta
@@ -265,7 +265,7 @@ class BackwardFunction(FunctionCtx, Node):
 
 
 def _expandable(shape: Sequence[int], to: Sequence[int]) -> bool:
-    """Whether a tensor of `shape` can be broadcast to the shape `to`."""
+    """Return whether a tensor of `shape` can be broadcast to the shape `to`."""
     return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
 
 

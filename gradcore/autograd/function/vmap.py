@@ -65,7 +65,7 @@ def batched_call(cls: Any, args: tuple[Any, ...], has_rule: bool) -> Callable[[]
 
 
 def _levels(args: Any) -> set[Any]:
-    """The batches that tensors among some values, or in containers among them, are in."""
+    """Return the batches that tensors among some values, or in containers among them, are in."""
     found = set()
     for a in args:
         if isinstance(a, Variable):
@@ -113,7 +113,7 @@ class _StructuresDifferError(Exception):
 
 
 def _inside(out: Any, dim: Any, level: Any) -> Any:
-    """A result as samples; `dim` is where they lie, for all that is in a container or for each."""
+    """Return a result as samples; `dim` is where they lie, for all that is in a container or for each."""
     kind = out.__class__
     if kind not in _CONTAINERS:
         if dim.__class__ in _CONTAINERS:
@@ -129,7 +129,7 @@ def _inside(out: Any, dim: Any, level: Any) -> Any:
 
 
 def _has_samples(a: Any, level: Any) -> bool:
-    """Whether an argument, or what is its derivative, may differ between the samples of the latest level."""
+    """Return whether an argument, or what is its derivative, may differ between the samples of the latest level."""
     if not isinstance(a, Variable) or level not in a._device.levels:
         return False
     varies = a._array.__class__ is BatchedArray and a._array.level is level
@@ -137,7 +137,7 @@ def _has_samples(a: Any, level: Any) -> bool:
 
 
 def _shared(a: Any, level: Any) -> Any:
-    """An argument that is the same for all samples, outside of their batch."""
+    """Return an argument that is the same for all samples, outside of their batch."""
     if not isinstance(a, Variable) or level not in a._device.levels:
         return a
     return wrap(a._array, unbatched_device(a._device, level), a._dtype)

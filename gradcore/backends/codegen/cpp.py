@@ -53,19 +53,19 @@ class Dialect(NamedTuple):
     where: str
 
     def supports(self, expr: Expr) -> bool:
-        """Whether there is a C++ expression for it."""
+        """Return whether there is a C++ expression for it."""
         if self.complex is None and any(e.dtype.kind == "c" for e in (expr, *expr.operands)):
             return False
         return expr.function in _SYNTAX or self.function(expr) is not None
 
     def function(self, expr: Expr) -> str | None:
-        """The C++ function of an expression; None if there is none."""
+        """Return the C++ function of an expression; None if there is none."""
         table = self.complex if expr.operands[0].dtype.kind == "c" else self.real
         return None if table is None else table.get(expr.function)
 
 
 def to_cpp(expr: Expr, operands: list[str], dialect: Dialect) -> str:
-    """The C++ expression of an expression that is supported, given the names of its operands."""
+    """Return the C++ expression of an expression that is supported, given the names of its operands."""
     name = expr.function
     if name == "constant":
         return _literal(expr.value, expr.dtype)
@@ -81,7 +81,7 @@ def to_cpp(expr: Expr, operands: list[str], dialect: Dialect) -> str:
 
 
 def statements(kernel: Kernel, dialect: Dialect) -> tuple[list[str], list[str]]:
-    """The statements that compute one element, and the names of the outputs.
+    """Return the statements that compute one element, and the names of the outputs.
 
     Inputs are read by their names, parameters as ``p0``, ``p1``, ...
     """

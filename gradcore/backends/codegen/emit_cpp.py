@@ -60,7 +60,7 @@ class CppTracer(CpuTracer):
 def trace_loop(
     formula: Callable[..., Any], operands: Sequence[Any], bodies: dict[str, Callable[..., Any]]
 ) -> Kernel | None:
-    """The kernel of a formula ``(F, *operands) -> result``; None if it has to be computed by NumPy.
+    """Return the kernel of a formula ``(F, *operands) -> result``; None if it has to be computed by NumPy.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ def trace_loop(
 
 
 def is_single_function(kernel: Kernel) -> bool:
-    """Whether a kernel is one function of NumPy, but for selections, at which NumPy is slow."""
+    """Return whether a kernel is one function of NumPy, but for selections, at which NumPy is slow."""
     computed = kernel.computed
     return len(computed) < 2 and computed[0].function != "where"
 
 
 def is_exact(kernel: Kernel) -> bool:
-    """Whether the result is that of NumPy bit for bit."""
+    """Return whether the result is that of NumPy bit for bit."""
     return not any(expr.function in _APPROXIMATE for expr in kernel.computed)
 
 
@@ -98,13 +98,13 @@ def is_exact(kernel: Kernel) -> bool:
 
 
 def loop_name(kernel: Kernel) -> str:
-    """A name by content: the same for equal loops, and for no others."""
+    """Return a name by content: the same for equal loops, and for no others."""
     text = "\n".join(_lines(kernel, "loop"))
     return f"loop_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def emit(kernel: Kernel) -> str:
-    """The function ``(n, arrays, parameters)``; the arrays are the inputs, then the outputs."""
+    """Return the function ``(n, arrays, parameters)``; the arrays are the inputs, then the outputs."""
     return "\n".join([*_lines(kernel, loop_name(kernel)), ""])
 
 

@@ -76,7 +76,7 @@ def vector_width(kernel: Kernel) -> int:
 
 
 def with_identifiers(kernel: Kernel) -> Kernel:
-    """The kernel with inputs whose names are free in its source."""
+    """Return the kernel with inputs whose names are free in its source."""
     taken = [bool(_RESERVED.fullmatch(i.name)) for i in kernel.inputs]
     renamed = [i._replace(name=i.name + "_" * clash) for i, clash in zip(kernel.inputs, taken, strict=True)]
     return kernel._replace(inputs=tuple(renamed))
@@ -120,7 +120,7 @@ def _signature(kernel: Kernel, dims: int, width: int) -> list[str]:
 
 
 def _scalar_arguments(i: Input) -> list[str]:
-    """A scalar as arguments: two for a complex one."""
+    """Return a scalar as arguments: two for a complex one."""
     if i.dtype.kind == "c":
         part = "float" if i.dtype.itemsize == 8 else "double"
         return [f"const {part} {i.name}_real", f"const {part} {i.name}_imag"]
@@ -158,7 +158,7 @@ def _vectorized(kernel: Kernel, body: list[str], names: list[str], width: int) -
 
 
 def _loads(kernel: Kernel, element: Callable[[str], str]) -> list[str]:
-    """The inputs of one element; `element` gives that of an array by its name."""
+    """Return the inputs of one element; `element` gives that of an array by its name."""
     lines = []
     for i in kernel.inputs:
         kind = C_TYPES[compute_dtype(i.dtype).name]
@@ -178,18 +178,18 @@ def _stores(kernel: Kernel, names: list[str], element: str) -> list[str]:
 
 
 def _element(name: str, dims: int) -> str:
-    """An element of an array."""
+    """Return an element of an array."""
     return f"{name}_array[{' + '.join(f'i{d} * {name}_step{d}' for d in range(dims)) or 'i'}]"
 
 
 def _element_32(name: str, dims: int) -> str:
-    """An element by 32-bit indices, whose sums may wrap around."""
+    """Return an element by 32-bit indices, whose sums may wrap around."""
     index = " + ".join(f"i{d} * {name}_step{d}" for d in range(dims))
     return f"{name}_array[static_cast<i32>({index})]" if index else f"{name}_array[i]"
 
 
 def _indices(dims: int, kind: str) -> list[str]:
-    """The index of each dim, the last one running fastest."""
+    """Return the index of each dim, the last one running fastest."""
     if dims == 0:
         return []
     if dims == 1:

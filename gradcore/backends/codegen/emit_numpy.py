@@ -41,7 +41,7 @@ class NumpyTracer(CpuTracer):
 
 
 def trace_tile(formula: Callable[..., Any], operands: Sequence[Any], bodies: dict[str, Callable[..., Any]]) -> Kernel:
-    """The kernel of a formula ``(F, *operands) -> result``, with arrays for examples."""
+    """Return the kernel of a formula ``(F, *operands) -> result``, with arrays for examples."""
     named = [(f"x{i}", Input(o.dtype) if isinstance(o, np.ndarray) else o) for i, o in enumerate(operands)]
     return trace("tile", lambda F, *given: (formula(F, *given),), named, NumpyTracer(bodies))
 
@@ -129,6 +129,6 @@ def _cast(x: Any, out: Any) -> None:
 
 @functools.cache
 def _function(name: str) -> Callable[..., Any] | None:
-    """The callable that computes a function into ``out``; None if there is none."""
+    """Return the callable that computes a function into ``out``; None if there is none."""
     function = {"clip": _clip, "cast": _cast}.get(name) or getattr(np, name, None)
     return function if isinstance(function, np.ufunc) or function in (_clip, _cast) else None

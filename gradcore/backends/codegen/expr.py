@@ -24,7 +24,7 @@ class NotFusible(Exception):
 
 
 def _operator(name: str, reflected: bool = False) -> Callable[..., Expr]:
-    """An operator of expressions: the NumPy function of that name."""
+    """Return an operator of expressions: the NumPy function of that name."""
     if reflected:
         return lambda self, other: self.graph.call(name, other, self)
     return lambda self, *others: self.graph.call(name, self, *others)
@@ -117,7 +117,7 @@ class Expr:
 
 
 def as_output(expr: Expr) -> Expr:
-    """The expression as an array of its own, where it would be an input as it is."""
+    """Return the expression as an array of its own, where it would be an input as it is."""
     return +expr if expr.function == "input" else expr
 
 
@@ -130,7 +130,7 @@ class ExprGraph:
         self.parameters: list[tuple[ScalarParameter, np.dtype[Any]]] = []
 
     def node(self, function: str, operands: tuple[Expr, ...], dtype: np.dtype[Any]) -> Expr:
-        """The expression of a function of other expressions."""
+        """Return the expression of a function of other expressions."""
         key = function, dtype, *map(id, operands)
         known = self._known.get(key)
         if known is None:
@@ -147,11 +147,11 @@ class ExprGraph:
         return known
 
     def input(self, position: int, dtype: np.dtype[Any]) -> Expr:
-        """The element of an input of the kernel, in the dtype it is computed in."""
+        """Return the element of an input of the kernel, in the dtype it is computed in."""
         return self._leaf("input", position, dtype)
 
     def constant(self, value: Any, dtype: np.dtype[Any]) -> Expr:
-        """A Python or NumPy scalar in that dtype: a constant, or a parameter of the kernel."""
+        """Return a Python or NumPy scalar in that dtype: a constant, or a parameter of the kernel."""
         if isinstance(value, ScalarParameter):
             return self._parameter(value, dtype)
         try:
@@ -169,7 +169,7 @@ class ExprGraph:
     # -- functions
 
     def cast(self, expr: Expr, dtype: np.dtype[Any]) -> Expr:
-        """The expression in another dtype; the real part of a complex number for a real one."""
+        """Return the expression in another dtype; the real part of a complex number for a real one."""
         if expr.dtype == dtype:
             return expr
         if expr.function == "constant":
@@ -181,12 +181,12 @@ class ExprGraph:
         return self.node("cast", (expr,), dtype)
 
     def rounded(self, expr: Expr, dtype: np.dtype[Any]) -> Expr:
-        """A float32 as it is after it was stored as a 16-bit float."""
+        """Return a float32 as it is after it was stored as a 16-bit float."""
         name = f"round_to_{dtype.name}"
         return expr if expr.function == name else self.node(name, (expr,), FLOAT)
 
     def call(self, name: str, *operands: Any) -> Expr:
-        """The NumPy function of that name, in the dtypes that NumPy computes it in."""
+        """Return the NumPy function of that name, in the dtypes that NumPy computes it in."""
         operands = tuple([unwrap(o) for o in operands])
         if name in ("real", "imag"):
             return self.node(name, operands, np.dtype("float32" if operands[0].dtype.itemsize == 8 else "float64"))
@@ -201,17 +201,17 @@ class ExprGraph:
         return self.node(name, tuple([self._in(o, dtype) for o, dtype in zip(operands, inputs, strict=True)]), output)
 
     def call_in(self, name: str, dtype: np.dtype[Any], result: np.dtype[Any], *operands: Any) -> Expr:
-        """A function whose operands all have one dtype."""
+        """Return a function whose operands all have one dtype."""
         return self.node(name, tuple(self.operand(o, dtype) for o in operands), result)
 
     def where(self, condition: Expr, x: Any, y: Any) -> Expr:
-        """A selection."""
+        """Return a selection."""
         condition, x, y = map(unwrap, (condition, x, y))
         dtype = np.result_type(*(o.dtype if isinstance(o, Expr) else _plain(o) for o in (x, y)))
         return self.node("where", (self.cast(condition, BOOL), self.operand(x, dtype), self.operand(y, dtype)), dtype)
 
     def operand(self, operand: Any, dtype: np.dtype[Any]) -> Expr:
-        """An expression, or a scalar, in that dtype."""
+        """Return an expression, or a scalar, in that dtype."""
         return self._in(unwrap(operand), dtype)
 
     def _in(self, operand: Any, dtype: np.dtype[Any]) -> Expr:
@@ -219,12 +219,12 @@ class ExprGraph:
 
 
 def _plain(scalar: Any) -> Any:
-    """A scalar as `numpy.result_type` takes it to be weak: not of a class of our own."""
+    """Return a scalar as `numpy.result_type` takes it to be weak: not of a class of our own."""
     return float(scalar) if isinstance(scalar, ScalarParameter) else scalar
 
 
 def _promoted_as(scalar: Any) -> Any:
-    """A scalar as NumPy's promotion takes it: Python's by its class, its own by its dtype."""
+    """Return a scalar as NumPy's promotion takes it: Python's by its class, its own by its dtype."""
     if isinstance(scalar, bool):
         return BOOL
     if isinstance(scalar, np.generic):
@@ -258,7 +258,7 @@ class MutableExpr:
 
 
 def unwrap(value: Any) -> Any:
-    """The expression that a variable holds; anything else as it is."""
+    """Return the expression that a variable holds; anything else as it is."""
     return value.expr if isinstance(value, MutableExpr) else value
 
 

@@ -56,12 +56,12 @@ class HyperparameterKernel:
         self._constants: dict[str, Any] = {}
 
     def operands(self, options: dict[str, Any], counters: dict[str, Any]) -> list[tuple[str, Any]]:
-        """The operands of the formula."""
+        """Return the operands of the formula."""
         values = dict(_leaves(options))
         return [*counters.items(), *(("_".join(map(str, path)), values[path]) for path in self._operands)]
 
     def formula(self, F: Tracer, *values: Any) -> list[Expr]:
-        """The new counters, then the hyperparameters that are arrays."""
+        """Return the new counters, then the hyperparameters that are arrays."""
         counters = dict(zip(self._counter_dtypes, values, strict=False))
         given = dict(zip(self._operands, values[len(counters) :], strict=True))
         options = {name: _substituted(name, value, given) for name, value in self._options.items()}
@@ -84,7 +84,7 @@ _NOT_OPTIONS = ("params", "param_names")
 
 
 def _leaves(options: dict[str, Any]) -> Iterator[tuple[_Path, Any]]:
-    """The options, and the elements of those that are tuples, with their paths."""
+    """Yield the options, and the elements of those that are tuples, with their paths."""
     for name, option in options.items():
         if name in _NOT_OPTIONS:
             continue
@@ -99,7 +99,7 @@ def _is_operand(value: Any) -> bool:
 
 
 def _substituted(name: str, option: Any, given: dict[_Path, Any]) -> Any:
-    """An option with the formula's operands for floats and arrays."""
+    """Return an option with the formula's operands for floats and arrays."""
     if isinstance(option, tuple):
         return tuple(given.get((name, i), element) for i, element in enumerate(option))
     return given.get((name,), option)

@@ -76,7 +76,7 @@ class Fusion:
         compute: _Dtypes | None = None,
         stored: _Dtypes | None = None,
     ) -> list[Array] | None:
-        """The results of a formula; None if it cannot be fused, or gains nothing by it.
+        """Return the results of a formula; None if it cannot be fused, or gains nothing by it.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Fusion:
         return None if compiled is None else self._results(compiled, values)
 
     def launcher(self, kernel: Kernel) -> Callable[[list[Any]], list[Array]]:
-        """The function of a kernel that is traced already: of a list of its operands, its results."""
+        """Return the function of a kernel that is traced already: of a list of its operands, its results."""
         return functools.partial(self._results, _Compiled(kernel, {}, {}))
 
     def _trace(
@@ -168,7 +168,7 @@ class Fusion:
         return [outputs[i] if is_output else values[i] for is_output, i in kernel.results]
 
     def _empty(self, layout: Layout, dtype: np.dtype[Any]) -> Array:
-        """An array for an output, dense and in the memory order of the layout."""
+        """Return an array for an output, dense and in the memory order of the layout."""
         if layout.order is None:
             return self.xp.empty(layout.shape, dtype)
         dims = [layout.order.index(d) for d in range(len(layout.shape))]
@@ -197,7 +197,7 @@ class Fusion:
         )
 
     def _unaligned(self, compiled: _Compiled, launch: _Launch) -> _Launch:
-        """The same launch for arrays that are not aligned for vector loads."""
+        """Return the same launch for arrays that are not aligned for vector loads."""
         return launch._replace(function=self._function(compiled, 0, 1), grid=_grid(int(launch.size), 1))
 
     def _function(self, compiled: _Compiled, dims: int, width: int) -> Callable[..., Any]:
@@ -213,13 +213,13 @@ class Fusion:
 
 
 def _differs(expr: Expr) -> bool:
-    """Whether CuPy computes something else, or what C++ leaves undefined."""
+    """Return whether CuPy computes something else, or what C++ leaves undefined."""
     name = expr.function
     return name in _NOT_LEFT_TO_CUPY or (expr.dtype.kind == "c" and name in emit_cuda.OF_COMPLEX)
 
 
 def _reach(layout: Layout) -> int:
-    """The largest distance of an element from the first one."""
+    """Return the largest distance of an element from the first one."""
     return max(
         (sum((n - 1) * abs(s) for n, s in zip(layout.extents, row, strict=True)) for row in layout.strides), default=0
     )
@@ -256,7 +256,7 @@ class _Launch(NamedTuple):
 
 
 def _arguments(scalar: Any) -> list[Any]:
-    """A NumPy scalar as arguments of a kernel."""
+    """Return a NumPy scalar as arguments of a kernel."""
     if scalar.dtype.kind == "c":
         return [scalar.real, scalar.imag]
     return [compute_dtype(scalar.dtype).type(scalar)]

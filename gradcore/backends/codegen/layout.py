@@ -35,7 +35,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(arrays: Sequence[Array]) -> Layout:
-    """The layout of arrays that are broadcast together.
+    """Return the layout of arrays that are broadcast together.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def _broadcast_strides(array: Array, shape: tuple[int, ...]) -> list[int]:
 
 
 def _memory_order(shape: tuple[int, ...], strides: list[list[int]], whole: list[bool]) -> tuple[int, ...]:
-    """The dims from the slowest to the fastest, as in the first array that has all elements."""
+    """Return the dims from the slowest to the fastest, as in the first array that has all elements."""
     for row, is_whole in zip(strides, whole, strict=True):
         if is_whole and all(s > 0 for s, n in zip(row, shape, strict=True) if n > 1):
             return tuple(sorted(range(len(shape)), key=lambda d: -row[d] if shape[d] > 1 else -row[d] or -(2**62)))

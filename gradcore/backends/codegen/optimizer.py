@@ -94,7 +94,7 @@ class OptimizerKernels(Generic[_T]):
         self._known: dict[Any, list[tuple[Sequence[Guard], _T | None]]] = {}
 
     def find(self, formula: _Formula, dtype: np.dtype[Any], states: int, hyperparameters: dict[str, Any]) -> _T | None:
-        """The function of a formula, as `trace_optimizer` takes it; None if there is none.
+        """Return the function of a formula, as `trace_optimizer` takes it; None if there is none.
 
         Formulas of our own do arithmetic with hyperparameters and compare them, which symbolic scalars record. Those of
         users may do anything with floats, and are traced for each value.

@@ -32,7 +32,7 @@ class ScalarParameter(float):
         return repr(self)  # which tells apart 0.0 and -0.0
 
     def evaluate(self, hyperparameters: dict[str, Any]) -> float:
-        """The value for these hyperparameters."""
+        """Return the value for these hyperparameters."""
         return float(self)
 
 
@@ -87,12 +87,12 @@ def _symbolic_scalar(value: float, evaluator: Evaluator, expression: Hashable, g
 
 
 def is_number(setting: Any) -> bool:
-    """Whether a hyperparameter is a number, and not a flag."""
+    """Return whether a hyperparameter is a number, and not a flag."""
     return isinstance(setting, (int, float)) and not isinstance(setting, bool)
 
 
 def symbolic(hyperparameters: dict[str, Any]) -> tuple[dict[str, Any], list[Guard]]:
-    """The hyperparameters with symbolic scalars for numbers, and the list that collects their guards."""
+    """Return the hyperparameters with symbolic scalars for numbers, and the list that collects their guards."""
     guards: list[Guard] = []
     found = {
         name: _symbolic_scalar(value, operator.itemgetter(name), name, guards) if is_number(value) else value

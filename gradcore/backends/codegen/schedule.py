@@ -80,7 +80,7 @@ class Kernel(NamedTuple):
     results: tuple[Result, ...]
 
     def scalar(self, leaf: Expr) -> Any:
-        """The number of a constant or of a parameter."""
+        """Return the number of a constant or of a parameter."""
         return leaf.graph.parameters[leaf.value][0] if leaf.function == "parameter" else leaf.value
 
     @property
@@ -94,7 +94,7 @@ class Kernel(NamedTuple):
         return [i.dtype for i in self.inputs] + [dtype for _, dtype in self.outputs]
 
     def __str__(self) -> str:
-        """The nodes, numbered in order."""
+        """Return the nodes, numbered in order."""
         leaves = {("input", i.position): i.name for i in self.inputs}
         leaves |= {("parameter", p.position): repr(p.scalar) for p in self.parameters}
         numbers = {id(expr): f"%{n}" for n, expr in enumerate(self.nodes)}
@@ -114,7 +114,7 @@ def schedule(
     outputs: Sequence[tuple[Expr, np.dtype[Any]]],
     results: Sequence[Result],
 ) -> Kernel:
-    """The kernel that computes these outputs: dead expressions, inputs and parameters are left out."""
+    """Return the kernel that computes these outputs: dead expressions, inputs and parameters are left out."""
     nodes = topological_order([expr for expr, _ in outputs])
     read = sorted([expr.value for expr in nodes if expr.function == "input"])
     used = sorted([expr.value for expr in nodes if expr.function == "parameter"])
@@ -130,7 +130,7 @@ def schedule(
 
 
 def topological_order(roots: Sequence[Expr]) -> list[Expr]:
-    """The expressions that the roots are made of, each after its operands."""
+    """Return the expressions that the roots are made of, each after its operands."""
     order: list[Expr] = []
     seen: set[int] = set()
     stack: list[Any] = [*reversed(roots)]

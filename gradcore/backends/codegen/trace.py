@@ -22,7 +22,7 @@ Formula = Callable[..., Sequence[Any]]
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that elements of a dtype are computed in: float32 for the 16-bit floats."""
+    """Return the dtype that elements of a dtype are computed in: float32 for the 16-bit floats."""
     known = dtypes.FROM_NUMPY.get(dtype)
     return np.dtype("float32") if known is not None and known.is_reduced else dtype
 
@@ -108,7 +108,7 @@ class Tracer(Elementwise):
         raise NotFusible(f"{name} is not elementwise")
 
     def supports(self, expr: Expr) -> bool:
-        """Whether the target has the function of an expression that is no leaf."""
+        """Return whether the target has the function of an expression that is no leaf."""
         return True
 
     def complex(self, real: Any, imag: Any) -> Expr:
@@ -137,7 +137,7 @@ class CpuTracer(Tracer):
         return super().__getattr__(name)
 
     def approximated(self, name: str, x: Expr) -> Any:
-        """A special function by elementary ones."""
+        """Return a special function by elementary ones."""
         if x.dtype.char not in approximations.DTYPES[name]:
             raise NotFusible(f"{name} of {x.dtype} is SciPy's")
         return getattr(approximations, name)(self, x)

@@ -20,7 +20,7 @@ _VARIANTS = os.path.join(os.path.dirname(__file__), "variants")
 
 
 def connect() -> Any:
-    """The CPU's backend with compiled kernels; None if they are switched off or not built."""
+    """Return the CPU's backend with compiled kernels; None if they are switched off or not built."""
     if config.COMPILED == "0":
         return None
     library = _library()
@@ -34,7 +34,7 @@ def connect() -> Any:
 
 
 def _library() -> Any:
-    """The library of this machine, or the package's; folders that are not there cost no import."""
+    """Return the library of this machine, or the package's; folders that are not there cost no import."""
     folder, found = cache_folder(), None
     if config.COMPILED != "package" and folder is not None and os.path.isdir(folder):
         from gradcore.backends.compiled.library import load
@@ -48,7 +48,7 @@ def _library() -> Any:
 
 
 def state() -> str:
-    """Whether compiled kernels are there, in words.
+    """Return whether compiled kernels are there, in words.
 
     Returns
     -------

@@ -35,7 +35,7 @@ class BuildError(RuntimeError):
 
 
 def find_compiler() -> str:
-    """The path of a compiler of C++: that of ``CXX``, or c++, g++ or clang++.
+    """Return the path of a compiler of C++: that of ``CXX``, or c++, g++ or clang++.
 
     Raises
     ------

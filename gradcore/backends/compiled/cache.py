@@ -12,7 +12,7 @@ COMMAND = "python -m gradcore.compiled"
 
 
 def cache_folder() -> str | None:
-    """The folder of built libraries: ``GRADCORE_CACHE``, or gradcore's in the user's folder of caches.
+    """Return the folder of built libraries: ``GRADCORE_CACHE``, or gradcore's in the user's folder of caches.
 
     None where that would be relative to the working directory, which anybody may have filled.
     """

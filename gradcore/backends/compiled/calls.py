@@ -34,7 +34,7 @@ class CompiledCalls(NumpyBackend):
         return {}
 
     def _function(self, name: str, char: str, arrays: int) -> Callable[..., None]:
-        """A kernel: ``(work, grain, threads, *arrays)``."""
+        """Return a kernel: ``(work, grain, threads, *arrays)``."""
         function = self._functions.get((name, char))
         if function is None:
             place = ctypes.c_void_p.in_dll(self.library, f"{name}_{char}").value or 0

@@ -21,7 +21,7 @@ _PAIRS = {"ef", "ed", "eE", "fe", "fE", "dE", "Ef", "Ed", "Ee"}
 
 
 def character(dtype: Any) -> str:
-    """The character of a dtype that has conversions, or none; that of bfloat16, of whatever package, is E."""
+    """Return the character of a dtype that has conversions, or none; that of bfloat16, of whatever package, is E."""
     if dtype.char in "efd":
         return str(dtype.char)
     ml_dtypes: Any = sys.modules.get("ml_dtypes")

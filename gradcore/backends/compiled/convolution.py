@@ -38,7 +38,7 @@ def _is_exact(settings: ConvSettings) -> bool:
 
 
 def _has_outputs(backend: Any, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> bool:
-    """Whether enough lanes have an output; kernels of one tap are left to BLAS."""
+    """Return whether enough lanes have an output; kernels of one tap are left to BLAS."""
     return (
         prod(kernel) > 1
         and _is_exact(settings)
@@ -94,7 +94,7 @@ class CompiledConvolution(NumpyBackend):
 def geometry_of(
     char: str, x: tuple[int, ...], weight: tuple[int, ...], spatial: tuple[int, ...], settings: ConvSettings
 ) -> list[int] | None:
-    """The numbers that the library's kernels take for these shapes; None if they are not made for them."""
+    """Return the numbers that the library's kernels take for these shapes; None if they are not made for them."""
     if char not in _LANES or prod(weight[2:]) < 2:
         return None
     geometry = _geometry(x, weight, spatial, *_tuples(settings))

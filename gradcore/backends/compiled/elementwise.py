@@ -87,7 +87,7 @@ class Loop:
         self.run_alike = getattr(library, f"gradcore_run_{len(sizes)}") if alike else None
 
     def __call__(self, operands: tuple[Any, ...]) -> Any:
-        """The result; None for layouts that the loop does not support."""
+        """Return the result; None for layouts that the loop does not support."""
         first = operands[0]
         if self.run_alike is not None:
             result = np.empty(first.shape, self.dtype)
@@ -217,7 +217,7 @@ class CompiledElementwise(NumpyBackend):
         return super().evaluate_tiled(formula, *operands) if result is None else result
 
     def _is_for_numpy(self, formula: Any, x: Any) -> bool:
-        """Whether a formula is known as a single step for which a loop is not worth it."""
+        """Return whether a formula is known as a single step for which a loop is not worth it."""
         return formula in self._single and not _is_worth_it(x, self._single[formula])
 
     def copied(self, x: Any, order: Any = "K") -> Any:

@@ -70,7 +70,7 @@ class _OfHalves:
         return self._reduced("minima", self._backend.min_over, x, dims, keepdim)
 
     def _reduced(self, kind: str, converted: Callable[..., Any], x: Array, dims: Any, keepdim: bool) -> Any:
-        """A reduction by a kernel, or after conversion."""
+        """Return a reduction by a kernel, or after conversion."""
         run = adjacent(x, dims)
         found = None if run is None else self._backend.reduced_by_kernel(kind, x, *run)
         if found is None or run is None:

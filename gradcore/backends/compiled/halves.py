@@ -43,7 +43,7 @@ class CompiledHalves(CompiledElementwise):
         return {}
 
     def fused_forward(self, name: str, args: Sequence[Any], compute: Sequence[Any], stored: Any) -> Any:
-        """The result of an elementwise operation as halves, or None if there is no loop for the operands.
+        """Return the result of an elementwise operation as halves, or None if there is no loop for the operands.
 
         Parameters
         ----------

@@ -181,7 +181,7 @@ class CompiledIndexing(CompiledCalls):
 
 
 def _added_dim(indices: Indices, values: Array) -> int | None:
-    """The only dim that is indexed, by integers, if there are values of a dtype that the kernels add."""
+    """Return the only dim that is indexed, by integers, if there are values of a dtype that the kernels add."""
     given = [dim for dim, index in enumerate(indices) if index is not None]
     if len(given) != 1 or not values.size or values.dtype.char not in _ADDED or indices[given[0]].dtype.kind != "i":
         return None

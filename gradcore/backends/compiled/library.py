@@ -67,7 +67,7 @@ FUNCTIONS = (
 
 
 def _processor() -> str:
-    """The instructions of the CPU, as far as they are known: code for this CPU need not run on another."""
+    """Return the instructions of the CPU, as far as they are known: code for this CPU need not run on another."""
     umath: Any = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})
     found = [platform.machine(), *sorted(name for name, there in features.items() if there)]
@@ -82,7 +82,7 @@ def _processor() -> str:
 
 @functools.cache
 def _environment() -> str:
-    """The digest of where Python's packages are, and where this one is."""
+    """Return the digest of where Python's packages are, and where this one is."""
     return _digest(f"{sys.prefix}\n{HERE}".encode())
 
 
@@ -102,17 +102,17 @@ def _digest(content: bytes) -> str:
 
 
 def name_of(content: bytes) -> str:
-    """The name of a library that this environment has built now."""
+    """Return the name of a library that this environment has built now."""
     return f"compiled-{_environment()}-{made_of()}-{_digest(content)}.so"
 
 
 def variant_name(variant: Variant) -> str:
-    """The name of the package's library for an instruction set."""
+    """Return the name of the package's library for an instruction set."""
     return f"{variant.name}-{made_of(variant)}.so"
 
 
 def libraries(of_all: bool = False) -> list[Path]:
-    """The libraries that this environment has built, or all environments have, for whatever version and CPU."""
+    """Return the libraries that this environment has built, or all environments have, for whatever version and CPU."""
     folder = cache_folder()
     if folder is None:
         return []
@@ -120,12 +120,12 @@ def libraries(of_all: bool = False) -> list[Path]:
 
 
 def find() -> Path | None:
-    """The library that was built on this machine for this version and this CPU; None if it was not built."""
+    """Return the library that was built on this machine for this version and this CPU; None if it was not built."""
     return next((path for path in libraries() if path.name.split("-")[2] == made_of()), None)
 
 
 def packaged() -> Path | None:
-    """The package's library for this CPU; None if the package has none."""
+    """Return the package's library for this CPU; None if the package has none."""
     variant = chosen()
     path = FOLDER / variant_name(variant) if variant is not None else None
     return path if path is not None and path.exists() else None
@@ -152,7 +152,7 @@ def load() -> ctypes.CDLL | None:
 
 
 def load_packaged() -> ctypes.CDLL | None:
-    """The package's library for this CPU, if there is one; warns if it cannot be loaded."""
+    """Return the package's library for this CPU, if there is one; warns if it cannot be loaded."""
     path = packaged()
     try:
         return None if path is None else _complete(path)
@@ -162,7 +162,7 @@ def load_packaged() -> ctypes.CDLL | None:
 
 
 def _complete(path: Path) -> ctypes.CDLL:
-    """A library with all of its functions.
+    """Return a library with all of its functions.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def _warn(problem: str) -> None:
 
 
 def opened(path: Path) -> ctypes.CDLL:
-    """A library, told how arrays lie in memory.
+    """Return a library, told how arrays lie in memory.
 
     Raises
     ------

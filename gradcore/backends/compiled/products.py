@@ -83,7 +83,7 @@ class CompiledProducts(NumpyBackend):
         return super()._product(a, b) if out is None else out
 
     def product_in_threads(self, a: Any, b: Any) -> Any:
-        """The product of arrays with as many dims; None if it is small, or not for the library."""
+        """Return the product of arrays with as many dims; None if it is small, or not for the library."""
         products = a.size * b.shape[-1]
         if products <= MANY or a.dtype.char not in _FUNCTIONS or a.dtype != b.dtype or threads.available() < 2:
             return None

@@ -136,5 +136,5 @@ class CompiledRecurrent(NumpyBackend):
 
 
 def _or_empty(x: Array, like: Array) -> Array:
-    """An empty array for None."""
+    """Return an empty array for None."""
     return like[:0] if x is None else x

@@ -123,12 +123,12 @@ _WHOLE: dict[str, Any] = {
 
 
 def _are_shared(x: Array) -> bool:
-    """Whether threads share passes over an array."""
+    """Return whether threads share passes over an array."""
     return bool(x.size >= 2 * WORTH_A_THREAD and threads.available() > 1)
 
 
 def _result(dtype: Any) -> Any:
-    """The dtype of a reduction: sums of integers are int64, what is made of halves is float32."""
+    """Return the dtype of a reduction: sums of integers are int64, what is made of halves is float32."""
     if dtype.kind in "biu":
         return np.dtype("int64")
     return np.dtype("float32") if dtype.itemsize == 2 else dtype

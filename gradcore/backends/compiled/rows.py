@@ -237,13 +237,13 @@ class CompiledRows(CompiledCalls):
     # -- planes: numbers for each image and channel ----------------------------------------------------------
 
     def _moments(self, planes: Any, center: Any) -> tuple[Any, Any]:
-        """The sums of planes less their centers, and of the squares."""
+        """Return the sums of planes less their centers, and of the squares."""
         total, squares = np.empty((2, len(planes)), planes.dtype)
         self._run("plane_moments", planes.shape, planes, center, total, squares)
         return total, squares
 
     def _products(self, grad: Any, x: Any, center: Any) -> tuple[Any, Any]:
-        """The sums of `grad`, and of its product with `x` less its centers."""
+        """Return the sums of `grad`, and of its product with `x` less its centers."""
         points = prod(x.shape[2:])
         grads, planes = _matrix(grad, points), _matrix(x, points)
         total, product = np.empty((2, *x.shape[:2]), x.dtype)
@@ -270,7 +270,7 @@ class CompiledRows(CompiledCalls):
 
 
 def _fits(kernel: str, x: Any, dim: int) -> bool:
-    """Whether a kernel is made for it: along the last dim."""
+    """Return whether a kernel is made for it: along the last dim."""
     return bool(x.ndim and dim % x.ndim == x.ndim - 1) and _usual(kernel, x.shape[-1], x)
 
 
@@ -279,7 +279,7 @@ def _alike(x: Any, y: Any) -> bool:
 
 
 def _usual(kernel: str, width: int, x: Any, *others: Any) -> bool:
-    """Whether a kernel is made for it: many floats of one dtype, in rows that are wide enough."""
+    """Return whether a kernel is made for it: many floats of one dtype, in rows that are wide enough."""
     dtype = x.dtype
     if dtype.char not in "fd" or x.size < _LARGE or width < _WIDTHS[kernel] or not x.flags.aligned:
         return False
@@ -287,7 +287,7 @@ def _usual(kernel: str, width: int, x: Any, *others: Any) -> bool:
 
 
 def _like(x: Any) -> Any:
-    """A contiguous array for a result; not a view of one, which a leaf would have to copy."""
+    """Return a contiguous array for a result; not a view of one, which a leaf would have to copy."""
     return np.empty(x.shape, x.dtype)
 
 

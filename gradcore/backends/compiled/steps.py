@@ -122,5 +122,5 @@ class CompiledSteps(NumpyBackend):
 
 
 def _position(name: str) -> int:
-    """The array of a step of that name: the parameter, the gradient or a state."""
+    """Return the array of a step of that name: the parameter, the gradient or a state."""
     return {"p": 0, "g": 1}[name] if name in "pg" else int(name[1:]) + 2

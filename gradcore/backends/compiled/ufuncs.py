@@ -58,7 +58,7 @@ class _InnerLoop:
 
 @functools.cache
 def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
-    """The inner loops of a function for floats and complex numbers by the characters of its operands' dtypes."""
+    """Return the inner loops of a function for floats and complex numbers by the characters of its operands' dtypes."""
     head = _Head.from_address(id(function) + object.__basicsize__)
     if (head.nin, head.nout, head.nargs, head.ntypes) != (function.nin, function.nout, function.nargs, function.ntypes):
         return {}
@@ -159,7 +159,7 @@ class CallList:
 
     @staticmethod
     def takes(function: Any, dtype: Any) -> bool:
-        """Whether there is a loop of a function for operands of a dtype."""
+        """Return whether there is a loop of a function for operands of a dtype."""
         if not isinstance(function, np.ufunc) or function.signature is not None or function.nin > 2:
             return False
         return function.nout == 1 and dtype.char * function.nin in _inner_loops(function)

@@ -53,7 +53,7 @@ VARIANTS = (
 
 
 def of_machine() -> list[Variant]:
-    """The variants of this architecture."""
+    """Return the variants of this architecture."""
     return [variant for variant in VARIANTS if platform.machine() in variant.machines]
 
 

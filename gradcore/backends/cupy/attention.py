@@ -88,12 +88,12 @@ class CudaAttention(CudaKernels, Normalization):
         return of_query, of_key, of_value, None
 
     def _scores(self, of: Heads, block: Block, scale: float) -> Any:
-        """The scores of a block, without the mask."""
+        """Return the scores of a block, without the mask."""
         keys = of.key[block.heads, block.seen].swapaxes(-1, -2)
         return self.wide_product(of.query[block.heads, block.rows], keys, scale)
 
     def _gradients(self, of: Heads, block: Block, grad: Any, logs: Any, scale: float, causal: bool) -> tuple[Any, Any]:
-        """The weights of a block, and the gradient by its scores."""
+        """Return the weights of a block, and the gradient by its scores."""
         scores = self._scores(of, block, scale)
         of_weights = self.wide_product(grad, of.value[block.heads, block.seen].swapaxes(-1, -2))
         written = scores, of_weights

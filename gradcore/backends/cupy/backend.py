@@ -46,7 +46,7 @@ INSTALL = "install CuPy for your CUDA version: pip install '.[cuda13]' (or '.[cu
 
 
 def connect() -> Backend:
-    """The CUDA backend.
+    """Return the CUDA backend.
 
     Raises
     ------
@@ -80,7 +80,7 @@ _SYNCHRONIZING = (
 
 
 def _note_waiting(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that notes that the host waits."""
+    """Return a kernel that notes that the host waits."""
 
     @functools.wraps(kernel)
     def run(*args: Any, **named: Any) -> Any:
@@ -138,7 +138,7 @@ class CupyBackend(
         return deque()
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        """The kernel of that name, which reports that the host waits for numbers, where it does."""
+        """Return the kernel of that name, which reports that the host waits for numbers, where it does."""
         kernel = super().kernel_of(name)
         # `one_hot` knows the number of classes, if it was given.
         return _note_waiting(kernel) if name in self.synchronizing - {"one_hot"} else kernel
@@ -230,14 +230,14 @@ class CupyBackend(
         return index
 
     def scalar(self, value: complex, dtype: Any) -> Any:
-        """A NumPy scalar: kernels take it by value, without a transfer."""
+        """Return a NumPy scalar: kernels take it by value, without a transfer."""
         try:
             return np.dtype(dtype).type(value)
         except OverflowError:  # integers wrap, as in PyTorch
             return np.asarray(value).astype(dtype)[()]
 
     def move_between(self, array: Any, index: int | None) -> Any:
-        """A copy, peer to peer, onto the current device.
+        """Return a copy, peer to peer, onto the current device.
 
         CUDA puts copies in order with the default streams of both devices, but with no others.
         """
@@ -270,11 +270,11 @@ class CupyBackend(
         )
 
     def own_header(self, x: Any) -> Any:
-        """The same memory as an array that is a view of no other."""
+        """Return the same memory as an array that is a view of no other."""
         return self.xp.ndarray(x.shape, x.dtype, x.data, x.strides)
 
     def restrided(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
-        """A view of `x` that knows so by its ``base``, which CuPy's `as_strided` leaves out."""
+        """Return a view of `x` that knows so by its ``base``, which CuPy's `as_strided` leaves out."""
         view = x.view()
         view._set_shape_and_strides(tuple(shape), tuple(strides), True, True)
         return view
@@ -294,7 +294,7 @@ class CupyBackend(
         return self._by_doubling(self.xp.multiply, x, dim, dtype)
 
     def _by_doubling(self, combine: Any, x: Any, dim: int, dtype: Any) -> Any:
-        """A scan in an order that is always the same: after each round elements cover twice as many."""
+        """Return a scan in an order that is always the same: after each round elements cover twice as many."""
         out = x.astype(x.dtype if dtype is None else dtype.numpy)
         step, before = 1, (slice(None),) * dim
         while step < out.shape[dim]:
@@ -411,17 +411,17 @@ _ARGUMENTS: dict[str, Callable[..., tuple[Any, ...]]] = {
 
 
 def _place(key: Any, counter: int) -> tuple[Any, ...]:
-    """The arguments that say where in a stream a kernel begins, in a recorded graph as without one."""
+    """Return the arguments that say where in a stream a kernel begins, in a recorded graph as without one."""
     if isinstance(key, int):
         return NULL, *_pieces(key, 2), *_pieces(counter, 4)
     return key, *_pieces(0, 2), *_pieces(counter, 4)
 
 
 def _threshold(p: float, real: Any) -> np.uint64:
-    """The random integer, of 31 or 53 bits, below which a decision of probability `p` is True."""
+    """Return the random integer, of 31 or 53 bits, below which a decision of probability `p` is True."""
     return np.uint64(np.ceil(real(p) * real(2.0 ** (53 if real is np.float64 else 31))))
 
 
 def _pieces(value: int, count: int) -> list[np.uint64]:
-    """An integer as 64-bit words, the lowest first."""
+    """Return an integer as 64-bit words, the lowest first."""
     return [np.uint64(value >> 64 * i & 2**64 - 1) for i in range(count)]

@@ -59,7 +59,7 @@ class _Windows:
         self.reach = max((n + 2 * abs(p) + k * d + s) + o * s for n, o, k, s, p, d in dims)
 
     def arguments(self, *arrays: Any) -> tuple[str, list[Any]]:
-        """The type of indices, and the sizes in that type."""
+        """Return the type of indices, and the sizes in that type."""
         wide = max(*(a.size for a in arrays), self.reach, self.count * self.taps) >= _BEYOND
         index = "i64" if wide else "i32"
         return index, _typed(index, *(n for dim in self.settings for n in dim))
@@ -119,7 +119,7 @@ class CudaConvolution(CudaKernels, Convolution):
         return total.reshape(shape).astype(x.dtype, copy=False)
 
     def _outputs(self, x: Array, weight: Array, bias: Array, settings: ConvSettings) -> Array:
-        """The convolution, with a bias unless that is None."""
+        """Return the convolution, with a bias unless that is None."""
         xp, groups = self.xp, settings.groups
         (count, channels), outputs = x.shape[:2], weight.shape[0]
         spatial = tuple(map(conv_output_size, x.shape[2:], weight.shape[2:], *settings[:3]))
@@ -150,7 +150,7 @@ class CudaConvolution(CudaKernels, Convolution):
         self._multiplied(matrix, columns, out, (1, 0 if bias is None else 1))
 
     def _inputs(self, grad: Array, weight: Array, bias: Array, size: Ints, settings: ConvSettings) -> Array:
-        """The adjoint by the input, with a bias unless that is None."""
+        """Return the adjoint by the input, with a bias unless that is None."""
         xp, groups = self.xp, settings.groups
         (count, outputs), channels = grad.shape[:2], weight.shape[1] * groups
         windows = _Windows(size, grad.shape[2:], weight.shape[2:], settings)

@@ -44,7 +44,7 @@ class CudaContractions(Products):
         return result
 
     def _is_for_cutensor(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> bool:
-        """Whether a large operand would be copied, and cuTENSOR takes both."""
+        """Return whether a large operand would be copied, and cuTENSOR takes both."""
         plan = plan_of(of_a, of_b, out)
         if a.dtype != b.dtype or a.dtype.char not in "fdFD" or not plan.inner or not a.size or not b.size:
             return False
@@ -60,12 +60,12 @@ class CudaContractions(Products):
 
 
 def merges(x: Any, dims: Sequence[int]) -> bool:
-    """Whether these dims of an array, in this order, are one dim without a copy."""
+    """Return whether these dims of an array, in this order, are one dim without a copy."""
     steps = [(x.shape[dim], x.strides[dim]) for dim in dims if x.shape[dim] > 1]
     return all(outer == n * inner for (_, outer), (n, inner) in itertools.pairwise(steps))
 
 
 def in_memory_order(x: Any, labels: Labels) -> tuple[Any, Labels]:
-    """The array with its dims as they follow each other in memory, and its labels in that order."""
+    """Return the array with its dims as they follow each other in memory, and its labels in that order."""
     order = sorted(range(x.ndim), key=lambda dim: (-x.strides[dim], -x.shape[dim]))
     return x.transpose(order), tuple(labels[dim] for dim in order) if labels else labels

@@ -26,7 +26,7 @@ _OTHERWISE = {name for name, of_numpy in RENAMED.items() if of_numpy in OF_COMPL
 
 
 def _logical(name: str) -> Callable[..., Any]:
-    """A logical function, which CuPy does not have for complex numbers, of whether they are zero."""
+    """Return a logical function, which CuPy does not have for complex numbers, of whether they are zero."""
 
     def kernel(self: Any, *operands: Any) -> Any:
         return getattr(self.xp, name)(*(x != 0 if x.dtype.kind == "c" else x for x in operands))
@@ -35,7 +35,7 @@ def _logical(name: str) -> Callable[..., Any]:
 
 
 def _scaled_bessel(name: str, order: int, alternating: bool, factor: float) -> Callable[..., Any]:
-    """A modified Bessel function without its exponential, which CuPy takes out by a product that overflows."""
+    """Return a modified Bessel function without its exponential, which CuPy takes out by a product that overflows."""
 
     def kernel(self: Any, x: Any) -> Any:
         xp = self.xp
@@ -54,7 +54,7 @@ def _scaled_bessel(name: str, order: int, alternating: bool, factor: float) -> C
 
 
 def _of_numbers(name: str) -> Callable[..., Any]:
-    """A function of two numbers that is NaN where one of them is, which CuPy's loses."""
+    """Return a function of two numbers that is NaN where one of them is, which CuPy's loses."""
 
     def kernel(self: Any, x: Any, y: Any) -> Any:
         return self.xp.where((x != x) | (y != y), math.nan, self.special_function(name)(x, y))
@@ -63,7 +63,7 @@ def _of_numbers(name: str) -> Callable[..., Any]:
 
 
 def _generated(name: str) -> Any:
-    """A kernel of all backends that is generated where numbers are complex, also where a formula calls it."""
+    """Return a kernel of all backends that is generated where numbers are complex, also where a formula calls it."""
 
     def kernel(self: Any) -> Any:
         return self.generated_of_complex(name, getattr(super(CudaElementwise, self), name))

@@ -125,7 +125,7 @@ class CudaEpilogues(CudaProducts):
     def _with_bias(
         self, epilogue: str, a: Any, b: Any, bias: Any, beta: complex = 1, alpha: complex = 1
     ) -> tuple[Any, Any] | None:
-        """The epilogue of ``alpha * a @ b + bias``, and what it has left beside; None where it does not fit."""
+        """Return the epilogue of ``alpha * a @ b + bias``, and what it has left beside; None where it does not fit."""
         if self.nvmath is None or beta != 1 or bias.ndim != 1 or not self._is_for_epilogue(a, b):
             return None
         if bias.dtype != a.dtype or bias.shape[0] != b.shape[1] or bias.strides[0] != bias.itemsize:
@@ -136,7 +136,7 @@ class CudaEpilogues(CudaProducts):
         return None if found is None else (found[0].T, found[1])
 
     def _is_for_epilogue(self, a: Any, b: Any) -> bool:
-        """Whether cuBLAS multiplies these two matrices where they lie, and the product is worth it."""
+        """Return whether cuBLAS multiplies these two matrices where they lie, and the product is worth it."""
         if self.nvmath is None or self.capture.on or are_deterministic_algorithms_enabled():
             return False
         if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
@@ -152,7 +152,7 @@ class CudaEpilogues(CudaProducts):
     def _epilogue(
         self, epilogue: str, a: Any, b: Any, inputs: dict[str, Any], alpha: complex
     ) -> tuple[Any, Any] | None:
-        """The product, in columns, and the epilogue's other results; None if cuBLAS has nothing for it."""
+        """Return the product, in columns, and the epilogue's other results; None if cuBLAS has nothing for it."""
         plan = self._plan_of(epilogue, a, b, inputs)
         if plan is None:
             return None
@@ -209,7 +209,7 @@ class CudaEpilogues(CudaProducts):
 
 
 def _rows(x: Any) -> Any:
-    """The rows of all batches as one matrix, where that is no copy; else None."""
+    """Return the rows of all batches as one matrix, where that is no copy; else None."""
     if x.ndim == 2:
         return x
     return x.reshape(-1, x.shape[-1]) if x.size and merges(x, range(x.ndim - 1)) else None

@@ -58,7 +58,7 @@ class _Plan(NamedTuple):
 
 @functools.cache
 def defines(name: str, width: int, tensor: bool, backward: bool) -> dict[str, str]:
-    """The macros with which the kernels are compiled, for a dtype and the width of queries or values.
+    """Return the macros with which the kernels are compiled, for a dtype and the width of queries or values.
 
     Tiles take 48 KiB of shared memory at most.
     """
@@ -140,7 +140,7 @@ class CudaFlashAttention(CudaAttention):
         return of_query if needs[0] else None, of_key, of_value, None
 
     def _attention_plan(self, operands: Sequence[Any], scale: float, causal: bool) -> tuple[_Plan, Sequence[Any]]:
-        """The plan of a call, and its operands as the kernels read them."""
+        """Return the plan of a call, and its operands as the kernels read them."""
         mask = operands[3]
         operands = [x if x is None or x is mask or _in_rows(x) else self.xp.ascontiguousarray(x) for x in operands]
         aligned = all(x is None or x is mask or self.address(x) % _PACK == 0 for x in operands)
@@ -162,25 +162,25 @@ class CudaFlashAttention(CudaAttention):
         self.cuda_kernel(file, name, **macros)((prod(lead) * -(-rows // step),), (2 * step,), arguments)
 
     def _has_tensor_cores(self, x: Any) -> bool:
-        """Whether tensor cores multiply these numbers on the current device, as precisely as is wanted."""
+        """Return whether tensor cores multiply these numbers on the current device, as precisely as is wanted."""
         if x.dtype.itemsize > 2 and (x.dtype.itemsize > 4 or config.get_float32_matmul_precision() == "highest"):
             return False
         return self.compute_capability() >= _AMPERE
 
 
 def _in_rows(x: Any) -> bool:
-    """Whether the numbers of a row are neighbours."""
+    """Return whether the numbers of a row are neighbours."""
     return x.shape[-1] == 1 or x.strides[-1] == x.itemsize  # type: ignore[no-any-return]
 
 
 def _lead(layouts: Sequence[Any]) -> Ints:
-    """The batch dims of all operands together."""
+    """Return the batch dims of all operands together."""
     return np.broadcast_shapes(*(layout[0][:-2] for layout in layouts if layout is not None))
 
 
 @functools.lru_cache(256)
 def _plan(layouts: Any, itemsize: int, aligned: bool, scale: float, causal: bool) -> _Plan | None:
-    """The plan for operands of these shapes and strides; None if they have too many batch dims.
+    """Return the plan for operands of these shapes and strides; None if they have too many batch dims.
 
     Parameters
     ----------

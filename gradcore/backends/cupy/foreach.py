@@ -96,5 +96,5 @@ class CudaLists(CudaKernels, Lists):
 
 
 def _computed(dtype: Any) -> np.dtype[Any]:
-    """The dtype in which numbers of a dtype are computed."""
+    """Return the dtype in which numbers of a dtype are computed."""
     return np.dtype("float32") if dtype.itemsize == 2 else dtype

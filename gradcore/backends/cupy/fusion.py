@@ -36,7 +36,7 @@ class CudaFusion(CudaKernels):
         return config.fusion() and "elementwise" not in config.CUDA_KERNELS_LEFT_OUT
 
     def generates(self, operands: Iterable[Any]) -> bool:
-        """Whether a formula of these operands becomes a kernel.
+        """Return whether a formula of these operands becomes a kernel.
 
         Formulas of complex numbers do without fusion too: CuPy's quotients are NaN where a divisor is infinite, or its
         square overflows, and some functions are others than NumPy's.
@@ -64,7 +64,7 @@ class CudaFusion(CudaKernels):
         return result if stored is None else result.astype(stored, copy=False)
 
     def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
-        """The results of an elementwise formula, as one kernel if formulas are fused."""
+        """Return the results of an elementwise formula, as one kernel if formulas are fused."""
         if self.generates(operands):
             named = [(f"x{i}", x) for i, x in enumerate(operands)]
             found = self.fusion.run(formula.__name__.strip("_"), formula, formula, named)
@@ -73,7 +73,7 @@ class CudaFusion(CudaKernels):
         return formula(self, *operands)
 
     def rounded_once(self, name: str, *args: Any) -> Any:
-        """A body of single elements, as one kernel if formulas are fused; halves are rounded at the end only."""
+        """Return a body of single elements, as one kernel if formulas are fused; halves are rounded at the end only."""
         dtype, body = args[0].dtype, self.bodies[name]
         wide = np.dtype("float32" if dtype.itemsize == 2 else dtype)
         compute = tuple(wide if isinstance(x, self.array_type) else None for x in args)
@@ -88,7 +88,7 @@ class CudaFusion(CudaKernels):
     # -- forward ---------------------------------------------------------------------------------------------
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        """The kernel of an operation: fused where its body has several steps."""
+        """Return the kernel of an operation: fused where its body has several steps."""
         plain: Callable[..., Any] = getattr(self, name)
         if name not in self.elementwise:
             return plain
@@ -133,7 +133,7 @@ class CudaFusion(CudaKernels):
         return kernel
 
     def fused_forward(self, name: str, args: Sequence[Any], compute: Any = None, stored: Any = None) -> Any:
-        """The result of an elementwise operation, or None if it is not fused.
+        """Return the result of an elementwise operation, or None if it is not fused.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class CudaFusion(CudaKernels):
         conjugated: bool,
         stored: Sequence[Any],
     ) -> list[Any] | None:
-        """The gradients by several formulas of an operation, or None if they are not fused.
+        """Return the gradients by several formulas of an operation, or None if they are not fused.
 
         Parameters
         ----------
@@ -198,6 +198,6 @@ class CudaFusion(CudaKernels):
 
 
 def _is_complex(operand: Any) -> bool:
-    """Whether an operand of a formula is a complex number, or an array of them."""
+    """Return whether an operand of a formula is a complex number, or an array of them."""
     dtype = getattr(operand, "dtype", None)
     return operand.__class__ is complex if dtype is None else dtype.kind == "c"

@@ -166,7 +166,7 @@ def plan(
     factors: tuple[complex, complex],
     conjugate: tuple[bool, bool],
 ) -> Plan | None:
-    """The plan of ``alpha * a @ b + beta * out``, by shapes and strides in bytes; `out` is dense.
+    """Return the plan of ``alpha * a @ b + beta * out``, by shapes and strides in bytes; `out` is dense.
 
     None where cuBLAS does not multiply the dtype or cannot read an operand, and where there is nothing to compute.
     """
@@ -194,7 +194,7 @@ def plan(
 
 
 def _calls(a: Operand, b: Operand, joint: Batches, items: Ints, before: Ints) -> tuple[tuple[Call, ...], bool]:
-    """The calls, and whether some are added to others."""
+    """Return the calls, and whether some are added to others."""
     k, n = b.matrices.shape[-2:]
     m, a, joint = _as_rows(a.matrices.shape[-2], a, joint)
     parts = _parts(m, n, k, a, b, joint)
@@ -211,7 +211,7 @@ def _calls(a: Operand, b: Operand, joint: Batches, items: Ints, before: Ints) ->
 
 
 def common_batch(a: Sequence[int], b: Sequence[int]) -> Ints:
-    """The batch dims of a product; the error of PyTorch where there is none."""
+    """Return the batch dims of a product; the error of PyTorch where there is none."""
     if a[-1] == b[-2:][0]:
         try:
             return np.broadcast_shapes(a[:-2], b[:-2])
@@ -252,7 +252,7 @@ def joint_batches(batch: Ints, a: Matrices, b: Matrices) -> Batches:
 
 
 def _steps(x: Matrices, count: int) -> list[int]:
-    """The steps of `count` batch dims in elements: zero where an operand is repeated."""
+    """Return the steps of `count` batch dims in elements: zero where an operand is repeated."""
     own = [0 if n == 1 else s for n, s in zip(x.shape[:-2], x.strides[:-2], strict=True)]
     return [0] * (count - len(own)) + own
 
@@ -268,7 +268,7 @@ def _as_rows(m: int, a: Operand, joint: Batches) -> tuple[int, Operand, Batches]
 
 
 def _parts(m: int, n: int, k: int, a: Operand, b: Operand, joint: Batches) -> list[Part]:
-    """The calls for a product, of which there is one unless something is too large for it.
+    """Return the calls for a product, of which there is one unless something is too large for it.
 
     Where a leading dimension is, a part has one row, or one column, and needs none.
     """

@@ -52,7 +52,7 @@ if (place < low || place >= high) {
 
 
 def _is_mask(backend: Any, grad: Array, shape: Sequence[int], indices: Indices) -> bool:
-    """Whether the only index is a mask of the first dims."""
+    """Return whether the only index is a mask of the first dims."""
     first, *rest = indices
     return first is not None and first.dtype.kind == "b" and all(index is None for index in rest)
 
@@ -85,7 +85,7 @@ class CudaIndexing(CudaKernels, Indexing):
             self.note_bad_index(index, low, size, watch.total, watch.first)
 
     def check_watched(self, index: Any, size: int, ignored: int, message: str, dim: int = 0) -> tuple[int, Any]:
-        """The number of a check that a kernel makes itself, and where it notes what it finds.
+        """Return the number of a check that a kernel makes itself, and where it notes what it finds.
 
         That is nowhere (a null pointer) if nothing is to be checked, or has been checked at once.
         """
@@ -99,14 +99,14 @@ class CudaIndexing(CudaKernels, Indexing):
         return watch.total, watch.first
 
     def _next_check(self, message: str, dim: int, size: int) -> _Watch:
-        """The checks of the current device, with a further one."""
+        """Return the checks of the current device, with a further one."""
         watch = self._watch()
         watch.total += 1
         (watch.recorded if self.is_capturing() else watch.latest).append((watch.total, (message, dim, size)))
         return watch
 
     def _watch(self) -> _Watch:
-        """The checks of the current device."""
+        """Return the checks of the current device."""
         device = self.current_index()
         if device not in self._watches:
             first = self.xp.zeros(2, "int64")

@@ -98,7 +98,7 @@ class CudaKernels:
         return family is not None and self.takes(family, *given)
 
     def uses(self, family: str) -> bool:
-        """Whether the kernels of the package for something are used; see ``GRADCORE_CUDA_KERNELS``."""
+        """Return whether the kernels of the package for something are used; see ``GRADCORE_CUDA_KERNELS``."""
         return self.own_kernels and family not in config.CUDA_KERNELS_LEFT_OUT
 
     def takes(self, family: str, *arrays: Any) -> bool:
@@ -121,7 +121,7 @@ class CudaKernels:
         return {}
 
     def compute_capability(self) -> int:
-        """The compute capability of the current device, 90 for 9.0."""
+        """Return the compute capability of the current device, 90 for 9.0."""
         device = self.xp.cuda.runtime.getDevice()
         found = self._capabilities.get(device)
         if found is None:
@@ -134,7 +134,7 @@ class CudaKernels:
         return {}
 
     def cuda_kernel(self, file: str, name: str, **defines: str | None) -> Callable[..., Any]:
-        """The kernel `name` of a source file, compiled with these macros."""
+        """Return the kernel `name` of a source file, compiled with these macros."""
         key = file, name, *defines.items()
         kernel = self._modules.get(key)
         if kernel is None:
@@ -147,7 +147,7 @@ class CudaKernels:
         return kernel  # type: ignore[no-any-return]
 
     def compile_kernel(self, source: str, name: str) -> Callable[..., Any]:
-        """The kernel of that name of a generated source."""
+        """Return the kernel of that name of a generated source."""
         module = self.xp.RawModule(code=source, options=compile_options())
         return module.get_function(name)  # type: ignore[no-any-return]
 
@@ -173,12 +173,12 @@ def by_value(structure: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def dense(xp: Any, array: Any) -> Any:
-    """The array, or a copy, in row-major order; a null pointer for None."""
+    """Return the array, or a copy, in row-major order; a null pointer for None."""
     return NULL if array is None else xp.ascontiguousarray(array)
 
 
 def summed(x: Any) -> Any:
-    """The dtype in which products of these numbers are summed: float32 for float16 and bfloat16."""
+    """Return the dtype in which products of these numbers are summed: float32 for float16 and bfloat16."""
     return np.float32 if x.dtype.itemsize == 2 else x.dtype
 
 

@@ -62,7 +62,7 @@ class CudaLU(LinearAlgebra):
         return solution.swapaxes(-1, -2)
 
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-        """The solution of ``a @ x = b``, its factors and info: `a` may have fewer batch dims than `b`."""
+        """Return the solution of ``a @ x = b``, its factors and info: `a` may have fewer batch dims than `b`."""
         lu, pivots, info = self.factor_lu(a)
         return self.solve_lu(lu, pivots, b), lu, pivots, info
 
@@ -142,5 +142,5 @@ class CudaLU(LinearAlgebra):
 
 
 def _letter(x: Any) -> str:
-    """The letter of LAPACK's routines for a dtype."""
+    """Return the letter of LAPACK's routines for a dtype."""
     return {"f": "s", "d": "d", "F": "c", "D": "z"}[x.dtype.char]

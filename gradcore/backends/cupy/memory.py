@@ -16,7 +16,7 @@ class Peaks:
 
     @classmethod
     def of(cls, index: int) -> int | None:
-        """The peak of a device in bytes; None if it is not watched."""
+        """Return the peak of a device in bytes; None if it is not watched."""
         return cls.watched.get(index)
 
     @classmethod

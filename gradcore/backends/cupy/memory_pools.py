@@ -57,7 +57,7 @@ class Pools:
         return sum(int(pool.total_bytes()) for pool in self._all())
 
     def most_bytes(self) -> int:
-        """The most bytes that were taken from the driver since `forget_peak`."""
+        """Return the most bytes that were taken from the driver since `forget_peak`."""
         return max(self._peaks.get(self._backend.current_index(), 0), self.total_bytes())
 
     def forget_peak(self) -> None:
@@ -66,7 +66,7 @@ class Pools:
     # -- private pools -----------------------------------------------------------------------------------------------
 
     def made(self) -> tuple[Any, list[Any]]:
-        """A new pool of CuPy's, which is counted until `left` is told of it and its last array is gone.
+        """Return a new pool of CuPy's, which is counted until `left` is told of it and its last array is gone.
 
         With it what keeps all memory that it has taken from the driver. When there is no more, CuPy's pools give back
         what is free in them, also to arrays of which a graph has recorded the use.
@@ -128,7 +128,7 @@ class Pools:
     # -- the limit ---------------------------------------------------------------------------------------------------
 
     def share(self) -> float:
-        """The share of the device's memory that all pools may take."""
+        """Return the share of the device's memory that all pools may take."""
         index = self._backend.current_index()
         if index in self._shares:
             return self._shares[index]

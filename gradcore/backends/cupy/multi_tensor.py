@@ -42,7 +42,7 @@ class Launch(NamedTuple):
 
 
 def launches(sizes: Sequence[int], *addresses: Sequence[int]) -> Iterator[Launch]:
-    """The launches for arrays of these sizes at these addresses; there are none for no elements.
+    """Yield the launches for arrays of these sizes at these addresses; there are none for no elements.
 
     Parameters
     ----------

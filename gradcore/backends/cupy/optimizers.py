@@ -114,7 +114,7 @@ class CudaOptimizers(CudaFusion, Optimizers):
         dtype: Any,
         found_inf: Any = None,
     ) -> dict[str, Any]:
-        """The settings of a step where the device counts the steps: one launch, and one for each counter."""
+        """Return the settings of a step where the device counts the steps: one launch, and one for each counter."""
         if self.supports_fusion:
             if len(self._hyperparameter_kernels) >= _MOST_FORMULAS:
                 self._hyperparameter_kernels.clear()
@@ -130,5 +130,5 @@ class CudaOptimizers(CudaFusion, Optimizers):
 
 
 def _numbers(optimizer: OptimizerKernel, settings: dict[str, Any]) -> list[Any]:
-    """The numbers that a kernel takes, as scalars of NumPy."""
+    """Return the numbers that a kernel takes, as scalars of NumPy."""
     return [p.dtype.type(p.scalar.evaluate(settings)) for p in optimizer.kernel.parameters]

@@ -102,7 +102,7 @@ class CudaProducts(CudaKernels, Products):
                 cublas.forget()
 
     def is_capturing(self) -> bool:
-        """Whether this thread's work is recorded for a graph, and not run."""
+        """Return whether this thread's work is recorded for a graph, and not run."""
         return self.capture.on
 
     # -- products --------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class CudaProducts(CudaKernels, Products):
         return self._vectors(a, b) if a.ndim == 1 == b.ndim else self._multiplied(a, b)
 
     def _vectors(self, a: Any, b: Any) -> Any:
-        """The product of two vectors: a sum, without cuBLAS."""
+        """Return the product of two vectors: a sum, without cuBLAS."""
         if a.shape != b.shape:
             raise mismatch(a.shape, b.shape)
         if a.size > gemm.LARGEST:
@@ -228,7 +228,7 @@ class CudaProducts(CudaKernels, Products):
     def _prepared(
         self, a: Any, b: Any, out: Any, factors: tuple[complex, complex], conjugate: tuple[bool, bool], exact: bool
     ) -> Any:
-        """A product without elements, of operands that cuBLAS has to be given copies of, or without cuBLAS."""
+        """Return a product without elements, of operands that cuBLAS has to be given copies of, or without cuBLAS."""
         batch = gemm.common_batch(a.shape, b.shape)
         if out is None:
             out = self.xp.empty((*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ())), a.dtype)
@@ -261,7 +261,7 @@ class CudaProducts(CudaKernels, Products):
         return self.xp.ascontiguousarray(x.conj() if conjugate else x), False
 
     def _regular(self, x: Any, batch: Ints) -> Any:
-        """The matrices of all batches one after the other, each in rows or in columns as it is."""
+        """Return the matrices of all batches one after the other, each in rows or in columns as it is."""
         x = self.xp.broadcast_to(x, (*batch, *x.shape[-2:]))
         if x.strides[-1] <= x.strides[-2]:
             return self.xp.ascontiguousarray(x)
@@ -318,7 +318,7 @@ class _Contraction(NamedTuple):
 
 @functools.lru_cache(1024)
 def _contraction(a: Ints, b: Ints, of_a: Labels, of_b: Labels, out: Labels) -> _Contraction | None:
-    """The steps of a contraction; None for a product of elements."""
+    """Return the steps of a contraction; None for a product of elements."""
     plan = plan_of(of_a, of_b, out)
     if not plan.inner:
         return None
@@ -339,7 +339,7 @@ def _order(order: Ints) -> Ints | None:
 
 
 def _alike(*arrays: Any) -> bool:
-    """Whether all are of one dtype that cuBLAS multiplies."""
+    """Return whether all are of one dtype that cuBLAS multiplies."""
     return arrays[0].dtype.char in gemm.SUPPORTED and all(a.dtype == arrays[0].dtype for a in arrays)
 
 

@@ -87,7 +87,7 @@ class CudaReductions(CudaKernels, Reductions):
         return {}
 
     def reduction_kernel(self, name: str) -> Any:
-        """The kernel of halves for one of the reductions."""
+        """Return the kernel of halves for one of the reductions."""
         kernel = self._reduction_kernels.get(name)
         if kernel is None:
             element, pair, result, none = _EXPRESSIONS[name]
@@ -105,7 +105,7 @@ class CudaReductions(CudaKernels, Reductions):
         return value, index
 
     def extremum_kernel(self, order: str, with_value: bool, like: Array) -> Any:
-        """The kernel for the index of the first element before all others, and if wanted for its value."""
+        """Return the kernel for the index of the first element before all others, and if wanted for its value."""
         computed = "double" if like.dtype.itemsize == 8 else "float"
         key = order, with_value, computed
         kernel = self._reduction_kernels.get(key)

@@ -164,7 +164,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         return to_x, product if needs[1] else None, total if needs[2] else None
 
     def _normalized_backward(self, arrays: Sequence[Any], rows: int, groups: int, points: int, eps: float) -> Any:
-        """The gradient by the rows; `arrays` as the kernel takes them."""
+        """Return the gradient by the rows; `arrays` as the kernel takes them."""
         x = arrays[3]
         out = self.xp.empty(x.shape, x.dtype)
         sizes = int64s(rows, x.size // rows, groups, points)
@@ -377,10 +377,10 @@ def _scaled_and_shifted(F: Any, x: Any, scale: Any, shift: Any) -> Any:
 
 
 def _to_input(F: Any, grad: Any, scale: Any, x: Any, mean: Any, slope: Any, shift: Any) -> Any:
-    """The gradient by the input of a normalization."""
+    """Return the gradient by the input of a normalization."""
     return grad * scale + ((x - mean) * slope + shift)
 
 
 def _threads(count: int) -> tuple[int]:
-    """The block of a kernel in which a block goes over so many elements."""
+    """Return the block of a kernel in which a block goes over so many elements."""
     return (min(1024, max(32, 32 * -(-count // 128))),)

@@ -40,7 +40,7 @@ def _kind(dtype: np.dtype[np.generic]) -> tuple[int, str] | None:
 
 
 def _takes(backend: CudaSelection, x: Array, dim: int, *settings: object) -> bool:
-    """Whether there are rows of numbers, whose places, and numbers, fit into 31 bits."""
+    """Return whether there are rows of numbers, whose places, and numbers, fit into 31 bits."""
     is_taken = bool(x.size) and backend.uses("selection") and _kind(x.dtype) is not None
     return is_taken and max(x.shape[dim], x.size // x.shape[dim]) < 1 << 31
 
@@ -109,7 +109,7 @@ class CudaSelection(CudaKernels, Sorting):
     def _top_of_rows(
         self, x: Array, rows: Array, places: Array, k: int, chunk: int, largest: bool
     ) -> tuple[Array, Array]:
-        """The first `k` elements, in order, of each part of `chunk` elements of each row."""
+        """Return the first `k` elements, in order, of each part of `chunk` elements of each row."""
         n = rows.shape[-1]
         count, parts = rows.size // n, -(-n // chunk)
         values, indices = self._result_memory(rows, (parts - 1) * k + min(k, n - (parts - 1) * chunk))
@@ -128,7 +128,7 @@ class CudaSelection(CudaKernels, Sorting):
         return self._of_rank(x, dim, 0, _NAN_MEDIAN if ignore_nan else _MEDIAN, keepdim)
 
     def _of_rank(self, x: Array, dim: int, rank: int, mode: int, keepdim: bool) -> tuple[Array, Array]:
-        """The element of a rank (from 1), or the median, and the place of the first that equals it."""
+        """Return the element of a rank (from 1), or the median, and the place of the first that equals it."""
         rows = self._rows_of_bits(x, dim)
         n = rows.shape[-1]
         if n > _LONG_OF_RANK and rows.size // n < _BLOCKS // 4:
@@ -141,7 +141,7 @@ class CudaSelection(CudaKernels, Sorting):
         return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
 
     def _of_rank_by_blocks(self, x: Array, rows: Array, rank: int, mode: int) -> tuple[Array, Array]:
-        """The same for few long rows: one launch for each digit of 8 bits, and one for the place."""
+        """Return the same for few long rows: one launch for each digit of 8 bits, and one for the place."""
         xp, n = self.xp, rows.shape[-1]
         count, chunk, digits = rows.size // n, _chunk(rows.size // n, n, 0), rows.dtype.itemsize
         parts = -(-n // chunk)
@@ -163,7 +163,7 @@ class CudaSelection(CudaKernels, Sorting):
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _rows_of_bits(self, x: Array, dim: int) -> Array:
-        """The elements as unsigned integers of their bits, dense, with `dim` last."""
+        """Return the elements as unsigned integers of their bits, dense, with `dim` last."""
         if x.dtype.kind == "b":
             x = (x.view(np.uint8) != 0).view(np.uint8)  # whatever bytes stand for True
         return dense(self.xp, self.xp.moveaxis(x, dim, -1)).view(f"u{x.dtype.itemsize}")
@@ -174,13 +174,13 @@ class CudaSelection(CudaKernels, Sorting):
         return self.xp.empty(shape, rows.dtype) if with_values else None, self.xp.empty(shape, np.int64)
 
     def _from_rows(self, found: Array, x: Array, dim: int) -> Array:
-        """The results of rows with their dim where that of `x` is, and the dtype of `x`; None for None."""
+        """Return the results of rows with their dim where that of `x` is, and the dtype of `x`; None for None."""
         if found is None:
             return None
         return dense(self.xp, self.xp.moveaxis(found if x is None else found.view(x.dtype), -1, dim))
 
     def _selection_kernel(self, name: str, x: Array, count: int) -> Callable[..., object]:
-        """The kernel that sorts up to `count` elements, for elements like those of `x`."""
+        """Return the kernel that sorts up to `count` elements, for elements like those of `x`."""
         kind, infinity = _kind(x.dtype)  # type: ignore[misc]
         element, most = f"u{8 * x.dtype.itemsize}", str(_FEW if count <= _FEW else _MOST)
         return self.cuda_kernel("selection", name, type=element, kind=str(kind), infinity=infinity, most=most)
@@ -191,7 +191,7 @@ def _power_of_two(n: int) -> int:
 
 
 def _threads(n: int) -> tuple[int]:
-    """The block of a kernel in which a block goes over so many elements several times."""
+    """Return the block of a kernel in which a block goes over so many elements several times."""
     return (min(1024, max(32, 32 * -(-n // 256))),)
 
 

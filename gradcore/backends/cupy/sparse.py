@@ -98,7 +98,7 @@ class CudaSparse(CudaKernels, SparseMatrices):
         kernel(*_warps(height), arguments)
 
     def _elements_by_rows(self, pattern: Pattern, transposed: bool) -> _Rows:
-        """The elements by rows, or by columns if `transposed`, which are found once for a pattern."""
+        """Return the elements by rows, or by columns if `transposed`, which are found once for a pattern."""
         key = "by columns" if transposed else "by rows"
         if key not in pattern.kept:
             sync_debug.note("wait")
@@ -112,7 +112,7 @@ class CudaSparse(CudaKernels, SparseMatrices):
 
 
 def _positions(pattern: Pattern) -> tuple[str, Any, Any]:
-    """The type of indices, and the row and the column of each element."""
+    """Return the type of indices, and the row and the column of each element."""
     index = _index(pattern)
     if "positions" not in pattern.kept:
         pattern.kept["positions"] = tuple(_typed(index, x) for x in (pattern.rows, pattern.cols))

@@ -181,7 +181,7 @@ def _fits(most: int, dims: Sequence[np.int64]) -> bool:
 
 
 def _split(x: Array, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape of `x`: its leading dims, and the last `n`."""
+    """Return the shape of `x`: its leading dims, and the last `n`."""
     return x.shape[: x.ndim - n], x.shape[x.ndim - n :]
 
 
@@ -194,7 +194,7 @@ def _parts(shape: Ints, outputs: Ints) -> list[Any]:
 
 
 def _mean(window: AvgPool) -> tuple[Any, Any]:
-    """The divisor of sums: a number, or (0) the count of the elements."""
+    """Return the divisor of sums: a number, or (0) the count of the elements."""
     return np.bool_(window.count_include_pad), np.int64(window.divisor or 0)
 
 

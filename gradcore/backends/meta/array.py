@@ -97,7 +97,7 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
     # -- views -----------------------------------------------------------------------------------------------
 
     def make_view(self, shape: Sequence[int], strides: Sequence[int], dtype: Any = None, offset: int = 0) -> MetaArray:
-        """A view of the same memory; `offset`, in bytes, counts from this array's first element."""
+        """Return a view of the same memory; `offset`, in bytes, counts from this array's first element."""
         base = self if self.base is None else self.base
         return MetaArray(shape, dtype or self.dtype, tuple(strides), base, self.offset + offset)
 
@@ -130,7 +130,7 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self.swapaxes(-1, -2)
 
     def view(self, dtype: Any = None) -> MetaArray:
-        """The same memory as another dtype; the last dim takes up a difference in size."""
+        """Return the same memory as another dtype; the last dim takes up a difference in size."""
         if dtype is None or dtype is np.ndarray or dtype is MetaArray:
             return self.make_view(self.shape, self.strides)
         dtype = np.dtype(dtype)
@@ -313,24 +313,24 @@ def _check_fits(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of an array, number or nested sequence."""
+    """Return the shape of an array, number or nested sequence."""
     return value.shape if isinstance(value, (MetaArray, np.ndarray)) else np.shape(value)
 
 
 def broadcast(*values: Any) -> tuple[int, ...]:
-    """The shape to which values are broadcast together."""
+    """Return the shape to which values are broadcast together."""
     return np.broadcast_shapes(*map(shape_of, values))
 
 
 def make_array(shape: tuple[int, ...], dtype: Any, operands: Sequence[Any]) -> MetaArray:
-    """A new array whose dims lie in memory in the order of those of the operands; without any, in C order."""
+    """Return a new array whose dims lie in memory in the order of those of the operands; without any, in C order."""
     dtype = np.dtype(dtype)
     layout = [(x.shape, x.strides) for x in operands if isinstance(x, (MetaArray, np.ndarray))]
     return MetaArray(shape, dtype, layouts.keep_order_strides(shape, dtype.itemsize, layout))
 
 
 def reduce_shape(shape: tuple[int, ...], axis: Any = None, keepdims: bool = False) -> tuple[int, ...]:
-    """The shape that a reduction leaves."""
+    """Return the shape that a reduction leaves."""
     axes = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
     if keepdims:
         return tuple(1 if i in axes else n for i, n in enumerate(shape))
@@ -349,7 +349,7 @@ def _shrink(value: Any) -> Any:
 
 
 def probe(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """The result of a function on arrays of a single element, for its dtypes."""
+    """Return the result of a function on arrays of a single element, for its dtypes."""
     with np.errstate(all="ignore"):
         return function(*map(_shrink, args), **{name: _shrink(value) for name, value in named.items()})
 
@@ -366,7 +366,7 @@ def _call(ufunc: Any, *inputs: Any, **named: Any) -> Any:
 
 
 def _of_signature(ufunc: Any, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The results' shapes of a generalized universal function, for example ``(n?,k),(k,m?)->(n?,m?)``."""
+    """Return the results' shapes of a generalized universal function, for example ``(n?,k),(k,m?)->(n?,m?)``."""
     ins, outs = (re.findall(r"\(([^)]*)\)", side) for side in ufunc.signature.split("->"))
     sizes: dict[str, int] = {}
     missing: set[str] = set()

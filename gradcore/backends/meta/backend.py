@@ -47,7 +47,7 @@ class Namespace:
 
 
 def _by_shape(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel that gives what a declared shape rule says."""
+    """Return the kernel that gives what a declared shape rule says."""
 
     def made(found: Any) -> Any:
         return MetaArray(*found) if found.__class__ is Result else getattr(found, "copy", lambda: found)()
@@ -84,7 +84,7 @@ class MetaBackend(MetaKernels, Backend):
         return x.offset
 
     def scalar(self, value: complex, dtype: Any) -> Any:
-        """A NumPy scalar: numbers are known."""
+        """Return a NumPy scalar: numbers are known."""
         try:
             return np.dtype(dtype).type(value)
         except OverflowError:  # integers wrap, as in PyTorch

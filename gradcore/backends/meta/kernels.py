@@ -16,7 +16,7 @@ Ints = Sequence[int]
 
 
 def _spatial(x: MetaArray, size: Ints, dtype: Any = None) -> MetaArray:
-    """An array like `x` with other spatial sizes, the last ones."""
+    """Return an array like `x` with other spatial sizes, the last ones."""
     return MetaArray((*x.shape[: x.ndim - len(size)], *size), dtype or x.dtype)
 
 

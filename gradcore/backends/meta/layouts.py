@@ -22,7 +22,7 @@ Ints = tuple[int, ...]
 
 
 def contiguous_strides(shape: Sequence[int], itemsize: int) -> Ints:
-    """The strides of an array in C order."""
+    """Return the strides of an array in C order."""
     strides, step = [], itemsize
     for n in reversed(shape):
         strides.append(step)
@@ -31,7 +31,7 @@ def contiguous_strides(shape: Sequence[int], itemsize: int) -> Ints:
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """Whether the elements lie in a row, in C order; strides of dims of size 1 do not count."""
+    """Return whether the elements lie in a row, in C order; strides of dims of size 1 do not count."""
     if 0 in shape:
         return True
     for n, step in zip(reversed(shape), reversed(strides), strict=True):
@@ -42,7 +42,7 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -
 
 
 def keep_order_strides(shape: Ints, itemsize: int, operands: Iterable[tuple[Ints, Ints]]) -> Ints:
-    """The strides of a new array whose dims have the order of those of the operands (NumPy's order "K").
+    """Return the strides of a new array whose dims have the order of those of the operands (NumPy's order "K").
 
     `operands` are the (shape, strides) of what was broadcast to `shape`. Where they disagree, C order wins.
     """
@@ -86,7 +86,7 @@ def infer_shape(size: int, shape: Sequence[int]) -> Ints:
 
 
 def reshape_strides(shape: Ints, strides: Ints, itemsize: int, new: Ints) -> Ints | None:
-    """The strides of a view in another shape; None where the elements have to be copied."""
+    """Return the strides of a view in another shape; None where the elements have to be copied."""
     if 0 in shape or is_contiguous(shape, strides, itemsize):
         return contiguous_strides(new, itemsize)
     runs: list[list[int]] = []  # [elements, step]: dims that are one even sequence of elements

@@ -50,7 +50,7 @@ def _by_shape(function: Any, shape: Rule) -> Rule:
 
 
 def data_dependent(function: Any) -> Rule:
-    """The rule of a function whose result's shape depends on the data."""
+    """Return the rule of a function whose result's shape depends on the data."""
 
     def refuse(*args: Any, **named: Any) -> Any:
         raise NotImplementedError(
@@ -64,7 +64,7 @@ def data_dependent(function: Any) -> Rule:
 
 
 def elementwise(function: Callable[..., Any]) -> Rule:
-    """A function of each element after broadcasting, on meta arrays."""
+    """Return a function of each element after broadcasting, on meta arrays."""
 
     def run(*args: Any, out: Any = None, **named: Any) -> Any:
         arrays = [x for x in (*args, *named.values()) if isinstance(x, (MetaArray, np.ndarray))]

@@ -110,7 +110,7 @@ class NumpyAttention(Normalization):
 
 
 def _usual(products: int, *arrays: Any) -> bool:
-    """Whether the kernels above are made for it: floats with the same batch dims, and many products."""
+    """Return whether the kernels above are made for it: floats with the same batch dims, and many products."""
     if products < _PRODUCTS:
         return False
     lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
@@ -153,7 +153,7 @@ def add_gradients(
 
 
 def _for_all(mask: Any, query: Any) -> bool:
-    """Whether a mask is one matrix for all heads."""
+    """Return whether a mask is one matrix for all heads."""
     return bool(mask.dtype == query.dtype) and 2 <= mask.ndim <= query.ndim and prod(mask.shape[:-2]) == 1
 
 

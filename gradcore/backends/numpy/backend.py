@@ -86,7 +86,7 @@ class NumpyBackend(
         return "in_tiles" in vars(type(self))
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        """The kernel of an operation: on large arrays tile by tile if it is elementwise and takes several steps.
+        """Return the kernel of an operation: on large arrays tile by tile if it is elementwise and takes several steps.
 
         Slow functions of NumPy are shared among threads.
         """
@@ -103,7 +103,7 @@ class NumpyBackend(
         return kernel
 
     def small_kernel_of(self, name: str) -> Callable[..., Any]:
-        """The function itself: tiles, threads and loops are for larger arrays."""
+        """Return the function itself: tiles, threads and loops are for larger arrays."""
         return super().kernel_of(name)
 
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:

@@ -33,7 +33,7 @@ def select(condition: Any, x: Any, y: Any, out: Any) -> None:
 
 
 def copysign(x: Any, y: Any) -> Any:
-    """The magnitude of `x` with the sign of `y`, both of one floating-point dtype."""
+    """Return the magnitude of `x` with the sign of `y`, both of one floating-point dtype."""
     bits = BITS[x.dtype]
     sign = np.iinfo(bits).min
     result = np.empty(np.broadcast_shapes(x.shape, y.shape), x.dtype)

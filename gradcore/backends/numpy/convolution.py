@@ -79,7 +79,7 @@ class NumpyConvolution(Convolution):
 
 
 def _from_row(x: Any, start: int, stride: Ints, padding: Ints) -> tuple[Any, Ints]:
-    """The part of images that windows from a row of the output on read, and its padding."""
+    """Return the part of images that windows from a row of the output on read, and its padding."""
     first = start * stride[0] - padding[0]
     return x[:, :, max(first, 0) :], (max(-first, 0), *padding[1:])
 
@@ -97,7 +97,7 @@ def _spread(
 
 
 def _sharing(products: int) -> small_gemm_convolution.Share:
-    """The function that shares blocks of images and rows among threads, if there are so many multiplications."""
+    """Return the function that shares blocks of images and rows among threads, if there are so many multiplications."""
     return share_products if products >= _MANY else _share_nothing
 
 

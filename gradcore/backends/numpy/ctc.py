@@ -17,14 +17,14 @@ __all__ = ["NumpyCtc"]
 
 
 def _takes(backend: Any, log_probs: Array, labels: Array, *others: Any) -> bool:
-    """Whether numbers are floats, and labels are classes."""
+    """Return whether numbers are floats, and labels are classes."""
     if log_probs.dtype.char not in "fd" or not log_probs.size:
         return False
     return bool(labels.min() >= 0 and labels.max() < log_probs.shape[2])
 
 
 def _takes_gradients(backend: Any, grad: Array, grad_alphas: Array, *arrays: Any) -> bool:
-    """Whether the gradient is that of the losses alone, as it is but in second derivatives."""
+    """Return whether the gradient is that of the losses alone, as it is but in second derivatives."""
     return grad is not None and grad_alphas is None and _takes(backend, *arrays)
 
 
@@ -130,7 +130,7 @@ class NumpyCtc:
 
 
 def _scores(log_probs: Array, labels: Array) -> Array:
-    """The logarithms of the probabilities of each position's label."""
+    """Return the logarithms of the probabilities of each position's label."""
     return log_probs[:, np.arange(len(labels))[:, None], labels]
 
 

@@ -74,7 +74,7 @@ class NumpyElementwise(Elementwise):
         return np.power(x, exponent)
 
     def hypot(self, x: Any, y: Any) -> Any:
-        """The root of the squares, and NumPy's `hypot` for those that are too large or too small for it."""
+        """Return the root of the squares, and NumPy's `hypot` for those that are too large or too small for it."""
         if x.size < _BITS_FROM:
             return np.hypot(x, y)
         limit = 1e30 if x.dtype == np.float32 else 1e290
@@ -88,7 +88,7 @@ class NumpyElementwise(Elementwise):
         return result
 
     def special_function(self, name: str) -> Any:
-        """A function of scipy.special, or for large arrays an approximation of the same accuracy."""
+        """Return a function of scipy.special, or for large arrays an approximation of the same accuracy."""
         dtypes = approximations.DTYPES.get(name, "")
         if not dtypes:
             return super().special_function(name)
@@ -132,7 +132,7 @@ def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
 
 
 def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:
-    """A kernel for the rounded quotient, or for the rest that it leaves; `plain` is for large quotients."""
+    """Return a kernel for the rounded quotient, or for the rest that it leaves; `plain` is for large quotients."""
 
     def kernel(out: Any, x: Any, y: Any) -> None:
         wide = x.astype(np.float64)

@@ -105,7 +105,7 @@ def _each(work: Callable[[Block], None], groups: list[list[Block]]) -> None:
 
 
 def _scores(of: Heads, block: Block, scale: float, causal: bool) -> Any:
-    """The scores of a block, with the mask, and minus infinity for keys that a query does not see."""
+    """Return the scores of a block, with the mask, and minus infinity for keys that a query does not see."""
     part, rows, seen = block
     scores = np.matmul(of.query[part, rows] * scale, of.key[part, seen].swapaxes(-1, -2))
     if of.mask is not None:

@@ -63,7 +63,7 @@ def _merged(whole: tuple[int, ...], other: tuple[int, ...], target: tuple[int, .
 
 
 def _dot(F: Any, x: Any, y: Any) -> Any:
-    """The sum of all products."""
+    """Return the sum of all products."""
     x, y = x.reshape(-1), y.reshape(-1)
     whole = len(x) // _ROW * _ROW
     total = F.row_dots(x[:whole].reshape(-1, _ROW), y[:whole].reshape(-1, _ROW)).sum()
@@ -83,7 +83,7 @@ def _along_one(F: Any, x: Any, y: Any, first: _Dims, second: _Dims) -> Any:
 
 
 def dots_of_columns(x: Any, y: Any) -> Any:
-    """The sums of the products of the columns of two contiguous matrices of one dtype.
+    """Return the sums of the products of the columns of two contiguous matrices of one dtype.
 
     `numpy.einsum` adds one row after the other, so it gets some at a time; what they give is added at the end.
     """

@@ -38,14 +38,14 @@ def _threads_for(*arrays: Any) -> AbstractContextManager[None]:
 
 
 def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:
-    """The common batch shape of matrices, and the matrices expanded to it with their batch dims merged."""
+    """Return the common batch shape of matrices, and the matrices expanded to it with their batch dims merged."""
     shape = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     count = int(np.prod(shape))
     return shape, [np.broadcast_to(a, (*shape, *a.shape[-2:])).reshape(count, *a.shape[-2:]) for a in arrays]
 
 
 def _is_slow_in_numpy(a: Any) -> bool:
-    """Whether NumPy's decompositions take 1.1 to 1.9 times as long as SciPy's: in single precision they do."""
+    """Return whether NumPy's decompositions take 1.1 to 1.9 times as long as SciPy's: in single precision they do."""
     return a.dtype.char in "fF" and min(a.shape[-2:]) >= 16
 
 
@@ -82,7 +82,7 @@ def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:
 
 
 def _one_by_one(name: str, like: Any, *arrays: Any) -> Any:
-    """A function of ``scipy.linalg`` of one matrix after another; real ones of real matrices."""
+    """Return a function of ``scipy.linalg`` of one matrix after another; real ones of real matrices."""
     import importlib
 
     function, out = getattr(importlib.import_module("scipy.linalg"), name), np.empty_like(like)
@@ -181,7 +181,7 @@ class Lapack(LinearAlgebra):
         return ld, pivots, info
 
     def solve_ldl(self, ld: Any, pivots: Any, b: Any, hermitian: bool = False) -> Any:
-        """The solution of ``a @ x = b`` from the LDL factors of `a`."""
+        """Return the solution of ``a @ x = b`` from the LDL factors of `a`."""
         batch, (ld, pivots, b) = _batch(ld, pivots[..., None], b)
         x = b.copy()
         for i in range(len(x)):

@@ -41,7 +41,7 @@ class _Statistics(ctypes.Structure):
 
 @functools.cache
 def _c_library() -> Any:
-    """The GNU C library, or None where the process has another one."""
+    """Return the GNU C library, or None where the process has another one."""
     try:
         if not (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):
             return None

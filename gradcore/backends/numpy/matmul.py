@@ -109,11 +109,11 @@ class NumpyProducts(Products):
             return super()._product(a, b)
 
     def times_vector(self, x: Any, v: Any) -> Any:
-        """The products of the rows of a contiguous matrix with a vector."""
+        """Return the products of the rows of a contiguous matrix with a vector."""
         return x @ v
 
     def sum_of_rows(self, v: Any, x: Any) -> Any:
-        """The sum of the rows of a contiguous matrix, each times a number of `v`."""
+        """Return the sum of the rows of a contiguous matrix, each times a number of `v`."""
         return v.dot(x)
 
     def sum_rows(self, x: Any) -> Any:
@@ -135,7 +135,7 @@ def _inner_product(a: Any, b: Any) -> Any:
 
 
 def _shared_products(a: Any, b: Any) -> Any:
-    """The products of the matrices of two batches: `numpy.matmul` takes one after the other."""
+    """Return the products of the matrices of two batches: `numpy.matmul` takes one after the other."""
     out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
     longest = max(range(a.ndim - 2), key=a.shape.__getitem__)
     first, second, target = (x.swapaxes(0, longest) for x in (a, b, out))

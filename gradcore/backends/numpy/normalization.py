@@ -93,7 +93,7 @@ class NumpyNormalization(Normalization):
 
 
 def _usual(*arrays: Any) -> bool:
-    """Whether the kernels above support these arrays: many floats of one dtype."""
+    """Return whether the kernels above support these arrays: many floats of one dtype."""
     dtype = arrays[0].dtype
     if dtype.kind != "f" or dtype.itemsize < 4 or arrays[0].size < _LARGE:
         return False
@@ -106,7 +106,7 @@ def _inverse_roots(var: Any, eps: float) -> Any:
 
 
 def _summed(sums: Any) -> Any:
-    """The sum of the sums of blocks, where they are wanted."""
+    """Return the sum of the sums of blocks, where they are wanted."""
     return sums if sums is None else sums[0] if len(sums) == 1 else sums.sum(0)
 
 

@@ -41,7 +41,7 @@ class Library(NamedTuple):
 
 
 def _library(package: str) -> Library | None:
-    """The OpenBLAS that a package brings; None if it brings none."""
+    """Return the OpenBLAS that a package brings; None if it brings none."""
     from glob import glob
 
     folder = os.path.dirname(importlib.import_module(package).__file__ or "")
@@ -57,7 +57,7 @@ def _library(package: str) -> Library | None:
 
 
 def has_avx512() -> bool:
-    """Whether NumPy and OpenBLAS find AVX-512."""
+    """Return whether NumPy and OpenBLAS find AVX-512."""
     umath = sys.modules.get("numpy._core._multiarray_umath")
     return bool(getattr(umath, "__cpu_features__", {}).get("AVX512_SKX"))
 
@@ -109,7 +109,7 @@ class OneThread:
                 library.write(number)
 
     def alone(self) -> _Alone:
-        """A context in which the library uses one thread."""
+        """Return a context in which the library uses one thread."""
         return _Alone(self)
 
     def enter(self, user: int) -> None:

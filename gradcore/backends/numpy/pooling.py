@@ -64,7 +64,7 @@ class NumpyPooling(Pooling):
 
 @lru_cache(maxsize=256)
 def _windows(size: tuple[int, ...], window: MaxPool) -> tuple[Any, tuple[int, ...]]:
-    """The flat indices of the elements of each window, and how many windows there are along each dim.
+    """Return the flat indices of the elements of each window, and how many windows there are along each dim.
 
     In the place of elements outside stands the window's first element that is inside.
     """

@@ -21,7 +21,7 @@ matrix = np.ascontiguousarray
 
 
 def _are_floats(*operands: Any) -> bool:
-    """Whether all arrays are of float32, or of float64."""
+    """Return whether all arrays are of float32, or of float64."""
     dtype = operands[0].dtype
     return dtype.char in "fd" and all(x.dtype == dtype for x in operands[1:] if isinstance(x, np.ndarray))
 
@@ -31,13 +31,13 @@ def _takes_sequence(backend: Any, *operands: Any) -> bool:
 
 
 def _takes_gradients(backend: Any, given: Any) -> bool:
-    """Whether no gradients of gates arrive, as they do in second derivatives."""
+    """Return whether no gradients of gates arrive, as they do in second derivatives."""
     fields = given._asdict()
     return fields.get("grad_gates") is None is fields.get("grad_cells") and _are_floats(given.result, *given)
 
 
 def _state(x: Array, like: Array) -> Array:
-    """A copy of a state that may be written to; zeros for None."""
+    """Return a copy of a state that may be written to; zeros for None."""
     return np.zeros(like.shape, like.dtype) if x is None else np.array(x, order="C")
 
 
@@ -302,7 +302,7 @@ class NumpyRecurrent(Recurrent):
 
 
 def _views(steps: Steps, *arrays: Array, back: bool = False) -> Iterator[tuple[Any, ...]]:
-    """The number of rows of each step, and these rows of arrays, in the order of steps or against it."""
+    """Return the number of rows of each step, and these rows of arrays, in the order of steps or against it."""
     sizes, order = steps.sizes, list(steps.order)[::-1] if back else steps.order
     if len(sizes) == 1:
         return iter([(sizes[0], *arrays)])
@@ -340,13 +340,13 @@ def _logistic(x: Array) -> None:
 
 
 def _slope(gate: Array, out: Array) -> Array:
-    """The derivative of a sigmoid, by its value."""
+    """Return the derivative of a sigmoid, by its value."""
     np.subtract(1, gate, out)
     return np.multiply(out, gate, out)
 
 
 def _slope_of_tanh(value: Array, out: Array) -> Array:
-    """The derivative of a hyperbolic tangent, by its value."""
+    """Return the derivative of a hyperbolic tangent, by its value."""
     np.multiply(value, value, out)
     return np.subtract(1, out, out)
 

@@ -58,7 +58,7 @@ def _summed(x: Any, start: int, stop: int) -> Any:
 
 
 def _sum_flat(x: Any) -> Any:
-    """The sum of a contiguous vector: of rows by BLAS, of their sums pairwise."""
+    """Return the sum of a contiguous vector: of rows by BLAS, of their sums pairwise."""
     row = 1024
     rows = len(x) // row
     sums = x[: rows * row].reshape(rows, row) @ ones(row, x.dtype)
@@ -87,7 +87,7 @@ def _product_of_rows(x: Any) -> Any:
 
 
 def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
-    """The first index of extrema along a dim.
+    """Return the first index of extrema along a dim.
 
     NumPy searches columns one by one. Where there are many, their extrema are faster, and then to look for these.
     """
@@ -202,7 +202,7 @@ class NumpyReductions(Reductions, Cumulative):
     sum_of_rows: Any
 
     def sum(self, x: Any, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        """The sum of all elements of a small array at once, without what dims and dtypes ask for."""
+        """Return the sum of all elements of a small array at once, without what dims and dtypes ask for."""
         if dim is None and dtype is None and not keepdim and x.dtype.char in "fd" and x.size < _SMALL_SUM:
             return _add(x, None, None, np.empty((), x.dtype))
         return self.bodies["sum"](self, x, dim, keepdim, dtype)
@@ -255,7 +255,7 @@ class NumpyReductions(Reductions, Cumulative):
             return _summed(x, start, stop)
 
     def _reduce_run(self, kind: str, x: Any, start: int, stop: int) -> Any:
-        """The same but for sums."""
+        """Return the same but for sums."""
         dims = tuple(range(start, stop))
         if kind == "squares":
             if stop == x.ndim and not start:
@@ -293,7 +293,7 @@ class NumpyReductions(Reductions, Cumulative):
         return super().product_to_size(x, y, shape) if found is None else found
 
     def row_dots(self, x: Any, y: Any) -> Any:
-        """The sums of the products of the rows of two contiguous matrices of one dtype."""
+        """Return the sums of the products of the rows of two contiguous matrices of one dtype."""
         return np.vecdot(x, y)
 
     def column_dots(self, x: Any, y: Any) -> Any:

@@ -54,7 +54,7 @@ def rows_of(x: Any) -> Any:
 
 
 def number_of_blocks(x: Any) -> int:
-    """The number of blocks into which `in_blocks` cuts a matrix."""
+    """Return the number of blocks into which `in_blocks` cuts a matrix."""
     size: int = x.size
     return max(1, min(-(-size // _BLOCK), len(x) // _ROWS))
 
@@ -78,7 +78,7 @@ def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
 
 
 def transposed(x: Any) -> Any:
-    """A contiguous copy of a matrix' transpose: some rows at a time where columns would collide in the cache."""
+    """Return a contiguous copy of a matrix' transpose: some rows at a time where columns would collide in the cache."""
     height, width = x.shape
     out = np.empty((width, height), x.dtype)
     step = 16 if height * x.itemsize % 512 == 0 else max(height, 1)
@@ -88,13 +88,13 @@ def transposed(x: Any) -> Any:
 
 
 def row_sums(x: Any) -> Any:
-    """The sum of each row, by BLAS; long rows pairwise."""
+    """Return the sum of each row, by BLAS; long rows pairwise."""
     n = x.shape[1]
     return x @ ones(n, x.dtype) if n < LONG else np.add.reduce(x, 1)
 
 
 def row_maxima(x: Any) -> Any:
-    """The maximum of each contiguous row, NaN where there is one.
+    """Return the maximum of each contiguous row, NaN where there is one.
 
     Of many elements through its index, whose search uses the CPU's lanes also in short rows: in a half to a quarter
     of the time of `numpy.maximum.reduce`.

@@ -35,13 +35,13 @@ _BLOCK = 1 << 20
 
 
 def fits(x: Any, weight: Any, settings: ConvSettings) -> bool:
-    """Whether `correlate` supports it: taps below each other without rows between, and no large weight."""
+    """Return whether `correlate` supports it: taps below each other without rows between, and no large weight."""
     dense = x.ndim > 3 and (weight.shape[2] == 1 or settings.dilation[0] == 1)
     return dense and weight.size // settings.groups * _COLUMNS <= _UNPACKED and _windows_of_floats(x, weight.shape[2:])
 
 
 def fits_gradient(x: Any, kernel: Ints, stride: Ints) -> bool:
-    """Whether `weight_gradient` supports it: windows that move by one row."""
+    """Return whether `weight_gradient` supports it: windows that move by one row."""
     return x.ndim > 3 and stride[0] == 1 and _windows_of_floats(x, kernel)
 
 
@@ -88,7 +88,7 @@ def _blocks(images: int, height: int, row: int, kernel: int, stride: int = 1, un
 
 
 def _even(size: int, most: int) -> int:
-    """The length of as few parts as there have to be, if they are to be of about the same length."""
+    """Return the length of as few parts as there have to be, if they are to be of about the same length."""
     return -(-size // -(-size // most))
 
 
@@ -118,12 +118,12 @@ def _gather(images: Any, first: int, taps: Any, out: Any) -> None:
 
 
 def _overlap(first: int, size: int, count: int) -> tuple[slice, slice]:
-    """The part of `count` numbers from `first` on that is in ``range(size)``, and its slice there."""
+    """Return the part of `count` numbers from `first` on that is in ``range(size)``, and its slice there."""
     return overlap(first, 1, size, count)
 
 
 def _columns(gathered: Any, height: int, taps: int, stride: int) -> Any:
-    """A view of gathered rows as the matrices `(n, groups, height, taps, positions)`, which overlap."""
+    """Return a view of gathered rows as the matrices `(n, groups, height, taps, positions)`, which overlap."""
     images, groups, *_ = gathered.shape
     positions, size = prod(gathered.shape[5:]), gathered.itemsize
     steps = *gathered.strides[:2], stride * gathered.strides[2], positions * size, size

@@ -95,7 +95,7 @@ class NumpySoftmax(Reductions):
 
 
 def _by_rows(x: Any, dim: int) -> bool:
-    """Whether the kernels above are made for it: floats along the last dim."""
+    """Return whether the kernels above are made for it: floats along the last dim."""
     return bool(dim == x.ndim - 1 and x.size and x.dtype.kind == "f" and x.itemsize >= 4)
 
 

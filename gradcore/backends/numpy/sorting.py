@@ -161,7 +161,7 @@ class NumpySorting(Sorting):
 
 
 def _outer_places(flat: Any, k: int, largest: bool) -> Any:
-    """The places of a part of a vector that has its `k` maxima (or minima), in order.
+    """Return the places of a part of a vector that has its `k` maxima (or minima), in order.
 
     They are those beyond one of a sample that has about twice as many elements beyond it. None where these are too few,
     or the sample would be.

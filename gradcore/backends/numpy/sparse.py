@@ -21,12 +21,12 @@ class NumpySparse(SparseMatrices):
 
     @kernel_for(lambda self, values, dense, *_: values.dtype.char in "fdFDilq" and dense.dtype.char in "fdFDilq")
     def sparse_product(self, values: Any, dense: Any, pattern: Pattern, transposed: bool) -> Any:
-        """The product of a matrix, or of its transpose, with a vector or a matrix."""
+        """Return the product of a matrix, or of its transpose, with a vector or a matrix."""
         return scipy_matrix(values, pattern, transposed) @ dense
 
     @kernel_for(lambda self, left, right, pattern: left.ndim > 1 and left.dtype.char in "fdFD")
     def sampled_product(self, left: Any, right: Any, pattern: Pattern) -> Any:
-        """The elements of ``left @ right.T`` at the positions of the pattern."""
+        """Return the elements of ``left @ right.T`` at the positions of the pattern."""
         rows, cols = pattern.rows, pattern.cols
         out = np.empty(rows.size, np.result_type(left.dtype, right.dtype))
         step = max(1, _AT_ONCE // max(1, left.shape[1]))

@@ -53,7 +53,7 @@ class NumpyTargets(Targets):
         return *found, powers, total.reshape(-1, 1)
 
     def row_powers(self, rows: Any) -> tuple[Any, Any, Any]:
-        """The exponentials of rows less their largest elements, these, and the exponentials' sums."""
+        """Return the exponentials of rows less their largest elements, these, and the exponentials' sums."""
         powers = np.empty(rows.shape, rows.dtype)
         top, total = np.empty((2, len(rows)), rows.dtype)
 
@@ -78,7 +78,7 @@ class NumpyTargets(Targets):
         return result
 
     def scaled_rows(self, rows: Any, scale: Any) -> Any:
-        """A contiguous matrix, each row of which is multiplied by its own number of a column."""
+        """Return a contiguous matrix, each row of which is multiplied by its own number of a column."""
         result = np.empty(rows.shape, rows.dtype)
         in_blocks(lambda part, _: np.multiply(rows[part], scale[part], result[part]), rows)
         return result
@@ -94,7 +94,7 @@ class NumpyTargets(Targets):
 
 
 def _within(target: Any, classes: int) -> bool:
-    """Whether all targets are classes."""
+    """Return whether all targets are classes."""
     if target.dtype == np.int64:
         target = target.view(np.uint64)
     return bool(not target.size or np.maximum.reduce(target) < classes)

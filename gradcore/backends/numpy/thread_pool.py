@@ -35,7 +35,7 @@ _here = _Here()
 
 
 def works_in_parts() -> bool:
-    """Whether the current thread does a part of something that is shared already."""
+    """Return whether the current thread does a part of something that is shared already."""
     return _here.part
 
 

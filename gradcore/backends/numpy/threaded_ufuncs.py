@@ -16,7 +16,7 @@ _WORTH_A_THREAD, _PART = 1 << 18, 1 << 19
 
 
 def in_threads(function: Any) -> Callable[..., Any]:
-    """A universal function, of one array, that shares large arrays among threads."""
+    """Return a universal function, of one array, that shares large arrays among threads."""
 
     def kernel(x: Any, out: Any = None) -> Any:
         number = min(threads.available(), x.size // _WORTH_A_THREAD)

@@ -13,7 +13,7 @@ __all__ = ["get_num_threads", "set_num_threads", "share", "spread"]
 
 
 def _cores() -> int:
-    """The number of threads that the environment asks for, or of the cores that this process may use."""
+    """Return the number of threads that the environment asks for, or of the cores that this process may use."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     if wanted.isdigit() and int(wanted):
         return int(wanted)
@@ -26,7 +26,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def get_num_threads() -> int:
-    """The number of threads that compute large elementwise operations on the CPU.
+    """Return the number of threads that compute large elementwise operations on the CPU.
 
     Returns
     -------

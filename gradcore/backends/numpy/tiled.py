@@ -78,7 +78,7 @@ def _compile(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -
 
 
 def pays(function: NumpyFunction, size: int) -> bool:
-    """Whether tiles are faster than the formula for arrays of that size."""
+    """Return whether tiles are faster than the formula for arrays of that size."""
     if _useful_threads(function, size) > 1 and threads.get_num_threads() > 1:
         return True
     return function.calls >= (MANY_STEPS if size * function.dtype.itemsize < NO_CACHE else SOME_STEPS)

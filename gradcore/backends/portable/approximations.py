@@ -52,7 +52,7 @@ def _quotient(x: Any, coefficients: tuple[tuple[float, ...], tuple[float, ...]])
 
 
 def erf(F: Any, x: Any) -> Any:
-    """The error function of single or double precision, within 6 units in the last place."""
+    """Return the error function of single or double precision, within 6 units in the last place."""
     if x.dtype == "float64":
         x = F.clamp(x, -6, 6)
         return F.tanh(_quotient(x * x, _DOUBLE_ERF) * x)
@@ -68,7 +68,7 @@ def erfc(F: Any, x: Any) -> Any:
 
 
 def erfinv(F: Any, x: Any) -> Any:
-    """The inverse of `erf` in single precision, within 5 units in the last place."""
+    """Return the inverse of `erf` in single precision, within 5 units in the last place."""
     complement = (1 - x) * (1 + x)
     result = _quotient(F.clamp(F.log(complement), -17.4, 0), _ERFINV) * x
     return result + x * 1e-38 / complement  # nothing, but infinite at 1 and -1

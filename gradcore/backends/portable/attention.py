@@ -60,7 +60,7 @@ class Heads(NamedTuple):
         return (*self.query.shape[:2], self.key.shape[1])
 
     def mask_part(self, block: Block) -> Any:
-        """The part of the mask that belongs to a block."""
+        """Return the part of the mask that belongs to a block."""
         rows, keys = (cut if n > 1 else slice(None) for cut, n in zip(block[1:], self.mask.shape[1:], strict=True))
         part = self.mask[:, rows, keys]
         return part if self.mask_of is None else part[self.mask_of[block.heads]]
@@ -72,7 +72,7 @@ def in_heads(xp: Any, x: Any, lead: Sequence[int]) -> Any:
 
 
 def blocks(shape: tuple[int, int, int], scores: int, queries: int, causal: bool) -> list[list[Block]]:
-    """The blocks that cover all heads and queries, for each group of heads.
+    """Return the blocks that cover all heads and queries, for each group of heads.
 
     Parameters
     ----------

@@ -186,7 +186,7 @@ def _multiply_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, ou
 
 @lru_cache(maxsize=256)
 def _shifts(phase: tuple[Phase, ...], sizes: tuple[int, ...]) -> list[int]:
-    """The distance of each tap of a phase from the window's own position, in an array of these sizes."""
+    """Return the distance of each tap of a phase from the window's own position, in an array of these sizes."""
     shifts = [0]
     for each, size in zip(phase, sizes, strict=True):
         steps = [each.shift + i * each.step for i in range(each.number)]

@@ -51,7 +51,7 @@ class Targets:
     bodies: ClassVar[dict[str, Any]]
 
     def class_pick(self, x: Any, target: Any, ignore_index: int) -> Any:
-        """The score of each target's class."""
+        """Return the score of each target's class."""
         known, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
         return self._without_ignored(self._picked(x, known), ignored)
 
@@ -69,13 +69,13 @@ class Targets:
         return (target != ignore_index).astype(like.dtype)
 
     def class_totals(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
-        """The sums of the elements of `x` that belong to each class."""
+        """Return the sums of the elements of `x` that belong to each class."""
         known, ignored = self._known_classes(target, classes, ignore_index)
         x = self._without_ignored(x, ignored).reshape(-1)
         return self.index_add(self.xp.zeros(classes, x.dtype), 0, known.reshape(-1), x)
 
     def class_weights(self, target: Any, weight: Any, ignore_index: int) -> Any:
-        """The weight of each target's class."""
+        """Return the weight of each target's class."""
         known, ignored = self._known_classes(target, len(weight), ignore_index)
         return self._without_ignored(weight[known], ignored)
 
@@ -120,7 +120,7 @@ class Targets:
 
     @packed(LossGradients)
     def softmax_nll_backward(self, given: LossGradients) -> Array:
-        """The formula of that name, in place."""
+        """Return the formula of that name, in place."""
         if not given.of_loss_alone:
             return self.bodies["softmax_nll_backward"](self, *given)
         grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = given
@@ -153,12 +153,12 @@ class Targets:
         return x if ignored is None else self.xp.where(ignored, self.xp.zeros((), x.dtype), x)
 
     def _picked(self, x: Any, known: Any) -> Any:
-        """The elements of `x` in the places of classes."""
+        """Return the elements of `x` in the places of classes."""
         view, key = self._class_places(x, known)
         return view[key].reshape(known.shape)
 
     def _class_places(self, x: Any, target: Any) -> tuple[Any, tuple[Any, ...]]:
-        """A view of `x` as ``(batch, classes, n)``, and the key of the targets' places in it."""
+        """Return a view of `x` as ``(batch, classes, n)``, and the key of the targets' places in it."""
         batch, classes = (x.shape[0], x.shape[1]) if x.ndim > 1 else (1, x.shape[0])
         n = prod(x.shape[2:])
         rows, columns = self.xp.arange(batch).reshape(batch, 1), self.xp.arange(n)

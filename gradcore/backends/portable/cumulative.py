@@ -15,7 +15,7 @@ __all__ = ["Cumulative"]
 
 
 def _from(dim: int, start: int | None, stop: int | None = None) -> tuple[slice, ...]:
-    """An index that takes a range along a dim."""
+    """Return an index that takes a range along a dim."""
     return (slice(None),) * dim + (slice(start, stop),)
 
 
@@ -42,7 +42,7 @@ class Cumulative:
 
     @along(1)
     def shift_along(self, x: Any, dim: int, by: int, fill: float = 0) -> Any:
-        """The elements moved on by one (or back by one, if `by` is -1)."""
+        """Return the elements moved on by one (or back by one, if `by` is -1)."""
         out = self.xp.full(x.shape, fill, x.dtype)
         out[_from(dim, 1) if by > 0 else _from(dim, None, -1)] = x[_from(dim, None, -1) if by > 0 else _from(dim, 1)]
         return out

@@ -63,11 +63,11 @@ class Elementwise:
         return x if x.dtype == dtype.numpy else self.astype(x, dtype.numpy)
 
     def conj(self, x: Any) -> Any:
-        """The complex conjugate; real arrays are their own."""
+        """Return the complex conjugate; real arrays are their own."""
         return self.xp.conjugate(x) if x.dtype.kind == "c" else x
 
     def copied(self, x: Any, order: Any = "K") -> Any:
-        """A copy, with the elements in the same order in memory (or, by "C", in that of the indices)."""
+        """Return a copy, with the elements in the same order in memory (or, by "C", in that of the indices)."""
         return x.copy(order)
 
     def zeros_like(self, x: Any) -> Any:
@@ -88,11 +88,11 @@ class Elementwise:
     host_scalars = True
 
     def number(self, x: Any) -> Any:
-        """The number in an array without dims, for Python: a device is waited for."""
+        """Return the number in an array without dims, for Python: a device is waited for."""
         return x.item()
 
     def special_function(self, name: str) -> Any:
-        """A function of scipy.special's counterpart."""
+        """Return a function of scipy.special's counterpart."""
         return getattr(self.special, name)
 
     # -- selection -------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Elementwise:
         return x.copy() if x.dtype.kind in "iu" else self.xp.trunc(x)
 
     def round(self, x: Any, decimals: int = 0) -> Any:
-        """The nearest integer, or number with that many digits; of two equally near ones the even one."""
+        """Return the nearest integer, or number with that many digits; of two equally near ones the even one."""
         if x.dtype.kind in "iu":
             return x.copy()
         if decimals == 0:
@@ -197,17 +197,17 @@ class Elementwise:
         return self.xp.power(x, exponent)
 
     def power(self, x: Any, exponent: Any, value: Any) -> Any:
-        """A power of floating-point numbers; `value` is the exponent as a Python number where it is known."""
+        """Return a power of floating-point numbers; `value` is the exponent as a Python number where it is known."""
         return self.xp.power(x, exponent)
 
     def _number(self, value: Any) -> Any:
-        """A Python number, if `value` is one or can be read without waiting; else None."""
+        """Return a Python number, if `value` is one or can be read without waiting; else None."""
         if value.__class__ is int or value.__class__ is float or not hasattr(value, "ndim"):
             return value
         return value.item() if self.host_scalars and not value.ndim and value.dtype.kind != "b" else None
 
     def _integer_power(self, x: Any, exponent: Any) -> Any:
-        """A power of integers, 0 where the exponent is negative, except for 1 and -1."""
+        """Return a power of integers, 0 where the exponent is negative, except for 1 and -1."""
         xp = self.xp
         if exponent.dtype.kind == "u":
             return xp.power(x, exponent)
@@ -267,7 +267,7 @@ class Elementwise:
         return self.special.digamma(x) if n == 0 else self.special.polygamma(n, x).astype(x.dtype)
 
     def degrees_up_to(self, n: Any) -> range:
-        """The numbers from 1 to below the largest element of `n`, which has to be waited for."""
+        """Return the numbers from 1 to below the largest element of `n`, which has to be waited for."""
         known = n[self.xp.isfinite(n)]
         largest = int(self.number(known.max())) if known.size else 0
         return range(1, largest)

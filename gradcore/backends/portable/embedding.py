@@ -18,7 +18,7 @@ class Embedding:
     taken_along: Any
 
     def embedding_rows(self, weight: Any, indices: Any, *_: Any) -> Any:
-        """The rows `indices` of `weight`, ``(*indices, *width)``; further settings concern the gradient."""
+        """Return the rows `indices` of `weight`, ``(*indices, *width)``; further settings concern the gradient."""
         return self.taken_along(weight, 0, indices, False, "index out of range in self")
 
     def embedding_sum(self, rows: Any, indices: Any, height: int, padding_idx: int = -1) -> Any:
@@ -30,7 +30,7 @@ class Embedding:
         return result.reshape(height, *width)
 
     def index_counts(self, indices: Any, height: int) -> Any:
-        """The number of occurrences of each index among all of them."""
+        """Return the number of occurrences of each index among all of them."""
         return self.xp.bincount(indices.reshape(-1), minlength=height).take(indices)
 
     def one_hot(self, x: Any, num_classes: int = -1) -> Any:

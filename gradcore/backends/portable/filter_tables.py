@@ -40,7 +40,7 @@ def runs(index: np.ndarray) -> Iterator[tuple[int, int, int]]:
 
 @lru_cache(1024)
 def fast_size(n: int) -> int:
-    """The smallest size from `n` on that is a product of 2, 3 and 5, for which Fourier transforms are fast."""
+    """Return the smallest size from `n` on that is a product of 2, 3 and 5, for which Fourier transforms are fast."""
     while True:
         rest = n
         for factor in (2, 3, 5):
@@ -67,7 +67,7 @@ _SHIFTS = {("cos", 1): (0, 0), ("cos", 2): (0.5, 0), ("cos", 3): (0, 0.5), ("cos
 
 
 def half_weighted(kind: str, type: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The samples, and the frequencies, of which an orthogonal transform has ``sqrt(1/2)`` of the plain sum."""
+    """Return the samples, and the frequencies, of which an orthogonal transform has ``sqrt(1/2)`` of the plain sum."""
     samples, frequencies = _SHIFTS[kind, type]
     whole: dict[tuple[str, float], tuple[int, ...]] = {
         ("cos", 0): (0, n - 1) if type == 1 else (0,),

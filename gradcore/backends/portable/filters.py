@@ -20,7 +20,7 @@ Offsets = Sequence[Sequence[int]]
 
 @lru_cache
 def _imported(name: str) -> Any:
-    """A module; some of CuPy's make kernels by its JIT, which says that it is experimental."""
+    """Return a module; some of CuPy's make kernels by its JIT, which says that it is experimental."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "cupyx.jit.rawkernel is experimental", FutureWarning)
         return importlib.import_module(name)
@@ -31,18 +31,18 @@ def _there(self: Any, *args: Any) -> bool:
 
 
 def _in_fractions(self: Any, x: Any, *args: Any) -> bool:
-    """Whether the numbers are none for which SciPy's result would be of another dtype."""
+    """Return whether the numbers are none for which SciPy's result would be of another dtype."""
     return _there(self) and x.dtype.kind in "fc"
 
 
 def _in_one_call(self: Any, x: Any, weights: Any, dims: Sequence[int], by: str) -> bool:
-    """Whether the windows are those of all dims, and weighted sums are fewer than what is summed in each."""
+    """Return whether the windows are those of all dims, and weighted sums are fewer than what is summed in each."""
     taps = prod(weights.shape[d] for d in dims)
     return _in_fractions(self, x) and by == "direct" and weights.size == taps and taps * taps <= x.size
 
 
 def _has_values_only(self: Any, x: Any, coordinates: Any, order: int, mode: str, derivatives: Sequence[int]) -> bool:
-    """Whether nothing is differentiated, and the grids are few."""
+    """Return whether nothing is differentiated, and the grids are few."""
     grids = prod(x.shape[: x.ndim - coordinates.shape[0]])
     return _there(self) and not any(derivatives) and grids <= 4 and x.dtype.char in "dD"
 
@@ -59,7 +59,7 @@ def _of_few(self: Any, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int
 
 
 def _window(x: Any, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The size of the windows that `ranked` puts into `sizes` positions."""
+    """Return the size of the windows that `ranked` puts into `sizes` positions."""
     return tuple(n - m + 1 for n, m in zip(x.shape, sizes, strict=True))
 
 
@@ -77,7 +77,7 @@ class Filters:
     scipy_trigonometric_types: tuple[int, ...] = (1, 2, 3, 4)
 
     def scipy(self, module: str) -> Any:
-        """The counterpart of a module of SciPy, imported when first used."""
+        """Return the counterpart of a module of SciPy, imported when first used."""
         return _imported(f"{self.scipy_name}.{module}")
 
     @kernel_for(_in_one_call)

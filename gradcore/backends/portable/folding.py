@@ -25,7 +25,7 @@ class Blocks(NamedTuple):
     stride: Ints
 
     def counts(self, size: Ints) -> tuple[int, ...]:
-        """The number of blocks along each dim of an image."""
+        """Return the number of blocks along each dim of an image."""
         return tuple(map(conv_output_size, size, self.kernel, self.stride, self.padding, self.dilation))
 
 

@@ -18,7 +18,7 @@ class Fourier:
         return self.xp.fft
 
     def transform(self, name: str, x: Any, dims: tuple[int, ...], norm: str, **settings: Any) -> Any:
-        """The transform of that name along dims."""
+        """Return the transform of that name along dims."""
         return getattr(self.transforms, name)(x, axes=dims, norm=norm, **settings)
 
     def fft_c2c(self, x: Any, dims: tuple[int, ...], norm: str, forward: bool) -> Any:
@@ -32,7 +32,7 @@ class Fourier:
         return self.transform("irfftn", x, dims, norm, s=sizes)
 
     def half_weighted(self, x: Any, dim: int, n: int, weight: float) -> Any:
-        """The body of that name, in one copy."""
+        """Return the body of that name, in one copy."""
         out = x.copy()
         out[(slice(None),) * dim + (slice(1, (n - 1) // 2 + 1),)] *= weight
         return out

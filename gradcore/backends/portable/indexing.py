@@ -32,13 +32,13 @@ class Indexing:
     shares_memory: Any
 
     def is_tensor(self, value: Any) -> bool:
-        """Whether a value is an array of this backend."""
+        """Return whether a value is an array of this backend."""
         return isinstance(value, self.array_type)
 
     # -- indexing with ints, slices and None ----------------------------------------------------------------------
 
     def getitem(self, x: Any, key: Any, name: str = "") -> Any:
-        """A view: `key` has neither arrays nor bools."""
+        """Return a view: `key` has neither arrays nor bools."""
         try:
             return x[key]
         except IndexError as error:
@@ -53,7 +53,7 @@ class Indexing:
     # -- indexing with arrays ---------------------------------------------------------------------------------------
 
     def index(self, x: Any, indices: Indices) -> Any:
-        """The elements at `indices`."""
+        """Return the elements at `indices`."""
         key = self._checked(x.shape, indices)
         try:
             alone = self._alone(x, indices)
@@ -64,13 +64,13 @@ class Indexing:
             raise index_error(error, x.shape, self._without_masks(indices)) from None
 
     def taken_along(self, x: Any, dim: int, index: Any, negative: bool = False, message: str = OUT_OF_BOUNDS) -> Any:
-        """The slices of a dim at `index`, where negative ones count from the end or are out of bounds."""
+        """Return the slices of a dim at `index`, where negative ones count from the end or are out of bounds."""
         if not negative:
             self.check_bounds(index, x.shape[dim], dim, 0, message)
         return x.take(index, dim)
 
     def index_write(self, x: Any, values: Any, indices: Indices, accumulate: bool = False) -> Any:
-        """A copy with `values` at `indices`, or with `values` added there."""
+        """Return a copy with `values` at `indices`, or with `values` added there."""
         out = self.xp.array(x)
         self.index_into(out, values, indices, accumulate)
         return out
@@ -122,7 +122,7 @@ class Indexing:
         return x, dim, index
 
     def _checked(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
-        """The key by which the library indexes; indices are compared with the bounds where it does not do so."""
+        """Return the key by which the library indexes; indices are compared with the bounds where it does not do so."""
         if not self.host_scalars:
             self._check_each(shape, indices)
         return tuple(slice(None) if index is None else index for index in indices)
@@ -244,7 +244,7 @@ class Indexing:
 
     @along(1)
     def scattered(self, x: Any, dim: int, index: Any, src: Any) -> Any:
-        """A copy of `x` with ``out[index[i, j], j] = src[i, j]`` for dim 0; `src` may be a number."""
+        """Return a copy of `x` with ``out[index[i, j], j] = src[i, j]`` for dim 0; `src` may be a number."""
         out = self.xp.array(x, order="C")
         rows, index = _row(out), _row(index)
         self.check_bounds(index, rows.shape[dim], dim)
@@ -273,7 +273,7 @@ class Indexing:
         return x if x.shape == index.shape or not x.ndim else x[tuple(slice(n) for n in index.shape)]
 
     def _along(self, index: Any, dim: int) -> tuple[Any, ...]:
-        """The key with which ``x[key]`` reads `index` along a dim."""
+        """Return the key with which ``x[key]`` reads `index` along a dim."""
         key = [self._range_along(n, 1, d, index.ndim) for d, n in enumerate(index.shape)]
         key[dim] = index
         return tuple(key)
@@ -322,7 +322,7 @@ class Indexing:
         return self.div(x, count.astype(x.real.dtype))
 
     def _identity(self, reduce: str, dtype: Any) -> Any:
-        """The neutral element of a reduction."""
+        """Return the neutral element of a reduction."""
         if reduce in ("sum", "mean", "prod"):
             return reduce == "prod"
         if dtype.kind == "b":
@@ -355,7 +355,7 @@ def _is_reduced(x: Any) -> bool:
 
 
 def distinct(indices: Indices) -> bool:
-    """Whether no place can appear twice: a single mask."""
+    """Return whether no place can appear twice: a single mask."""
     given = [index for index in indices if index is not None]
     return len(given) == 1 and given[0].dtype.kind == "b"
 
@@ -384,7 +384,7 @@ def linear(arrays: Sequence[Any], sizes: Sequence[int]) -> Any:
 def index_error(
     error: Exception, shape: Sequence[int], indices: Indices = (), values: Sequence[int] | None = None
 ) -> Exception:
-    """The library's complaint in PyTorch's words."""
+    """Return the library's complaint in PyTorch's words."""
     text = str(error)
     if "too many indices" in text:
         return IndexError(f"too many indices for tensor of dimension {len(shape)}")

@@ -83,7 +83,7 @@ class LinearAlgebra:
     @leading(2, 1, 2)
     @shaped(lambda lu, pivots, b, adjoint=False: _solution(lu, b))
     def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
-        """The solution of ``a @ x = b``, or with the conjugate transpose of `a`, from the factors of `a`."""
+        """Return the solution of ``a @ x = b``, or with the conjugate transpose of `a`, from the factors of `a`."""
         p = self.permutation(lu, pivots, lu.shape[-1])
         if adjoint:
             lu = self.hermitian(lu)
@@ -92,7 +92,7 @@ class LinearAlgebra:
         return self.solve_triangle(lu, self.solve_triangle(lu, b, False, True), True)
 
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-        """The solution of ``a @ x = b``, factors and pivots for further right-hand sides, and info.
+        """Return the solution of ``a @ x = b``, factors and pivots for further right-hand sides, and info.
 
         The factors are empty where the library does not give them, or they are not worth keeping.
         """
@@ -111,7 +111,7 @@ class LinearAlgebra:
     @leading(2, 2)
     @shaped(lambda a, b, upper, unitriangular=False: _solution(a, b))
     def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
-        """The solution of ``a @ x = b``, of which only one triangle of `a` is read."""
+        """Return the solution of ``a @ x = b``, of which only one triangle of `a` is read."""
         a = self.xp.triu(a) if upper else self.xp.tril(a)
         if unitriangular:
             a = self.xp.where(self.xp.eye(a.shape[-1], dtype=bool), 1, a).astype(a.dtype)
@@ -135,7 +135,7 @@ class LinearAlgebra:
     @leading(2, 2, 2)
     @shaped(lambda a, b, q: q)
     def solve_sylvester(self, a: Any, b: Any, q: Any) -> Any:
-        """The solution of ``a @ x + x @ b = q``, by one system for all elements."""
+        """Return the solution of ``a @ x + x @ b = q``, by one system for all elements."""
         n, m = q.shape[-2:]
         left = a[..., :, None, :, None] * self.xp.eye(m, dtype=a.dtype)[:, None, :]
         right = b.swapaxes(-1, -2)[..., None, :, None, :] * self.xp.eye(n, dtype=a.dtype)[:, None, :, None]
@@ -146,7 +146,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: a)
     def square_root(self, a: Any) -> Any:
-        """The principal square root of matrices, by Denman's and Beavers's iteration in double precision."""
+        """Return the principal square root of matrices, by Denman's and Beavers's iteration in double precision."""
         x = a.astype("complex128" if a.dtype.kind == "c" else "float64")
         y = self.xp.zeros_like(x) + self.xp.eye(a.shape[-1], dtype=x.dtype)
         for _ in range(24):
@@ -156,7 +156,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: a)
     def logarithm(self, a: Any) -> Any:
-        """The principal logarithm of matrices: of a root that is close to one, by a Gaussian quadrature."""
+        """Return the principal logarithm of matrices: of a root that is close to one, by a Gaussian quadrature."""
         roots, dtype = 8, a.dtype
         a = a.astype("complex128" if a.dtype.kind == "c" else "float64")
         for _ in range(roots):
@@ -179,7 +179,7 @@ class LinearAlgebra:
     @leading(2, 1, 2)
     @shaped(lambda ld, pivots, b, hermitian=False: _solution(ld, b))
     def solve_ldl(self, ld: Any, pivots: Any, b: Any, hermitian: bool = False) -> Any:
-        """The solution of ``a @ x = b`` from the LDL factors of `a`."""
+        """Return the solution of ``a @ x = b`` from the LDL factors of `a`."""
         raise NotImplementedError
 
     # -- failures -----------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class LinearAlgebra:
     @all_samples
     @shaped(lambda kept: True)
     def has_full_rank(self, kept: Any) -> bool:
-        """Whether no singular value was left out."""
+        """Return whether no singular value was left out."""
         return bool(kept.all())
 
     def assert_small(self, x: Any, text: str) -> Any:
@@ -219,7 +219,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: (a, _info(a)))
     def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
-        """The lower factor and info."""
+        """Return the lower factor and info."""
         factor = self.xp.linalg.cholesky(a)
         failed = self.xp.isnan(factor).any(axis=(-2, -1))
         return factor, failed.astype("int32")
@@ -292,7 +292,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: (a, _info(a)))
     def invert(self, a: Any) -> tuple[Any, Any]:
-        """The inverse and info; what the inverse of a singular matrix holds is left open."""
+        """Return the inverse and info; what the inverse of a singular matrix holds is left open."""
         result = self.xp.linalg.inv(a)
         failed = ~self.xp.isfinite(result).all(axis=(-2, -1))
         return result, failed.astype("int32")
@@ -303,7 +303,7 @@ class LinearAlgebra:
 
     @leading(2)
     def log_determinant(self, a: Any) -> tuple[Any, Any]:
-        """The sign and the logarithm of the size of the determinants."""
+        """Return the sign and the logarithm of the size of the determinants."""
         sign, size = self.xp.linalg.slogdet(a)
         return sign, size
 
@@ -320,11 +320,11 @@ class LinearAlgebra:
         return (self.hermitian(vh) * (phase * self.products_of_others(s))[..., None, :]) @ self.hermitian(u)
 
     def is_regular(self, a: Any) -> bool:
-        """Whether all matrices are far enough from singular ones for their inverses to be accurate."""
+        """Return whether all matrices are far enough from singular ones for their inverses to be accurate."""
         return self._is_accurate(a, *self.invert(a))
 
     def _is_accurate(self, a: Any, inverse: Any, info: Any) -> bool:
-        """Whether all matrices have an inverse, and a moderate condition number."""
+        """Return whether all matrices have an inverse, and a moderate condition number."""
         if not a.size:
             return True
         norms = [abs(x).sum(axis=-1).max(axis=-1) for x in (a, inverse)]
@@ -341,7 +341,7 @@ class LinearAlgebra:
 
     @shaped(lambda like, pivots, rows: Result((*pivots.shape[:-1], rows, rows), like.dtype))
     def permutation(self, like: Any, pivots: Any, rows: int) -> Any:
-        """The permutation matrix of LAPACK's pivots, row exchanges one after another."""
+        """Return the permutation matrix of LAPACK's pivots, row exchanges one after another."""
         batch = pivots.shape[:-1]
         count = math.prod(batch)
         order = self.xp.broadcast_to(self.xp.arange(rows), (count, rows)).copy()
@@ -383,7 +383,7 @@ class LinearAlgebra:
 
     @along(2)
     def vector_norm(self, x: Any, ord: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
-        """The norm of that order over axes (all of them if None)."""
+        """Return the norm of that order over axes (all of them if None)."""
         if ord == 2 and x.dtype.kind == "f":
             if axes is None and not keepdim:
                 flat = x.reshape(-1)
@@ -401,6 +401,6 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda x: (x, Result((*x.shape[:-2], min(x.shape[-2:])), x.dtype)))
     def raw_qr(self, x: Any) -> tuple[Any, Any]:
-        """The Householder vectors and factors of a QR factorisation, as LAPACK stores them."""
+        """Return the Householder vectors and factors of a QR factorisation, as LAPACK stores them."""
         h, tau = self.xp.linalg.qr(x, mode="raw")
         return h.swapaxes(-1, -2), tau

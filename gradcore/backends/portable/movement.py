@@ -24,15 +24,15 @@ class Movement:
     # -- views ------------------------------------------------------------------------------------------------------
 
     def shares_memory(self, view: Any, x: Any) -> bool:
-        """Whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
+        """Return whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
         return getattr(view, "base", None) is x or _owner(view) is _owner(x)
 
     def restrided(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
-        """A view from the first element of `x` on, with these sizes, and with strides in bytes."""
+        """Return a view from the first element of `x` on, with these sizes, and with strides in bytes."""
         return self.xp.lib.stride_tricks.as_strided(x, shape, strides)
 
     def expanded(self, x: Any, shape: Sequence[int]) -> Any:
-        """A view broadcast to `shape`."""
+        """Return a view broadcast to `shape`."""
         return self.xp.broadcast_to(x, shape)
 
     def view_dtype_kernel(self, x: Any, dtype: Any) -> Any:
@@ -52,14 +52,14 @@ class Movement:
         return x.view(new)
 
     def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:
-        """The diagonal as a view, writable where `x` is."""
+        """Return the diagonal as a view, writable where `x` is."""
         out = x.diagonal(offset, dim1, dim2)
         if not getattr(out.flags, "writeable", True) and x.flags.writeable:  # CuPy's arrays always are
             out.flags.writeable = True
         return out
 
     def strided(self, x: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
-        """A view of the memory that `x` is part of; `offset` counts from the first element of `x`.
+        """Return a view of the memory that `x` is part of; `offset` counts from the first element of `x`.
 
         Raises
         ------
@@ -96,15 +96,15 @@ class Movement:
         return flat.view(x.dtype)
 
     def owner_of(self, x: Any) -> Any:
-        """The array whose memory `x` is a view of; itself if it has its own."""
+        """Return the array whose memory `x` is a view of; itself if it has its own."""
         return _owner(x)
 
     def own_header(self, x: Any) -> Any:
-        """The same memory as an array that is a view of no other; here the array itself."""
+        """Return the same memory as an array that is a view of no other; here the array itself."""
         return x
 
     def _span(self, x: Any) -> Any:
-        """The memory from the first to the last element in it of an array with other strides."""
+        """Return the memory from the first to the last element in it of an array with other strides."""
         if not x.size or any(s % x.itemsize for s in x.strides):
             raise RuntimeError("a tensor whose strides are no multiples of its element size has no storage: clone it")
         first = x[tuple(slice(None, None, -1 if s < 0 else 1) for s in x.strides)]
@@ -121,7 +121,7 @@ class Movement:
         return tuple(s // x.itemsize for s in x.strides), start // x.itemsize
 
     def address(self, x: Any) -> int:
-        """The address of the first element."""
+        """Return the address of the first element."""
         return int(x.__array_interface__["data"][0])
 
     def locations(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
@@ -145,7 +145,7 @@ class Movement:
         return self.restrided(x, shape, strides)
 
     def unfold_dim_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:
-        """The sum of windows where they overlap."""
+        """Return the sum of windows where they overlap."""
         if not shape:
             return grad.sum().reshape(())
         out = self.xp.zeros(shape, grad.dtype)
@@ -164,11 +164,11 @@ class Movement:
 
     @leading(2)
     def adjoint(self, x: Any) -> Any:
-        """The conjugate transpose of the last two dims."""
+        """Return the conjugate transpose of the last two dims."""
         return x.swapaxes(-2, -1).conj()
 
     def flipped(self, x: Any, dims: Sequence[int]) -> Any:
-        """A copy with the order of the elements along dims, which are counted from the front, reversed."""
+        """Return a copy with the order of the elements along dims, which are counted from the front, reversed."""
         return x[tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(x.ndim))].copy()
 
     def tiled(self, x: Any, repeats: Sequence[int]) -> Any:
@@ -186,7 +186,7 @@ class Movement:
         return self.xp.concatenate(self.alike(arrays), axis=dim)
 
     def alike(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """The arrays in their common dtype, by PyTorch's rules."""
+        """Return the arrays in their common dtype, by PyTorch's rules."""
         first = arrays[0].dtype
         if all(a.dtype == first for a in arrays):
             return arrays
@@ -212,7 +212,7 @@ class Movement:
 
 
 def _owner(x: Any) -> Any:
-    """The array whose memory `x` is a view of; itself if it has its own."""
+    """Return the array whose memory `x` is a view of; itself if it has its own."""
     owner, base = x, getattr(x, "base", None)
     while base is not None:
         if hasattr(base, "dtype"):  # NumPy's as_strided puts something else in between

@@ -256,18 +256,18 @@ class Normalization:
         return out, mean, self._row_products(out, out).reshape(-1, 1) / count
 
     def _row_products(self, x: Any, y: Any) -> Any:
-        """The inner products of the rows of `x` and `y`."""
+        """Return the inner products of the rows of `x` and `y`."""
         if self.xp is np and x.shape[-1] >= _LONG:
             return np.vecdot(x, y)
         return self.sum_over(x * y, (x.ndim - 1,))
 
     def _channel_products(self, x: Any, y: Any) -> Any:
-        """The inner products of the channels of `x` and `y`."""
+        """Return the inner products of the channels of `x` and `y`."""
         return self._row_products(x, y).sum(axis=0) if x.ndim == 3 else self.sum_over(x * y, (0,))
 
 
 def _channels(x: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """A shape of images, the dims of a channel in it, and the shape in which numbers for each channel fit."""
+    """Return a shape of images, the dims of a channel in it, and the shape in which numbers for each channel fit."""
     (batch, channels), points = x.shape[:2], prod(x.shape[2:])
     if points == 1:  # NumPy is slow along dims of size 1
         return (batch, channels), (0,), (channels,)

@@ -97,7 +97,7 @@ class Optimizers:
         batch.cut.run(formula, batch.grads, settings)
 
     def has_arrays(self, settings: dict[str, Any]) -> bool:
-        """Whether some of the settings are arrays, with an element for each parameter."""
+        """Return whether some of the settings are arrays, with an element for each parameter."""
         return not SCALARS.issuperset(map(type, settings.values())) and any(map(self.is_tensor, settings.values()))
 
     def _step_each(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ class Optimizers:
         dtype: Any,
         found_inf: Any = None,
     ) -> dict[str, Any]:
-        """The settings of a step where the device counts the steps.
+        """Return the settings of a step where the device counts the steps.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class Tile:
         self.parts: tuple[Any, Any, list[Any]] | None = None
 
     def grads(self, flat: list[Any]) -> list[Any]:
-        """The parts of the gradients that belong to these elements."""
+        """Return the parts of the gradients that belong to these elements."""
         return flat[self.first : self.stop] if self.start is None else [flat[self.first][self.start : self.stop]]
 
 
@@ -245,18 +245,18 @@ class Cut:
 
 
 def _computed(dtype: Any) -> Any:
-    """The dtype in which steps of parameters are computed."""
+    """Return the dtype in which steps of parameters are computed."""
     return np.dtype({2: "float32"}.get(dtype.itemsize, np.empty(0, dtype).real.dtype))
 
 
 def _flat(array: Any) -> Any:
-    """The elements in a row, complex ones as pairs: a view, or a copy where the array is not contiguous."""
+    """Return the elements in a row, complex ones as pairs: a view, or a copy where the array is not contiguous."""
     flat = array.ravel()
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
 
 def _tiles(flat: list[Any], states: list[Any], tile_size: int, joined_size: int) -> Iterator[Tile]:
-    """The tiles of flat parameters, from the first element to the last."""
+    """Yield the tiles of flat parameters, from the first element to the last."""
     waiting: list[Any] = []
     done = 0  # elements in tiles, which is where the next tile's states begin
 
@@ -266,7 +266,7 @@ def _tiles(flat: list[Any], states: list[Any], tile_size: int, joined_size: int)
         return Tile(params, first, start, [s[begin:done] for s in states])
 
     def joined(stop: int) -> Tile:
-        """The tile of those that wait, in front of number `stop`; one alone is computed where it is."""
+        """Return the tile of those that wait, in front of number `stop`; one alone is computed where it is."""
         return tile(waiting, stop - len(waiting), 0 if len(waiting) == 1 else None)
 
     for i, p in enumerate(flat):

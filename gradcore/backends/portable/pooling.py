@@ -47,7 +47,7 @@ class AvgPool(NamedTuple):
     divisor: int | None
 
     def by_dim(self, sizes: Ints) -> list[Taps]:
-        """The windows over each of the spatial dims of an input."""
+        """Return the windows over each of the spatial dims of an input."""
         settings = zip(sizes, self.kernel, self.stride, self.padding, strict=True)
         return [_windows(size, k, s, p, 1, self.ceil_mode) for size, k, s, p in settings]
 
@@ -63,7 +63,7 @@ class Pooling:
 
     @packed(MaxPool)
     def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
-        """The maximum of each window and its index (int64)."""
+        """Return the maximum of each window and its index (int64)."""
         kernel, stride, padding, dilation, ceil_mode = window
         sizes = zip(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, dilation, strict=True)
         by_dim = [_windows(*each, ceil_mode) for each in sizes]
@@ -71,7 +71,7 @@ class Pooling:
         return _max(self.xp, x, by_dim, starts, kernel, dilation)
 
     def adaptive_max_pool(self, x: Array, size: Ints) -> tuple[Array, Array]:
-        """The maximum of each of `size` equal parts and its index (int64)."""
+        """Return the maximum of each of `size` equal parts and its index (int64)."""
         by_dim = list(map(_parts, x.shape[x.ndim - len(size) :], size))
         starts = [_bounds(taps.inputs, taps.outputs)[0] for taps in by_dim]
         kernel = [max((step.tap for step in taps.steps), default=0) + 1 for taps in by_dim]
@@ -85,7 +85,7 @@ class Pooling:
         return result.reshape(*lead, *size)
 
     def max_pool_gather(self, x: Array, indices: Array, n: int) -> Array:
-        """The elements of `x` at flat indices of its last `n` dims."""
+        """Return the elements of `x` at flat indices of its last `n` dims."""
         lead, size = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
         return self.xp.take(x.reshape(-1), _flat(self.xp, indices, prod(lead), prod(size))).reshape(indices.shape)
 
@@ -107,7 +107,7 @@ class Pooling:
 
     @packed(AvgPool)
     def avg_pool(self, x: Array, window: AvgPool) -> Array:
-        """The mean of each window."""
+        """Return the mean of each window."""
         sizes = x.shape[x.ndim - len(window.kernel) :]
         result = _fold_all(self.xp.add, self.xp.sum, self.xp, x, window.by_dim(sizes))
         return _divide(self.xp, result, _window_counts(sizes, result.shape[x.ndim - len(sizes) :], window))
@@ -122,7 +122,7 @@ class Pooling:
         return result
 
     def adaptive_avg_pool(self, x: Array, size: Ints) -> Array:
-        """The mean of each of `size` equal parts."""
+        """Return the mean of each of `size` equal parts."""
         sizes = x.shape[x.ndim - len(size) :]
         result = _fold_all(self.xp.add, self.xp.sum, self.xp, x, list(map(_parts, sizes, size)))
         return _divide(self.xp, result, _part_counts(sizes, size))
@@ -163,7 +163,7 @@ def _bounds(size: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _window_counts(sizes: Ints, outputs: Ints, window: AvgPool) -> Counts | float:
-    """The divisors of the sums of windows."""
+    """Return the divisors of the sums of windows."""
     if window.divisor is not None:
         return float(window.divisor)
     counts = []

@@ -23,7 +23,7 @@ class Products:
     host_scalars: bool
 
     def matmul(self, a: Any, b: Any) -> Any:
-        """The matrix product, with broadcast batch dims and with vectors, as `numpy.matmul`."""
+        """Return the matrix product, with broadcast batch dims and with vectors, as `numpy.matmul`."""
         ndim, other_ndim = a.ndim, b.ndim
         if not ndim or not other_ndim:
             raise RuntimeError(
@@ -35,7 +35,7 @@ class Products:
         return self._product(a, b)
 
     def _product(self, a: Any, b: Any) -> Any:
-        """The product where the inner dim has more than one element."""
+        """Return the product where the inner dim has more than one element."""
         if a.ndim > 2 >= b.ndim:  # one product instead of one for every batch element
             rows = a.reshape(prod(a.shape[:-1]), a.shape[-1])
             return self._product(rows, b).reshape(*a.shape[:-1], *b.shape[1:])
@@ -81,7 +81,7 @@ class Products:
         return self.matmul(a, b)
 
     def sum_of_products(self, a: Any, b: Any) -> Any:
-        """The sum of the products of the matrices of two batches, as one product."""
+        """Return the sum of the products of the matrices of two batches, as one product."""
         check_batches(a.shape, b.shape)
         return self.contract(a, b, (0, 1, 2), (0, 2, 3), (1, 3))
 
@@ -135,13 +135,13 @@ class Products:
 
     @along(2)
     def cross_product(self, a: Any, b: Any, axis: int) -> Any:
-        """The cross products of the vectors along an axis of size 3."""
+        """Return the cross products of the vectors along an axis of size 3."""
         lead = (slice(None),) * axis
         (a0, a1, a2), (b0, b1, b2) = ([x[(*lead, i)] for i in range(3)] for x in (a, b))
         return self.xp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=axis)
 
     def hermitian(self, x: Any) -> Any:
-        """The conjugate transpose of the last two dims."""
+        """Return the conjugate transpose of the last two dims."""
         x = x.swapaxes(-1, -2)
         return x.conj() if x.dtype.kind == "c" else x
 
@@ -153,13 +153,13 @@ class Products:
         return self.xp.matmul(self.xp.ones(rows.shape[0], rows.dtype), rows)
 
     def new_eye(self, x: Any, n: int, m: int) -> Any:
-        """The identity of `n` rows and `m` columns in the dtype of `x`."""
+        """Return the identity of `n` rows and `m` columns in the dtype of `x`."""
         return self.xp.eye(n, m, dtype=x.dtype)
 
     # -- labelled dims ------------------------------------------------------------------------------------------
 
     def contract(self, a: Any, b: Any, of_a: Labels, of_b: Labels, out: Labels) -> Any:
-        """The sum of products over the labels that `out` lacks; see `gradcore.ops.products.matmul.contract`."""
+        """Return the sum of products over the labels that `out` lacks; see `gradcore.ops.products.matmul.contract`."""
         plan = plan_of(of_a, of_b, out)
         shape, other_shape = a.shape, b.shape
         batch = tuple(shape[of_a.index(label)] for label in plan.batch)
@@ -191,7 +191,7 @@ class Plan(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def plan_of(of_a: Labels, of_b: Labels, out: Labels) -> Plan:
-    """The plan of a contraction as a product of matrices."""
+    """Return the plan of a contraction as a product of matrices."""
     batch = tuple(label for label in out if label in of_a and label in of_b)
     left = tuple(label for label in of_a if label in out and label not in of_b)
     right = tuple(label for label in of_b if label in out and label not in of_a)
@@ -217,7 +217,7 @@ def _first(labels: Labels, group: Labels) -> int:
 
 
 def mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
-    """The error of a product whose shapes do not match."""
+    """Return the error of a product whose shapes do not match."""
     if len(a) == 1 == len(b):
         return RuntimeError(
             f"inconsistent tensor size, expected tensor [{a[0]}] and src [{b[0]}] to have the same number of elements, "
@@ -254,14 +254,14 @@ def check_batches(a: Sequence[int], b: Sequence[int]) -> None:
 
 
 def _expands(shape: Sequence[int], target: Sequence[int]) -> bool:
-    """Whether a tensor of that shape can be expanded to `target`."""
+    """Return whether a tensor of that shape can be expanded to `target`."""
     return len(shape) <= len(target) and all(
         n in (1, m) for n, m in zip(reversed(shape), reversed(target), strict=False)
     )
 
 
 def expansion_error(target: Sequence[int], shape: Sequence[int]) -> RuntimeError:
-    """The error of a summand that does not expand to the shape of a product."""
+    """Return the error of a summand that does not expand to the shape of a product."""
     for back in range(1, len(shape) + 1):
         if back > len(target) or (shape[-back] != target[-back] and shape[-back] != 1):
             break

@@ -108,27 +108,27 @@ class Steps:
         self.reverse = reverse
 
     def starts(self) -> list[int]:
-        """The first row of each step."""
+        """Return the first row of each step."""
         return [0, *accumulate(self.sizes)][:-1]
 
     def table(self, F: Any, x: Any) -> Any:
-        """An array with a row for each step of each sample."""
+        """Return an array with a row for each step of each sample."""
         return F.reshape(x, (self.rows, x.shape[-1]))
 
     def split(self, F: Any, x: Any) -> Any:
-        """The steps of an array with rows."""
+        """Return the steps of an array with rows."""
         return F.split(x, tuple(self.sizes), 0)
 
     def joined(self, F: Any, steps: Any) -> Any:
-        """The inverse of `split`."""
+        """Return the inverse of `split`."""
         return F.cat(list(steps), 0) if len(self.sizes) > 1 else steps[0]
 
     def shaped(self, F: Any, x: Any) -> Any:
-        """The inverse of `table`."""
+        """Return the inverse of `table`."""
         return F.reshape(x, (*self.lead, x.shape[-1]))
 
     def before(self, F: Any, states: Any, first: Any) -> Any:
-        """The state before each step, for the states after each step, as rows, and the first one."""
+        """Return the state before each step, for the states after each step, as rows, and the first one."""
         sizes = self.sizes
         if len(sizes) == 1:
             return first
@@ -163,12 +163,12 @@ class _State:
         return self.now
 
     def all(self) -> Any:
-        """The state of all samples."""
+        """Return the state of all samples."""
         return self.F.cat([self.now, *reversed(self.ended)], 0) if self.ended else self.now
 
 
 def plainly(F: Any) -> Run:
-    """A `Run` that calls the formula."""
+    """Return a `Run` that calls the formula."""
     return lambda formula, *operands: formula(F, *operands)
 
 
@@ -187,7 +187,7 @@ def _or_zeros(F: Any, grad: Any, like: Any) -> Any:
 
 
 def _upstream(F: Any, steps: Steps, grad: Any, result: Any) -> Any:
-    """The gradient of the result at each step."""
+    """Return the gradient of the result at each step."""
     return steps.split(F, F.zeros_like(result) if grad is None else steps.table(F, grad))
 
 
@@ -223,7 +223,7 @@ def _lstm(
 def _lstm_step_back(
     F: Any, of_h: Any, of_c: Any, along: Any, forget: Any, by_cell: Any, by_hidden: Any
 ) -> tuple[Any, Any]:
-    """The gradients of the cell before the step, and of the gates' inputs."""
+    """Return the gradients of the cell before the step, and of the gates' inputs."""
     of_c = of_c + of_h * along
     return of_c * forget, by_cell * of_c + by_hidden * of_h
 
@@ -233,7 +233,7 @@ def _lstm_sum_back(F: Any, grad: Any, of_h: Any, *others: Any) -> tuple[Any, Any
 
 
 def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
-    """The gradients of `lstm_sequence`, by inflow, states, weight and projection."""
+    """Return the gradients of `lstm_sequence`, by inflow, states, weight and projection."""
     grad, grad_h, grad_c, grad_gates, grad_cells, h0, c0, weight, projection, result, gates, cells, *_ = given
     steps, width, needs = Steps(result.shape, given.sizes, given.reverse), c0.shape[1], given.needs
     h0, c0, weight, result = F.conj(h0), F.conj(c0), F.conj(weight), F.conj(steps.table(F, result))
@@ -315,13 +315,13 @@ def _gru(
 
 
 def _gru_step_back(F: Any, grad: Any, of_h: Any, keep: Any, factors: Any) -> tuple[Any, Any]:
-    """The part of the gradient that goes past the gates, and the gradients of the gates' inputs."""
+    """Return the part of the gradient that goes past the gates, and the gradients of the gates' inputs."""
     of_h = grad + of_h
     return of_h * keep, factors * of_h
 
 
 def gru_gradients(F: Any, run: Run, given: GruGradients) -> tuple[Any, ...]:
-    """The gradients of `gru_sequence`, by inflow, state, weight and bias."""
+    """Return the gradients of `gru_sequence`, by inflow, state, weight and bias."""
     grad, grad_h, grad_gates, h0, weight, result, gates, sizes, reverse, needs = given
     steps, width = Steps(result.shape, sizes, reverse), h0.shape[1]
     h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
@@ -386,7 +386,7 @@ def _rnn_step_back(F: Any, grad: Any, of_h: Any, slope: Any) -> tuple[Any]:
 
 
 def rnn_gradients(F: Any, run: Run, given: RnnGradients) -> tuple[Any, ...]:
-    """The gradients of `rnn_sequence`, by inflow, state and weight."""
+    """Return the gradients of `rnn_sequence`, by inflow, state and weight."""
     grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = given
     steps = Steps(result.shape, sizes, reverse)
     h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
@@ -417,12 +417,12 @@ class Recurrent:
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
     ) -> tuple[Array, ...]:
-        """The states of long short-term memory at all steps, the last ones, and what was computed on the way."""
+        """Return the states of long short-term memory at all steps, the last ones, and what was computed on the way."""
         return _lstm(self, self.evaluate_step, inflow, h0, c0, weight, projection, sizes, reverse)
 
     @packed(LstmGradients)
     def lstm_backward(self, given: LstmGradients) -> tuple[Array, ...]:
-        """The gradients of `lstm_sequence`."""
+        """Return the gradients of `lstm_sequence`."""
         return lstm_gradients(self, self.evaluate_step, given)
 
     def gru_sequence(
@@ -434,12 +434,12 @@ class Recurrent:
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
     ) -> tuple[Array, ...]:
-        """The states of gated recurrent units at all steps, the last one, and the gates."""
+        """Return the states of gated recurrent units at all steps, the last one, and the gates."""
         return _gru(self, self.evaluate_step, inflow, h0, weight, bias, sizes, reverse)
 
     @packed(GruGradients)
     def gru_backward(self, given: GruGradients) -> tuple[Array, ...]:
-        """The gradients of `gru_sequence`."""
+        """Return the gradients of `gru_sequence`."""
         return gru_gradients(self, self.evaluate_step, given)
 
     def rnn_sequence(
@@ -451,10 +451,10 @@ class Recurrent:
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
     ) -> tuple[Array, ...]:
-        """The states of a plain recurrent network at all steps, and the last one."""
+        """Return the states of a plain recurrent network at all steps, and the last one."""
         return _rnn(self, self.evaluate_step, inflow, h0, weight, relu, sizes, reverse)
 
     @packed(RnnGradients)
     def rnn_backward(self, given: RnnGradients) -> tuple[Array, ...]:
-        """The gradients of `rnn_sequence`."""
+        """Return the gradients of `rnn_sequence`."""
         return rnn_gradients(self, self.evaluate_step, given)

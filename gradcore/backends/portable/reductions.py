@@ -145,19 +145,19 @@ class Reductions:
 
     @along(2)
     def at_index(self, x: Any, index: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-        """The elements that an index without that dim chooses, and the index."""
+        """Return the elements that an index without that dim chooses, and the index."""
         kept = self.kept(index, dim)
         values = self.take_along(x, kept, dim)
         return (values, kept) if keepdim else (values.reshape(index.shape), index)
 
     @along(2)
     def take_along(self, x: Any, index: Any, dim: int) -> Any:
-        """The elements at an index along a dim; the index has the other dims of `x`."""
+        """Return the elements at an index along a dim; the index has the other dims of `x`."""
         return self.xp.take_along_axis(x, index, dim)
 
     @along(1)
     def kept(self, x: Any, dim: int, keepdim: bool = True) -> Any:
-        """A result without a dim, or with that dim of size 1."""
+        """Return a result without a dim, or with that dim of size 1."""
         return x.reshape((*x.shape[:dim], 1, *x.shape[dim:])) if keepdim else x
 
     def put_along(self, x: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
@@ -178,12 +178,12 @@ class Reductions:
 
     @along(1)
     def count_over(self, x: Any, dims: Dims = None) -> Any:
-        """The number of elements that are not zero."""
+        """Return the number of elements that are not zero."""
         found = self.xp.count_nonzero(x, axis=dims)
         return self.xp.asarray(found) if found.__class__ is int else found  # NumPy before 2.4 counts into one
 
     def equal_or_nan(self, x: Any, y: Any) -> Any:
-        """Whether elements are equal, or both NaN."""
+        """Return whether elements are equal, or both NaN."""
         equal = x == y
         if self.host_scalars and not (y != y).any():
             return equal
@@ -231,26 +231,26 @@ class Reductions:
 
     @along(2)
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
-        """The product of softmax's (symmetric) Jacobian matrix at the result `y` with `t`."""
+        """Return the product of softmax's (symmetric) Jacobian matrix at the result `y` with `t`."""
         out = t - self.dot_over(t, y, dim)
         out *= y
         return out
 
     @along(2)
     def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
-        """The product of log_softmax's transposed Jacobian matrix at the result `y` with `t`."""
+        """Return the product of log_softmax's transposed Jacobian matrix at the result `y` with `t`."""
         out = self.xp.exp(y)
         out *= self.sum_over(t, (dim,), True)
         return self.xp.subtract(t, out, out=out)
 
 
 def _sum_dtype(x: Any, dtype: Any) -> Any:
-    """The NumPy dtype in which to sum; None for that of `x`."""
+    """Return the NumPy dtype in which to sum; None for that of `x`."""
     if dtype is not None:
         return dtype.numpy
     return "int64" if x.dtype.kind in "biu" else None
 
 
 def _count(shape: tuple[int, ...], dims: Dims) -> int:
-    """The number of elements that a reduction over dims combines."""
+    """Return the number of elements that a reduction over dims combines."""
     return math.prod(shape if dims is None else [shape[d] for d in dims])

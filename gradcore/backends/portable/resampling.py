@@ -41,7 +41,7 @@ class Resizing:
     xp: Any
 
     def resample(self, x: Array, size: Sequence[int], *settings: Any) -> Array:
-        """The images with another spatial size."""
+        """Return the images with another spatial size."""
         for dim, taps in _by_dim(x.dtype, x.shape[2:], size, *settings):
             x = fold(self.xp, self.xp.add, x, dim, taps)
         return x
@@ -107,14 +107,14 @@ def _nearest(size: int, outputs: int, step: Any, exact: bool, real: Any) -> Tabl
 
 
 def _positions(outputs: int, step: Any, align_corners: bool, real: Any) -> Table:
-    """The position of each output among the inputs."""
+    """Return the position of each output among the inputs."""
     numbers = np.arange(outputs).astype(real)
     positions: Table = numbers * step if align_corners else (numbers + real(0.5)) * step - real(0.5)
     return positions
 
 
 def _split(positions: Table, size: int) -> tuple[Table, Table]:
-    """The input at or before each position, and the position's distance from it."""
+    """Return the input at or before each position, and the position's distance from it."""
     before = np.minimum(np.floor(positions).astype(np.int64), size - 1)
     return before, np.clip(positions - before.astype(positions.dtype), 0, 1)
 

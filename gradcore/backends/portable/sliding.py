@@ -41,7 +41,7 @@ def pool_output_size(
 
 
 def overlap(offset: int, stride: int, size: int, count: int) -> tuple[slice, slice]:
-    """The part of the first `count` positions `stride * t + offset` that is below `size` and not negative.
+    """Return the part of the first `count` positions `stride * t + offset` that is below `size` and not negative.
 
     Returns the slice of the positions `t` and the slice of `range(size)` where they are.
     """

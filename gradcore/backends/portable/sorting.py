@@ -33,13 +33,13 @@ class Sorting:
 
     @along(1)
     def sort_along(self, x: Any, dim: int, descending: bool = False) -> tuple[Any, Any]:
-        """The elements in order, and their indices."""
+        """Return the elements in order, and their indices."""
         order = self.argsort_along(x, dim, descending)
         return self.take_along(x, order, dim), order
 
     @along(1)
     def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
-        """The k largest or smallest elements in order, and their indices."""
+        """Return the k largest or smallest elements in order, and their indices."""
         order = self.argsort_along(x, dim, largest)[(slice(None),) * dim + (slice(k),)].copy()  # not to keep all of it
         return self.take_along(x, order, dim), order
 
@@ -47,18 +47,18 @@ class Sorting:
 
     @along(1)
     def kthvalue_along(self, x: Any, dim: int, k: int, keepdim: bool = False) -> tuple[Any, Any]:
-        """The k-th smallest element (from 1), and the index of the first one that equals it."""
+        """Return the k-th smallest element (from 1), and the index of the first one that equals it."""
         values = self.partitioned(x, k - 1, dim)[(slice(None),) * dim + (slice(k - 1, k),)].copy()
         return self.where_equal(x, values, dim, keepdim)
 
     @along(2)
     def partitioned(self, x: Any, k: int, dim: int) -> Any:
-        """The elements in an order in which that of number `k` (from 0) has its place."""
+        """Return the elements in an order in which that of number `k` (from 0) has its place."""
         return self.xp.sort(x, axis=dim)
 
     @along(1)
     def median_along(self, x: Any, dim: int, keepdim: bool = False, ignore_nan: bool = False) -> tuple[Any, Any]:
-        """The (lower) median, and the index of the first element that equals it."""
+        """Return the (lower) median, and the index of the first element that equals it."""
         xp = self.xp
         nan = xp.isnan(x) if x.dtype.kind == "f" else None
         if nan is not None and ignore_nan:
@@ -79,7 +79,7 @@ class Sorting:
 
     @along(1)
     def mode_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
-        """The most frequent element (the smallest of several), and the index of its last occurrence."""
+        """Return the most frequent element (the smallest of several), and the index of its last occurrence."""
         xp = self.xp
         values, order = self.sort_along(xp.moveaxis(x, dim, -1), x.ndim - 1)
         starts = xp.ones(values.shape, "bool")
@@ -101,7 +101,7 @@ class Sorting:
         return values, where, rest[-1] if counts else nothing
 
     def unique_consecutive_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
-        """The same of neighbours: the first of each run of equal elements."""
+        """Return the same of neighbours: the first of each run of equal elements."""
         xp = self.xp
         rows = x.reshape(-1) if dim is None else xp.moveaxis(x, dim, 0)
         starts = xp.ones(len(rows), "bool")
@@ -135,7 +135,7 @@ class Sorting:
         return low
 
     def is_in_of(self, x: Any, among: Any, invert: bool = False) -> Any:
-        """Whether each element is among others."""
+        """Return whether each element is among others."""
         xp = self.xp
         if not among.size:
             return xp.full(x.shape, invert)
@@ -146,7 +146,7 @@ class Sorting:
     # -- counts ---------------------------------------------------------------------------------------------------
 
     def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
-        """The number of occurrences of each number, or the sum of their weights."""
+        """Return the number of occurrences of each number, or the sum of their weights."""
         xp = self.xp
         if not x.size:
             return xp.zeros(minlength, "int64" if weights is None else _sum_type(weights))
@@ -159,7 +159,7 @@ class Sorting:
         return counts if weights is None else counts.astype(_sum_type(weights))
 
     def histogram_of(self, x: Any, bins: int, low: float, high: float) -> Any:
-        """The number of elements in each bin between two bounds, or those of the data if both are equal."""
+        """Return the number of elements in each bin between two bounds, or those of the data if both are equal."""
         xp = self.xp
         flat = x.reshape(-1)
         if low == high and flat.size:
@@ -179,5 +179,5 @@ def comparable(x: Any) -> Any:
 
 
 def _sum_type(weights: Any) -> str:
-    """The dtype of sums of weights."""
+    """Return the dtype of sums of weights."""
     return "float32" if weights.dtype == "float32" else "float64"

@@ -21,7 +21,7 @@ class Iteration(NamedTuple):
     M: Any = None
 
     def adjoint(self) -> Iteration:
-        """The method for the conjugate transpose of the matrix, from zero."""
+        """Return the method for the conjugate transpose of the matrix, from zero."""
         from scipy.sparse.linalg import aslinearoperator
 
         return self._replace(x0=None, M=None if self.M is None else aslinearoperator(self.M).H)
@@ -41,7 +41,7 @@ class SparseMatrices:
 
     @shaped(_sides)
     def sparse_product(self, values: Any, dense: Any, pattern: Pattern, transposed: bool) -> Any:
-        """The product of a matrix, or of its transpose, with a vector or a matrix."""
+        """Return the product of a matrix, or of its transpose, with a vector or a matrix."""
         out, inner = (pattern.cols, pattern.rows) if transposed else (pattern.rows, pattern.cols)
         vector = dense.ndim == 1
         parts = dense[inner]
@@ -51,7 +51,7 @@ class SparseMatrices:
 
     @shaped(lambda left, right, pattern: Result((pattern.size,), np.result_type(left.dtype, right.dtype)))
     def sampled_product(self, left: Any, right: Any, pattern: Pattern) -> Any:
-        """The elements of ``left @ right.T`` at the positions of the pattern."""
+        """Return the elements of ``left @ right.T`` at the positions of the pattern."""
         parts = left[pattern.rows] * right[pattern.cols]
         return parts.sum(1) if parts.ndim > 1 else parts
 
@@ -59,7 +59,7 @@ class SparseMatrices:
     def sparse_solve(
         self, values: Any, b: Any, pattern: Pattern, transposed: bool, method: Iteration | None, strict: bool = True
     ) -> Any:
-        """The solution of a system and what SciPy says of it, by SciPy on the host.
+        """Return the solution of a system and what SciPy says of it, by SciPy on the host.
 
         If `strict`, a solution that did not converge is an error.
         """
@@ -111,7 +111,7 @@ def _skeleton(pattern: Pattern) -> Any:
 
 
 def _on_host(pattern: Pattern, to_host: Any) -> Pattern:
-    """The pattern with arrays of the host."""
+    """Return the pattern with arrays of the host."""
     if pattern.xp is np:
         return pattern
     if "host" not in pattern.kept:

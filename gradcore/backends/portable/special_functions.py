@@ -34,7 +34,7 @@ class SpecialFunctions:
         return self._evaluated(name, x, y, z, w)
 
     def has_special_function(self, name: str) -> bool:
-        """Whether the library has a counterpart of SciPy's function; else the host computes it."""
+        """Return whether the library has a counterpart of SciPy's function; else the host computes it."""
         return hasattr(self.special, name)
 
     def _evaluated(self, path: str, *arrays: Any) -> Any:

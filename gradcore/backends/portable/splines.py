@@ -38,7 +38,7 @@ def _evaluated(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def _outside(xp: Any, i: Any, n: int, mode: str) -> Any:
-    """The element that stands at each integer position, which may lie outside."""
+    """Return the element that stands at each integer position, which may lie outside."""
     if mode == "nearest":
         return xp.clip(i, 0, n - 1)
     if mode == "grid-wrap":
@@ -52,7 +52,7 @@ def _outside(xp: Any, i: Any, n: int, mode: str) -> Any:
 
 @lru_cache(64)
 def filter_matrix(n: int, order: int, mode: str) -> np.ndarray:
-    """The matrix that takes samples to coefficients."""
+    """Return the matrix that takes samples to coefficients."""
     taps = [_evaluated(c, 0.5 if order % 2 == 0 else 0.0) for c in _pieces(order, 0)]
     samples = np.zeros((n, n))
     for k, weight in enumerate(taps):

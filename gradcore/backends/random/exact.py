@@ -169,7 +169,7 @@ _TAIL_POINT = 1.5
 
 
 def format_of(array: Array) -> Format:
-    """The `Format` of an array of 32-bit or 64-bit numbers."""
+    """Return the `Format` of an array of 32-bit or 64-bit numbers."""
     return FLOAT32 if array.dtype.itemsize == 4 else FLOAT64
 
 
@@ -293,7 +293,7 @@ def _quantile_tail(xp: Any, k: Array) -> Array:
 
 
 def normal_quantile(xp: Any, k: Array) -> Array:
-    """The positive z at which the normal distribution function is 1/2 + (k + 1/2) / 2**bits.
+    """Return the positive z at which the normal distribution function is 1/2 + (k + 1/2) / 2**bits.
 
     Parameters
     ----------

@@ -103,14 +103,14 @@ class PhiloxState:
             self._key, self._counter = key, counter
 
     def to_bytes(self) -> np.ndarray:
-        """The state as 48 bytes: the key, then the counter, each with its lowest byte first."""
+        """Return the state as 48 bytes: the key, then the counter, each with its lowest byte first."""
         key, counter = self.place()
         data = key.to_bytes(KEY_BITS // 8, "little") + counter.to_bytes(COUNTER_BITS // 8, "little")
         return np.frombuffer(data, np.uint8).copy()
 
     @classmethod
     def from_bytes(cls, data: Any) -> "PhiloxState":
-        """The state that `to_bytes` wrote down.
+        """Return the state that `to_bytes` wrote down.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class PhiloxState:
         return cls(int.from_bytes(key, "little"), int.from_bytes(counter, "little"))
 
     def copy(self) -> "PhiloxState":
-        """An independent state at the same place."""
+        """Return an independent state at the same place."""
         return PhiloxState(*self.place())
 
     def __reduce__(self) -> tuple[type, tuple[int, int]]:

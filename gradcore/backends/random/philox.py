@@ -74,7 +74,7 @@ def _pieces(value: int, count: int) -> np.ndarray:
 
 
 def words(n: int, key: int, counter: int) -> np.ndarray:
-    """The first `n` words of the stream (key, counter), as a NumPy array of uint64."""
+    """Return the first `n` words of the stream (key, counter), as a NumPy array of uint64."""
     blocks = -(-n // WORDS_PER_BLOCK)
     source = _source
     if source.place != (key, counter):
@@ -106,7 +106,7 @@ class WordStream:
 
 
 def word_count(n: int, dtype: Any) -> int:
-    """The number of words for `n` floating-point numbers of `dtype`."""
+    """Return the number of words for `n` floating-point numbers of `dtype`."""
     return -(-n // _per_word(dtype))
 
 
@@ -141,7 +141,7 @@ def _in_tiles(distribution: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _lanes(words: Array, dtype: np.dtype) -> tuple[Array, Format]:
-    """The unsigned integers h, one for each number, and the format that the numbers are computed in."""
+    """Return the unsigned integers h, one for each number, and the format that the numbers are computed in."""
     if dtype.itemsize == 8:
         return words, FLOAT64
     halves = words.view(np.uint32)
@@ -149,7 +149,7 @@ def _lanes(words: Array, dtype: np.dtype) -> tuple[Array, Format]:
 
 
 def _magnitude(h: Array, form: Format) -> Array:
-    """The signed integer h, or its complement where that is negative: the sign bit folded away."""
+    """Return the signed integer h, or its complement where that is negative: the sign bit folded away."""
     k = h.view(form.signed)
     return k ^ (k >> (form.bits - 1))
 
@@ -363,7 +363,7 @@ def geometric(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
 
 
 def integer_words(low: int, high: int) -> int:
-    """The number of words for a random integer in [low, high): 1, or 2 for more than 2**32 values."""
+    """Return the number of words for a random integer in [low, high): 1, or 2 for more than 2**32 values."""
     if not low < high <= low + 2**64:
         raise ValueError(f"expected from 1 to 2**64 integers in [low, high), but got low={low} and high={high}")
     return 1 if high - low <= 2**32 else 2
@@ -416,7 +416,7 @@ def integers(xp: Any, words: Array, dtype: Any, low: int, high: int) -> Array:
 
 
 def multiply_high(a: Array, b: Array | int) -> Array:
-    """The upper 64 bits of the product of 64-bit unsigned integers."""
+    """Return the upper 64 bits of the product of 64-bit unsigned integers."""
     a_low, a_high = a & _MASK32, a >> 32
     b_low, b_high = b & _MASK32, b >> 32
     middle = a_high * b_low + (a_low * b_low >> 32)

@@ -51,12 +51,12 @@ class RecordedState(PhiloxState):
         return self.memory, super().draw(words)[1]
 
     def copy(self) -> "RecordedState":
-        """An independent state at the same place of the same graph."""
+        """Return an independent state at the same place of the same graph."""
         return RecordedState(self.origin, self.memory, self.device, self.counter)
 
 
 def again(state: PhiloxState) -> PhiloxState:
-    """A copy of a state that draws what the state will, also if that is recorded elsewhere."""
+    """Return a copy of a state that draws what the state will, also if that is recorded elsewhere."""
     if isinstance(state, RecordedState):
         return RecordedState(again(state.origin), state.memory, state.device, state.counter)
     return RepeatedState(*state.place())
@@ -86,7 +86,7 @@ class Recording:
         self._others[id(array)] = array
 
     def of(self, state: PhiloxState) -> PhiloxState:
-        """The state of a generator inside the graph, registered the first time."""
+        """Return the state of a generator inside the graph, registered the first time."""
         if isinstance(state, RepeatedState):
             return state
         if isinstance(state, RecordedState):
@@ -115,7 +115,7 @@ _current = _Current()
 
 
 def present() -> Recording | None:
-    """The random numbers of the graph that this thread records; None if there is none."""
+    """Return the random numbers of the graph that this thread records; None if there is none."""
     return _current.recording
 
 

@@ -16,7 +16,7 @@ from .philox import exponential, multiply_high, uniform
 
 
 def permutation(xp: Any, words: Array) -> Array:
-    """A random order of the integers below ``len(words)``: the stable argsort of the words.
+    """Return a random order of the integers below ``len(words)``: the stable argsort of the words.
 
     Parameters
     ----------

@@ -312,7 +312,7 @@ for _name in METHODS.split():
 
 
 def outermost(values: Any) -> Any:
-    """The latest level among arrays in nested tuples, lists and dictionaries; None if there is none."""
+    """Return the latest level among arrays in nested tuples, lists and dictionaries; None if there is none."""
     found = None
     for value in values.values() if values.__class__ is dict else values:
         kind = value.__class__
@@ -328,7 +328,7 @@ def outermost(values: Any) -> Any:
 
 
 def levels_of(array: Any) -> Iterator[Any]:
-    """The levels at which samples of an array have memory of their own, from the latest."""
+    """Yield the levels at which samples of an array have memory of their own, from the latest."""
     while array.__class__ is BatchedArray:
         yield array.level
         array = array.array
@@ -350,14 +350,14 @@ def arange_like(n: int, like: Any) -> Any:
 
 
 def all_samples(array: Any) -> Any:
-    """The array of all samples of all batches that an array is in; one that is in none itself."""
+    """Return the array of all samples of all batches that an array is in; one that is in none itself."""
     while array.__class__ is BatchedArray:
         array = array.array
     return array
 
 
 def split_batch(x: Any, level: Any) -> tuple[Any, bool]:
-    """The array inside, and whether it has samples at that level (an array repeated in memory counts as one)."""
+    """Return the array inside, and whether it has samples at that level (an array repeated in memory counts as one)."""
     if x.__class__ is not BatchedArray or x.level is not level:
         return x, False
     a = x.array
@@ -394,7 +394,7 @@ def shift_axes(axis: Any, ndim: int) -> Any:
 
 
 def wrap_batch(array: Any, level: Any, axis: int) -> Any:
-    """An array whose dim `axis` becomes the hidden one of `level`."""
+    """Return an array whose dim `axis` becomes the hidden one of `level`."""
     if array.__class__ is BatchedArray and array.level.order > level.order:
         return BatchedArray(wrap_batch(array.array, level, axis + 1), array.level)
     rest = [i for i in range(array.ndim) if i != axis]
@@ -402,7 +402,7 @@ def wrap_batch(array: Any, level: Any, axis: int) -> Any:
 
 
 def unwrap_batch(array: Any, level: Any, axis: int) -> Any:
-    """An array with the hidden dim of `level` as its dim `axis`."""
+    """Return an array with the hidden dim of `level` as its dim `axis`."""
     if array.__class__ is BatchedArray:
         if array.level.order > level.order:
             return BatchedArray(unwrap_batch(array.array, level, axis + 1), array.level)
@@ -412,7 +412,7 @@ def unwrap_batch(array: Any, level: Any, axis: int) -> Any:
 
 
 def _move_first_axis(array: Any, axis: int) -> Any:
-    """The array with its first dim at `axis`."""
+    """Return the array with its first dim at `axis`."""
     return array.transpose((*range(1, axis + 1), 0, *range(axis + 1, array.ndim))) if axis else array
 
 
@@ -420,7 +420,7 @@ def _move_first_axis(array: Any, axis: int) -> Any:
 
 
 def apply(ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-    """A universal function, or a method of one, on any arrays: batched ones, or those of a library."""
+    """Return a universal function, or a method of one, on any arrays: batched ones, or those of a library."""
     level = outermost((inputs, named) if named else inputs)
     if level is None:
         return getattr(library_function(ufunc, *inputs), method)(*inputs, **named)

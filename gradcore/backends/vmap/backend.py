@@ -65,7 +65,7 @@ class _Ufunc:
 
 
 def _function(function: Any, *args: Any, **named: Any) -> Any:
-    """A function of NumPy that other libraries have too: theirs where no array is batched."""
+    """Return a function of NumPy that other libraries have too: theirs where no array is batched."""
     level = outermost((args, named)) if LIBRARIES else None
     if level is None:
         return library_function(function, *args)(*args, **named)

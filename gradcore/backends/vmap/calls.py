@@ -17,14 +17,14 @@ _LONG, _MANY = 8, 1 << 12
 
 
 def is_batched(level: Any, value: Any) -> bool:
-    """Whether a value, or any in a tuple or list of them, has samples at that level."""
+    """Return whether a value, or any in a tuple or list of them, has samples at that level."""
     if value.__class__ is BatchedArray:
         return value.level is level
     return value.__class__ in (tuple, list) and any(is_batched(level, v) for v in value)
 
 
 def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """A kernel that acts on each element after broadcasting."""
+    """Return a kernel that acts on each element after broadcasting."""
     ndim = 0
     batched = False
     for a in args:
@@ -55,7 +55,7 @@ def _in_long_rows(operands: list[Any]) -> list[Any]:
 def call_generic(
     level: Any, generic: Callable[..., Any], kernel: Callable[..., Any], several: bool, *args: Any, **named: Any
 ) -> Any:
-    """A generic kernel or body, with all arrays batched; the kernel of the arrays inside where none of them is.
+    """Return a generic kernel or body, with all arrays batched; the kernel of the arrays inside where none of them is.
 
     `several` says that the first argument is a sequence of arrays. Tuples of indices stay as they are.
     """
@@ -67,12 +67,12 @@ def call_generic(
 
 
 def as_batched(value: Any, level: Any) -> Any:
-    """An array as a batched one, without a copy; anything else as it is."""
+    """Return an array as a batched one, without a copy; anything else as it is."""
     if value.__class__ is BatchedArray:
         return value if value.level is level else BatchedArray(physical(value, level), level)
     return BatchedArray(physical(value, level), level) if is_array(value) else value
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array, rather than a number or a setting."""
+    """Return whether a value is an array, rather than a number or a setting."""
     return not isinstance(value, np.generic) and hasattr(value, "__array_function__")

@@ -39,7 +39,7 @@ def _constant(name: str) -> Callable[..., Any]:
 
 
 def _array(xp: Any, level: Any, value: Any, dtype: Any = None, *, order: Any = "K", copy: bool = True) -> Any:
-    """A copy; of an array, one that can be written to for each sample."""
+    """Return a copy; of an array, one that can be written to for each sample."""
     if not hasattr(value, "shape"):
         return xp.array(value, dtype)
     a = physical(value, level)

@@ -55,7 +55,7 @@ class BatchedDevice(device):
 
 
 def batched_device(levels: tuple[VmapLevel, ...], device: Any) -> Any:
-    """The device of arrays of `device` batched at `levels`, and at those at which they are batched already."""
+    """Return the device of arrays of `device` batched at `levels`, and at those at which they are batched already."""
     known = device.levels
     for level in levels:
         if level not in known:
@@ -71,14 +71,14 @@ def batched_device(levels: tuple[VmapLevel, ...], device: Any) -> Any:
 
 
 def unbatched_device(device: Any, level: VmapLevel) -> Any:
-    """The device of the samples: `device` without that level."""
+    """Return the device of the samples: `device` without that level."""
     if level not in device.levels:
         return device
     return batched_device(tuple(other for other in device.levels if other is not level), device.real)
 
 
 def _batch_once(inner: Any, level: VmapLevel) -> BatchedDevice:
-    """The device of arrays of `inner` batched at `level`, created once."""
+    """Return the device of arrays of `inner` batched at `level`, created once."""
     key = inner._name, inner.levels  # devices with and without levels are equal
     found = level.devices.get(key)
     if found is None:

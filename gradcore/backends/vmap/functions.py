@@ -357,7 +357,7 @@ def _pad(level: Any, array: Any, pad_width: Any, *args: Any, **named: Any) -> An
 
 
 def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
-    """The matrix product of each sample; one large product where only one side is batched."""
+    """Return the matrix product of each sample; one large product where only one side is batched."""
     (x, many_x), (y, many_y) = split_batch(a, level), split_batch(b, level)
     n, m = a.ndim, b.ndim
     if not (many_x or many_y) or not n or not m:

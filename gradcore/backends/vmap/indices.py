@@ -72,7 +72,7 @@ def _batched(array: Any, level: Any) -> Any:
 
 
 def _fitted(value: Any, level: Any, ndim: int) -> Any:
-    """A value that is written to places of `ndim` dims in each sample."""
+    """Return a value that is written to places of `ndim` dims in each sample."""
     if value.__class__ is not BatchedArray or value.level is not level:
         return value
     a = value.array
@@ -82,7 +82,7 @@ def _fitted(value: Any, level: Any, ndim: int) -> Any:
 
 
 def _spread(value: Any, level: Any, back: Sequence[int]) -> Any:
-    """A value in the order of dims in which NumPy takes what is written to arrays of indices."""
+    """Return a value in the order of dims in which NumPy takes what is written to arrays of indices."""
     value = _fitted(value, level, len(back) - 1)
     missing = len(back) - getattr(value, "ndim", 0)
     if missing:
@@ -94,7 +94,7 @@ def _spread(value: Any, level: Any, back: Sequence[int]) -> Any:
 
 
 def _is_array(entry: Any) -> bool:
-    """Whether an entry is an array of indices; what is an int without being batched is none."""
+    """Return whether an entry is an array of indices; what is an int without being batched is none."""
     return hasattr(entry, "shape") and (hasattr(entry, "level") or bool(entry.ndim) or not hasattr(entry, "__index__"))
 
 
@@ -118,7 +118,7 @@ def _entries(x: Any, key: Any) -> list[Any]:
 
 
 def _with_rows(array: Any, entries: list[Any], level: Any) -> tuple[tuple[Any, ...], list[int]]:
-    """A key for all samples, and the order that puts the dims of ``array[key]`` where those of a sample lie.
+    """Return a key for all samples, and the order that puts the dims of ``array[key]`` where those of a sample lie.
 
     The numbers of the samples are one more array of indices, in front: so the dims of the indices come first.
     """

@@ -222,7 +222,7 @@ class BatchedKernels:
         return dtype in ("float16", "bfloat16") or bool(self.inner.keeps_weights(scores * self.level.size, dtype))
 
     def shares_memory(self, view: Any, x: Any) -> bool:
-        """Whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
+        """Return whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
         return bool(self.inner.shares_memory(*(split_batch(a, self.level)[0] for a in (view, x))))
 
     def memory_of(self, x: Any) -> Any:
@@ -234,11 +234,11 @@ class BatchedKernels:
         return self.inner.geometry_of(x.array[0] if calls.is_batched(self.level, x) else x)  # type: ignore[no-any-return]
 
     def address(self, x: Any) -> int:
-        """The address of the first element."""
+        """Return the address of the first element."""
         return int(self.inner.address(x.array if calls.is_batched(self.level, x) else x))
 
     def strided(self, x: Any, shape: Ints, strides: Ints, offset: int) -> Any:
-        """A view of the memory that `x` is part of: in each sample the same, `offset` from its first element."""
+        """Return a view of the memory that `x` is part of: in each sample the same, `offset` from its first element."""
         if not calls.is_batched(self.level, x):
             return self.inner.strided(x, shape, strides, offset)
         a = x.array
@@ -246,7 +246,7 @@ class BatchedKernels:
         return BatchedArray(self.inner.strided(a, (self.level.size, *shape), (step, *strides), offset), self.level)
 
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-        """The solution and the factors of `a`, which may have fewer dims in front than `b`."""
+        """Return the solution and the factors of `a`, which may have fewer dims in front than `b`."""
         if not calls.is_batched(self.level, (a, b)):
             return self.inner.solve_and_factor(a, b)  # type: ignore[no-any-return]
         if a.ndim == b.ndim:
@@ -320,13 +320,13 @@ class BatchedKernels:
             out[...] = np.where(mask, chosen, out)
 
     def index(self, x: Any, indices: Sequence[Any]) -> Any:
-        """The elements at `indices`."""
+        """Return the elements at `indices`."""
         if not calls.is_batched(self.level, (x, *indices)):
             return self.inner.index(x, indices)
         return super().index(calls.as_batched(x, self.level), self._shared_masks(indices))  # type: ignore[misc]
 
     def _shared_masks(self, indices: Sequence[Any]) -> Sequence[Any]:
-        """The indices, with masks that all samples share as plain arrays."""
+        """Return the indices, with masks that all samples share as plain arrays."""
         found = []
         for index in indices:
             if index is not None and index.dtype.kind == "b":
@@ -336,7 +336,7 @@ class BatchedKernels:
         return tuple(found)
 
     def index_write(self, x: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> Any:
-        """A copy with `values` at `indices`: samples of all batches have memory of their own."""
+        """Return a copy with `values` at `indices`: samples of all batches have memory of their own."""
         if not calls.is_batched(self.level, (x, values, *indices)):
             return self.inner.index_write(x, values, indices, accumulate)
         out = self.xp.empty(x.shape, x.dtype)
@@ -360,7 +360,7 @@ class BatchedKernels:
         raise RuntimeError(DYNAMIC.format(name="bincount"))
 
     def histogram_of(self, x: Any, bins: int, low: float, high: float) -> Any:
-        """The number of elements in each bin between two bounds, or those of each sample if both are equal."""
+        """Return the number of elements in each bin between two bounds, or those of each sample if both are equal."""
         flat = x.reshape(-1)
         first, last = (flat.min(), flat.max()) if low == high and flat.size else (low, high)
         if low == high:
@@ -373,15 +373,15 @@ class BatchedKernels:
         return out
 
     def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:
-        """The diagonal as a view, writable where `x` is."""
+        """Return the diagonal as a view, writable where `x` is."""
         if not calls.is_batched(self.level, x):
             return self.inner.diagonal_of(x, offset, dim1, dim2)
         return BatchedArray(self.inner.diagonal_of(x.array, offset, *shift_axes((dim1, dim2), x.ndim)), self.level)
 
     def sum_rows(self, x: Any) -> Any:
-        """The sum over all dims but the last."""
+        """Return the sum over all dims but the last."""
         return x.reshape(prod(x.shape[:-1]), x.shape[-1]).sum(axis=0)
 
     def degrees_up_to(self, n: Any) -> range:
-        """The degrees that polynomials of any sample need."""
+        """Return the degrees that polynomials of any sample need."""
         return self.inner.degrees_up_to(split_batch(n, self.level)[0])  # type: ignore[no-any-return]

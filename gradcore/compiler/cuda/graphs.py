@@ -41,7 +41,7 @@ def runnable(
     copied: frozenset[int] = frozenset(),
     steps: frozenset[int] = frozenset(),
 ) -> Any:
-    """The function of a program on CUDA.
+    """Return the function of a program on CUDA.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class GraphedProgram:
             return instance.launch(arrays, self._kept, stream)
 
     def _reads_what_it_writes(self, arrays: tuple[Any, ...]) -> bool:
-        """Whether an argument that would be copied shares memory with what the program writes to."""
+        """Return whether an argument that would be copied shares memory with what the program writes to."""
         return any(share_memory(arrays[i], arrays[j]) for i in self._written for j in self._copied)
 
     def _wait(self, stream: Any) -> None:
@@ -144,7 +144,7 @@ class GraphedProgram:
     # -- instances ------------------------------------------------------------------------------------------------
 
     def _instance_for(self, arrays: tuple[Any, ...]) -> _Instance | None:
-        """A graph for arrays, whose results are gone; None if there is none."""
+        """Return a graph for arrays, whose results are gone; None if there is none."""
         steps = self._steps
         if any(type(a) is not self.backend.array_type for i, a in enumerate(arrays) if i not in steps):
             return self._give_up("it reads arrays of the CPU")
@@ -205,7 +205,7 @@ class GraphedProgram:
 
 
 def _is_dense(array: Any) -> bool:
-    """Whether the bytes between the ends of an array are few enough to be copied."""
+    """Return whether the bytes between the ends of an array are few enough to be copied."""
     start, stop = bounds(array)
     return stop - start <= _MOST_GAPS * array.nbytes or not array.size
 
@@ -254,11 +254,11 @@ class _Instance:
         self.results: list[Any] = [None] * len(self.outputs)
 
     def is_free(self) -> bool:
-        """Whether all results of the last launch are gone."""
+        """Return whether all results of the last launch are gone."""
         return not any(result is not None and result() is not None for result in self.results)
 
     def in_use(self) -> set[int]:
-        """The results of the last launch that are not gone."""
+        """Return the results of the last launch that are not gone."""
         return {i for i, result in enumerate(self.results) if result is not None and result() is not None}
 
     def launch(self, arrays: tuple[Any, ...], kept: set[int], stream: Any) -> list[Any]:

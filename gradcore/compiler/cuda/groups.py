@@ -152,7 +152,7 @@ class FusedLaunch:
 
 
 def _rounds_once(call: Call, operands: list[Any]) -> bool:
-    """Whether a call on 16-bit floats computes in float32, and rounds the result alone."""
+    """Return whether a call on 16-bit floats computes in float32, and rounds the result alone."""
     kind, _, name = call.name.partition(".")
     if name == "astype":
         return bool(operands[0].dtype != "f8")
@@ -165,7 +165,7 @@ def _last_name(call: Call) -> str:
 
 
 def _called(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
-    """The expressions of a call's results."""
+    """Return the expressions of a call's results."""
     kind, _, name = call.name.partition(".")
     args, named = map_leaves(plain, call.args), map_leaves(plain, call.named)
     if call.name == "method.copy":
@@ -235,7 +235,7 @@ class _Grouping:
         return self.found
 
     def _group(self, waiting: list[int], done: set[int]) -> list[int]:
-        """The first elementwise call that may come next, and all of its shape that may come with it."""
+        """Return the first elementwise call that may come next, and all of its shape that may come with it."""
         shape, group, leaves = None, list[int](), set[Any]()
         copies = [i for i in waiting if self.program.calls[i].name == "method.copy"]
         for i in [*(i for i in waiting if i not in copies), *copies]:  # so that many copies come together
@@ -249,7 +249,7 @@ class _Grouping:
         return group
 
     def _shape(self, call: Call) -> tuple[int, ...] | None:
-        """The shape of an elementwise call's results; None for other calls."""
+        """Return the shape of an elementwise call's results; None for other calls."""
         kind, _, name = call.name.partition(".")
         known = name in _FUSED or name in _FORMULAS or name == "astype" or self._is_single_copy(call)
         known = known or (
@@ -321,7 +321,7 @@ class _Grouping:
         self.found.calls.append(Call("fused", function, tuple(inputs), {}, [*map(Value, outputs)]))
 
     def _in_order(self, inputs: list[Any], result: Any) -> list[Any]:
-        """The operands, those first by whose order in memory kernels write their results."""
+        """Return the operands, those first by whose order in memory kernels write their results."""
         types: list[Any] = [self.program.type_of(leaf) for leaf in inputs]
         whole = [t.shape == result.shape and all(t.strides) for t in types]
         dense = [w and t.strides == _dense(t) for w, t in zip(whole, types, strict=True)]
@@ -360,12 +360,12 @@ def _order(program: Program) -> list[set[int]]:
 
 
 def arguments_of(call: Call) -> list[int]:
-    """The values that a call is given."""
+    """Return the values that a call is given."""
     return [*values_in(call.args), *values_in(call.named)]
 
 
 def leaves_of(call: Call) -> list[tuple[Any, int]]:
-    """The arrays that a call is given, by class and number: as tuples, values and literals can be equal."""
+    """Return the arrays that a call is given, by class and number: as tuples, values and literals can be equal."""
     found: list[tuple[Any, int]] = []
 
     def note(leaf: Any) -> None:
@@ -381,7 +381,7 @@ def _leaf(key: tuple[Any, int]) -> Any:
 
 
 def _dense(known: Any) -> tuple[int, ...]:
-    """The strides of an array that is contiguous in C order."""
+    """Return the strides of an array that is contiguous in C order."""
     strides, step = [], known.dtype.itemsize
     for n in reversed(known.shape):
         strides.append(step)

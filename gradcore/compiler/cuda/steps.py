@@ -45,7 +45,7 @@ class StepInput:
         self.values = np.concatenate([each.values for each in batches])
 
     def within(self, memory: Any) -> StepInput:
-        """The same step for a graph, whose kernels read numbers from its memory."""
+        """Return the same step for a graph, whose kernels read numbers from its memory."""
         other = StepInput(self.batches)
         other.memory = memory
         return other
@@ -142,7 +142,7 @@ class DeviceStep:
         self._states = len(self.values) - 1
 
     def fits(self) -> bool:
-        """Whether the optimiser's coming steps may be this one."""
+        """Return whether the optimiser's coming steps may be this one."""
         optimizer, own = self.optimizer, vars(self.optimizer)
         if len(self._options) > _MOST_OPTIONS:
             _LEFT_OUT.add(optimizer)
@@ -152,7 +152,7 @@ class DeviceStep:
         return len(groups) == len(self._params) and not any(group["differentiable"] for group in groups)
 
     def prepare(self) -> list[Any]:
-        """The coming step, and the memory of states; Nones where the optimiser has to take it."""
+        """Return the coming step, and the memory of states; Nones where the optimiser has to take it."""
         self.begun = False
         values = self._prepared()
         if len(values) != 1 + self._states or any(each.key is None for each in values[0].batches):

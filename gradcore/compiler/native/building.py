@@ -48,13 +48,13 @@ class _Tools(ctypes.Structure):
 
 @functools.cache
 def has_blas() -> bool:
-    """Whether NumPy brings a BLAS with functions of CBLAS."""
+    """Return whether NumPy brings a BLAS with functions of CBLAS."""
     return all(NUMPY.function(name) is not None for name in ("sgemm", "dgemm"))
 
 
 @functools.cache
 def _compiler() -> tuple[str, str]:
-    """The compiler, and what it says of its version."""
+    """Return the compiler, and what it says of its version."""
     path = find_compiler()
     said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     return path, said
@@ -62,7 +62,7 @@ def _compiler() -> tuple[str, str]:
 
 @functools.cache
 def has_vector_functions() -> bool:
-    """Whether loops call the C library's functions of vectors: ``GRADCORE_VECTORS`` of ``program.h``."""
+    """Return whether loops call the C library's functions of vectors: ``GRADCORE_VECTORS`` of ``program.h``."""
     library, version = platform.libc_ver()
     try:
         by_gcc = "Free Software Foundation" in _compiler()[1]
@@ -95,13 +95,13 @@ def made_with() -> str:
 
 
 def has_libraries() -> bool:
-    """Whether there are libraries of programs."""
+    """Return whether there are libraries of programs."""
     folder = cache_folder()
     return folder is not None and os.path.isdir(os.path.join(folder, "programs"))
 
 
 def library_of(source: str, build: bool = True) -> Path | None:
-    """The library of a source; None if it is not there and is not to be built.
+    """Return the library of a source; None if it is not there and is not to be built.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def _tools() -> _Tools:
 
 
 def loaded(path: Path, first: int, parts: Sequence[tuple[bool, bool]]) -> list[Callable[..., Any]]:
-    """The functions of a library's parts from the first one on, which take a tuple of arrays.
+    """Return the functions of a library's parts from the first one on, which take a tuple of arrays.
 
     Parameters
     ----------

@@ -135,7 +135,7 @@ class Channels:
         ]
 
     def _sums(self, grad: View, x: View, mean: View, product: View, total: View, dims: Dims) -> list[Step]:
-        """The sums of `grad` over dims, and of its product with `x` less its mean."""
+        """Return the sums of `grad` over dims, and of its product with `x` less its mean."""
         products = self._like(x)
         return [
             self._loop_of(products, lambda F, g, a, m: g * (a - m), grad, x, mean),
@@ -150,7 +150,7 @@ class Channels:
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def _like(self, x: View) -> View:
-        """A memory for as many elements."""
+        """Return a memory for as many elements."""
         return self.temporary_view(x.shape, x.dtype)  # type: ignore[no-any-return]
 
     def _loop_of(self, out: View, formula: Callable[..., Any], *reads: View) -> Step:
@@ -193,7 +193,7 @@ def _check(views: list[View]) -> None:
 
 
 def _kept(x: View, dims: Dims) -> View:
-    """The view with dims of size 1 in these positions."""
+    """Return the view with dims of size 1 in these positions."""
     shape, strides = iter(x.shape), iter(x.strides)
     count = range(len(x.shape) + len(dims))
     return x._replace(
@@ -203,7 +203,7 @@ def _kept(x: View, dims: Dims) -> View:
 
 
 def _split(x: View, groups: int) -> View:
-    """The view of images with their channels in groups."""
+    """Return the view of images with their channels in groups."""
     batch, channels, *points = x.shape
     first, step, *rest = x.strides
     each = channels // groups

@@ -44,7 +44,7 @@ class Draws:
 
 
 def _number(value: Any) -> str:
-    """A number of C++."""
+    """Return a number of C++."""
     return f"{C_TYPES[np.dtype(type(value)).name]}({float(value).hex()})"
 
 
@@ -115,7 +115,7 @@ def with_positions(program: Program) -> Program:
 
 
 def _is_native(call: Call, key: int, counter: int) -> bool:
-    """Whether a call makes numbers, at a position, for which there is a formula."""
+    """Return whether a call makes numbers, at a position, for which there is a formula."""
     if call.name != "backend.random_numbers" or call.named or call.args[3:5] != (Value(key), Value(counter)):
         return False
     return call.args[0] in _FORMULAS and all(type(each) in (int, float) for each in call.args[5:])
@@ -128,7 +128,7 @@ def _position(draw: Callable[[int], tuple[int, int]], words: int) -> Any:
 
 
 def _numbers(make: Callable[..., Any], distribution: Any, n: int, dtype: Any, position: Any, *parameters: Any) -> Any:
-    """The numbers at a position."""
+    """Return the numbers at a position."""
     data = position.astype("<u8").tobytes()
     key, counter = int.from_bytes(data[:16], "little"), int.from_bytes(data[16:], "little")
     return make(distribution, n, dtype, key, counter, *parameters)

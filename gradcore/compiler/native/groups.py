@@ -51,12 +51,12 @@ class _Tracer(emit_cpp.CppTracer):
 
 
 def tracer() -> _Tracer:
-    """A namespace for formulas, with a graph of its own."""
+    """Return a namespace for formulas, with a graph of its own."""
     return _Tracer(CPU.backend.bodies)
 
 
 def stored(F: Any, expr: Expr, dtype: np.dtype[Any]) -> Expr:
-    """The expression as it is after it was stored in a dtype."""
+    """Return the expression as it is after it was stored in a dtype."""
     if compute_dtype(dtype) == dtype:
         return F.graph.cast(expr, dtype)  # type: ignore[no-any-return]
     if expr.dtype not in (np.dtype(bool), np.dtype(np.float32)):
@@ -90,7 +90,7 @@ class Group:
         return [w for step in self.steps for w in step.writes]
 
     def takes(self, step: Step, relation: int, given: frozenset[int]) -> bool:
-        """Whether a step can be one of the group: element by element, in the order of the steps."""
+        """Return whether a step can be one of the group: element by element, in the order of the steps."""
         if not isinstance(step, (Loop, Reduction)) or step.shape != self.shape or len(self.steps) >= _MOST:
             return False
         if isinstance(step, Reduction) and self.dims not in (None, step.dims):
@@ -128,7 +128,7 @@ def _related(steps: list[Step]) -> list[int]:
 
 
 def _differ(a: View, b: View, given: frozenset[int]) -> bool:
-    """Whether two views may have elements in common that are not each other's."""
+    """Return whether two views may have elements in common that are not each other's."""
     if a.memory != b.memory:
         return a.memory in given and b.memory in given
     return overlap(a, b) and a != b

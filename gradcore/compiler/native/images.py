@@ -132,6 +132,6 @@ def _table(numbers: Sequence[int]) -> str:
 
 
 def _steps(out: View) -> tuple[int, ...]:
-    """The elements from image to image, from output to output, and along three dims."""
+    """Return the elements from image to image, from output to output, and along three dims."""
     steps = [s // out.dtype.itemsize for s in contiguous_strides(out.shape, out.dtype.itemsize)]
     return (*steps[:2], *(0,) * (5 - len(steps)), *steps[2:])

@@ -96,7 +96,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return view
 
     def temporary_view(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> View:
-        """A contiguous view of a memory of its own."""
+        """Return a contiguous view of a memory of its own."""
         number = self.program.new_value(ArrayType(shape, dtype, contiguous_strides(shape, dtype.itemsize), -1)).number
         self.temporary.add(number)
         return self._own(number)
@@ -108,7 +108,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
                 self._result(call, n)
 
     def _result(self, call: Call, number: int) -> View:
-        """The view of a result: in a memory of its own, or in that of an argument."""
+        """Return the view of a result: in a memory of its own, or in that of an argument."""
         kind = self.program.types[number]
         bases = {}
         for n in call.read:
@@ -131,7 +131,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def steps(self, call: Call) -> list[Step]:
-        """The steps of a call; none if it makes views only.
+        """Return the steps of a call; none if it makes views only.
 
         Raises
         ------
@@ -183,14 +183,14 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return self.views[argument.number]
 
     def _literal(self, number: int) -> View:
-        """The view of an array that is part of the program: its memory has a negative number."""
+        """Return the view of an array that is part of the program: its memory has a negative number."""
         array = self.program.literals[number]
         if array.dtype not in DTYPES | _HALVES:
             raise Unsupported("the dtype")
         return View(-1 - number, 0, array.shape, array.strides, array.dtype)
 
     def _constant(self, argument: Any) -> Any:
-        """The number that an argument is, for all its elements; None if it is none."""
+        """Return the number that an argument is, for all its elements; None if it is none."""
         memory = self._view(argument).memory
         if memory >= 0:
             return self.constants.get(memory)
@@ -250,7 +250,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return self._checked(Loop([out], reads, formula))
 
     def _checked(self, loop: Loop) -> Loop:
-        """A loop whose formula can be traced."""
+        """Return a loop whose formula can be traced."""
         from gradcore.compiler.native.groups import stored, tracer
 
         F = tracer()
@@ -276,7 +276,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return self._filled(out, number)
 
     def _moved(self, out: View, x: View) -> Loop:
-        """A copy, in the dtype of what is written."""
+        """Return a copy, in the dtype of what is written."""
         kept = compute_dtype(out.dtype)  # what is stored is rounded
         if kept != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != kept:
             raise Unsupported("it would be rounded twice")
@@ -404,7 +404,7 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         return self._reduced(kind, out, x, dims)
 
     def _reduced(self, kind: str, out: View, x: View, dims: tuple[int, ...]) -> list[Step]:
-        """A reduction over dims, with or without these dims in the result."""
+        """Return a reduction over dims, with or without these dims in the result."""
         kept = [n for d, n in enumerate(x.shape) if d not in dims]
         if math.prod(kept) != out.size:
             raise Unsupported("the shape of the result")
@@ -454,12 +454,12 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
 
 
 def _operand(F: Any, value: Any) -> Any:
-    """A setting, or a number in the place of an array."""
+    """Return a setting, or a number in the place of an array."""
     return F.graph.constant(value.item(), compute_dtype(value.dtype)) if isinstance(value, np.generic) else value
 
 
 def _rounds_once(call: Call, name: str, places: list[tuple[bool, Any]]) -> bool:
-    """Whether a call on 16-bit floats is computed in float32, and its result alone is rounded."""
+    """Return whether a call on 16-bit floats is computed in float32, and its result alone is rounded."""
     alone = call.name.startswith("operator.") or name in RENAMED or name == "where"
     return alone and not call.named and all(is_array or isinstance(value, np.generic) for is_array, value in places)
 
@@ -471,7 +471,7 @@ def _shape_of(lowering: Lowering, argument: Any) -> tuple[int, ...]:
 
 
 def _dims_summed(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...]:
-    """The dims that are summed, so that a shape becomes one that can be broadcast to it."""
+    """Return the dims that are summed, so that a shape becomes one that can be broadcast to it."""
     lead = len(shape) - len(to)
     return tuple(d for d, n in enumerate(shape) if d < lead or (to[d - lead] == 1 and n != 1))
 
@@ -483,7 +483,7 @@ def _is_basic(index: Any) -> bool:
 
 @functools.cache
 def _function_of(kind: str, name: str) -> Callable[..., Any]:
-    """A function of a namespace and expressions."""
+    """Return a function of a namespace and expressions."""
     if kind == "operator":
         plain = _OPERATORS.get(name) or getattr(operator, name[1:] if name in _IN_PLACE else name)
         return lambda F, *given: plain(*given)

@@ -42,7 +42,7 @@ class _Region:
         self._taken: list[tuple[int, int, int, int]] = []  # start, stop, first and last use
 
     def place(self, first: int, last: int, size: int, in_time: bool) -> int | None:
-        """The first place that is free from the first to the last use; None if there is none.
+        """Return the first place that is free from the first to the last use; None if there is none.
 
         What is over then is forgotten, where places are asked for in the order of first uses.
         """
@@ -117,7 +117,7 @@ class PartSource:
         self._tables = 0
 
     def text(self, in_threads: bool) -> str:
-        """The function, but for its name."""
+        """Return the function, but for its name."""
         lines = [f"(const void* given{', i64 threads' if in_threads else ''}) {{"]
         lines.append("(void)given;" if in_threads else "const i64 threads = 1; (void)given; (void)threads;")
         for i, memory in enumerate(self.arguments):
@@ -143,7 +143,7 @@ class PartSource:
         return "\n    ".join([*lines, "return 0;"]) + "\n}"
 
     def _bounds(self, memory: int) -> str:
-        """The span of an argument."""
+        """Return the span of an argument."""
         (low, high), name = self.owner(memory).extent, _name(memory)
         return f"{{{name} + {low}, {name} + {high}, {str(self.apart[memory]).lower()}}}"
 
@@ -168,7 +168,7 @@ class PartSource:
     def _placed(
         self, lives: list[tuple[int, int, _Item]], results: list[tuple[int, int]], in_time: bool
     ) -> tuple[int, dict[int, tuple[str, int]]]:
-        """The size of the arena, and by memory its place, if places are looked for in this order."""
+        """Return the size of the arena, and by memory its place, if places are looked for in this order."""
         regions = [] if in_time else [_Region(_name(m), self._span(m), first) for m, first in results]
         arena = _Region("arena", sys.maxsize, sys.maxsize)
         places: dict[int, tuple[str, int]] = {}
@@ -197,7 +197,7 @@ class PartSource:
         return sorted(found)
 
     def _room(self, memory: int) -> int:
-        """The bytes of a memory, those of whole lines of the cache."""
+        """Return the bytes of a memory, those of whole lines of the cache."""
         size = max(self._span(memory), 1)
         return size + -size % 64
 
@@ -224,7 +224,7 @@ class PartSource:
         return [*tables, f"for (i64 turn = 0; turn < {len(repeat.turns)}; ++turn) {{", *calls, "}"]
 
     def _moving(self, views: Sequence[View], tables: list[str]) -> str:
-        """The address of what is another view in each turn: arithmetic, or looked up in a table."""
+        """Return the address of what is another view in each turn: arithmetic, or looked up in a table."""
         places = [self._place(view) for view in views]
         name, first = places[0]
         offsets = [offset for _, offset in places]
@@ -251,5 +251,5 @@ def _called(invocation: Invocation, addresses: list[str]) -> str:
 
 
 def _name(memory: int) -> str:
-    """The name of a memory that is given: a value's, or a literal's, whose numbers are negative."""
+    """Return the name of a memory that is given: a value's, or a literal's, whose numbers are negative."""
     return f"m{memory}" if memory >= 0 else f"ml{-1 - memory}"

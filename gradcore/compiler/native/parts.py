@@ -132,18 +132,18 @@ class NativeProgram:
             return None
 
     def _may_meet(self, step: Step) -> bool:
-        """Whether a step may read elements of other positions than those that it writes at the same time."""
+        """Return whether a step may read elements of other positions than those that it writes at the same time."""
         given = frozenset() if self.are_apart else frozenset(self.program.inputs)
         pairs = [(w, r) for w in step.writes for r in step.reads if w != r]
         return any(overlap(w, r) or (w.memory != r.memory and {w.memory, r.memory} <= given) for w, r in pairs)
 
     def _writes_outside(self, part: Part) -> bool:
-        """Whether a part could not run again from its beginning."""
+        """Return whether a part could not run again from its beginning."""
         made = self._made(part)
         return any(w.memory not in made for s in part.steps for w in s.writes)
 
     def _made(self, part: Part) -> set[int]:
-        """The memories that begin in a part: it may write to them again from its beginning."""
+        """Return the memories that begin in a part: it may write to them again from its beginning."""
         views = self.lowering.views
         made = {n for call in part.calls for n in call.made if n in views and views[n].memory == n}
         return (made | self.lowering.temporary) - {*self.program.inputs}
@@ -242,15 +242,15 @@ class NativeProgram:
         self.rolled += map(str, writer.repeats)
 
     def _is_fresh(self, memory: int, part: Part) -> bool:
-        """Whether a memory is allocated for a part, which is the first to write to it."""
+        """Return whether a memory is allocated for a part, which is the first to write to it."""
         return self.made_by.get(memory) is part and memory not in self.program.inputs and self._spans_itself(memory)
 
     def _spans_itself(self, memory: int) -> bool:
-        """Whether a value's first element is the first in its memory."""
+        """Return whether a value's first element is the first in its memory."""
         return self.lowering.views[memory].memory == memory and self.owner(memory).extent[0] == 0
 
     def owner(self, memory: int) -> View:
-        """The view of all of a memory: of the value that owns it, or of a literal."""
+        """Return the view of all of a memory: of the value that owns it, or of a literal."""
         return self.lowering.views[memory] if memory >= 0 else self.lowering._literal(-1 - memory)
 
     # -- Python -----------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class NativeProgram:
 
 
 def _are_apart(program: Program) -> bool:
-    """Whether what is given to a program shares no memory in the recorded run."""
+    """Return whether what is given to a program shares no memory in the recorded run."""
     types = [program.types[n] for n in program.inputs if n in program.types]  # else a number
     spans = sorted(
         (known.address + low, known.address + high)
@@ -290,12 +290,12 @@ def _are_apart(program: Program) -> bool:
 
 
 def _narrowed(indices: View) -> View:
-    """The view of as many indices of 32 bits."""
+    """Return the view of as many indices of 32 bits."""
     return indices._replace(dtype=np.dtype(np.int32)).reshaped(indices.shape)
 
 
 def source_of(programs: list[NativeProgram]) -> str:
-    """The C++ of the parts of programs, numbered through."""
+    """Return the C++ of the parts of programs, numbered through."""
     loops = {name: text for program in programs for name, text in program.loops.items()}
     texts = [part.text for program in programs for part in program.parts]
     shown = 'extern "C" __attribute__((visibility("default"))) i64'
@@ -306,5 +306,5 @@ def source_of(programs: list[NativeProgram]) -> str:
 
 
 def name_of_plan(program: Program) -> str | None:
-    """The name of a program's plan; None where there cannot be one."""
+    """Return the name of a program's plan; None where there cannot be one."""
     return name_of(program, _LEAST, _are_apart(program))

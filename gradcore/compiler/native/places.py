@@ -188,7 +188,7 @@ class Places:
 
 
 def _kernel(kind: str, values: View, at: _Indexed) -> Step:
-    """The kernel that takes elements to `values`, puts them to where they belong, or adds them there."""
+    """Return the kernel that takes elements to `values`, puts them to where they belong, or adds them there."""
     x = at.x
     values = values if kind == "take" else values.broadcast(at.shape)
     if kind == "add" and x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
@@ -218,7 +218,7 @@ def _kernel(kind: str, values: View, at: _Indexed) -> Step:
 
 
 def _merged(shape: tuple[int, ...], rows: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """A shape and the steps of arrays along its dims, neighbours that are one in memory taken as one."""
+    """Return a shape and the steps of arrays along its dims, neighbours that are one in memory taken as one."""
     dims: list[tuple[int, ...]] = []
     for size, *steps in zip(shape, *rows, strict=True):
         if size == 1:

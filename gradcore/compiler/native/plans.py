@@ -106,14 +106,14 @@ class Plan:
     # -- Python -----------------------------------------------------------------------------------------------------
 
     def function(self, path: Path, first: int = 0) -> Any:
-        """The program as a function of Python that calls a library's, from that of the first part on."""
+        """Return the program as a function of Python that calls a library's, from that of the first part on."""
         runs = building.loaded(path, first, [(part.in_threads, part.multiplies) for part in self.parts])
         for run, part in zip(runs, self.parts, strict=True):
             vars(run)["again"] = functools.partial(_again, self, part, [])
         return emit_python.function_of(self.linked(runs))
 
     def linked(self, functions: list[Callable[..., Any]]) -> Program:
-        """The program with calls of native functions in the places of the parts."""
+        """Return the program with calls of native functions in the places of the parts."""
         old, out = self.program, Program()
         out.inputs, out.outputs, out.literals = list(old.inputs), list(old.outputs), old.literals
         out.scalars, out.types = old.scalars, dict(old.types)
@@ -165,7 +165,7 @@ class Plan:
         return out
 
     def slow(self, part: PartPlan) -> Callable[..., None]:
-        """The calls of a part, made by Python: so errors are those that the calls raise."""
+        """Return the calls of a part, made by Python: so errors are those that the calls raise."""
         old, own = self.program, Program()
         own.calls, own.literals = [old.calls[i] for i in part.calls], old.literals
         own.scalars, own.types = old.scalars, old.types
@@ -214,7 +214,7 @@ class _Interface:
 
 
 def _allocation(number: int, view: View) -> Call:
-    """The call that makes the memory of a value."""
+    """Return the call that makes the memory of a value."""
     if view.strides == contiguous_strides(view.shape, view.dtype.itemsize) or view.is_contiguous:
         return Call("xp.empty", np.empty, (view.shape, view.dtype), {}, Value(number))
     return Call("native.empty_strided", _empty_strided, (view.shape, view.strides, view.dtype), {}, Value(number))
@@ -242,7 +242,7 @@ def keep(plan: Plan, given: Program, name: str | None, library: Path) -> None:
 
 
 def kept(program: Program, name: str | None) -> tuple[Plan, Path] | None:
-    """The plan of a program that was kept, and the library; None if they are not there."""
+    """Return the plan of a program that was kept, and the library; None if they are not there."""
     folder = cache_folder()
     if name is None or folder is None:
         return None
@@ -277,7 +277,7 @@ class _Unnamed(Exception):
 
 
 def name_of(program: Program, *settings: Any) -> str | None:
-    """The name of a program's plan: by all that its C++ is made of; None where that cannot be told."""
+    """Return the name of a program's plan: by all that its C++ is made of; None where that cannot be told."""
     try:
         told = [_environment(), repr(settings), repr((program.inputs, program.outputs, sorted(program.scalars)))]
         told += [f"{call.name}{_told(call.args)}{_told(call.named)}{_told(call.results)}" for call in program.calls]
@@ -299,7 +299,7 @@ def _environment() -> str:
 
 @functools.cache
 def _stamp() -> str:
-    """The sizes of the package's files, and when they were changed."""
+    """Return the sizes of the package's files, and when they were changed."""
     root, found = Path(gradcore.__file__).parent, [gradcore.__version__]
     for folder in _SOURCES:
         for place, _, files in os.walk(root / folder):
@@ -318,7 +318,7 @@ def _literal(array: Any) -> str:
 
 
 def _told(value: Any) -> str:
-    """An argument or result, in the same words in each process."""
+    """Return an argument or result, in the same words in each process."""
     kind = type(value)
     if kind is Value:
         return f"v{value.number},"

@@ -183,7 +183,7 @@ class Products:
 
 
 def _steps(matrix: View) -> tuple[int, ...]:
-    """The elements from row to row and from column to column."""
+    """Return the elements from row to row and from column to column."""
     size, one = matrix.dtype.itemsize, [n == 1 for n in matrix.shape]
     steps = [s // size for s in matrix.strides]
     if one[1]:
@@ -194,7 +194,7 @@ def _steps(matrix: View) -> tuple[int, ...]:
 
 
 def _blas(matrix: View) -> tuple[str, int]:
-    """Whether BLAS has to transpose a matrix, and the elements from one of its rows to the next."""
+    """Return whether BLAS has to transpose a matrix, and the elements from one of its rows to the next."""
     (height, width), (row, column) = matrix.shape, _steps(matrix)
     if (column == 1 or width == 1) and (row >= width or height == 1):
         return "false", max(row, width)
@@ -204,14 +204,14 @@ def _blas(matrix: View) -> tuple[str, int]:
 
 
 def _transposed(x: View) -> View:
-    """The view of matrices with rows and columns exchanged."""
+    """Return the view of matrices with rows and columns exchanged."""
     if len(x.shape) < 2:
         raise Unsupported("the shapes of a product")
     return x._replace(shape=(*x.shape[:-2], *x.shape[:-3:-1]), strides=(*x.strides[:-2], *x.strides[:-3:-1]))
 
 
 def _regrouped(x: View, labels: Any, batch: list[int], *groups: list[int]) -> View:
-    """The view with dims in this order, those of each group as one."""
+    """Return the view with dims in this order, those of each group as one."""
     known = dict(zip(labels, zip(x.shape, x.strides, strict=True), strict=True))
     dims = [known[n] for n in batch]
     for group in groups:

@@ -60,7 +60,7 @@ class Repeat(NamedTuple):
 
 
 def rolled(invocations: list[Invocation], is_private: Callable[[int], bool]) -> list[Invocation | Repeat]:
-    """The invocations in order, those that repeat in loops.
+    """Return the invocations in order, those that repeat in loops.
 
     Parameters
     ----------

@@ -113,12 +113,12 @@ class Rows:
 
 
 def _is_last(x: View, dim: Any) -> bool:
-    """Whether elements along a dim of floats follow each other."""
+    """Return whether elements along a dim of floats follow each other."""
     return isinstance(dim, int) and bool(x.size) and x.dtype.kind == "f" and dim % len(x.shape) == len(x.shape) - 1
 
 
 def rows_kernel(function: str, writes: list[View], reads: list[View]) -> Kernel:
-    """A kernel of the library that takes contiguous rows of one shape."""
+    """Return a kernel of the library that takes contiguous rows of one shape."""
     size, n = reads[0].size, reads[0].shape[-1]
     arrays = ", ".join(f"(const {C_TYPES[v.dtype.name]}*){{{len(writes) + i}}}" for i, v in enumerate(reads))
     text = f"run_rows<{function}>(Work{{{{{size // n}, {size // n}, {n}, 0, 0, 0}}}}, threads, {arrays}, {{0}})"

@@ -33,7 +33,7 @@ class _Dim(NamedTuple):
 
 
 def _dims(traced: TracedGroup) -> list[_Dim]:
-    """The dims of a group's loop, from the outermost; neighbours that are one in memory are one."""
+    """Return the dims of a group's loop, from the outermost; neighbours that are one in memory are one."""
     reduced = set(traced.reductions[0].dims) if traced.reductions else set()
     views = [*traced.loads, *traced.stores]
     rows = [v.strides for v in views]
@@ -81,7 +81,7 @@ class _Writer:
         self.names = [f"a{i}" for i in sorted({*self.sources})]
 
     def parameters(self) -> list[str]:
-        """The parameters of the function: the first elements of arrays."""
+        """Return the parameters of the function: the first elements of arrays."""
         written = {*self.sources[len(self.traced.loads) :]}
         return [f"{'' if i in written else 'const '}{self.types[i]}* a{i}" for i in sorted({*self.sources})]
 
@@ -89,7 +89,7 @@ class _Writer:
         self.lines.append(f"{'    ' * depth}{text}")
 
     def place(self, array: int, dims: list[tuple[int, str]]) -> str:
-        """The expression of an array's element at indices of dims."""
+        """Return the expression of an array's element at indices of dims."""
         kind, terms = self.types[array], []
         size = _SIZES.get(kind, 8)
         for d, name in dims:
@@ -315,7 +315,7 @@ class _Writer:
 
 
 def loop_source(traced: TracedGroup) -> tuple[str, str]:
-    """The name of the function of a group, which equal ones share, and its source."""
+    """Return the name of the function of a group, which equal ones share, and its source."""
     writer = _Writer(traced)
     lines, shared = writer.write()
     if shared:
@@ -334,7 +334,7 @@ def loop_source(traced: TracedGroup) -> tuple[str, str]:
 
 
 def loop_call(name: str, traced: TracedGroup) -> Invocation:
-    """The call of a group's function."""
+    """Return the call of a group's function."""
     views = (*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions))
     text = f"{name}({', '.join([*(f'{{{i}}}' for i in sorted({*_sources(traced)})), 'threads'])})"
     return Invocation(text, views, shared=_shared(traced))

@@ -70,7 +70,7 @@ class View(NamedTuple):
         return True
 
     def broadcast(self, shape: tuple[int, ...]) -> View:
-        """The view in a larger shape.
+        """Return the view in a larger shape.
 
         Raises
         ------
@@ -86,11 +86,11 @@ class View(NamedTuple):
         return self._replace(shape=shape, strides=(0,) * lead + tuple(own))
 
     def reshaped(self, shape: tuple[int, ...]) -> View:
-        """A contiguous view in another shape."""
+        """Return a contiguous view in another shape."""
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
     def indexed(self, index: Any) -> View:
-        """The view of a basic index: numbers, slices, None and ``...``."""
+        """Return the view of a basic index: numbers, slices, None and ``...``."""
         whole = np.lib.stride_tricks.as_strided(np.empty((), self.dtype), self.shape, self.strides, writeable=False)
         part = whole[index]
         if part.size and part.base is None:
@@ -100,7 +100,7 @@ class View(NamedTuple):
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The strides of a contiguous array."""
+    """Return the strides of a contiguous array."""
     strides, step = [], itemsize
     for n in reversed(shape):
         strides.append(step)
@@ -186,7 +186,7 @@ class Kernel(Step):
 
 
 def overlap(a: View, b: View) -> bool:
-    """Whether two views may have elements in common."""
+    """Return whether two views may have elements in common."""
     if a.memory != b.memory:
         return False
     (low, high), (start, stop) = a.extent, b.extent
@@ -194,7 +194,7 @@ def overlap(a: View, b: View) -> bool:
 
 
 def clashes(first: Step, second: Step, given: frozenset[int]) -> bool:
-    """Whether two steps have to stay in their order; memories that are given may share elements."""
+    """Return whether two steps have to stay in their order; memories that are given may share elements."""
 
     def meet(a: View, b: View) -> bool:
         return overlap(a, b) or (a.memory != b.memory and a.memory in given and b.memory in given)

@@ -24,7 +24,7 @@ _HOT = 32
 
 
 def runnable(program: Program, cpp: str | None = None) -> Any:
-    """The function of a program: Python's, whose code becomes that of native parts.
+    """Return the function of a program: Python's, whose code becomes that of native parts.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ _background = _Background()
 
 
 def _in_background(program: Program) -> Any:
-    """The function, which counts its calls; a library that is there already is loaded at once."""
+    """Return the function, which counts its calls; a library that is there already is loaded at once."""
     calls = itertools.count(1)
 
     def count() -> None:
@@ -106,7 +106,7 @@ def _in_background(program: Program) -> Any:
 
 
 def _kept(program: Program) -> Any:
-    """The function that calls a library which an earlier process has built; None if there is none."""
+    """Return the function that calls a library which an earlier process has built; None if there is none."""
     whole = _given(program)
     found = plans.kept(whole, name_of_plan(whole))
     if found is None:

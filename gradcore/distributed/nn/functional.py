@@ -30,7 +30,7 @@ __all__ = [
 
 
 def _reduced(call: str, t: AnyTensor, op: ReduceOp, group: ProcessGroup, total: Any) -> AnyTensor:
-    """A sum or a mean over processes by `total`; other reductions are those of the gathered tensors."""
+    """Return a sum or a mean over processes by `total`; other reductions are those of the gathered tensors."""
     check_reduction(call, op, t.dtype)
     if op is ReduceOp.SUM:
         return total(t)
@@ -45,7 +45,7 @@ def _reduced(call: str, t: AnyTensor, op: ReduceOp, group: ProcessGroup, total: 
 
 
 def all_reduce(tensor: AnyTensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> AnyTensor:
-    """The reduction of the tensors of all processes, in each.
+    """Return the reduction of the tensors of all processes, in each.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def all_reduce(tensor: AnyTensor, op: ReduceOp = ReduceOp.SUM, group: Any = None
 
 
 def reduce(tensor: AnyTensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> AnyTensor:
-    """The reduction of the tensors of all processes in one of them, and zeros in the others.
+    """Return the reduction of the tensors of all processes in one of them, and zeros in the others.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def reduce(tensor: AnyTensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any 
 
 
 def broadcast(tensor: AnyTensor, src: int, group: Any = None) -> AnyTensor:
-    """The tensor of one process, in each.
+    """Return the tensor of one process, in each.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def broadcast(tensor: AnyTensor, src: int, group: Any = None) -> AnyTensor:
 
 
 def all_gather(tensor: AnyTensor, group: Any = None) -> tuple[AnyTensor, ...]:
-    """The tensors of all processes, in each.
+    """Return the tensors of all processes, in each.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def all_gather(tensor: AnyTensor, group: Any = None) -> tuple[AnyTensor, ...]:
 
 
 def gather(tensor: AnyTensor, dst: int = 0, group: Any = None) -> tuple[AnyTensor, ...]:
-    """The tensors of all processes in one of them, and zeros in the others.
+    """Return the tensors of all processes in one of them, and zeros in the others.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def scatter(tensors: Sequence[AnyTensor], src: int = 0, group: Any = None) -> An
 def reduce_scatter(
     output: AnyTensor, input_list: Sequence[AnyTensor], op: ReduceOp = ReduceOp.SUM, group: Any = None
 ) -> AnyTensor:
-    """The reduction over all processes of the tensors for this one.
+    """Return the reduction over all processes of the tensors for this one.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def reduce_scatter(
 def all_to_all(
     output_tensor_list: Sequence[AnyTensor], input_tensor_list: Sequence[AnyTensor], group: Any = None
 ) -> tuple[AnyTensor, ...]:
-    """A tensor from each process, each of which gets one.
+    """Return a tensor from each process, each of which gets one.
 
     Parameters
     ----------

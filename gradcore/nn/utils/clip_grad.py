@@ -30,7 +30,7 @@ def _grads(parameters: Tensors) -> list[Tensor]:
 def get_total_norm(
     tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
-    """The norm of all elements of several tensors.
+    """Return the norm of all elements of several tensors.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def clip_grad_norm_(
 
 
 def _norm_with_shards(parameters: list[Tensor], shards: list[Any], order: float, error_if_nonfinite: bool) -> Tensor:
-    """The norm of gradients of which some have their parts in several processes."""
+    """Return the norm of gradients of which some have their parts in several processes."""
     own = get_total_norm(_grads(shards), order)
     found = [shards[0].total_norm(own.to(shards[0].device), order)]
     sharded = {id(p) for p in shards}
@@ -163,7 +163,7 @@ def _norm_with_shards(parameters: list[Tensor], shards: list[Any], order: float,
 def clip_grad_norm(
     parameters: Tensors, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """The former name of `clip_grad_norm_`."""
+    """Return the former name of `clip_grad_norm_`."""
     warnings.warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,

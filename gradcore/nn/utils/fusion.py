@@ -86,7 +86,7 @@ def fuse_conv_bn_weights(
 
 
 def fuse_conv_bn_eval(conv: M, bn: Module, transpose: bool = False) -> M:
-    """A convolution that does what `conv` and then `bn` do, both in evaluation mode.
+    """Return a convolution that does what `conv` and then `bn` do, both in evaluation mode.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def fuse_linear_bn_weights(
 
 
 def fuse_linear_bn_eval(linear: M, bn: Any) -> M:
-    """A linear map that does what `linear` and then `bn` do, both in evaluation mode.
+    """Return a linear map that does what `linear` and then `bn` do, both in evaluation mode.
 
     Parameters
     ----------

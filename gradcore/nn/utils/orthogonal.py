@@ -37,7 +37,7 @@ def _by_cayley(x: Tensor) -> Tensor:
 
 
 def _by_reflections(x: Tensor) -> Tensor:
-    """The product of reflections whose vectors are below the diagonal; the diagonal has the signs of columns."""
+    """Return the product of reflections whose vectors are below the diagonal; the diagonal has the signs of columns."""
     vectors = x.tril(-1)
     factors = 2 / (1 + (vectors * vectors).sum(-2))
     return householder_product(vectors, factors) * _signs(x).unsqueeze(-2)
@@ -63,7 +63,7 @@ def _orthonormal(x: Tensor) -> Tensor:
 
 
 def _is_orthonormal(q: Tensor) -> bool:
-    """Whether the columns are orthonormal, up to rounding."""
+    """Return whether the columns are orthonormal, up to rounding."""
     one = eye(q.shape[-1], dtype=q.dtype, device=q.device)
     eps = 10 * q.shape[-2] * finfo(q.dtype).eps
     return bool(((q.mH @ q - one).abs() <= eps).all())
@@ -84,7 +84,7 @@ class _Orthogonal(Module):
         self.trivialized = use_trivialization
 
     def forward(self, x: Tensor) -> Tensor:
-        """The matrix that the free one stands for."""
+        """Return the matrix that the free one stands for."""
         wide = x.shape[-2] < x.shape[-1]
         q = _MAPS[self.orthogonal_map](x.mT if wide else x)
         if self.trivialized and self.base is not None:
@@ -93,7 +93,7 @@ class _Orthogonal(Module):
 
     @no_grad()
     def right_inverse(self, q: Tensor) -> Tensor:
-        """A free matrix that stands for (the nearest to) `q`."""
+        """Return a free matrix that stands for (the nearest to) `q`."""
         if q.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {q.shape}."
@@ -110,7 +110,7 @@ class _Orthogonal(Module):
 
     @staticmethod
     def _complete(q: Tensor) -> Tensor:
-        """A square orthogonal matrix that begins with the columns of `q`."""
+        """Return a square orthogonal matrix that begins with the columns of `q`."""
         n, k = q.shape[-2:]
         if n == k:
             return q.clone() if _is_orthonormal(q) else _orthonormal(q)

@@ -29,7 +29,7 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        """The tensor of those lengths and directions."""
+        """Return the tensor of those lengths and directions."""
         return weight_v * (weight_g / lengths(weight_v, self.dim))
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,7 +89,7 @@ class _SpectralNorm(Module):
             improve(self._v, matrix.T.mv(self._u), self.eps)
 
     def forward(self, weight: Tensor) -> Tensor:
-        """The tensor, divided."""
+        """Return the tensor, divided."""
         if weight.ndim == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
         matrix = as_matrix(weight, self.dim)
@@ -98,7 +98,7 @@ class _SpectralNorm(Module):
         return weight / spectral_value(matrix, self._u, self._v)
 
     def right_inverse(self, value: Tensor) -> Tensor:
-        """The tensor itself."""
+        """Return the tensor itself."""
         return value
 
 

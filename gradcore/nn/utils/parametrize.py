@@ -176,7 +176,7 @@ class ParametrizationList(ModuleList):
             original.data = t
 
     def forward(self) -> Tensor:
-        """The tensor."""
+        """Return the tensor."""
         first, *rest = self
         out = first(*self._originals())
         for module in rest:
@@ -221,7 +221,7 @@ def _property(name: str) -> property:
 
 
 def tensor_of(module: Module, name: str) -> Tensor:
-    """The parameter or buffer of that name, as a ready-made parametrization of it needs to see it."""
+    """Return the parameter or buffer of that name, as a ready-made parametrization of it needs to see it."""
     tensor = getattr(module, name, None)
     if not isinstance(tensor, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
@@ -302,7 +302,7 @@ def _check_next(parametrization: Module, before: Tensor, name: str) -> None:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a module has parametrized tensors.
+    """Return whether a module has parametrized tensors.
 
     Parameters
     ----------
@@ -375,7 +375,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class that a module had before it was parametrized.
+    """Return the class that a module had before it was parametrized.
 
     Examples
     --------

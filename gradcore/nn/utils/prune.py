@@ -323,7 +323,7 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether anything of a module, or of a module in it, is pruned.
+    """Return whether anything of a module, or of a module in it, is pruned.
 
     Examples
     --------

@@ -35,7 +35,7 @@ def _check_amount(amount: Amount) -> None:
 
 
 def _number(amount: Amount, size: int) -> int:
-    """The number of elements to prune that an amount stands for."""
+    """Return the number of elements to prune that an amount stands for."""
     if isinstance(amount, float):
         return round(amount * size)
     if amount > size:
@@ -69,11 +69,11 @@ class BasePruningMethod:
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The new mask of a tensor (of importances) with that mask."""
+        """Return the new mask of a tensor (of importances) with that mask."""
         raise NotImplementedError
 
     def apply_mask(self, module: Module) -> Tensor:
-        """The product of parameter and mask."""
+        """Return the product of parameter and mask."""
         name = self._tensor_name
         mask, original = getattr(module, f"{name}_mask"), getattr(module, f"{name}_orig")
         return mask.to(dtype=original.dtype) * original  # type: ignore[no-any-return]
@@ -127,7 +127,7 @@ class BasePruningMethod:
         return method
 
     def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
-        """A pruned tensor, without a module.
+        """Return a pruned tensor, without a module.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class PruningContainer(BasePruningMethod):
         return self._methods[index]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask after the last method, which sees what the mask has left."""
+        """Return the mask after the last method, which sees what the mask has left."""
         method = self._methods[-1]
         mask = default_mask.to(dtype=t.dtype)
         if method.PRUNING_TYPE == "unstructured":
@@ -235,7 +235,7 @@ class Identity(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask as it is."""
+        """Return the mask as it is."""
         return default_mask
 
 
@@ -259,7 +259,7 @@ class _OfAmount(BasePruningMethod):
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask without what has the smallest scores."""
+        """Return the mask without what has the smallest scores."""
         scores = self._scores(t)
         mask = default_mask.contiguous().clone()
         self._clear(mask, scores.argsort()[: _number(self.amount, scores.numel())])
@@ -402,12 +402,12 @@ class CustomFromMask(BasePruningMethod):
         self.mask = mask
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The product of both masks."""
+        """Return the product of both masks."""
         return default_mask * self.mask.to(dtype=default_mask.dtype)
 
 
 def method_of(module: Module, name: str) -> tuple[Any, BasePruningMethod] | None:
-    """The hook that prunes a parameter, with its key."""
+    """Return the hook that prunes a parameter, with its key."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook.call, BasePruningMethod) and hook.call._tensor_name == name:
             return key, hook.call

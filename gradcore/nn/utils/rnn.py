@@ -60,7 +60,7 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
-    """The sequences that `pad_sequence` put one beside the other.
+    """Return the sequences that `pad_sequence` put one beside the other.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that `pack_sequence` packed.
+    """Return the sequences that `pack_sequence` packed.
 
     Parameters
     ----------

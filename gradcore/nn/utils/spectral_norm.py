@@ -18,12 +18,12 @@ M = TypeVar("M", bound=Module)
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
-    """A weight as a matrix with a row for each index of one dim."""
+    """Return a weight as a matrix with a row for each index of one dim."""
     return weight.movedim(dim, 0).flatten(1)
 
 
 def outputs_of(module: Module) -> int:
-    """The dim of a module's weight that counts outputs."""
+    """Return the dim of a module's weight that counts outputs."""
     return int(isinstance(module, _ConvTranspose))
 
 
@@ -34,7 +34,7 @@ def check_iterations(n: int) -> None:
 
 
 def direction(size: int, like: Tensor, eps: float) -> Tensor:
-    """A random vector of length one."""
+    """Return a random vector of length one."""
     drawn = empty(size, dtype=like.dtype, device=like.device).normal_()
     return F.normalize(drawn, dim=0, eps=eps)
 
@@ -45,7 +45,7 @@ def improve(vector: Tensor, product: Tensor, eps: float) -> None:
 
 
 def spectral_value(matrix: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """The largest singular value of a matrix, by its vectors, which may be overwritten before backward."""
+    """Return the largest singular value of a matrix, by its vectors, which may be overwritten before backward."""
     return u.clone().dot(matrix.mv(v.clone()))
 
 
@@ -57,7 +57,7 @@ class SpectralNorm:
         self.name, self.n_power_iterations, self.dim, self.eps = name, n_power_iterations, dim, eps
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
-        """The weight, after some steps towards its singular vectors if so wanted."""
+        """Return the weight, after some steps towards its singular vectors if so wanted."""
         weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = as_matrix(weight, self.dim)
         if do_power_iteration:

@@ -26,7 +26,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """The former name of `gradcore.func.functional_call`."""
+    """Return the former name of `gradcore.func.functional_call`."""
     warnings.warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a future "
         "version of PyTorch. Please use `torch.func.functional_call` instead which is a drop-in replacement.",
@@ -117,7 +117,7 @@ def _owner(module: Module, dotted: str) -> tuple[Any, str, dict[str, Any] | None
 
 
 def _tensor_of(module: Module, dotted: str) -> Any:
-    """A parameter, buffer or other attribute; `NOTHING` if there is none."""
+    """Return a parameter, buffer or other attribute; `NOTHING` if there is none."""
     owner, name, table = _owner(module, dotted)
     return getattr(owner, name, NOTHING) if table is None else table[name]
 
@@ -136,7 +136,7 @@ def _replace(module: Module, dotted: str, value: Any) -> None:
 
 
 def _checked(dotted: str, before: Any) -> Any:
-    """An attribute that a tensor may replace."""
+    """Return an attribute that a tensor may replace."""
     if before is not NOTHING and before is not None and not isinstance(before, Tensor):
         raise TypeError(f"attribute `{dotted.rpartition('.')[2]}`: {before} is not an instance of torch.Tensor")
     return before

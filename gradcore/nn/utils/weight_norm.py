@@ -16,7 +16,7 @@ M = TypeVar("M", bound=Module)
 
 
 def lengths(t: Tensor, dim: int) -> Tensor:
-    """The norms over all dims but one, as a tensor that broadcasts; over all dims if `dim` is -1."""
+    """Return the norms over all dims but one, as a tensor that broadcasts; over all dims if `dim` is -1."""
     if dim == -1:
         return functional.linalg_vector_norm(t)  # type: ignore[no-any-return]
     others = tuple(d for d in range(t.ndim) if d != dim % t.ndim)
@@ -30,7 +30,7 @@ class WeightNorm:
         self.name, self.dim = name, dim
 
     def compute_weight(self, module: Module) -> Any:
-        """The weight of the lengths and directions that the module has."""
+        """Return the weight of the lengths and directions that the module has."""
         g, v = getattr(module, f"{self.name}_g"), getattr(module, f"{self.name}_v")
         return v * (g / lengths(v, self.dim))
 

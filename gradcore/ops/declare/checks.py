@@ -24,7 +24,7 @@ __all__ = [
 
 
 def dtype_of(operand: Any) -> dtypes.dtype:
-    """The dtype of a tensor or an array."""
+    """Return the dtype of a tensor or an array."""
     dtype = operand.dtype
     return dtype if isinstance(dtype, dtypes.dtype) else dtypes.from_numpy(dtype)
 
@@ -100,7 +100,7 @@ _LARGEST = {"float16": 65519.0, "float32": 3.4028235677973366e38, "float64": 1.7
 
 
 def cpp_type(dtype: dtypes.dtype) -> str:
-    """A dtype's C++ type, as it stands in PyTorch's messages."""
+    """Return a dtype's C++ type, as it stands in PyTorch's messages."""
     return _CPP_TYPES.get(dtype.name) or _CPP_INTEGERS[dtype.name]
 
 
@@ -111,7 +111,7 @@ def overflow(dtype: dtypes.dtype) -> RuntimeError:
 
 
 def fitting(value: Any, dtype: dtypes.dtype) -> Any:
-    """A Python number that is to be written into a tensor of that dtype.
+    """Return a Python number that is to be written into a tensor of that dtype.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def fitting(value: Any, dtype: dtypes.dtype) -> Any:
 def check_reduction(
     reduction: str, size_average: bool | None = None, reduce: bool | None = None, *, also: tuple[str, ...] = ()
 ) -> str:
-    """The reduction of a loss, which the two older arguments override.
+    """Return the reduction of a loss, which the two older arguments override.
 
     Raises
     ------

@@ -30,7 +30,7 @@ def each(value: Any) -> tuple[int, ...]:
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a tensor whose elements lie in the order of their indices."""
+    """Return the strides of a tensor whose elements lie in the order of their indices."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
@@ -39,7 +39,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def distinct(dims: Any, ndim: int, error: str = "dim {} appears multiple times in the list of dims") -> tuple[int, ...]:
-    """The dims counted from the front.
+    """Return the dims counted from the front.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def distinct(dims: Any, ndim: int, error: str = "dim {} appears multiple times i
 
 
 def expanded(shape: Sequence[int], size: Any) -> tuple[int, ...]:
-    """The shape to which a tensor of `shape` is expanded by `size`, in which -1 keeps a dim.
+    """Return the shape to which a tensor of `shape` is expanded by `size`, in which -1 keeps a dim.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def unflattened(shape: Sequence[int], dim: int, sizes: Any) -> tuple[int, ...]:
 
 
 def inverse(dims: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes `dims`."""
+    """Return the permutation that undoes `dims`."""
     found = [0] * len(dims)
     for i, d in enumerate(dims):
         found[d] = i
@@ -150,7 +150,7 @@ def moved(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:
 
 
 def broadcast_shape(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The shape to which tensors of these shapes broadcast.
+    """Return the shape to which tensors of these shapes broadcast.
 
     Raises
     ------

@@ -30,7 +30,7 @@ class Parameter:
 
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of a function's parameters (or of those in its attribute ``__signature__``, a list)."""
+    """Return the names of a function's parameters (or of those in its attribute ``__signature__``, a list)."""
     given = getattr(function, "__signature__", None)
     if given is not None:
         return tuple(p.name for p in given)
@@ -43,7 +43,7 @@ def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
-    """The parameters of a function (or those in its attribute ``__signature__``, a list)."""
+    """Return the parameters of a function (or those in its attribute ``__signature__``, a list)."""
     given = getattr(function, "__signature__", None)
     if given is not None:
         return list(given)

@@ -27,12 +27,12 @@ _PYTHON_NUMBERS = frozenset((bool, int, float, complex))
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a Python or NumPy number."""
+    """Return whether it is a Python or NumPy number."""
     return value.__class__ in _PYTHON_NUMBERS or isinstance(value, Number)
 
 
 def promoted(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
-    """The common dtype of tensors and Python numbers, by PyTorch's rules."""
+    """Return the common dtype of tensors and Python numbers, by PyTorch's rules."""
     first: dtype = tensors[0]._dtype
     if not numbers and all(t._dtype is first for t in tensors):
         return first
@@ -232,13 +232,13 @@ RULES: dict[str, Rule] = _Rules(
 
 
 def keeps_floats(name: str) -> bool:
-    """Whether the rule of that name computes tensors of one real floating-point dtype in that dtype."""
+    """Return whether the rule of that name computes tensors of one real floating-point dtype in that dtype."""
     base, *refused = name.split()
     return base in _KEEP_FLOATS and "-float" not in refused
 
 
 def converts_no_floats(name: str) -> bool:
-    """Whether the rule leaves tensors of one real floating-point dtype, and real numbers, as they are."""
+    """Return whether the rule leaves tensors of one real floating-point dtype, and real numbers, as they are."""
     base, *refused = name.split()
     return base in _CONVERT_NO_FLOATS and "-float" not in refused
 
@@ -263,7 +263,7 @@ class _Names:
 
 
 def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
-    """The rule of an operation that refuses tensors of different dtypes.
+    """Return the rule of an operation that refuses tensors of different dtypes.
 
     Parameters
     ----------
@@ -284,5 +284,5 @@ def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
 
 
 def common_dtype(op: Any, args: Sequence[Any]) -> dtype:
-    """The rule of an operation that computes in the common dtype of its tensors."""
+    """Return the rule of an operation that computes in the common dtype of its tensors."""
     return promoted([args[p] for p in op.tensors if p not in op.keeps_dtype and args[p] is not None], ())

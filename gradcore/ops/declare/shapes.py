@@ -62,7 +62,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
 
 
 def all_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """The dims that a reduction over `dim` reduces, counted from the front; None and () mean all.
+    """Return the dims that a reduction over `dim` reduces, counted from the front; None and () mean all.
 
     Raises
     ------

@@ -104,7 +104,7 @@ _NAMELESS = ("<lambda>", "_", "formula")
 
 
 def _renamed(function: Any, name: str) -> Callable[..., Any]:
-    """A copy of a function, under another name."""
+    """Return a copy of a function, under another name."""
     code = function.__code__.replace(co_name=name, co_qualname=name)
     copy = types.FunctionType(code, function.__globals__, name, function.__defaults__, function.__closure__)
     copy.__dict__.update(function.__dict__)
@@ -112,12 +112,12 @@ def _renamed(function: Any, name: str) -> Callable[..., Any]:
 
 
 def same(F: Any, t: Any) -> Any:
-    """The formula of an identity: the (co)tangent as it is, which the engine does not call it for."""
+    """Return the formula of an identity: the (co)tangent as it is, which the engine does not call it for."""
     return t
 
 
 def times(name: str) -> Callable[..., Any]:
-    """The formula of a product: the (co)tangent times the value of that name.
+    """Return the formula of a product: the (co)tangent times the value of that name.
 
     Where the input was broadcast, the engine computes the sum of the product without the product.
     """
@@ -247,7 +247,7 @@ class Op:
 
     @_Option
     def broadcasts(self) -> bool:
-        """Whether gradients may come back with broadcast dimensions, which the engine sums away."""
+        """Return whether gradients may come back with broadcast dimensions, which the engine sums away."""
         return self.kind == "elementwise"
 
     @_Option
@@ -258,7 +258,7 @@ class Op:
 
     @_Option
     def contiguous(self) -> bool:
-        """Whether results lie in memory in the order of their indices, however the inputs lie."""
+        """Return whether results lie in memory in the order of their indices, however the inputs lie."""
         return self.kind != "elementwise" and not self.view
 
     @_Option
@@ -283,17 +283,17 @@ class Op:
 
     @_Option
     def kernel(self) -> str:
-        """The kernel of the general call, where settings make it another one than that of the fast path."""
+        """Return the kernel of the general call, where settings make it another one than that of the fast path."""
         return self.name
 
     @_Option
     def method(self) -> bool | str:
-        """Whether there is a method, or under which other name."""
+        """Return whether there is a method, or under which other name."""
         return "." not in self.path
 
     @_Option
     def node(self) -> str | Callable[..., str]:
-        """The name of its nodes, or a function that gives it of the arguments and shapes that it names."""
+        """Return the name of its nodes, or a function that gives it of the arguments and shapes that it names."""
         return camel_case(self.name) + "Backward0"
 
     @_Option
@@ -313,7 +313,7 @@ class Op:
 
     @_Option
     def saved(self) -> dict[str, Any] | Callable[[str], dict[str, Any]]:
-        """The names ``_saved_<name>`` of nodes that PyTorch names otherwise than the declaration does.
+        """Return the names ``_saved_<name>`` of nodes that PyTorch names otherwise than the declaration does.
 
         What a node shows is what formulas read, and the settings. ``{"kernel_size": "kernel"}`` renames,
         ``{"size": None}`` hides, ``{"numel": lambda self_shape: prod(self_shape)}`` adds a function of declared names,
@@ -323,7 +323,7 @@ class Op:
 
     @_Option
     def computes_half_in_float(self) -> bool:
-        """Whether formulas compute float16 and bfloat16 in float32."""
+        """Return whether formulas compute float16 and bfloat16 in float32."""
         return not self.view
 
     # -- what follows from the declaration, worked out when it is first asked for ----------------------------------
@@ -471,7 +471,7 @@ def _described(results: Any) -> str:
 
 
 def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its keyword-only parameters made positional, as kernels are called."""
+    """Return the function with its keyword-only parameters made positional, as kernels are called."""
     code = function.__code__
     if not code.co_kwonlyargcount:
         return function
@@ -566,7 +566,7 @@ def composite(**options: Any) -> Callable[[Callable[..., Any]], Op]:
 
 
 def not_implemented(what: str) -> Callable[..., Any]:
-    """The formula of a derivative that is not implemented: it raises where a gradient would pass."""
+    """Return the formula of a derivative that is not implemented: it raises where a gradient would pass."""
 
     def formula(F: Any, t: Any) -> Any:
         raise NotImplementedError(f"the derivative for '{what}' is not implemented.")

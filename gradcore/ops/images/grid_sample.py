@@ -344,7 +344,7 @@ def affine_grid(F, theta, size: Sequence[int], align_corners: bool | None = None
 
 
 def _line(size: int, align_corners: bool) -> list[float]:
-    """The coordinates of the elements of one dim."""
+    """Return the coordinates of the elements of one dim."""
     if align_corners:
         return [2 * i / (size - 1) - 1 if size > 1 else 0.0 for i in range(size)]
     return [(2 * i + 1) / size - 1 for i in range(size)]

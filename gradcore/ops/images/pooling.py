@@ -22,7 +22,7 @@ from gradcore.ops.images.spatial import DIMS, each, for_pooling
 
 
 def _node(form: str) -> Callable[..., str]:
-    """The node's name from the number of spatial dims, which is that of the first setting."""
+    """Return the node's name from the number of spatial dims, which is that of the first setting."""
     return lambda *args: form.format(n=len(next(a for a in args if isinstance(a, tuple))))
 
 

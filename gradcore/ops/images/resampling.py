@@ -86,7 +86,7 @@ def _listed(value: Any, n: int, what: str, input: Any) -> list[Any]:
 
 
 def _sizes(input: Any, n: int, size: Any, scale_factor: Any, recompute: bool) -> tuple[tuple[int, ...], Scales]:
-    """The spatial sizes of the result, and the factors that positions are computed with."""
+    """Return the spatial sizes of the result, and the factors that positions are computed with."""
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and scale_factor is None:

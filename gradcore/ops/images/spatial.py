@@ -18,7 +18,7 @@ def each(value: Steps, n: int) -> tuple[int, ...] | None:
 
 
 def for_convolution(name: str, value: Steps, n: int, lowest: int) -> tuple[int, ...]:
-    """An argument of a convolution with `n` spatial dimensions.
+    """Return an argument of a convolution with `n` spatial dimensions.
 
     Raises
     ------
@@ -44,7 +44,7 @@ _WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 
 def for_pooling(function: str, name: str, value: Steps, n: int) -> tuple[int, ...]:
-    """An argument of a pooling function with `n` spatial dimensions.
+    """Return an argument of a pooling function with `n` spatial dimensions.
 
     Raises
     ------

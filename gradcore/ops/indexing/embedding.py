@@ -51,7 +51,7 @@ def index_counts(self, height: int):
 
 
 def _checked(input: Any, weight: Any, padding_idx: int | None) -> int:
-    """The padding index counted from the front, -1 if there is none."""
+    """Return the padding index counted from the front, -1 if there is none."""
     if input.dtype.name not in ("int64", "int32"):
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
@@ -274,7 +274,7 @@ def embedding_bag(
 
 
 def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
-    """The maxima of bags, filled up with a row of minus infinity; the first of equal rows has the gradient."""
+    """Return the maxima of bags, filled up with a row of minus infinity; the first of equal rows has the gradient."""
     spans = [range(start, stop) for start, stop in pairwise(bounds)]
     longest = max([*map(len, spans), 1])
     positions = [[*span, *[bounds[-1]] * (longest - len(span))] for span in spans]

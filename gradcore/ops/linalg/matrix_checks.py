@@ -34,7 +34,7 @@ def check_square(caller: str, x: Any) -> None:
 
 
 def is_vector(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether right-hand sides of that shape are one vector for every matrix of the shape `shape`."""
+    """Return whether right-hand sides of that shape are one vector for every matrix of the shape `shape`."""
     return len(other) == 1 or (len(other) == len(shape) - 1 and tuple(other) == tuple(shape[:-1]))
 
 

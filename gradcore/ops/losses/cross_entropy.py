@@ -61,7 +61,7 @@ def class_ones(self, like, ignore_index: int):
 
 
 def weights_of(F: Any, target: Any, weight: Any, like: Any, ignore_index: int) -> Any:
-    """The weight of each target."""
+    """Return the weight of each target."""
     if weight is None:
         return F.class_ones(target, like, ignore_index)
     return F.class_weights(target, weight, ignore_index)
@@ -75,7 +75,7 @@ def _by_weights(F: Any, losses: Any, target: Any, weight: Any, reduction: str, i
 
 
 def _each(F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduction: str, ignore_index: int) -> Any:
-    """The gradient of each loss before its weighting, from that of the reduced losses."""
+    """Return the gradient of each loss before its weighting, from that of the reduced losses."""
     if reduction == "mean":
         grad = F.div(grad, total_weight)
     weights = weights_of(F, target, weight, grad, ignore_index)
@@ -270,7 +270,7 @@ def nll_loss(
 
 
 def _nll(F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
-    """The loss and the sum of weights."""
+    """Return the loss and the sum of weights."""
     if weight is None or not F.is_differentiated(weight):
         return F.nll(input, target, weight, reduction, ignore_index)  # type: ignore[no-any-return]
     losses = F.nll(input, target, None, "none", ignore_index)[0]
@@ -372,7 +372,7 @@ def _of_probabilities(
 def _smoothed(
     F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Any:
-    """The target's share and that of all classes, whose losses are averaged alike."""
+    """Return the target's share and that of all classes, whose losses are averaged alike."""
     dim = min(input.ndim, 2) - 1
     classes = input.shape[dim]
     scores = F.log_softmax(input, dim)

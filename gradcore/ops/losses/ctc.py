@@ -71,12 +71,12 @@ def _skips(F: Any, labels: Any, blank: int) -> Any:
 
 
 def _scores(F: Any, log_probs: Any, labels: Any) -> Any:
-    """The logarithms of the probabilities of each position's label, ``(steps, batch, positions)``."""
+    """Return the logarithms of the probabilities of each position's label, ``(steps, batch, positions)``."""
     return F.gather(log_probs, 2, F.expand(F.unsqueeze(labels, 0), (log_probs.shape[0], *labels.shape)))
 
 
 def _first(F: Any, x: Any, fill: float) -> Any:
-    """The two positions at which a sequence may begin; `fill` at the others."""
+    """Return the two positions at which a sequence may begin; `fill` at the others."""
     width = x.shape[1]
     return F.constant_pad_nd(F.narrow(x, 1, 0, 2), (0, width - 2), fill) if width > 2 else x
 

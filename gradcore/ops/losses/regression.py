@@ -25,7 +25,7 @@ def reduced(F: Any, losses: Any, reduction: str) -> Any:
 
 
 def upstream(grad: Any, shape: Sequence[int], reduction: str) -> Any:
-    """The gradient of each loss, up to broadcasting, from that of the reduced losses."""
+    """Return the gradient of each loss, up to broadcasting, from that of the reduced losses."""
     return grad / prod(shape) if reduction == "mean" else grad
 
 
@@ -370,7 +370,7 @@ def gaussian_nll_loss(F, input, target, var, full: bool = False, eps: float = 1e
 
 
 def _variance(F: Any, input: Any, var: Any) -> Any:
-    """The variances in a shape that broadcasts with the input's."""
+    """Return the variances in a shape that broadcasts with the input's."""
     if isinstance(var, float):
         if var < 0:
             raise ValueError("var has negative entry/entries")

@@ -166,19 +166,19 @@ def _keeps_weights(query: Any, key: Any, mask: Any) -> bool:
 
 
 def attended(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False) -> Any:
-    """The result of attention, by the kernels that keep weights or by those that do not."""
+    """Return the result of attention, by the kernels that keep weights or by those that do not."""
     attention = F.attention if _keeps_weights(query, key, mask) else F.flash_attention
     return attention(query, key, value, mask, scale, causal)[0]
 
 
 def _is_grouped(query: Any, key: Any, value: Any) -> bool:
-    """Whether keys and values have the same number of heads, and the queries a multiple of it."""
+    """Return whether keys and values have the same number of heads, and the queries a multiple of it."""
     heads = key.shape[-3]
     return bool(heads == value.shape[-3] and 0 < heads < query.shape[-3] and query.shape[-3] % heads == 0)
 
 
 def _attended_in_groups(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> Any:
-    """The result of attention without weights, in which heads share keys and values that are not repeated."""
+    """Return the result of attention without weights, in which heads share keys and values that are not repeated."""
     groups = key.shape[-3], query.shape[-3] // key.shape[-3]
     if mask is not None and mask.ndim > 2:
         mask = F.unsqueeze(mask, -3) if mask.shape[-3] == 1 else F.unflatten(mask, -3, groups)
@@ -213,7 +213,7 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
 
 
 def _additive(F: Any, query: Any, key: Any, mask: Any, is_causal: bool) -> Any:
-    """The mask as numbers that are added to the scores."""
+    """Return the mask as numbers that are added to the scores."""
     if is_causal:
         mask = F.tril(F.ones(query.shape[-2], key.shape[-2], device=query.device)) == 1
     if mask is not None and mask.dtype.name == "bool":

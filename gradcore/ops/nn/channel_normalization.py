@@ -31,7 +31,7 @@ def native_group_norm(self, weight=None, bias=None, groups: int = 1, eps: float 
 
 
 def _grouped(self: Any, groups: int) -> tuple[int, int, int, int]:
-    """The input's shape as batch, groups, channels of a group, points."""
+    """Return the input's shape as batch, groups, channels of a group, points."""
     return self.shape[0], groups, self.shape[1] // groups, prod(self.shape[2:])
 
 
@@ -100,7 +100,7 @@ def _(F, t, self_shape):
 
 
 def _for_channels(F: Any, t: Any, ndim: int) -> Any:
-    """A number for each channel in a shape that broadcasts with images."""
+    """Return a number for each channel in a shape that broadcasts with images."""
     return F.reshape(t, (-1, *(1,) * (ndim - 2)))
 
 

@@ -149,7 +149,7 @@ def _for_each_dim(n: int, stride: Steps, padding: Steps, dilation: Steps) -> tup
 
 
 def _kernel_name(n: int, transposed: bool) -> str:
-    """The kernel that PyTorch names in errors; one dim is computed as two."""
+    """Return the kernel that PyTorch names in errors; one dim is computed as two."""
     if transposed:
         return f"slow_conv_transpose{max(n, 2)}d_out_cpu"
     return "compute_columns3d" if n == 3 else "slow_conv2d_cpu"
@@ -249,7 +249,7 @@ def _resolve_padding(
 
 
 def _check_input(name: str, n: int, sizes: Sizes) -> bool:
-    """Whether the input is batched."""
+    """Return whether the input is batched."""
     if len(sizes) not in (n + 1, n + 2):
         raise RuntimeError(
             f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}{n}d, but got input of size: "

@@ -55,7 +55,7 @@ def _check(p: float) -> None:
 
 
 def _channels(input: Any) -> tuple[int, ...]:
-    """A shape with one element for each channel of each image."""
+    """Return a shape with one element for each channel of each image."""
     if input.ndim < 2:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     return (*input.shape[:2], *(1,) * (input.ndim - 2))

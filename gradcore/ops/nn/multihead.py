@@ -30,7 +30,7 @@ def _projections(
 
 
 def _additive(F: Any, name: str, mask: Any, like: Any) -> Any:
-    """A mask as numbers to be added; True hides."""
+    """Return a mask as numbers to be added; True hides."""
     if mask is None or mask.dtype.is_floating_point:
         return mask
     if mask.dtype.name != "bool":

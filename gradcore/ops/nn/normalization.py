@@ -20,7 +20,7 @@ Needs = tuple[bool, ...]
 
 
 def with_zeros(F: Any, grads: Any, self: Any) -> Any:
-    """The gradients of result, mean and variance; the result's is there, the others may be None."""
+    """Return the gradients of result, mean and variance; the result's is there, the others may be None."""
     return (F.zeros_like(self), *grads[1:]) if grads[0] is None else grads
 
 

@@ -31,7 +31,7 @@ def _label(letter: str) -> int:
 
 
 def _subscripts(text: str, start: int, operand: str) -> list[int]:
-    """The labels of one operand (or the output): numbers of letters, and -1 for an ellipsis."""
+    """Return the labels of one operand (or the output): numbers of letters, and -1 for an ellipsis."""
     labels: list[int] = []
     i = 0
     while i < len(text):
@@ -56,7 +56,7 @@ def _subscripts(text: str, start: int, operand: str) -> list[int]:
 
 
 def _parsed(equation: str) -> tuple[list[list[int]], list[int] | None]:
-    """The labels of the operands, and of the output where it is given."""
+    """Return the labels of the operands, and of the output where it is given."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     operands, start = [], 0
@@ -87,7 +87,7 @@ def _from_sublists(args: Sequence[Any]) -> tuple[list[Any], list[list[int]], lis
 def _resolved(
     operands: tuple[Labels, ...], output: Labels | None, ndims: tuple[int, ...]
 ) -> tuple[list[Labels], Labels]:
-    """The labels with the dims of ellipses in place, and those of the output."""
+    """Return the labels with the dims of ellipses in place, and those of the output."""
     if len(operands) != len(ndims):
         which = (
             "fewer operands were provided than" if len(operands) > len(ndims) else "more operands were provided than"
@@ -128,7 +128,7 @@ def _resolved(
 
 
 def _sizes(inputs: Sequence[Labels], shapes: Sequence[Sequence[int]]) -> dict[int, int]:
-    """The size of every label; size 1 broadcasts."""
+    """Return the size of every label; size 1 broadcasts."""
     sizes: dict[int, int] = {}
     for number, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
         own: dict[int, int] = {}
@@ -157,7 +157,7 @@ def _sizes(inputs: Sequence[Labels], shapes: Sequence[Sequence[int]]) -> dict[in
 
 
 def _distinct(F: Any, x: Any, labels: Labels, sizes: dict[int, int]) -> Term:
-    """An operand with every label once, and without those of broadcast size 1."""
+    """Return an operand with every label once, and without those of broadcast size 1."""
     while len(set(labels)) < len(labels):
         label = next(each for each in labels if labels.count(each) > 1)
         first = labels.index(label)
@@ -172,7 +172,7 @@ def _distinct(F: Any, x: Any, labels: Labels, sizes: dict[int, int]) -> Term:
 
 
 def _summed(F: Any, x: Any, labels: Labels, wanted: set[int]) -> Term:
-    """An operand summed over the labels that only it has."""
+    """Return an operand summed over the labels that only it has."""
     unwanted = [i for i, label in enumerate(labels) if label not in wanted]
     if unwanted:
         x = F.sum(x, tuple(unwanted))
@@ -181,7 +181,7 @@ def _summed(F: Any, x: Any, labels: Labels, wanted: set[int]) -> Term:
 
 
 def _cheapest_pair(terms: Sequence[Term], sizes: dict[int, int], output: Labels) -> tuple[int, int]:
-    """The two terms whose product is smallest, compared with what it replaces."""
+    """Return the two terms whose product is smallest, compared with what it replaces."""
     best, found = None, (0, 1)
     for i in range(len(terms)):
         for j in range(i + 1, len(terms)):
@@ -194,7 +194,7 @@ def _cheapest_pair(terms: Sequence[Term], sizes: dict[int, int], output: Labels)
 
 
 def _kept(terms: Sequence[Term], i: int, j: int, output: Labels) -> set[int]:
-    """The labels that all but two terms, and the output, have."""
+    """Return the labels that all but two terms, and the output, have."""
     return set(output).union(*(labels for k, (_, labels) in enumerate(terms) if k not in (i, j)))
 
 

@@ -92,7 +92,7 @@ def _distances(F: Any, input: Any, points: Any, d: int) -> Any:
 
 
 def _along(F: Any, f: Any, d: int, h: Any, edge_order: int) -> Any:
-    """The derivative along dim `d`, with the distances `h` of neighbours."""
+    """Return the derivative along dim `d`, with the distances `h` of neighbours."""
     n = f.shape[d]
     if F.is_tensor(h):
         h = F.reshape(h, (n - 1, *(1,) * (f.ndim - d - 1)))

@@ -133,7 +133,7 @@ _KINDS = {
 
 
 def _high_chebyshev(kind: _Kind) -> Callable[..., Any]:
-    """The derivatives of high degrees, by angles: complex ones where `x` is beyond 1. What overflows is NaN."""
+    """Return the derivatives of high degrees, by angles: complex ones where `x` is beyond 1. What overflows is NaN."""
 
     def inside(K, x, n, order):
         angle = K.acos(K.complex(x, K.zeros_like(x)))

@@ -68,7 +68,7 @@ def check_optimizer(optimizer: Any) -> None:
 
 
 def current(optimizer: Optimizer, key: str = "lr") -> list[Rate]:
-    """The current value of an option, for each group."""
+    """Return the current value of an option, for each group."""
     return [g[key].clone() if isinstance(g[key], Tensor) else g[key] for g in optimizer.param_groups]
 
 
@@ -156,7 +156,7 @@ class LRScheduler:
             self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, without the optimiser."""
+        """Return the state, without the optimiser."""
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -164,11 +164,11 @@ class LRScheduler:
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Rate]:
-        """The current learning rate of each group."""
+        """Return the current learning rate of each group."""
         return self._last_lr
 
     def get_lr(self) -> list[Rate]:
-        """The learning rate of each group at step `last_epoch`; called by `step`."""
+        """Return the learning rate of each group at step `last_epoch`; called by `step`."""
         raise NotImplementedError
 
     def _check_call(self) -> None:

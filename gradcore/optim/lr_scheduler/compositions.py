@@ -42,7 +42,7 @@ class Composition(LRScheduler):
         return optimizer
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, without the optimiser, with the states of the schedulers."""
+        """Return the state, without the optimiser, with the states of the schedulers."""
         return {**super().state_dict(), "_schedulers": [s.state_dict() for s in self._schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -220,7 +220,7 @@ class OneCycleLR(MomentumCycle):
 
 
 def _steps(total: Any, epochs: Any, each: Any) -> int:
-    """The number of steps, from whichever way it was given."""
+    """Return the number of steps, from whichever way it was given."""
     if total is None and (epochs is None or each is None):
         raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
     given = {"epochs": epochs, "steps_per_epoch": each} if total is None else {"total_steps": total}
@@ -302,7 +302,7 @@ class CyclicLR(MomentumCycle):
         self.base_lrs = lowest
 
     def scale_fn(self, x: float) -> float:
-        """The height of cycle, or step, `x`."""
+        """Return the height of cycle, or step, `x`."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular2":
@@ -323,7 +323,7 @@ class CyclicLR(MomentumCycle):
         return [low + (high - low) * height for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, without the optimiser; of `scale_fn`, the attributes of an object but not a function."""
+        """Return the state, without the optimiser; of `scale_fn`, the attributes of an object but not a function."""
         state, function = super().state_dict(), self._scale_fn_custom
         plain = function is None or isinstance(function, types.FunctionType)
         return {**state, "_scale_fn_custom": None if plain else function.__dict__.copy()}

@@ -32,11 +32,11 @@ class Factors(LRScheduler):
     """The base of schedulers whose factor is the same for all groups."""
 
     def step_factor(self, epoch: int) -> float:
-        """The factor of the last learning rate."""
+        """Return the factor of the last learning rate."""
         raise NotImplementedError
 
     def factor_so_far(self, epoch: int) -> float:
-        """The factor of the initial learning rate."""
+        """Return the factor of the initial learning rate."""
         raise NotImplementedError
 
     def get_lr(self) -> list[Rate]:
@@ -213,7 +213,7 @@ class Lambdas(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, without the optimiser; of callables, the attributes of objects but not functions."""
+        """Return the state, without the optimiser; of callables, the attributes of objects but not functions."""
         held = [None if isinstance(f, types.FunctionType) else f.__dict__.copy() for f in self.lr_lambdas]
         return {**super().state_dict(), "lr_lambdas": held}
 

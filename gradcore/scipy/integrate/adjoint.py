@@ -26,7 +26,7 @@ __all__ = ["states_at", "trajectory"]
 
 
 def states_at(f: Any, times: Array, y0: AnyTensor, settings: Settings, counts: Counts) -> AnyTensor:
-    """The states at times, of which the first is the initial one, without a history."""
+    """Return the states at times, of which the first is the initial one, without a history."""
     start, bound, rows = float(times[0]), float(times[-1]), []
     with no_grad():
         y0 = y0.detach()
@@ -55,7 +55,7 @@ def trajectory(
     field: Callable[..., Any], times: Array, y0: AnyTensor, parameters: Sequence[Tensor], settings: Settings,
     values: AnyTensor | None = None,
 ) -> AnyTensor:  # fmt: skip
-    """The states at times, of the equation ``dy/dt = field(parameters, t, y)``, with derivatives."""
+    """Return the states at times, of the equation ``dy/dt = field(parameters, t, y)``, with derivatives."""
     if values is None:
         with no_grad():
             fixed = [p.detach() for p in parameters]
@@ -115,7 +115,7 @@ class _Trajectory(Function):
 
 
 def _as_scalar_tolerance(settings: Settings, n: int, further: int) -> Settings:
-    """The settings of a problem with the state twice, and further numbers; steps start anew."""
+    """Return the settings of a problem with the state twice, and further numbers; steps start anew."""
     if np.ndim(settings.atol):
         atol = np.asarray(settings.atol, float)
         settings = replace(settings, atol=np.concatenate([atol, atol, np.full(further, atol.min())]))

@@ -130,7 +130,7 @@ class _Scaling:
 
 
 def _scaled(f: Any, t_span: Any, options: dict[str, Any]) -> tuple[Any, tuple[float, float], _Scaling]:
-    """A problem whose limits of time are numbers: differentiated limits become a factor of the right side."""
+    """Return a problem whose limits of time are numbers: differentiated limits become a factor of the right side."""
     t0, t1 = t_span
     if not any(isinstance(t, Tensor) and is_differentiated(t) for t in (t0, t1)):
         return f, (float(t0), float(t1)), _Scaling()
@@ -144,7 +144,7 @@ def _scaled(f: Any, t_span: Any, options: dict[str, Any]) -> tuple[Any, tuple[fl
 
 
 def _times(t_eval: Any, span: tuple[float, float]) -> Array:
-    """The times at which the solution is wanted, as numbers."""
+    """Return the times at which the solution is wanted, as numbers."""
     times = np.asarray(t_eval.detach().host() if isinstance(t_eval, Tensor) else t_eval, float)
     low, high = min(span), max(span)
     if times.ndim != 1:
@@ -170,7 +170,7 @@ def _result(counts: Counts, status: int, **fields: Any) -> Any:
 
 
 def _steps_of(f: Any, span: tuple[float, float], y: AnyTensor, settings: Settings, counts: Counts, dense: bool) -> Any:
-    """The steps of a method on tensors; those of SciPy's own methods, which have no history."""
+    """Return the steps of a method on tensors; those of SciPy's own methods, which have no history."""
     if settings.method in EXPLICIT:
         return explicit_steps(f, span[0], y, span[1], settings, counts, dense)
     if is_differentiated(y) or capture(f, F.full((), span[0], dtype=y.dtype.to_real(), device=y.device), y)[1]:
@@ -325,7 +325,7 @@ class _Events:
         return float(scipy_module("optimize").brentq(value, segment.t_old, t, xtol=eps, rtol=eps))
 
     def _time(self, i: int, segment: Any, value: float) -> AnyTensor:
-        """The time of a zero, with its derivative."""
+        """Return the time of a zero, with its derivative."""
         if isinstance(segment, _ForeignSegment):
             return _as(self.like)(value)
         start = F.reshape(_as(self.like)(value), (1,))

@@ -86,7 +86,7 @@ def _rule() -> tuple[Any, Any, Any]:
 
 
 def _on_unit_interval(func: Callable[[Any], Any], a: AnyTensor, b: AnyTensor) -> Callable[[float], Any]:
-    """The integrand over [0, 1] after a substitution: an affine one, and of infinite limits a rational one."""
+    """Return the integrand over [0, 1] after a substitution: an affine one, and of infinite limits a rational one."""
     low, high = a.item(), b.item()
 
     def finite(s: float) -> Any:

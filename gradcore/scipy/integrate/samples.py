@@ -14,7 +14,7 @@ __all__ = ["cumulative_simpson", "cumulative_trapezoid", "newton_cotes", "romb",
 
 
 def _samples(y: Any, x: Any, dx: Any, axis: int) -> tuple[AnyTensor, AnyTensor]:
-    """The samples and the distances between them, along the last dim."""
+    """Return the samples and the distances between them, along the last dim."""
     if x is None:
         values = F.movedim(inexact(tensor_of(y)), axis, -1)
         step = tensor_of(dx) if hasattr(dx, "shape") or isinstance(dx, (list, tuple)) else dx
@@ -81,7 +81,7 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, i
 
 
 def _panels(values: AnyTensor, steps: AnyTensor) -> AnyTensor:
-    """The integral of a parabola through each three points, over the first two of them."""
+    """Return the integral of a parabola through each three points, over the first two of them."""
     first, second = steps[..., :-1], steps[..., 1:]
     y0, y1, y2 = values[..., :-2], values[..., 1:-1], values[..., 2:]
     part, ratio = first / (first + second), first / second

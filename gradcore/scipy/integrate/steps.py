@@ -94,12 +94,12 @@ def _combined(start: AnyTensor | None, weights: Any, slopes: list[AnyTensor], h:
 
 
 def _norm(x: AnyTensor) -> float:
-    """The root of the mean square."""
+    """Return the root of the mean square."""
     return F.linalg_vector_norm(x.detach()).item() / max(x.numel(), 1) ** 0.5  # type: ignore[no-any-return]
 
 
 def _first_length(f: Field, t0: float, y0: AnyTensor, f0: AnyTensor, bound: float, order: int, scale: Any) -> float:
-    """A first step's length by the sizes of the state and its first and second derivative."""
+    """Return a first step's length by the sizes of the state and its first and second derivative."""
     interval, direction = abs(bound - t0), np.sign(bound - t0)
     d0, d1 = _norm(y0 / scale), _norm(f0 / scale)
     h0 = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, interval)
@@ -114,7 +114,7 @@ def _time(t: float, y: AnyTensor) -> AnyTensor:
 
 
 def _error(table: _Tableau, slopes: list[AnyTensor], h: float, scale: AnyTensor) -> float:
-    """The size of the estimated error, in units of what is allowed."""
+    """Return the size of the estimated error, in units of what is allowed."""
     if len(table.errors) == 1:
         return _norm(_combined(None, table.errors[0], slopes, h) / scale)
     fifth, third = (_norm(_combined(None, e, slopes, 1.0) / scale) ** 2 for e in table.errors)

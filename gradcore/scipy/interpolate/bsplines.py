@@ -91,7 +91,7 @@ class BSpline:
         return found
 
     def derivative(self, nu: int = 1) -> BSpline:
-        """The derivative, a spline of lower degree."""
+        """Return the derivative, a spline of lower degree."""
         if nu < 0:
             return self.antiderivative(-nu)
         t, c, k = self.t, self.c, self.k
@@ -106,7 +106,7 @@ class BSpline:
         return self._new(t, c, k, self.extrapolate)
 
     def antiderivative(self, nu: int = 1) -> BSpline:
-        """The antiderivative, a spline of higher degree, zero at the first knot."""
+        """Return the antiderivative, a spline of higher degree, zero at the first knot."""
         if nu <= 0:
             return self.derivative(-nu)
         t, c, k = self.t, self.c, self.k
@@ -119,7 +119,7 @@ class BSpline:
         return self._new(t, c, k, False if self.extrapolate == "periodic" else self.extrapolate)
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> AnyTensor:
-        """The integral from `a` to `b`; without extrapolation, over what lies between the knots."""
+        """Return the integral from `a` to `b`; without extrapolation, over what lies between the knots."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         total, k = self.antiderivative(), self.k
         low, high = self.t[k], self.t[self.t.shape[0] - k - 1]
@@ -213,7 +213,7 @@ def make_interp_spline(
 
 
 def _coefficients(x: AnyTensor, y: AnyTensor, t: AnyTensor, k: int, left: list[Any], right: list[Any]) -> AnyTensor:
-    """The coefficients of B-splines that make them go through data: a banded system."""
+    """Return the coefficients of B-splines that make them go through data: a banded system."""
     count, n = t.shape[0] - k - 1, x.shape[0]
     rows, at = basis(t, x, k)
     lines = [rows]
@@ -239,7 +239,7 @@ def _coefficients(x: AnyTensor, y: AnyTensor, t: AnyTensor, k: int, left: list[A
 def make_lsq_spline(
     x: Any, y: Any, t: Any, k: int = 3, w: Any = None, axis: int = 0, check_finite: bool = True, *, method: str = "qr"
 ) -> BSpline:
-    """The spline of given knots that fits data with the least squares, with derivatives by all of these.
+    """Return the spline of given knots that fits data with the least squares, with derivatives by all of these.
 
     Examples
     --------

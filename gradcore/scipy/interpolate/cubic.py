@@ -209,7 +209,7 @@ def _conditions(bc_type: Any, values: Tensor, axis: int) -> list[Any]:
 
 
 def _spline_slopes(x: AnyTensor, y: AnyTensor, start: Any, end: Any) -> AnyTensor:
-    """The slopes at the points, of columns: a tridiagonal system says that second derivatives are continuous."""
+    """Return the slopes at the points, of columns: a tridiagonal system says that second derivatives are continuous."""
     n, h = x.shape[0], F.diff(x)
     column = h[:, None]
     secants = F.diff(y, 1, 0) / column
@@ -249,7 +249,7 @@ def _end_row(
 
 
 def _periodic_slopes(h: AnyTensor, secants: AnyTensor) -> AnyTensor:
-    """The slopes of a periodic spline: a cyclic system is a tridiagonal one with a correction of rank one."""
+    """Return the slopes of a periodic spline: a cyclic system is a tridiagonal one with a correction of rank one."""
     column, before, m = h[:, None], F.roll(h, 1, 0), h.shape[0]
     right = 3 * (column * F.roll(secants, 1, 0) + before[:, None] * secants)
     if m < 3:

@@ -70,7 +70,7 @@ class PPoly:
 
     @classmethod
     def construct_fast(cls, c: Any, x: Any, extrapolate: Any = None, axis: int = 0) -> Self:
-        """A piecewise polynomial of tensors, without checks."""
+        """Return a piecewise polynomial of tensors, without checks."""
         self = object.__new__(cls)
         self.c, self.x, self.axis = c, x, axis
         self.extrapolate = True if extrapolate is None else extrapolate
@@ -100,7 +100,7 @@ class PPoly:
         return PPoly.construct_fast(c, self.x, extrapolate, self.axis)
 
     def derivative(self, nu: int = 1) -> PPoly:
-        """The derivative, a piecewise polynomial of lower degree."""
+        """Return the derivative, a piecewise polynomial of lower degree."""
         if nu < 0:
             return self.antiderivative(-nu)
         c = self.c
@@ -111,7 +111,7 @@ class PPoly:
         return self._new(c, self.extrapolate)
 
     def antiderivative(self, nu: int = 1) -> PPoly:
-        """The antiderivative, which is continuous, and zero at the first breakpoint."""
+        """Return the antiderivative, which is continuous, and zero at the first breakpoint."""
         if nu <= 0:
             return self.derivative(-nu)
         c = self.c
@@ -127,7 +127,7 @@ class PPoly:
         return self._new(c, False if self.extrapolate == "periodic" else self.extrapolate)
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> AnyTensor:
-        """The integral from `a` to `b`, with derivatives by these too."""
+        """Return the integral from `a` to `b`, with derivatives by these too."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         total = self.antiderivative()
         start, end = like(a, self.x), like(b, self.x)

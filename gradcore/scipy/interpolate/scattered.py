@@ -100,7 +100,7 @@ class RBFInterpolator:
         return F.stack(columns, 1) if columns else x[:, :0]
 
     def _radial(self, x: AnyTensor) -> AnyTensor:
-        """The kernel between points and the data's; its derivative where they coincide is zero."""
+        """Return the kernel between points and the data's; its derivative where they coincide is zero."""
         function, at_zero = _KERNELS[self.kernel]
         squares = F.sum(((x[:, None] - self.y[None]) * self.epsilon) ** 2, -1)
         if self.kernel in _SMOOTH:

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def checked(a: Any, check_finite: bool = True) -> AnyTensor:
-    """A tensor of floating-point numbers, which are finite where that is asked for."""
+    """Return a tensor of floating-point numbers, which are finite where that is asked for."""
     A = floating(a)
     if check_finite and not bool(F.all(F.isfinite(A.detach()))):
         raise ValueError("array must not contain infs or NaNs")
@@ -27,13 +27,13 @@ def checked(a: Any, check_finite: bool = True) -> AnyTensor:
 
 
 def hermitian_of(A: AnyTensor, lower: bool) -> AnyTensor:
-    """The Hermitian matrix of which one triangle is read."""
+    """Return the Hermitian matrix of which one triangle is read."""
     half = F.tril(A, -1) if lower else F.triu(A, 1)
     return half + F.hermitian(half) + F.diag_embed(F.diagonal(A, 0, -2, -1))
 
 
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> AnyTensor:
-    """The Cholesky factor, the upper one by default; only that triangle is read.
+    """Return the Cholesky factor, the upper one by default; only that triangle is read.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> AnyTensor:
-    """The determinant.
+    """Return the determinant.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> AnyTens
 
 
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> AnyTensor:
-    """The norm of matrices or vectors.
+    """Return the norm of matrices or vectors.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:  # fmt: skip
-    """The singular value decomposition.
+    """Return the singular value decomposition.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def svd(
 
 
 def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> AnyTensor:
-    """The singular values.
+    """Return the singular values.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any
 
 
 def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
-    """The pseudo-inverse, in which singular values up to ``atol + rtol * the largest`` count as zero.
+    """Return the pseudo-inverse, in which singular values up to ``atol + rtol * the largest`` count as zero.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def eigvals(
 def lu(
     a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False
 ) -> Any:
-    """The LU decomposition ``p @ l @ u``.
+    """Return the LU decomposition ``p @ l @ u``.
 
     Examples
     --------
@@ -289,7 +289,7 @@ def qr(
 
 
 def polar(a: Any, side: str = "right") -> tuple[AnyTensor, AnyTensor]:
-    """The polar decomposition ``u @ p``, or ``p @ u`` on the left side.
+    """Return the polar decomposition ``u @ p``, or ``p @ u`` on the left side.
 
     Examples
     --------
@@ -310,7 +310,7 @@ def polar(a: Any, side: str = "right") -> tuple[AnyTensor, AnyTensor]:
 
 
 def orth(A: Any, rcond: float | None = None) -> AnyTensor:
-    """An orthonormal basis of the range of a matrix: its left singular vectors.
+    """Return an orthonormal basis of the range of a matrix: its left singular vectors.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def null_space(
     A: Any, rcond: float | None = None, *, overwrite_a: bool = False, check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> AnyTensor:  # fmt: skip
-    """An orthonormal basis of the null space of a matrix, which has no derivative: any rotation of it would do.
+    """Return an orthonormal basis of the null space of a matrix, which has no derivative: any rotation of it would do.
 
     Examples
     --------

@@ -25,7 +25,7 @@ def _square(A: Any) -> AnyTensor:
 
 
 def expm(A: Any) -> AnyTensor:
-    """The exponential of matrices.
+    """Return the exponential of matrices.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def expm(A: Any) -> AnyTensor:
 def expm_frechet(
     A: Any, E: Any, method: str | None = None, compute_expm: bool = True, check_finite: bool = True
 ) -> Any:
-    """The exponential of a matrix, and its derivative in a direction.
+    """Return the exponential of a matrix, and its derivative in a direction.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def expm_frechet(
 
 
 def _complex_where_needed(A: Any) -> AnyTensor:
-    """The matrix, complex if an eigenvalue is on the negative axis, where principal functions are not real."""
+    """Return the matrix, complex if an eigenvalue is on the negative axis, where principal functions are not real."""
     matrix = _square(A)
     if F.is_complex(matrix):
         return matrix
@@ -66,7 +66,7 @@ def _complex_where_needed(A: Any) -> AnyTensor:
 
 
 def sqrtm(A: Any) -> AnyTensor:
-    """The principal square root of matrices, complex where an eigenvalue is negative.
+    """Return the principal square root of matrices, complex where an eigenvalue is negative.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def sqrtm(A: Any) -> AnyTensor:
 
 
 def logm(A: Any) -> AnyTensor:
-    """The principal logarithm of matrices, complex where an eigenvalue is negative.
+    """Return the principal logarithm of matrices, complex where an eigenvalue is negative.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def logm(A: Any) -> AnyTensor:
 
 
 def signm(A: Any) -> AnyTensor:
-    """The sign function of matrices without eigenvalues on the imaginary axis.
+    """Return the sign function of matrices without eigenvalues on the imaginary axis.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def signm(A: Any) -> AnyTensor:
 
 
 def fractional_matrix_power(A: Any, t: Any) -> AnyTensor:
-    """A power of a matrix with a real exponent, by which there is a derivative too.
+    """Return a power of a matrix with a real exponent, by which there is a derivative too.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def _of_rotation(A: Any) -> tuple[AnyTensor, AnyTensor]:
 
 
 def cosm(A: Any) -> AnyTensor:
-    """The cosine of matrices.
+    """Return the cosine of matrices.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def cosm(A: Any) -> AnyTensor:
 
 
 def sinm(A: Any) -> AnyTensor:
-    """The sine of matrices.
+    """Return the sine of matrices.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def sinm(A: Any) -> AnyTensor:
 
 
 def tanm(A: Any) -> AnyTensor:
-    """The tangent of matrices.
+    """Return the tangent of matrices.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def tanm(A: Any) -> AnyTensor:
 
 
 def coshm(A: Any) -> AnyTensor:
-    """The hyperbolic cosine of matrices.
+    """Return the hyperbolic cosine of matrices.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def coshm(A: Any) -> AnyTensor:
 
 
 def sinhm(A: Any) -> AnyTensor:
-    """The hyperbolic sine of matrices.
+    """Return the hyperbolic sine of matrices.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def sinhm(A: Any) -> AnyTensor:
 
 
 def tanhm(A: Any) -> AnyTensor:
-    """The hyperbolic tangent of matrices.
+    """Return the hyperbolic tangent of matrices.
 
     Examples
     --------

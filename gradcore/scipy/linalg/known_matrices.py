@@ -46,7 +46,7 @@ dft = _of_scipy("dft", "The matrix of the discrete Fourier transform", "4")
 
 
 def fiedler(a: Any) -> AnyTensor:
-    """The symmetric matrix of distances between numbers.
+    """Return the symmetric matrix of distances between numbers.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def fiedler(a: Any) -> AnyTensor:
 
 
 def fiedler_companion(a: Any) -> AnyTensor:
-    """The pentadiagonal matrix whose eigenvalues are the zeros of a polynomial.
+    """Return the pentadiagonal matrix whose eigenvalues are the zeros of a polynomial.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def fiedler_companion(a: Any) -> AnyTensor:
 
 
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> AnyTensor:
-    """The matrix of the convolution with `a` of vectors of length `n`.
+    """Return the matrix of the convolution with `a` of vectors of length `n`.
 
     Examples
     --------

@@ -35,7 +35,7 @@ def solve(
     a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, assume_a: str | None = None, transposed: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """The solution of a system; `assume_a` as SciPy's says which elements are read.
+    """Return the solution of a system; `assume_a` as SciPy's says which elements are read.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def lstsq(
 def inv(
     a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: str | None = None, lower: bool = False
 ) -> AnyTensor:
-    """The inverse of matrices.
+    """Return the inverse of matrices.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def solve_triangular(
     a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """The solution of a triangular system; `trans` 1 is the transposed one, 2 the conjugate transposed one.
+    """Return the solution of a triangular system; `trans` 1 is the transposed one, 2 the conjugate transposed one.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def solve_banded(
     l_and_u: tuple[int, int], ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """The solution of a banded system, whose matrix is stored by diagonals: ``ab[u + i - j, j]``.
+    """Return the solution of a banded system, whose matrix is stored by diagonals: ``ab[u + i - j, j]``.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def solveh_banded(
     ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False,
     check_finite: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """The solution of a banded system with a positive definite matrix, of which half the diagonals are stored.
+    """Return the solution of a banded system with a positive definite matrix, of which half the diagonals are stored.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def solveh_banded(
 
 
 def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, check_finite: bool = True) -> AnyTensor:
-    """The Cholesky factor of a banded matrix, stored as the matrix is; it is computed densely.
+    """Return the Cholesky factor of a banded matrix, stored as the matrix is; it is computed densely.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, ch
 def cho_solve_banded(
     cb_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True
 ) -> AnyTensor:
-    """The solution of a banded system from the factor that `cholesky_banded` gives.
+    """Return the solution of a banded system from the factor that `cholesky_banded` gives.
 
     Examples
     --------
@@ -215,7 +215,7 @@ def cho_solve_banded(
 def cho_factor(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[AnyTensor, bool]:
-    """The Cholesky factor of a matrix, for `cho_solve`; the other triangle is zero.
+    """Return the Cholesky factor of a matrix, for `cho_solve`; the other triangle is zero.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def cho_factor(
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> AnyTensor:
-    """The solution of a system from the factor that `cho_factor` gives.
+    """Return the solution of a system from the factor that `cho_factor` gives.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
 def lu_solve(
     lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
 ) -> AnyTensor:
-    """The solution of a system from factors; `trans` 1 is the transposed one, 2 the conjugate transposed one.
+    """Return the solution of a system from factors; `trans` 1 is the transposed one, 2 the conjugate transposed one.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def lu_solve(
 
 
 def solve_sylvester(a: Any, b: Any, q: Any) -> AnyTensor:
-    """The solution of ``a @ x + x @ b = q``.
+    """Return the solution of ``a @ x + x @ b = q``.
 
     Examples
     --------
@@ -287,7 +287,7 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> AnyTensor:
 
 
 def solve_continuous_lyapunov(a: Any, q: Any) -> AnyTensor:
-    """The solution of ``a @ x + x @ a.mH = q``.
+    """Return the solution of ``a @ x + x @ a.mH = q``.
 
     Examples
     --------
@@ -342,7 +342,7 @@ def _riccati(name: str, residual: Any, given: tuple[Any, ...], e: Any, s: Any, b
 def solve_continuous_are(
     a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True
 ) -> AnyTensor:
-    """The solution of the continuous algebraic Riccati equation of real matrices.
+    """Return the solution of the continuous algebraic Riccati equation of real matrices.
 
     Examples
     --------
@@ -361,7 +361,7 @@ def solve_continuous_are(
 def solve_discrete_are(
     a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True
 ) -> AnyTensor:
-    """The solution of the discrete algebraic Riccati equation of real matrices.
+    """Return the solution of the discrete algebraic Riccati equation of real matrices.
 
     Examples
     --------

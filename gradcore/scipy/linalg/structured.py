@@ -33,7 +33,7 @@ def _column_and_row(c: Any, r: Any) -> list[Any]:
 
 
 def toeplitz(c: Any, r: Any = None) -> AnyTensor:
-    """The matrix with constant diagonals, of its first column and its first row; batches are in front.
+    """Return the matrix with constant diagonals, of its first column and its first row; batches are in front.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def toeplitz(c: Any, r: Any = None) -> AnyTensor:
 
 
 def hankel(c: Any, r: Any = None) -> AnyTensor:
-    """The matrix with constant antidiagonals, of its first column and its last row (zeros by default).
+    """Return the matrix with constant antidiagonals, of its first column and its last row (zeros by default).
 
     Examples
     --------
@@ -64,7 +64,7 @@ def hankel(c: Any, r: Any = None) -> AnyTensor:
 
 
 def circulant(c: Any) -> AnyTensor:
-    """The matrix whose columns are the rotations of a vector.
+    """Return the matrix whose columns are the rotations of a vector.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def block_diag(*arrs: Any) -> AnyTensor:
 
 
 def companion(a: Any) -> AnyTensor:
-    """The companion matrix of a polynomial, whose eigenvalues are its zeros.
+    """Return the companion matrix of a polynomial, whose eigenvalues are its zeros.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def companion(a: Any) -> AnyTensor:
 
 
 def leslie(f: Any, s: Any) -> AnyTensor:
-    """The Leslie matrix of fecundities and survival rates.
+    """Return the Leslie matrix of fecundities and survival rates.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def leslie(f: Any, s: Any) -> AnyTensor:
 
 
 def khatri_rao(a: Any, b: Any) -> AnyTensor:
-    """The Kronecker products of columns.
+    """Return the Kronecker products of columns.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def khatri_rao(a: Any, b: Any) -> AnyTensor:
 
 
 def kron(a: Any, b: Any) -> AnyTensor:
-    """The Kronecker product.
+    """Return the Kronecker product.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> AnyTensor
 
 
 def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> AnyTensor:
-    """The product of a Toeplitz matrix with columns, by Fourier transforms.
+    """Return the product of a Toeplitz matrix with columns, by Fourier transforms.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: A
 def solve_circulant(
     c: Any, b: Any, singular: str = "raise", tol: Any = None, caxis: int = -1, baxis: int = 0, outaxis: int = 0
 ) -> AnyTensor:
-    """The solution of a system with a circulant matrix, by Fourier transforms.
+    """Return the solution of a system with a circulant matrix, by Fourier transforms.
 
     Examples
     --------

@@ -22,7 +22,7 @@ _EXTENSIONS = {"reflect": "reflect", "grid-mirror": "reflect", "mirror": "mirror
 
 
 def filterable(input: Any) -> tuple[AnyTensor, AnyTensor]:
-    """The tensor of an argument, and the numbers to compute with."""
+    """Return the tensor of an argument, and the numbers to compute with."""
     x = tensor_of(input)
     if x._dtype.name in ("float16", "bfloat16"):
         raise RuntimeError("data type not supported")

@@ -27,7 +27,7 @@ Numbers = Any  # numbers, an array or a tensor
 def _filtered(
     input: Any, weights: Numbers, axes: Sequence[int], modes: Any, cval: Any, origins: Any, output: Any
 ) -> AnyTensor:
-    """The sums of products along axes, for each of which `weights` has a dim."""
+    """Return the sums of products along axes, for each of which `weights` has a dim."""
     given, x = filterable(input)
     weights = like(weights, x)
     if weights._dtype.is_complex:
@@ -63,7 +63,7 @@ def _as_weights(weights: Numbers, ndim: int) -> Numbers:
 
 
 def _reversed(weights: Numbers) -> Numbers:
-    """The weights with which a correlation is a convolution."""
+    """Return the weights with which a correlation is a convolution."""
     if isinstance(weights, Tensor):
         return F.conj(F.flip(weights, tuple(range(weights.ndim))))
     return weights[(slice(None, None, -1),) * weights.ndim].conj()
@@ -329,7 +329,7 @@ def generic_laplace(
     input: Any, derivative2: Derivative, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
     extra_arguments: Any = (), extra_keywords: Any = None, *, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """The sum of second derivatives that a function computes, as `scipy.ndimage.generic_laplace`.
+    """Return the sum of second derivatives that a function computes, as `scipy.ndimage.generic_laplace`.
 
     The function returns its result, a tensor, and is called with None for `output`.
     """
@@ -345,7 +345,7 @@ def generic_laplace(
 
 
 def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None) -> AnyTensor:
-    """The Laplacian by second differences, as `scipy.ndimage.laplace`.
+    """Return the Laplacian by second differences, as `scipy.ndimage.laplace`.
 
     Examples
     --------
@@ -364,7 +364,7 @@ def gaussian_laplace(
     input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None,
     **kwargs: Any,
 ) -> AnyTensor:  # fmt: skip
-    """The Laplacian by second derivatives of Gaussians, as `scipy.ndimage.gaussian_laplace`.
+    """Return the Laplacian by second derivatives of Gaussians, as `scipy.ndimage.gaussian_laplace`.
 
     Examples
     --------
@@ -414,7 +414,7 @@ def gaussian_gradient_magnitude(
     input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None,
     **kwargs: Any,
 ) -> AnyTensor:  # fmt: skip
-    """The length of the gradient by derivatives of Gaussians, as `scipy.ndimage.gaussian_gradient_magnitude`.
+    """Return the length of the gradient by derivatives of Gaussians, as `scipy.ndimage.gaussian_gradient_magnitude`.
 
     Examples
     --------

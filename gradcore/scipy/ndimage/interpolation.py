@@ -117,7 +117,7 @@ class _Grid:
         return x
 
     def at(self, coordinates: AnyTensor) -> AnyTensor:
-        """The values at ``coordinates[d]``, in front of which the other axes stand."""
+        """Return the values at ``coordinates[d]``, in front of which the other axes stand."""
         found = F.spline_sample(
             self.coefficients, coordinates + self.around if self.around else coordinates, self.order, self.mode,
             (0,) * len(self.sizes),
@@ -125,7 +125,7 @@ class _Grid:
         return self._with_constant(found, [coordinates[d] for d in range(len(self.sizes))])
 
     def along_each(self, positions: Sequence[AnyTensor]) -> AnyTensor:
-        """The values at all combinations of positions along each axis."""
+        """Return the values at all combinations of positions along each axis."""
         found = self.coefficients
         lead = found.ndim - len(positions)
         for d, position in enumerate(positions):
@@ -150,7 +150,7 @@ class _Grid:
         return F.where(outside, self.cval, found)
 
     def result(self, found: AnyTensor, axes: Sequence[int], output: Any) -> AnyTensor:
-        """The axes where they were, in the dtype of the result: whole numbers are rounded."""
+        """Return the axes where they were, in the dtype of the result: whole numbers are rounded."""
         found = F.movedim(found, tuple(range(-len(axes), 0)), tuple(axes))
         dtype = self.given._dtype
         if output is not None:
@@ -172,7 +172,7 @@ def map_coordinates(
     input: Any, coordinates: Any, output: Any = None, order: int = 3, mode: str = "constant", cval: Any = 0.0,
     prefilter: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """The array at coordinates, as `scipy.ndimage.map_coordinates`.
+    """Return the array at coordinates, as `scipy.ndimage.map_coordinates`.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def _parameters(value: Any, x: Tensor) -> AnyTensor:
 
 
 def _listed(value: Any, count: int) -> list[Any]:
-    """A number for each axis; elements of a tensor stay tensors."""
+    """Return a number for each axis; elements of a tensor stay tensors."""
     if isinstance(value, Tensor) and value.ndim:
         if value.shape != (count,):
             raise RuntimeError("sequence argument must have length equal to input rank")
@@ -218,7 +218,7 @@ def affine_transform(
     input: Any, matrix: Any, offset: Any = 0.0, output_shape: Any = None, output: Any = None, order: int = 3,
     mode: str = "constant", cval: Any = 0.0, prefilter: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """The array at ``matrix @ i + offset`` for every index i, as `scipy.ndimage.affine_transform`.
+    """Return the array at ``matrix @ i + offset`` for every index i, as `scipy.ndimage.affine_transform`.
 
     Examples
     --------
@@ -279,7 +279,7 @@ def shift(
     input: Any, shift: Any, output: Any = None, order: int = 3, mode: str = "constant", cval: Any = 0.0,
     prefilter: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """The array moved by `shift`, as `scipy.ndimage.shift`.
+    """Return the array moved by `shift`, as `scipy.ndimage.shift`.
 
     Examples
     --------

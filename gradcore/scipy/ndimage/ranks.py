@@ -19,7 +19,7 @@ __all__ = [
 
 
 def _window(size: Any, footprint: Any, ndim: int) -> Any:
-    """The footprint as an array of bools."""
+    """Return the footprint as an array of bools."""
     if footprint is not None:
         found = np.asarray(footprint, dtype=bool)
         if found.ndim != ndim:
@@ -38,7 +38,7 @@ def _window(size: Any, footprint: Any, ndim: int) -> Any:
 def _chosen(
     input: Any, rank: Any, size: Any, footprint: Any, output: Any, mode: Any, cval: Any, origin: Any, axes: Any
 ) -> AnyTensor:
-    """The element of each window that `rank`, a function of the number of its elements, says."""
+    """Return the element of each window that `rank`, a function of the number of its elements, says."""
     given, _ = filterable(input)
     if given._dtype.is_complex:
         raise TypeError("Complex type not supported")
@@ -70,7 +70,7 @@ def rank_filter(
     input: Any, rank: int, size: Any = None, footprint: Any = None, output: Any = None, mode: Any = "reflect",
     cval: float = 0.0, origin: Any = 0, *, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """The element of a rank of each window, as `scipy.ndimage.rank_filter`.
+    """Return the element of a rank of each window, as `scipy.ndimage.rank_filter`.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def minimum_filter(
     input: Any, size: Any = None, footprint: Any = None, output: Any = None, mode: Any = "reflect", cval: float = 0.0,
     origin: Any = 0, *, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """The smallest element of each window, as `scipy.ndimage.minimum_filter`.
+    """Return the smallest element of each window, as `scipy.ndimage.minimum_filter`.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def maximum_filter(
     input: Any, size: Any = None, footprint: Any = None, output: Any = None, mode: Any = "reflect", cval: float = 0.0,
     origin: Any = 0, *, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """The largest element of each window, as `scipy.ndimage.maximum_filter`.
+    """Return the largest element of each window, as `scipy.ndimage.maximum_filter`.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def median_filter(
     input: Any, size: Any = None, footprint: Any = None, output: Any = None, mode: Any = "reflect", cval: float = 0.0,
     origin: Any = 0, *, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """The median of each window, as `scipy.ndimage.median_filter`.
+    """Return the median of each window, as `scipy.ndimage.median_filter`.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def percentile_filter(
     input: Any, percentile: float, size: Any = None, footprint: Any = None, output: Any = None, mode: Any = "reflect",
     cval: float = 0.0, origin: Any = 0, *, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """The element of each window at a percentile, as `scipy.ndimage.percentile_filter`.
+    """Return the element of each window at a percentile, as `scipy.ndimage.percentile_filter`.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def minimum_filter1d(
     input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
     origin: int = 0,
 ) -> AnyTensor:  # fmt: skip
-    """The smallest element of each window along an axis, as `scipy.ndimage.minimum_filter1d`.
+    """Return the smallest element of each window along an axis, as `scipy.ndimage.minimum_filter1d`.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def maximum_filter1d(
     input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
     origin: int = 0,
 ) -> AnyTensor:  # fmt: skip
-    """The largest element of each window along an axis, as `scipy.ndimage.maximum_filter1d`.
+    """Return the largest element of each window along an axis, as `scipy.ndimage.maximum_filter1d`.
 
     Examples
     --------

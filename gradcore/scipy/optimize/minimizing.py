@@ -109,7 +109,7 @@ def _callback(callback: Any, unknowns: Unknowns) -> Any:
 
 
 def _fixed(bounds: Any, x: Array) -> Array:
-    """The mask of the unknowns that lie on a bound."""
+    """Return the mask of the unknowns that lie on a bound."""
     if bounds is None:
         return np.zeros(len(x), bool)
     if hasattr(bounds, "lb"):
@@ -153,7 +153,7 @@ class _Constraints:
         )
 
     def active(self, x: AnyTensor) -> Callable[[AnyTensor], list[AnyTensor]] | None:
-        """The values of the active constraints, beside their limits, as a function of the vector."""
+        """Return the values of the active constraints, beside their limits, as a function of the vector."""
         chosen = []
         for f, low, high in self.parts:
             with no_grad():
@@ -174,7 +174,7 @@ _STATIONARY = 1e-4
 
 
 def _stationary(f: Any, unknowns: Unknowns, result: Any, fixed: Array, constraints: _Constraints) -> AnyTensor:
-    """The minimum as a function of what the objective reads: where the Lagrangian's gradient is zero."""
+    """Return the minimum as a function of what the objective reads: where the Lagrangian's gradient is zero."""
     value = unknowns.tensor(result.x)
     n, free = len(result.x), F.as_tensor(~fixed, device=value.device)
     active = constraints.active(value)
@@ -393,7 +393,7 @@ def curve_fit(
 
 
 def nnls(A: Any, b: Any, *, maxiter: int | None = None) -> tuple[AnyTensor, AnyTensor]:
-    """The solution of ``min |A @ x - b|`` without negative numbers, and the norm of the residual.
+    """Return the solution of ``min |A @ x - b|`` without negative numbers, and the norm of the residual.
 
     Numbers that are zero stay so under the derivatives.
 

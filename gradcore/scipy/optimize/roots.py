@@ -112,7 +112,7 @@ def _number(unknowns: Unknowns, f: Any) -> Callable[[float], float]:
 
 
 def _slopes(unknowns: Unknowns, f: Any) -> tuple[Any, Any]:
-    """The first and the second derivative of a function of one number."""
+    """Return the first and the second derivative of a function of one number."""
     first = lambda x: F.reshape(grad(f)(x), ())  # noqa: E731
     return _number(unknowns, first), _number(unknowns, lambda x: F.reshape(grad(first)(x), ()))
 

@@ -20,7 +20,7 @@ __all__ = ["Unknowns"]
 
 
 def _is_nested(x0: Any) -> bool:
-    """Whether a guess is a container of unknowns, rather than the numbers of one."""
+    """Return whether a guess is a container of unknowns, rather than the numbers of one."""
     if isinstance(x0, dict):
         return True
     return isinstance(x0, (list, tuple)) and any(
@@ -69,13 +69,13 @@ class Unknowns:
         return F.to(F.as_tensor(np.asarray(values, float), device=self.vector.device), self.vector.dtype)
 
     def nested(self, x: AnyTensor) -> Any:
-        """A vector as the nested unknowns."""
+        """Return a vector as the nested unknowns."""
         pieces = F.split(x, [each.numel() for each in self.like])
         leaves = [F.to(F.reshape(p, t.shape), t.dtype) for p, t in zip(pieces, self.like, strict=True)]
         return leaves[0] if self.structure is None else tree_unflatten(leaves, self.structure)
 
     def scalar(self, function: Callable[..., Any]) -> Callable[[AnyTensor], AnyTensor]:
-        """A function of the unknowns as a function of a vector, of which the value is one number."""
+        """Return a function of the unknowns as a function of a vector, of which the value is one number."""
 
         def call(x: AnyTensor) -> AnyTensor:
             value = inexact(tensor_of(function(self.nested(x), *self.args)))
@@ -86,7 +86,7 @@ class Unknowns:
         return call
 
     def numbers(self, function: Callable[..., Any]) -> Callable[[AnyTensor], AnyTensor]:
-        """A function of the unknowns as a function of a vector, of which the values are one vector."""
+        """Return a function of the unknowns as a function of a vector, of which the values are one vector."""
 
         def call(x: AnyTensor) -> AnyTensor:
             found = function(self.nested(x), *self.args)
@@ -96,7 +96,7 @@ class Unknowns:
         return call
 
     def on_host(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of vectors as one of arrays, without a history."""
+        """Return a function of vectors as one of arrays, without a history."""
 
         def call(*arrays: Array) -> Any:
             with no_grad():

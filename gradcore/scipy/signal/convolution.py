@@ -29,7 +29,7 @@ def _check_mode(mode: str, acceptable: str = "Acceptable") -> None:
 
 
 def _convolved(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: str) -> AnyTensor:
-    """The convolution along dims; `y` is turned round, and should be the smaller one."""
+    """Return the convolution along dims; `y` is turned round, and should be the smaller one."""
     wanted = tuple(x.shape)
     if mode == "valid":
         pairs = [(x.shape[d], y.shape[d]) for d in dims]

@@ -52,7 +52,7 @@ def _filtered(b: AnyTensor, a: AnyTensor, x: AnyTensor, dim: int) -> AnyTensor:
 
 
 def _state(zi: AnyTensor, x: AnyTensor, dim: int, length: int) -> AnyTensor:
-    """The state of each line."""
+    """Return the state of each line."""
     shape = [n if d != dim else length for d, n in enumerate(x.shape)]
     if (
         zi.ndim != x.ndim
@@ -64,7 +64,7 @@ def _state(zi: AnyTensor, x: AnyTensor, dim: int, length: int) -> AnyTensor:
 
 
 def _with_state(b: AnyTensor, a: AnyTensor, x: AnyTensor, dim: int, zi: AnyTensor) -> tuple[AnyTensor, AnyTensor]:
-    """The result and the state behind it; a state adds to the first elements before they are fed back."""
+    """Return the result and the state behind it; a state adds to the first elements before they are fed back."""
     n, length = x.shape[dim], zi.shape[dim]
     b, a = (padded(F, t / a[0], (0,), (0,), (length + 1 - t.shape[0],)) for t in (b, a))
     first = F.narrow(zi, dim, 0, min(n, length))
@@ -84,7 +84,7 @@ def _with_state(b: AnyTensor, a: AnyTensor, x: AnyTensor, dim: int, zi: AnyTenso
 
 
 def lfilter_zi(b: Any, a: Any) -> AnyTensor:
-    """The state of a filter whose input is, and was, 1, as `scipy.signal.lfilter_zi`.
+    """Return the state of a filter whose input is, and was, 1, as `scipy.signal.lfilter_zi`.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
 
 def sosfilt_zi(sos: Any) -> AnyTensor:
-    """The state of sections whose input is, and was, 1, as `scipy.signal.sosfilt_zi`.
+    """Return the state of sections whose input is, and was, 1, as `scipy.signal.sosfilt_zi`.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def freqz(
     b: Any, a: Any = 1, worN: Any = 512, whole: bool = False, plot: Any = None, fs: float = 2 * np.pi,
     include_nyquist: bool = False,
 ) -> tuple[AnyTensor, AnyTensor]:  # fmt: skip
-    """The frequency response of a filter, as `scipy.signal.freqz`, of coefficients of one dim.
+    """Return the frequency response of a filter, as `scipy.signal.freqz`, of coefficients of one dim.
 
     Examples
     --------

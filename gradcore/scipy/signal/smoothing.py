@@ -54,7 +54,7 @@ def savgol_filter(
 
 
 def _edge_fit(window: int, polyorder: int, deriv: int, delta: float) -> Any:
-    """The matrix from a window's elements to the fitted polynomial's derivative at all of them."""
+    """Return the matrix from a window's elements to the fitted polynomial's derivative at all of them."""
     places = np.arange(window, dtype=float)
     powers = np.vander(places, polyorder + 1, increasing=True)
     moved = np.zeros_like(powers)
@@ -64,7 +64,7 @@ def _edge_fit(window: int, polyorder: int, deriv: int, delta: float) -> Any:
 
 
 def _times(matrix: Any, x: AnyTensor, dim: int) -> AnyTensor:
-    """A matrix times the vectors along `dim`."""
+    """Return a matrix times the vectors along `dim`."""
     matrix = like(np.ascontiguousarray(matrix), x)
     return F.movedim(F.matmul(F.movedim(x, dim, -1), F.transpose(matrix, 0, 1)), -1, dim)
 
@@ -108,7 +108,7 @@ def _one_sided(n: int) -> Any:
 
 
 def hilbert(x: Any, N: int | None = None, axis: int = -1) -> AnyTensor:
-    """The analytic signal, as `scipy.signal.hilbert`.
+    """Return the analytic signal, as `scipy.signal.hilbert`.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def hilbert(x: Any, N: int | None = None, axis: int = -1) -> AnyTensor:
 
 
 def hilbert2(x: Any, N: Any = None, axes: tuple[int, int] = (-2, -1)) -> AnyTensor:
-    """The analytic signal of two dims, as `scipy.signal.hilbert2`.
+    """Return the analytic signal of two dims, as `scipy.signal.hilbert2`.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def medfilt2d(input: Any, kernel_size: Any = 3) -> AnyTensor:
 
 
 def order_filter(a: Any, domain: Any, rank: int) -> AnyTensor:
-    """The element of a rank of each window, with zeros beyond the edges, as `scipy.signal.order_filter`.
+    """Return the element of a rank of each window, with zeros beyond the edges, as `scipy.signal.order_filter`.
 
     Examples
     --------

@@ -47,7 +47,7 @@ class Segments(NamedTuple):
 
 
 def _segments(x: AnyTensor, n: int, window: Any, nperseg: Any, noverlap: Any, nfft: Any) -> Segments:
-    """The settings, for `n` elements along the last dim."""
+    """Return the settings, for `n` elements along the last dim."""
     if nperseg is not None and int(nperseg) < 1:
         raise ValueError("nperseg must be a positive integer")
     if isinstance(window, (str, tuple)):
@@ -77,7 +77,7 @@ def _segments(x: AnyTensor, n: int, window: Any, nperseg: Any, noverlap: Any, nf
 
 
 def _transformed(x: AnyTensor, s: Segments, detrend: Detrend, onesided: bool) -> AnyTensor:
-    """The spectrum of each segment of the last dim, as the last of two dims."""
+    """Return the spectrum of each segment of the last dim, as the last of two dims."""
     parts = F.unfold_dim(x, x.ndim - 1, s.length, s.step)
     if callable(detrend):
         parts = detrend(parts)
@@ -101,7 +101,7 @@ def _doubled(x: AnyTensor, nfft: int) -> AnyTensor:
 
 
 def _on_axis(detrend: Detrend, axis: int) -> Detrend:
-    """A function of the user, which gets the segments along the axis of the signal."""
+    """Return a function of the user, which gets the segments along the axis of the signal."""
     if not callable(detrend) or axis == -1:
         return detrend
     return lambda parts: F.movedim(detrend(F.movedim(parts, -1, axis)), axis, -1)

@@ -12,7 +12,7 @@ _PERIODIC = "_periodic"
 
 
 def taper(window: Any, n: int) -> np.ndarray[Any, Any]:
-    """A window of `n` elements that fits together with its repetitions, unless its name says otherwise."""
+    """Return a window of `n` elements that fits together with its repetitions, unless its name says otherwise."""
     from scipy.signal import get_window
 
     name, *parameters = (window,) if isinstance(window, str) else window

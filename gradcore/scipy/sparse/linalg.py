@@ -111,7 +111,7 @@ tfqmr = _solver("tfqmr", "quasi-minimal residuals without the transpose")
 
 
 def factorized(A: Any) -> Any:
-    """A function that solves systems with a matrix, whose factors are kept.
+    """Return a function that solves systems with a matrix, whose factors are kept.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def spsolve_triangular(
     overwrite_b: bool = False,
     unit_diagonal: bool = False,
 ) -> AnyTensor:
-    """The solution of a system with a triangular sparse matrix.
+    """Return the solution of a system with a triangular sparse matrix.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def _coo(index: AnyTensor, values: AnyTensor, shape: Any) -> Any:
 
 
 def norm(x: Any, ord: Any = None, axis: int | None = None) -> AnyTensor:
-    """The norm of a sparse matrix: Frobenius, of rows (``inf``) or columns (1); or those of its rows or columns.
+    """Return the norm of a sparse matrix: Frobenius, of rows (``inf``) or columns (1); or those of its rows or columns.
 
     Examples
     --------

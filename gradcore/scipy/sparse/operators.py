@@ -55,13 +55,13 @@ class LinearOperator:
         return f"<{self.shape[0]}x{self.shape[1]} LinearOperator of gradcore>"
 
     def matvec(self, x: Any) -> AnyTensor:
-        """The product with a vector."""
+        """Return the product with a vector."""
         if tuple(x.shape) not in ((self.shape[1],), (self.shape[1], 1)):
             raise ValueError("dimension mismatch")
         return F.reshape(self._matvec(F.reshape(x, (-1,))), (self.shape[0], *x.shape[1:]))
 
     def rmatvec(self, x: Any) -> AnyTensor:
-        """The product of the conjugate transposed matrix with a vector."""
+        """Return the product of the conjugate transposed matrix with a vector."""
         if tuple(x.shape) not in ((self.shape[0],), (self.shape[0], 1)):
             raise ValueError("dimension mismatch")
         flat = F.reshape(x, (-1,))
@@ -72,24 +72,24 @@ class LinearOperator:
         return F.reshape(found, (self.shape[1], *x.shape[1:]))
 
     def matmat(self, X: Any) -> AnyTensor:
-        """The product with the columns of a matrix."""
+        """Return the product with the columns of a matrix."""
         return F.stack([self.matvec(column) for column in F.unbind(X, 1)], 1)
 
     def dot(self, x: Any) -> AnyTensor:
-        """The product with a vector or a matrix."""
+        """Return the product with a vector or a matrix."""
         return self.matvec(x) if x.ndim == 1 or x.shape[1:] == (1,) else self.matmat(x)
 
     __matmul__ = __call__ = dot
 
     def adjoint(self) -> LinearOperator:
-        """The operator of the conjugate transposed matrix."""
+        """Return the operator of the conjugate transposed matrix."""
         return LinearOperator(self.shape[::-1], self.rmatvec, self.matvec, self.dtype)
 
     H = property(adjoint, doc="The operator of the conjugate transposed matrix.")
 
 
 def aslinearoperator(A: Any) -> LinearOperator:
-    """A matrix as an operator.
+    """Return a matrix as an operator.
 
     Examples
     --------
@@ -112,12 +112,12 @@ class _Method:
         self.name, self.settings, self.x0, self.M, self.info = name, settings, x0, M, 0
 
     def adjoint(self) -> _Method:
-        """The method for the adjoint system, from zero."""
+        """Return the method for the adjoint system, from zero."""
         settings = {name: value for name, value in self.settings.items() if name != "callback"}
         return _Method(self.name, settings, None, None if self.M is None else self.M.H)
 
     def run(self, product: Callable[..., Any], adjoint: Callable[..., Any], b: AnyTensor) -> AnyTensor:
-        """The solution on the host, without a history; what SciPy says of it is kept in `info`."""
+        """Return the solution on the host, without a history; what SciPy says of it is kept in `info`."""
         module = scipy_module("sparse.linalg")
 
         def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -176,7 +176,7 @@ class _OperatorSolved(Function):
 def operator_solved(
     name: str, A: LinearOperator, b: Any, x0: Any, M: Any, settings: dict[str, Any]
 ) -> tuple[AnyTensor, int]:
-    """The solution of ``A @ x = b`` by an iterative method of SciPy, and what it says of it."""
+    """Return the solution of ``A @ x = b`` by an iterative method of SciPy, and what it says of it."""
     right = floating(b)
     if A.shape != (right.shape[0],) * 2 or right.ndim > 2 or right.shape[1:] not in ((), (1,)):
         raise ValueError(f"shapes of A {A.shape} and b {tuple(right.shape)} are incompatible")
@@ -189,7 +189,7 @@ def operator_solved(
 
 
 def _preconditioner(M: Any, b: AnyTensor) -> Any:
-    """A preconditioner as an operator of SciPy, without a history."""
+    """Return a preconditioner as an operator of SciPy, without a history."""
     module = scipy_module("sparse.linalg")
     if M is None:
         return None

@@ -13,7 +13,7 @@ __all__ = ["distance", "distance_matrix", "minkowski_distance", "minkowski_dista
 
 
 def minkowski_distance_p(x: Any, y: Any, p: float = 2.0) -> AnyTensor:
-    """The p-th power of `minkowski_distance`, as `scipy.spatial.minkowski_distance_p`.
+    """Return the p-th power of `minkowski_distance`, as `scipy.spatial.minkowski_distance_p`.
 
     Examples
     --------

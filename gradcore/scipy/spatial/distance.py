@@ -226,7 +226,7 @@ def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, k
 
 
 def _metric_of(metric: Any, points: AnyTensor, settings: dict[str, Any]) -> tuple[_Metric, Any, dict[str, Any]]:
-    """The function of a metric, its weights, and its settings; those that are missing follow from the points."""
+    """Return the function of a metric, its weights, and its settings; those that are missing follow from the points."""
     if callable(metric) and not isinstance(metric, str):
         return _each(metric, settings), None, {}
     name = metric.lower()
@@ -244,7 +244,7 @@ def _metric_of(metric: Any, points: AnyTensor, settings: dict[str, Any]) -> tupl
 
 
 def _each(metric: Callable[..., Any], settings: dict[str, Any]) -> _Metric:
-    """A function of two vectors, for pairs in the dims in front."""
+    """Return a function of two vectors, for pairs in the dims in front."""
 
     def of_pairs(u: AnyTensor, v: AnyTensor, w: Any) -> AnyTensor:
         u, v = F.broadcast_tensors(u, v)
@@ -299,12 +299,12 @@ def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) 
 
 
 def num_obs_dm(d: Any) -> int:
-    """The number of points of a square matrix of distances, as `scipy.spatial.distance.num_obs_dm`."""
+    """Return the number of points of a square matrix of distances, as `scipy.spatial.distance.num_obs_dm`."""
     return int(tensor_of(d).shape[0])
 
 
 def num_obs_y(Y: Any) -> int:
-    """The number of points of distances in one row, as `scipy.spatial.distance.num_obs_y`."""
+    """Return the number of points of distances in one row, as `scipy.spatial.distance.num_obs_y`."""
     k = int(tensor_of(Y).shape[0])
     if k == 0:
         raise ValueError("The number of observations cannot be determined on an empty distance matrix.")

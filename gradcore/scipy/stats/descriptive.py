@@ -17,7 +17,7 @@ __all__ = [
 
 
 def _prepared(a: Any, axis: Any, nan_policy: str = "propagate") -> tuple[AnyTensor, tuple[int, ...], int]:
-    """The numbers, the dims to sum over and how many numbers that are."""
+    """Return the numbers, the dims to sum over and how many numbers that are."""
     if nan_policy not in ("propagate", "raise", "omit"):
         raise ValueError("nan_policy must be one of {'propagate', 'raise', 'omit'}")
     if nan_policy != "propagate":
@@ -38,7 +38,7 @@ def _std(x: AnyTensor, dims: tuple[int, ...], n: int, ddof: int, keepdims: bool 
 def moment(
     a: Any, order: Any = 1, axis: Any = 0, nan_policy: str = "propagate", *, center: Any = None, keepdims: bool = False
 ) -> AnyTensor:
-    """A moment about the mean, or about `center`, as `scipy.stats.moment`, of one order.
+    """Return a moment about the mean, or about `center`, as `scipy.stats.moment`, of one order.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def moment(
 def skew(
     a: Any, axis: Any = 0, bias: bool = True, nan_policy: str = "propagate", *, keepdims: bool = False
 ) -> AnyTensor:
-    """The third moment of standardized samples, as `scipy.stats.skew`.
+    """Return the third moment of standardized samples, as `scipy.stats.skew`.
 
     Examples
     --------
@@ -90,13 +90,13 @@ def kurtosis(
 def variation(
     a: Any, axis: Any = 0, nan_policy: str = "propagate", ddof: int = 0, *, keepdims: bool = False
 ) -> AnyTensor:
-    """The standard deviation over the mean, as `scipy.stats.variation`."""
+    """Return the standard deviation over the mean, as `scipy.stats.variation`."""
     x, dims, n = _prepared(a, axis, nan_policy)
     return _std(x, dims, n, ddof, keepdims) / F.mean(x, dims, keepdims)
 
 
 def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> AnyTensor:
-    """The standard error of the mean, as `scipy.stats.sem`."""
+    """Return the standard error of the mean, as `scipy.stats.sem`."""
     x, dims, n = _prepared(a, axis, nan_policy)
     return _std(x, dims, n, ddof, keepdims) / math.sqrt(n)
 
@@ -126,7 +126,7 @@ def gzscore(a: Any, *, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagat
 
 
 def gstd(a: Any, axis: Any = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> AnyTensor:
-    """The exponential of the standard deviation of logarithms, as `scipy.stats.gstd`."""
+    """Return the exponential of the standard deviation of logarithms, as `scipy.stats.gstd`."""
     x, dims, n = _prepared(a, axis, nan_policy)
     return F.exp(_std(F.log(x), dims, n, ddof, keepdims))
 
@@ -145,7 +145,7 @@ def gmean(
     a: Any, axis: Any = 0, dtype: Any = None, weights: Any = None, *, nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """The geometric mean, as `scipy.stats.gmean`.
+    """Return the geometric mean, as `scipy.stats.gmean`.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def hmean(
     a: Any, axis: Any = 0, dtype: Any = None, *, weights: Any = None, nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """The harmonic mean, as `scipy.stats.hmean`."""
+    """Return the harmonic mean, as `scipy.stats.hmean`."""
     x, dims, _ = _prepared(a, axis, nan_policy)
     return 1 / _mean(1 / _in(x, dtype), weights, dims, keepdims)
 
@@ -170,7 +170,7 @@ def pmean(
     a: Any, p: float, *, axis: Any = 0, dtype: Any = None, weights: Any = None, nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """The mean of p-th powers, as `scipy.stats.pmean`."""
+    """Return the mean of p-th powers, as `scipy.stats.pmean`."""
     if p == 0:
         return gmean(a, axis, dtype, weights, nan_policy=nan_policy, keepdims=keepdims)
     x, dims, _ = _prepared(a, axis, nan_policy)

@@ -78,7 +78,7 @@ class ContinuousDistribution:
         return y, shapes, scale, below, above
 
     def logpdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
-        """The logarithm of the density: minus infinity outside of the support."""
+        """Return the logarithm of the density: minus infinity outside of the support."""
         y, shapes, scale, below, above = self._standard(x, args, settings)
         found = self._log_density(y, *shapes) - F.log(scale)
         for outside in (below, above):
@@ -87,11 +87,11 @@ class ContinuousDistribution:
         return F.where(scale > 0, found, math.nan)
 
     def pdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
-        """The density."""
+        """Return the density."""
         return F.exp(self.logpdf(x, *args, **settings))
 
     def cdf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
-        """The distribution function."""
+        """Return the distribution function."""
         if self._cumulative is None:
             raise NotImplementedError(f"{self.name}.cdf is not implemented")
         y, shapes, scale, below, above = self._standard(x, args, settings)
@@ -117,7 +117,7 @@ class DiscreteDistribution:
         self.name, self.shapes, self._log_mass, self._support = name, shapes, log_mass, support
 
     def logpmf(self, k: Any, *args: Any, **settings: Any) -> AnyTensor:
-        """The logarithm of the probability: minus infinity for what does not occur."""
+        """Return the logarithm of the probability: minus infinity for what does not occur."""
         values = _bound(settings, self.shapes, args)[:-1]
         k, *given = (inexact(t) for t in together(k, *values))
         *shapes, loc = given
@@ -130,7 +130,7 @@ class DiscreteDistribution:
         return F.where(outside, -math.inf, self._log_mass(k, *shapes))
 
     def pmf(self, k: Any, *args: Any, **settings: Any) -> AnyTensor:
-        """The probability."""
+        """Return the probability."""
         return F.exp(self.logpmf(k, *args, **settings))
 
     def __repr__(self) -> str:
@@ -240,7 +240,7 @@ class _MultivariateNormal:
     """The normal distribution of vectors, the last dim of `x`."""
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> AnyTensor:
-        """The logarithm of the density, as `scipy.stats.multivariate_normal.logpdf`.
+        """Return the logarithm of the density, as `scipy.stats.multivariate_normal.logpdf`.
 
         Examples
         --------
@@ -264,7 +264,7 @@ class _MultivariateNormal:
         return -squares / 2 - n * _LOG_ROOT - F.sum(F.log(F.diagonal(factor)), (-1,))
 
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> AnyTensor:
-        """The density."""
+        """Return the density."""
         return F.exp(self.logpdf(x, mean, cov, allow_singular))
 
 
@@ -280,7 +280,7 @@ class _Dirichlet:
         return F.sum(F.xlogy(shaped - 1, x), (0,)) + F.lgamma(F.sum(alpha)) - F.sum(F.lgamma(alpha))
 
     def pdf(self, x: Any, alpha: Any) -> AnyTensor:
-        """The density."""
+        """Return the density."""
         return F.exp(self.logpdf(x, alpha))
 
 

@@ -69,7 +69,7 @@ _LISTS: frozenset[type] = frozenset((list, tuple))
 
 
 def _number_types(data: Any) -> set[type] | None:
-    """The types of what nested lists hold, if these are Python's numbers alone; not one call for each number."""
+    """Return the types of what nested lists hold, if these are Python's numbers alone; not one call for each number."""
     first: Any = data
     for _ in range(_MOST_DIMS + 1):
         if first.__class__ not in _LISTS or not first:
@@ -136,7 +136,7 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new leaf tensor with a copy of `data`.
+    """Return a new leaf tensor with a copy of `data`.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ _READ_ONLY = (
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A CPU tensor that shares memory with a NumPy array.
+    """Return a CPU tensor that shares memory with a NumPy array.
 
     Raises
     ------
@@ -338,7 +338,7 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
 def frombuffer(
     buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A 1-dim CPU tensor of an object's buffer, whose memory it shares.
+    """Return a 1-dim CPU tensor of an object's buffer, whose memory it shares.
 
     Parameters
     ----------
@@ -392,7 +392,7 @@ def frombuffer(
 
 
 def from_dlpack(ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
-    """A tensor that shares memory with another library's array, through DLPack.
+    """Return a tensor that shares memory with another library's array, through DLPack.
 
     Parameters
     ----------
@@ -430,6 +430,6 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool
 def new_tensor(
     self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor with a copy of `data`, by default with this tensor's dtype and device."""
+    """Return a tensor with a copy of `data`, by default with this tensor's dtype and device."""
     where = self._device if device is None else device
     return tensor(data, dtype=dtype or self._dtype, device=where, requires_grad=requires_grad)

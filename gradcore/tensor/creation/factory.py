@@ -61,7 +61,7 @@ class LikeOptions(Options, total=False):
 
 
 def with_requires_grad(out: Any, requires_grad: bool) -> Any:
-    """A new tensor, which requires grad if wanted."""
+    """Return a new tensor, which requires grad if wanted."""
     if requires_grad is not False and setting("tensor", "requires_grad", "bool | None").take(requires_grad):
         if not out._dtype.is_differentiable:
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
@@ -72,7 +72,7 @@ def with_requires_grad(out: Any, requires_grad: bool) -> Any:
 def from_host(
     array: np.ndarray[Any, Any], device: Any, dtype: dtypes.dtype | None = None, requires_grad: bool = False
 ) -> Any:
-    """A tensor of a fresh NumPy array, copied to a device where that is not the CPU."""
+    """Return a tensor of a fresh NumPy array, copied to a device where that is not the CPU."""
     where = resolve(device)
     return with_requires_grad(wrap(moved(array, CPU, where), where, dtype), requires_grad)
 
@@ -88,7 +88,7 @@ def computed(make: Callable[[Any], Any], device: Any, dtype: dtypes.dtype, *, ex
 
 
 def converted(values: Any, wanted: dtypes.dtype) -> Any:
-    """An array in the dtype of tensors `wanted`; values beyond its range become infinite, silently."""
+    """Return an array in the dtype of tensors `wanted`; values beyond its range become infinite, silently."""
     return values if values.dtype == wanted.numpy else local.state.run(values.astype, wanted.numpy)
 
 
@@ -117,7 +117,7 @@ _SEQUENCES = frozenset(("arange", "linspace", "logspace", "range"))
 
 
 def factory(function: F) -> F:
-    """A function that makes a tensor, of one that takes ``**options: Unpack[Options]``.
+    """Return a function that makes a tensor, of one that takes ``**options: Unpack[Options]``.
 
     The function itself sees of the options `dtype` and `device` only. Its settings are converted as their annotations
     say. ``inspect.signature`` shows the options one by one.

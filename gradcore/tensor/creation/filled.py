@@ -205,7 +205,7 @@ def empty_strided(
     stride: Sequence[int],
     **options: Unpack[Options],
 ) -> Tensor:
-    """An uninitialised tensor of given sizes and steps in memory.
+    """Return an uninitialised tensor of given sizes and steps in memory.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def full_like(
     fill_value: Number,
     **options: Unpack[LikeOptions],
 ) -> Tensor:
-    """A tensor like another one, with all elements `fill_value`.
+    """Return a tensor like another one, with all elements `fill_value`.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def full_like(
 
 @factory
 def scalar_tensor(s: Number, **options: Unpack[Options]) -> Tensor:
-    """A number as a 0-dim tensor of the default dtype.
+    """Return a number as a 0-dim tensor of the default dtype.
 
     Examples
     --------
@@ -295,7 +295,7 @@ def scalar_tensor(s: Number, **options: Unpack[Options]) -> Tensor:
 
 @factory
 def new_full(self: Tensor, size: Sequence[int], fill_value: Number, **options: Unpack[Options]) -> Tensor:
-    """A tensor of a given shape and value, by default with this tensor's dtype and device."""
+    """Return a tensor of a given shape and value, by default with this tensor's dtype and device."""
     dtype, device = options.get("dtype") or self._dtype, options.get("device")
     where = self._device if device is None else device
     return filled("full", sizes((size,), "new_full"), dtype, where, False, fill_value)  # type: ignore[no-any-return]

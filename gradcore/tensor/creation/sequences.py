@@ -28,7 +28,7 @@ def eye(
     m: int | None = None,
     **options: Unpack[OutOptions],
 ) -> Tensor:
-    """A matrix with ones on the diagonal and zeros elsewhere, `n` by `m` (`n` by `n` if `m` is None).
+    """Return a matrix with ones on the diagonal and zeros elsewhere, `n` by `m` (`n` by `n` if `m` is None).
 
     Examples
     --------
@@ -56,7 +56,7 @@ def _sequence_dtype(values: Sequence[Any], dtype: Any) -> dtypes.dtype:
 
 
 def _numbers(*values: Any) -> list[Any]:
-    """The values of bounds that may be tensors; nothing is differentiated by them."""
+    """Return the values of bounds that may be tensors; nothing is differentiated by them."""
     _check_bounds(*values)
     return [v.detach().item() if isinstance(v, Tensor) else v for v in values]
 
@@ -69,7 +69,7 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
 
 
 def _differentiated(*values: Any) -> bool:
-    """Whether there are derivatives by one of them."""
+    """Return whether there are derivatives by one of them."""
     return any(isinstance(v, Tensor) and is_differentiated(v) for v in values)
 
 
@@ -94,7 +94,7 @@ def arange(
     step: Number = 1,
     **options: Unpack[OutOptions],
 ) -> Tensor:
-    """The numbers from `start` (0 if only one bound is given) to `end`, exclusive, in steps of `step`.
+    """Return the numbers from `start` (0 if only one bound is given) to `end`, exclusive, in steps of `step`.
 
     Examples
     --------

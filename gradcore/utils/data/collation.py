@@ -34,7 +34,7 @@ def default_convert(data: Any) -> Any:
 
 
 def _map_leaves(data: Any, function: Any) -> Any:
-    """A function of each element of a container; what is none stays as it is."""
+    """Return a function of each element of a container; what is none stays as it is."""
     if isinstance(data, Mapping):
         return _like(data, {key: function(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
@@ -45,7 +45,7 @@ def _map_leaves(data: Any, function: Any) -> Any:
 
 
 def _like(data: Mapping[Any, Any], made: dict[Any, Any]) -> Any:
-    """A mapping of the class of another one, where that can be made of a dictionary."""
+    """Return a mapping of the class of another one, where that can be made of a dictionary."""
     try:
         return type(data)(made)  # type: ignore[call-arg]
     except TypeError:
@@ -53,7 +53,7 @@ def _like(data: Mapping[Any, Any], made: dict[Any, Any]) -> Any:
 
 
 def default_collate(batch: Any) -> Any:
-    """A batch of samples: tensors, arrays and numbers are stacked, within nested containers.
+    """Return a batch of samples: tensors, arrays and numbers are stacked, within nested containers.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class IterableDataset(Dataset[Sample]):
 
 
 def samples_of(dataset: Any, keys: Any) -> list[Any]:
-    """The samples of several keys, at once where the dataset can."""
+    """Return the samples of several keys, at once where the dataset can."""
     several = getattr(dataset, "__getitems__", None)
     return several(keys) if callable(several) else [dataset[key] for key in keys]
 

@@ -195,13 +195,13 @@ class DataLoader:
             yield batch
 
     def _fetch(self, keys: Any) -> Any:
-        """The batch of some keys, or the sample of one."""
+        """Return the batch of some keys, or the sample of one."""
         if self.batch_sampler is None:
             return self.collate_fn(self.dataset[keys])
         return self.collate_fn(samples_of(self.dataset, keys))
 
     def _next_of(self, samples: Iterator[Any]) -> Any:
-        """The next batch, or sample, of an iterable dataset, or `END`."""
+        """Return the next batch, or sample, of an iterable dataset, or `END`."""
         if self.batch_size is None:
             sample = next(samples, END)
             return sample if sample is END else self.collate_fn(sample)
@@ -232,7 +232,7 @@ class DataLoader:
             workers.stop(PATIENCE)
 
     def _tasks(self) -> Iterator[Callable[[int], Any]]:
-        """The workers' tasks, each called with the worker's number."""
+        """Yield the workers' tasks, each called with the worker's number."""
         if not self._iterable:
             for keys in self._keys:
                 yield lambda number, keys=keys: self._fetch(keys)  # type: ignore[misc]

@@ -327,5 +327,5 @@ class BatchSampler(Sampler[list[int]]):
 
 
 def count_batches(samples: int, batch_size: int, drop_last: bool) -> int:
-    """The number of batches of a number of samples."""
+    """Return the number of batches of a number of samples."""
     return samples // batch_size if drop_last else -(-samples // batch_size)

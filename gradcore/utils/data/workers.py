@@ -77,7 +77,7 @@ class Worker:
         self.thread.start()
 
     def submit(self, task: Callable[[int], Any]) -> Future[Any]:
-        """The future of the task's result."""
+        """Return the future of the task's result."""
         future: Future[Any] = Future()
         self.tasks.put((future, task))
         return future
@@ -121,7 +121,7 @@ class Workers:
         self.workers = [Worker(WorkerInfo(i, count, seed + i, dataset), init) for i in range(count)]
 
     def run(self, tasks: Iterator[Callable[[int], Any]], ahead: int, timeout: float) -> Iterator[Any]:
-        """The results of tasks, each called with its worker's number, some of them computed ahead."""
+        """Yield the results of tasks, each called with its worker's number, some of them computed ahead."""
         turns = itertools.cycle(enumerate(self.workers))
         waiting: deque[tuple[int, Future[Any]]] = deque()
         ended: set[int] = set()
@@ -160,7 +160,7 @@ class Workers:
 
 
 def _result(future: Future[Any], timeout: float) -> Any:
-    """A worker's result or error; this thread wakes up now and then: Ctrl-C may come just before it waits."""
+    """Return a worker's result or error; this thread wakes up now and then: Ctrl-C may come just before it waits."""
     end = time.monotonic() + timeout
     while not future.done():
         left = end - time.monotonic() if timeout else LOOK
