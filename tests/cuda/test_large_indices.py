@@ -400,7 +400,7 @@ class Cut(NamedTuple):
 
 PRODUCTS, UNIFORM = {"reduce": "prod"}, {"distribution": philox.uniform, "dtype": "float64"}
 CUTS = {
-    "im2col, elements": Cut(test_large_windows_as_columns, "windows", "im2col", "i64 rest = @i@;"),
+    "im2col, elements": Cut(test_large_windows_as_columns, "windows", "im2col", "Index rest = @i@;"),
     "im2col, reads": Cut(
         test_large_windows_as_columns, "windows", "im2col", "x[@((plane * a.size + i0) * b.size + i1) * c.size + i2@]"
     ),
