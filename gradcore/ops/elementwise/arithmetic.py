@@ -13,7 +13,7 @@ def _scaled(t, alpha):
 
 
 def _by_number(name, position):
-    """A node's name as PyTorch counts overloads: 0 for a number at that position, 1 for a tensor."""
+    """Return a node's name as PyTorch counts overloads: 0 for a number at that position, 1 for a tensor."""
     return lambda *args: f"{name}Backward{0 if getattr(args[position], '_constant', False) else 1}"
 
 
@@ -94,7 +94,7 @@ def neg(self):
 
 @composite(samples=lambda: [case(floats(3, 4)), case(complexes(2))])
 def positive(F, self):
-    """The tensor itself; bools are refused, as for negation.
+    """Return the tensor itself; bools are refused, as for negation.
 
     Examples
     --------
@@ -265,7 +265,7 @@ def true_divide(F, self, other):
 
 
 def _rounded_quotient(F, self, other, mode):
-    """The quotient, rounded; on tensors with its history."""
+    """Return the quotient, rounded; on tensors with its history."""
     if hasattr(F, "xp"):
         return F.floor_divide(self, other) if mode == "floor" else F.trunc_divide(self, other)
     return F.div(self, other, rounding_mode=mode)

@@ -74,7 +74,7 @@ def ge(self, other):
 
 @elementwise(promotion="compare", inplace=False)
 def isnan(self):
-    """Whether an element is not a number.
+    """Return whether an element is not a number.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def isnan(self):
 
 @elementwise(promotion="compare", inplace=False)
 def isinf(self):
-    """Whether an element is infinite.
+    """Return whether an element is infinite.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def isinf(self):
 
 @elementwise(promotion="compare", inplace=False)
 def isfinite(self):
-    """Whether an element is neither infinite nor NaN.
+    """Return whether an element is neither infinite nor NaN.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def isfinite(self):
 
 @elementwise(promotion="compare -complex", inplace=False)
 def isposinf(K, self):
-    """Whether an element is positive infinity.
+    """Return whether an element is positive infinity.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def isposinf(K, self):
 
 @elementwise(promotion="compare -complex", inplace=False)
 def isneginf(K, self):
-    """Whether an element is negative infinity.
+    """Return whether an element is negative infinity.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def isneginf(K, self):
 
 @elementwise(promotion="compare", inplace=False)
 def isreal(K, self):
-    """Whether the imaginary part is zero.
+    """Return whether the imaginary part is zero.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def isreal(K, self):
 
 @composite(samples=lambda: [case(floats(3, 4), floats(3, 4)), case(ints(5), ints(5))])
 def isclose(F, self, other, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
-    """Whether elements are equal, or finite and ``abs(self - other) <= atol + rtol * abs(other)``.
+    """Return whether elements are equal, or finite and ``abs(self - other) <= atol + rtol * abs(other)``.
 
     With `equal_nan`, NaN is close to NaN.
 

@@ -60,7 +60,7 @@ def view_as_complex(self):
 
 @composite(method=False, attribute=True, samples=_samples)
 def real(F, self):
-    """The real part, a view; real tensors are their own.
+    """Return the real part, a view; real tensors are their own.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def real(F, self):
 
 @composite(method=False, attribute=True, samples=_complex_samples)
 def imag(F, self):
-    """The imaginary part, a view.
+    """Return the imaginary part, a view.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def imag(F, self):
     method=False,
 )
 def real_part(self):
-    """The real part of complex numbers."""
+    """Return the real part of complex numbers."""
 
 
 @linear(
@@ -105,7 +105,7 @@ def real_part(self):
     method=False,
 )
 def imaginary_part(self):
-    """The imaginary part of complex numbers."""
+    """Return the imaginary part of complex numbers."""
 
 
 # -- conjugates ----------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def imaginary_part(self):
 
 @composite(samples=_samples)
 def conj(F, self):
-    """The complex conjugate; real tensors are their own.
+    """Return the complex conjugate; real tensors are their own.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def conj(F, self):
 
 @composite(inplace="function", samples=_samples)
 def conj_physical(F, self):
-    """The complex conjugate, in memory of its own.
+    """Return the complex conjugate, in memory of its own.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def conj_physical(F, self):
 
 @composite(samples=_samples)
 def resolve_conj(F, self):
-    """The tensor itself: conjugates are computed at once.
+    """Return the tensor itself: conjugates are computed at once.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def resolve_conj(F, self):
 
 @composite(samples=_samples)
 def resolve_neg(F, self):
-    """The tensor itself: negatives are computed at once.
+    """Return the tensor itself: negatives are computed at once.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def resolve_neg(F, self):
     method=False,
 )
 def conjugated(self):
-    """The conjugate of complex numbers."""
+    """Return the conjugate of complex numbers."""
 
 
 @linear(
@@ -178,7 +178,7 @@ def conjugated(self):
     method=False,
 )
 def conjugated_physically(self):
-    """The conjugate of complex numbers."""
+    """Return the conjugate of complex numbers."""
 
 
 # -- polar and rectangular form ------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def _(F, t, abs, angle):
 
 @elementwise(promotion="real_float", inplace=False)
 def angle(self):
-    """The angle to the positive real axis: of real numbers 0, or pi if negative.
+    """Return the angle to the positive real axis: of real numbers 0, or pi if negative.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def _(F, t, self):
 
 @composite(method=False, samples=_samples)
 def is_complex(F, self):
-    """Whether the dtype is complex.
+    """Return whether the dtype is complex.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def is_complex(F, self):
 
 @composite(method=False, samples=_samples)
 def is_floating_point(F, self):
-    """Whether the dtype is a real floating-point type.
+    """Return whether the dtype is a real floating-point type.
 
     Examples
     --------

@@ -273,7 +273,7 @@ def float_power(F, self, exponent):
     lambda F, t, self: _power_rule(F, t, self, 2), promotion="numeric", node="PowBackward0", saved={"exponent": 2}
 )
 def square(self):
-    """The square of every element.
+    """Return the square of every element.
 
     Examples
     --------
@@ -290,12 +290,12 @@ def square(self):
     method=False,
 )
 def cbrt(self):
-    """The cube root of every element."""
+    """Return the cube root of every element."""
 
 
 @elementwise(lambda F, t, result: t / (2 * result), promotion="float", domain=(0.1, 3))
 def sqrt(self):
-    """The square root of every element.
+    """Return the square root of every element.
 
     Examples
     --------
@@ -342,7 +342,7 @@ def ldexp(self, other):
     fields="mantissa exponent",
 )
 def frexp(self):
-    """The mantissa (between 1/2 and 1 in magnitude) and the int32 exponent of ``mantissa * 2**exponent``.
+    """Return the mantissa (between 1/2 and 1 in magnitude) and the int32 exponent of ``mantissa * 2**exponent``.
 
     Examples
     --------

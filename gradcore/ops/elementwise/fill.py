@@ -10,12 +10,12 @@ from gradcore.ops.indexing.gather_scatter import number_for
 
 
 def _fill_number(K, self, value: Number):
-    """A tensor of that shape and dtype with one number in every element."""
+    """Return a tensor of that shape and dtype with one number in every element."""
     return K.xp.full(self.shape, number_for(K, value, self), self.dtype)
 
 
 def _fill_tensor(K, self, value):
-    """A tensor of that shape and dtype with the value of a 0-dim tensor in every element."""
+    """Return a tensor of that shape and dtype with the value of a 0-dim tensor in every element."""
     if value.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
     return K.xp.array(K.expanded(value.astype(self.dtype), self.shape))
@@ -48,7 +48,7 @@ _declare_fills("_", 2)
 
 @composite(method=False, inplace="function", samples=lambda: [case(floats(2, 3), 1.5), case(floats(2, 3), floats())])
 def fill(F, input, value):
-    """A tensor of the shape and dtype of `input` with a value (a number or a 0-dim tensor) in every element.
+    """Return a tensor of the shape and dtype of `input` with a value (a number or a 0-dim tensor) in every element.
 
     Examples
     --------

@@ -9,7 +9,7 @@ _BITS = "default -float -complex"
 
 @elementwise(promotion="compare", accepts_scalars=("self", "other"))
 def logical_and(self, other):
-    """Whether both elements are nonzero.
+    """Return whether both elements are nonzero.
 
     Examples
     --------
@@ -20,7 +20,7 @@ def logical_and(self, other):
 
 @elementwise(promotion="compare", accepts_scalars=("self", "other"))
 def logical_or(self, other):
-    """Whether an element of the two is nonzero.
+    """Return whether an element of the two is nonzero.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def logical_or(self, other):
 
 @elementwise(promotion="compare", accepts_scalars=("self", "other"))
 def logical_xor(self, other):
-    """Whether exactly one element of the two is nonzero.
+    """Return whether exactly one element of the two is nonzero.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def logical_xor(self, other):
 
 @elementwise(promotion="compare")
 def logical_not(self):
-    """Whether an element is zero.
+    """Return whether an element is zero.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def logical_not(self):
 
 @elementwise(promotion=_BITS, accepts_scalars=("self", "other"), commutative=True)
 def bitwise_and(self, other):
-    """The bits that are set in both.
+    """Return the bits that are set in both.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def bitwise_and(self, other):
 
 @elementwise(promotion=_BITS, accepts_scalars=("self", "other"), commutative=True)
 def bitwise_or(self, other):
-    """The bits that are set in either.
+    """Return the bits that are set in either.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def bitwise_or(self, other):
 
 @elementwise(promotion=_BITS, accepts_scalars=("self", "other"), commutative=True)
 def bitwise_xor(self, other):
-    """The bits that are set in one of the two.
+    """Return the bits that are set in one of the two.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def bitwise_xor(self, other):
 
 @elementwise(promotion=_BITS)
 def bitwise_not(self):
-    """The bits that are not set.
+    """Return the bits that are not set.
 
     Examples
     --------

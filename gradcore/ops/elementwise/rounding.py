@@ -7,7 +7,7 @@ from gradcore.ops.declare.table import elementwise, same
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex")
 def floor(self):
-    """The largest integer that is not greater.
+    """Return the largest integer that is not greater.
 
     Examples
     --------
@@ -18,7 +18,7 @@ def floor(self):
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex")
 def ceil(self):
-    """The smallest integer that is not less.
+    """Return the smallest integer that is not less.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def ceil(self):
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -bool -complex", aliases=("fix",))
 def trunc(self):
-    """The integer part.
+    """Return the integer part.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def frac(K, self):
     saved={"decimals": None},
 )
 def round(self, *, decimals: int = 0):
-    """The nearest integer, of two equally near ones the even one; with `decimals` digits behind the point.
+    """Return the nearest integer, of two equally near ones the even one; with `decimals` digits behind the point.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def sgn(K, self):
 
 
 def _turn(F, t, self, result):
-    """The part of `t` across the direction, by the distance: a projection, so the map is its own adjoint."""
+    """Return the part of `t` across the direction, by the distance: a projection, so the map is its own adjoint."""
     if not F.is_complex(self):
         return F.zeros_like(t)
     size = F.abs(self)
@@ -110,7 +110,7 @@ sgn.jvp("self")(_turn)
 
 @elementwise(promotion="compare -complex")
 def signbit(self):
-    """Whether the sign bit is set: negative numbers and negative zero.
+    """Return whether the sign bit is set: negative numbers and negative zero.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def signbit(self):
 
 @elementwise(promotion="real -bool", aliases=("absolute",))
 def abs(self):
-    """The magnitude of every element.
+    """Return the magnitude of every element.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def _(F, t, self):
     accepts_scalars=("self", "other"),
 )
 def copysign(self, other):
-    """The magnitude of `self` with the sign of `other`.
+    """Return the magnitude of `self` with the sign of `other`.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def copysign(self, other):
     accepts_scalars=("self", "other"),
 )
 def nextafter(self, other):
-    """The next representable number after `self` in the direction of `other`.
+    """Return the next representable number after `self` in the direction of `other`.
 
     Examples
     --------

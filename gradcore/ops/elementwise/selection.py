@@ -72,7 +72,7 @@ def _as_bools(F, condition):
     samples=lambda: [case(floats(3, 4), bools(4), floats(3, 1)), case(floats(2), bools(2), 1)],
 )
 def where_of(F, self, condition, other):
-    """The tensor where the condition holds, and `other` elsewhere."""
+    """Return the tensor where the condition holds, and `other` elsewhere."""
     return F.select_where(_as_bools(F, condition), self, other)
 
 
@@ -87,7 +87,7 @@ def where_of(F, self, condition, other):
     accepts_scalars=("self", "other"),
 )
 def maximum(self, other):
-    """The larger element; NaN if one is NaN. Ties share the gradient.
+    """Return the larger element; NaN if one is NaN. Ties share the gradient.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def maximum(self, other):
     accepts_scalars=("self", "other"),
 )
 def minimum(self, other):
-    """The smaller element; NaN if one is NaN. Ties share the gradient.
+    """Return the smaller element; NaN if one is NaN. Ties share the gradient.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def minimum(self, other):
     accepts_scalars=("self", "other"),
 )
 def fmax(self, other):
-    """The larger element; of a NaN and a number the number. The first of two equal ones has the gradient.
+    """Return the larger element; of a NaN and a number the number. The first of two equal ones has the gradient.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def fmax(self, other):
     accepts_scalars=("self", "other"),
 )
 def fmin(self, other):
-    """The smaller element; of a NaN and a number the number. The first of two equal ones has the gradient.
+    """Return the smaller element; of a NaN and a number the number. The first of two equal ones has the gradient.
 
     Examples
     --------

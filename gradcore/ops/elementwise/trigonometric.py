@@ -96,7 +96,7 @@ def atan(self):
 
 
 def _square_of_radius(self, other):
-    """The sum of the squares; 1 at the origin, where the angle is taken for constant."""
+    """Return the sum of the squares; 1 at the origin, where the angle is taken for constant."""
     square = self * self + other * other
     return square + (square == 0)
 
@@ -111,7 +111,7 @@ def _square_of_radius(self, other):
     autocast="widest:cuda",
 )
 def atan2(self, other):
-    """The angle of the points ``(x=other, y=self)``, between -pi and pi.
+    """Return the angle of the points ``(x=other, y=self)``, between -pi and pi.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def tanh(self):
     method=False,
 )
 def tanh_backward(K, grad_output, output):
-    """The gradient of `tanh`, given its result: one node of the graph where backward is recorded."""
+    """Return the gradient of `tanh`, given its result: one node of the graph where backward is recorded."""
     return grad_output * (1 - output * output)
 
 

@@ -30,7 +30,7 @@ from gradcore.ops.images.spatial import each
     batch=images(1),
 )
 def im2col(self, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints):
-    """The windows of images as columns."""
+    """Return the windows of images as columns."""
 
 
 @linear(

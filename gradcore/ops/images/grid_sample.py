@@ -147,7 +147,7 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
     method=False,
 )
 def grid_sampler(K, self, grid, mode: str, padding_mode: str, align_corners: bool):
-    """The values of images at the points of grids; see `grid_sample`."""
+    """Return the values of images at the points of grids; see `grid_sample`."""
     lead, sizes = tuple(self.shape[:2]), tuple(self.shape[2:])
     image = K.reshape(self, (*lead, prod(sizes)))
     total: Any = None
@@ -167,7 +167,7 @@ def _(F, grad, self, grid, mode, padding_mode, align_corners, needs):
 def grid_sampler_backward(
     F, grad, input, grid, mode: str, padding_mode: str, align_corners: bool, needs: tuple[bool, ...]
 ):
-    """The gradients of `grid_sampler`."""
+    """Return the gradients of `grid_sampler`."""
     lead, sizes = tuple(input.shape[:2]), tuple(input.shape[2:])
     image = F.reshape(input, (*lead, prod(sizes)))
     grad = F.reshape(grad, (*lead, prod(grid.shape[1:-1])))
@@ -257,7 +257,7 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ):
-    """The values of images or volumes at given points.
+    """Return the values of images or volumes at given points.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def grid_sample(
     ],
 )
 def affine_grid(F, theta, size: Sequence[int], align_corners: bool | None = None):
-    """The points of images or volumes of that size under affine maps, for `grid_sample`.
+    """Return the points of images or volumes of that size under affine maps, for `grid_sample`.
 
     Parameters
     ----------

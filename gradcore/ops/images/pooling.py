@@ -46,7 +46,7 @@ def avg_pool(
     count_include_pad: bool,
     divisor: int | None,
 ):
-    """The mean of every window."""
+    """Return the mean of every window."""
 
 
 @linear(
@@ -82,7 +82,7 @@ def avg_pool_spread(
     batch=images(1),
 )
 def adaptive_avg_pool(self, size: Ints):
-    """The mean of each of `size` equal parts."""
+    """Return the mean of each of `size` equal parts."""
 
 
 @linear(
@@ -147,7 +147,7 @@ for _name, _connected in (("max_pool_gather", ()), ("max_pool_chosen", ("self",)
     batch=images(1),
 )
 def max_pool(self, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool):
-    """The maximum of every window, and its flat spatial index."""
+    """Return the maximum of every window, and its flat spatial index."""
 
 
 @max_pool.jvp("self")
@@ -167,7 +167,7 @@ def _(F, t, indices, kernel):
     batch=images(1),
 )
 def adaptive_max_pool(self, size: Ints):
-    """The maximum of each of `size` equal parts, and its flat spatial index."""
+    """Return the maximum of each of `size` equal parts, and its flat spatial index."""
 
 
 @adaptive_max_pool.jvp("self")

@@ -230,7 +230,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ):
-    """An older name for `interpolate`.
+    """Return an older name for `interpolate`.
 
     Returns
     -------

@@ -24,7 +24,7 @@ from gradcore.ops.indexing.gather_scatter import number_for, reduced_gradients, 
     method=False,
 )
 def index(self, indices: Indices):
-    """The elements at `indices`: integers or masks for some dims, None for the others."""
+    """Return the elements at `indices`: integers or masks for some dims, None for the others."""
 
 
 @linear(lambda F, grad, indices: F.index(grad, indices), computes_half_in_float=False, function=False, method=False)
@@ -44,7 +44,7 @@ def index_backward(self, shape: tuple[int, ...], indices: Indices):
     saved={"values_sym_sizes": None},
 )
 def index_write(self, values, indices: Indices, accumulate: bool = False):
-    """A copy with `values` at `indices`, or with them added there."""
+    """Return a copy with `values` at `indices`, or with them added there."""
 
 
 def _index_put_cases():
@@ -87,7 +87,7 @@ def as_indices(F: Any, indices: Any) -> tuple[Any, ...]:
     autocast="widest:cuda",
 )
 def index_put(F, self, indices: Any, values, accumulate: bool = False):
-    """A copy with `values` (broadcast) at the places given by `indices`, or with them added there.
+    """Return a copy with `values` (broadcast) at the places given by `indices`, or with them added there.
 
     `indices` is a tuple of integer or bool tensors, one for each of the first dims.
 
@@ -118,7 +118,7 @@ def _along(dim, index):
 
 
 def _vector(x, dim, index, name):
-    """The dim and the vector of indices along it; numbers count as vectors of one element."""
+    """Return the dim and the vector of indices along it; numbers count as vectors of one element."""
     if index.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector")
     if dtypes.from_numpy(index.dtype) not in (dtypes.int64, dtypes.int32):
@@ -142,7 +142,7 @@ def _along_rows(x):
     ],
 )
 def index_select(K, self, dim: int, index):
-    """The slices of a dim that a vector of indices names.
+    """Return the slices of a dim that a vector of indices names.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def _distinct_cases():
     samples=lambda: [*_vector_cases(), case(floats(3), 0, ints(4, high=3), floats(4), alpha=2)],
 )
 def index_add(K, self, dim: int, index, source, *, alpha: Number = 1):
-    """A copy with ``alpha * source`` added to the slices of a dim that a vector of indices names.
+    """Return a copy with ``alpha * source`` added to the slices of a dim that a vector of indices names.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def _scaled(x, alpha):
     autocast="widest:cpu",
 )
 def index_copy(K, self, dim: int, index, source):
-    """A copy with `source` instead of the slices of a dim that a vector of indices names.
+    """Return a copy with `source` instead of the slices of a dim that a vector of indices names.
 
     Examples
     --------
@@ -283,7 +283,7 @@ def _filled(K, x, dim, index, value):
     saved={"value": None},
 )
 def index_fill_number(K, self, dim: int, index, value: Number):
-    """A copy with a number in the slices of a dim that a vector of indices names."""
+    """Return a copy with a number in the slices of a dim that a vector of indices names."""
     return _filled(K, self, dim, index, number_for(K, value, self))
 
 
@@ -301,7 +301,7 @@ index_fill_number.jvp("self")(lambda F, t, dim, index: F.index_fill_number(t, di
     method=False,
 )
 def index_fill_tensor(K, self, value, dim: int, index):
-    """A copy with a 0-dim tensor in the slices of a dim that a vector of indices names."""
+    """Return a copy with a 0-dim tensor in the slices of a dim that a vector of indices names."""
     if value.ndim:
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
@@ -318,7 +318,7 @@ def index_fill_tensor(K, self, value, dim: int, index):
     ],
 )
 def index_fill(F, self, dim: int, index, value):
-    """A copy with a value (a number or a 0-dim tensor) in the slices of a dim that a vector of indices names.
+    """Return a copy with a value (a number or a 0-dim tensor) in the slices of a dim that a vector of indices names.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def index_fill(F, self, dim: int, index, value):
 
 
 def _each_element(F, dim, index, shape):
-    """A vector of indices along a dim, repeated for every element of a tensor of `shape`."""
+    """Return a vector of indices along a dim, repeated for every element of a tensor of `shape`."""
     dim = wrap_dim(dim, len(shape))
     return F.expand(F.reshape(index, [-1 if d == dim else 1 for d in range(len(shape))]), shape)
 
@@ -343,7 +343,7 @@ def _each_element(F, dim, index, shape):
     mixed=same_dtypes("index_reduce_(): self ({self}) and source ({source}) must have the same scalar type"),
 )
 def index_reduce(K, self, dim: int, index, source, reduce: str, *, include_self: bool = True):
-    """The slices of a dim that a vector of indices names, reduced with those of `source`.
+    """Return the slices of a dim that a vector of indices names, reduced with those of `source`.
 
     `reduce` is ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the slices' own elements
     do not take part.
@@ -374,7 +374,7 @@ def _(F, grad, self, source, result, dim, index, reduce, include_self):
 
 @constant(constant="results are indices", data_dependent=True, function=False, method=False)
 def nonzero_rows(K, self):
-    """The indices of the elements that are not zero, as rows."""
+    """Return the indices of the elements that are not zero, as rows."""
     return K.xp.argwhere(self)
 
 
@@ -406,7 +406,7 @@ def nonzero(F, input, *, as_tuple: bool = False):
 
 @composite(data_dependent=True, samples=lambda: [case(floats(2, 3))])
 def argwhere(F, input):
-    """The indices of the elements that are not zero, as rows.
+    """Return the indices of the elements that are not zero, as rows.
 
     Returns
     -------
@@ -424,7 +424,7 @@ def argwhere(F, input):
 
 @composite(samples=lambda: [case(floats(2, 3, form="zeros"), size=4), case(floats(3), size=2), case(floats(), size=2)])
 def nonzero_static(F, input, *, size: int, fill_value: int = -1):
-    """The indices of the first `size` elements that are not zero, as rows; `fill_value` where there are fewer.
+    """Return the indices of the first `size` elements that are not zero, as rows; `fill_value` where there are fewer.
 
     The shape of the result does not depend on the elements, so nothing waits for them.
 
@@ -503,7 +503,7 @@ def repeated_places(K, self):
 
 @constant(constant="tensors are of integers", function=False, method=False)
 def places_repeated_to(K, self, size: int):
-    """The same where `size`, the sum, is known: nothing waits for it."""
+    """Return the same where `size`, the sum, is known: nothing waits for it."""
     return K.xp.searchsorted(K.xp.cumsum(self), K.xp.arange(size), side="right").astype(self.dtype, copy=False)
 
 

@@ -94,7 +94,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ):
-    """The rows of `weight` that `input` names.
+    """Return the rows of `weight` that `input` names.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ):
-    """The sum, mean or maximum of each bag of rows of `weight`.
+    """Return the sum, mean or maximum of each bag of rows of `weight`.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from gradcore.ops.declare.table import composite, general, linear, same
 
 
 def _checked(name, x, dim, index, src=None):
-    """The dim, counted from the front, after a look at shapes and dtypes."""
+    """Return the dim, counted from the front, after a look at shapes and dtypes."""
     if index.size and (index.dtype.kind != "i" or index.dtype.itemsize < 4):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     dim = wrap_dim(dim, x.ndim)
@@ -54,7 +54,7 @@ def _cut(F, x, shape):
 
 
 def _padded(F, grad, shape):
-    """A gradient of what `_cut` left, with zeros for the rest."""
+    """Return a gradient of what `_cut` left, with zeros for the rest."""
     if tuple(grad.shape) == tuple(shape):
         return grad
     if not shape or not grad.ndim:
@@ -74,7 +74,7 @@ def _padded(F, grad, shape):
     ],
 )
 def gather(K, self, dim: int, index, *, sparse_grad: bool = False):
-    """The elements that `index` names along a dim: for dim 0 ``out[i, j] = input[index[i, j], j]``.
+    """Return the elements that `index` names along a dim: for dim 0 ``out[i, j] = input[index[i, j], j]``.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def gather_backward(K, self, shape: tuple[int, ...], dim: int, index):
     saved={"src_sym_sizes": None},
 )
 def scatter_src(K, self, src, dim: int, index):
-    """A copy with the elements of `src` at the positions that `index` names along a dim."""
+    """Return a copy with the elements of `src` at the positions that `index` names along a dim."""
     dim = _checked("scatter", self, dim, index, src)
     return K.scattered(self, dim, index, src)
 
@@ -123,7 +123,7 @@ def scatter_src(K, self, src, dim: int, index):
     saved={"value": None},
 )
 def scatter_value(K, self, dim: int, index, value: Number):
-    """A copy with a number at the positions that `index` names along a dim."""
+    """Return a copy with a number at the positions that `index` names along a dim."""
     dim = _checked("scatter", self, dim, index)
     return K.scattered(self, dim, index, number_for(K, value, self))
 
@@ -132,7 +132,7 @@ scatter_value.jvp("self")(lambda F, t, dim, index: F.scatter_value(t, dim, index
 
 
 def number_for(K, value, x):
-    """A Python number in the dtype of `x`."""
+    """Return a Python number in the dtype of `x`."""
     return K.scalar(fitting(value, dtypes.from_numpy(x.dtype)), x.dtype)
 
 
@@ -147,7 +147,7 @@ def number_for(K, value, x):
     ],
 )
 def scatter(F, self, dim: int, index, src=None, *, reduce: str | None = None, value: Number | None = None):
-    """A copy with the elements of `src` at the positions that `index` names along a dim.
+    """Return a copy with the elements of `src` at the positions that `index` names along a dim.
 
     For dim 0 this is ``out[index[i, j], j] = src[i, j]``.
 
@@ -236,7 +236,7 @@ def samples_of(cases, reductions):
     ),
 )
 def scatter_reduce(K, self, dim: int, index, src, reduce: str, *, include_self: bool = True):
-    """A copy in which the elements of `src` are combined at the positions that `index` names along a dim.
+    """Return a copy in which the elements of `src` are combined at the positions that `index` names along a dim.
 
     `reduce` is ``'sum'``, ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the elements
     that are there do not take part.
@@ -258,7 +258,7 @@ def _(F, grad, self, src, result, dim, index, reduce, include_self):
 
 
 def reduced_gradients(F, grad, self, dim, index, src, result, reduce, include_self):
-    """The gradients of `self` and `src` where they were reduced at given positions; ties share."""
+    """Return the gradients of `self` and `src` where they were reduced at given positions; ties share."""
     shape, src = src.shape, _cut(F, src, index.shape)
     of_self, of_src = _REDUCTIONS[reduce](F, grad, self, dim, index, src, result, include_self)
     if not include_self:
@@ -334,7 +334,7 @@ def _check_flat(K, name, x, index):
     samples=lambda: [case(floats(3, 4), ints(2, 2, low=-12, high=12)), case(floats(), ints(3, high=1))],
 )
 def take(K, self, index):
-    """The elements that `index` names in the flattened tensor.
+    """Return the elements that `index` names in the flattened tensor.
 
     Returns
     -------
@@ -363,7 +363,7 @@ def take(K, self, index):
     ],
 )
 def put(K, self, index, source, accumulate: bool = False):
-    """A copy with `source` at the positions that `index` names in the flattened tensor, or with it added there.
+    """Return a copy with `source` at the positions that `index` names in the flattened tensor, or with it added there.
 
     Examples
     --------
@@ -394,7 +394,7 @@ def put(K, self, index, source, accumulate: bool = False):
     ],
 )
 def take_along_dim(F, input, indices, dim: int | None = None):
-    """The elements that `indices` names along a dim, both broadcast in the other dims; without a dim as `take`.
+    """Return the elements that `indices` names along a dim, both broadcast in the other dims; without a dim as `take`.
 
     Returns
     -------
@@ -446,7 +446,7 @@ def _check_mask(mask):
     saved={"value": None, "self_sym_sizes": None},
 )
 def masked_fill_number(K, self, mask, value: Number):
-    """A copy with a number where the mask holds."""
+    """Return a copy with a number where the mask holds."""
     _check_mask(mask)
     broadcast_shape([self.shape, mask.shape])
     return K.where(mask, number_for(K, value, self), self)
@@ -465,7 +465,7 @@ masked_fill_number.jvp("self")(lambda F, t, mask: F.masked_fill_number(t, mask, 
     saved={"self_sym_sizes": None},
 )
 def masked_fill_tensor(K, self, mask, value):
-    """A copy with the value of a 0-dim tensor where the mask holds."""
+    """Return a copy with the value of a 0-dim tensor where the mask holds."""
     _check_mask(mask)
     if value.ndim:
         raise RuntimeError(
@@ -486,7 +486,7 @@ def masked_fill_tensor(K, self, mask, value):
     ],
 )
 def masked_fill(F, self, mask, value):
-    """A copy with a value (a number or a 0-dim tensor) where the mask, which is broadcast, holds.
+    """Return a copy with a value (a number or a 0-dim tensor) where the mask, which is broadcast, holds.
 
     Examples
     --------
@@ -500,7 +500,7 @@ def masked_fill(F, self, mask, value):
 
 
 def _pattern(*shape):
-    """A mask for tests: every third element does not hold."""
+    """Return a mask for tests: every third element does not hold."""
     import numpy as np
 
     return np.arange(math.prod(shape)).reshape(shape) % 3 > 0
@@ -519,7 +519,7 @@ def _pattern(*shape):
     ],
 )
 def masked_select(K, self, mask):
-    """The elements where the mask holds, as a vector; both are broadcast.
+    """Return the elements where the mask holds, as a vector; both are broadcast.
 
     Returns
     -------
@@ -564,7 +564,7 @@ def masked_back(K, self, mask, shape: tuple[int, ...]):
     saved={"self_sym_sizes": None},
 )
 def masked_scatter(K, self, mask, source):
-    """A copy with the elements of `source`, in their order, where the mask holds.
+    """Return a copy with the elements of `source`, in their order, where the mask holds.
 
     Examples
     --------
@@ -596,7 +596,7 @@ def _masked_source(F, grad, shape, mask):
     method=False,
 )
 def masked_first(K, self, mask, n: int):
-    """The elements where the mask holds, in a vector of `n`, which ends in zeros."""
+    """Return the elements where the mask holds, in a vector of `n`, which ends in zeros."""
     if not n:
         return K.xp.zeros(0, self.dtype)
     mask = mask.reshape(-1)

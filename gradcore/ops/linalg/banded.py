@@ -24,19 +24,19 @@ def _up(F, x, k):
 
 
 def _adjoint(F, ab, l, u):
-    """The conjugate transpose of a banded matrix, with `u` diagonals below the main one and `l` above it."""
+    """Return the conjugate transpose of a banded matrix, with `u` diagonals below the main one and `l` above it."""
     rows = [F.pad(ab[..., u + k, :], (k, -k)) for k in range(l, -u - 1, -1)]
     return F.conj(F.stack(rows, -2))
 
 
 def _times(F, ab, x, l, u):
-    """A banded matrix times columns."""
+    """Return a banded matrix times columns."""
     return sum(_up(F, F.unsqueeze(ab[..., u - k, :], -1) * x, k) for k in range(-l, u + 1))
 
 
 @general(samples=_cases, mixed=common_dtype, broadcasts=True, **_PRIVATE)
 def banded_solved(K, ab, b, l: int, u: int):
-    """The solution of ``A @ x = b``, with ``A[i, j]`` in ``ab[u + i - j, j]``.
+    """Return the solution of ``A @ x = b``, with ``A[i, j]`` in ``ab[u + i - j, j]``.
 
     `A` has `l` diagonals below the main one and `u` above it, and is zero elsewhere.
     """

@@ -23,7 +23,7 @@ def _spd_cases():
     saved=lambda node: {"result": "L"} if node == "CholeskyBackward0" else {},
 )
 def cholesky_factor(K, A, upper: bool = False, caller: str = ""):
-    """The Cholesky factor; matrices that are not positive definite raise in the name of a `caller`."""
+    """Return the Cholesky factor; matrices that are not positive definite raise in the name of a `caller`."""
     check_square(caller or "linalg.cholesky", A)
     L, info = K.factor_cholesky(K.hermitian(A) if upper else A)
     if caller:
@@ -82,7 +82,7 @@ def linalg_cholesky(F, A, *, upper: bool = False):
     autocast="float32:cpu",
 )
 def linalg_cholesky_ex(F, A, *, upper: bool = False, check_errors: bool = False):
-    """The Cholesky factors, and for each matrix the order of a minor that is not positive, 0 if there is none.
+    """Return the Cholesky factors, and for each matrix the order of a minor that is not positive, 0 if there is none.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def linalg_cholesky_ex(F, A, *, upper: bool = False, check_errors: bool = False)
 
 @composite(samples=_spd_cases, autocast="float32:cpu")
 def cholesky(F, self, upper: bool = False):
-    """The Cholesky factors of positive definite matrices; see `gradcore.linalg.cholesky`.
+    """Return the Cholesky factors of positive definite matrices; see `gradcore.linalg.cholesky`.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def _sandwich(F, left, middle, right):
 
 
 def _factor_gradient(F, by_matrix, factor, upper):
-    """The gradient of a Cholesky factor from that of the matrix."""
+    """Return the gradient of a Cholesky factor from that of the matrix."""
     symmetric = by_matrix + F.hermitian(by_matrix)
     return F.triu(F.matmul(F.triu(factor), symmetric)) if upper else F.tril(F.matmul(symmetric, F.tril(factor)))
 
@@ -139,7 +139,7 @@ def _solve_factored(K, factor, B, upper):
     autocast="float32:cpu",
 )  # fmt: skip
 def cholesky_solve(K, self, input2, upper: bool = False):
-    """The solution of ``A @ X = self`` for the matrix `A` of which `input2` is the Cholesky factor.
+    """Return the solution of ``A @ X = self`` for the matrix `A` of which `input2` is the Cholesky factor.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def _(F, t, input2, result, upper):
 
 
 def _matrix_change(F, t, factor, upper):
-    """The change of the matrix with a change of its Cholesky factor."""
+    """Return the change of the matrix with a change of its Cholesky factor."""
     half = (
         F.matmul(F.hermitian(F.triu(factor)), F.triu(t)) if upper else F.matmul(F.tril(t), F.hermitian(F.tril(factor)))
     )
@@ -194,7 +194,7 @@ def _matrix_change(F, t, factor, upper):
     autocast="float32:cpu",
 )
 def cholesky_inverse(K, self, upper: bool = False):
-    """The inverse of the matrix of which this is the Cholesky factor.
+    """Return the inverse of the matrix of which this is the Cholesky factor.
 
     Returns
     -------

@@ -61,7 +61,7 @@ def _check_phase(F, x, name, vectors):
     shaped=lambda x, text: x,
 )
 def assert_small(self, text: str):
-    """The tensor itself, if its elements are no larger than rounding makes them."""
+    """Return the tensor itself, if its elements are no larger than rounding makes them."""
 
 
 # -- eigenvalues of Hermitian matrices --------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def linalg_svd(K, A, full_matrices: bool = True, *, driver: str | None = None):
 
 
 def _first(F, U, Vh, k):
-    """The first `k` columns of `U` and rows of `Vh`."""
+    """Return the first `k` columns of `U` and rows of `Vh`."""
     return F.narrow(U, -1, 0, k), F.narrow(Vh, -2, 0, k)
 
 
@@ -282,7 +282,7 @@ def _skew(F, x):
 
 
 def _split(F, x, dim, k):
-    """The first `k` columns or rows of matrices, and the others."""
+    """Return the first `k` columns or rows of matrices, and the others."""
     return F.narrow(x, dim, 0, k), F.narrow(x, dim, k, x.shape[dim] - k)
 
 

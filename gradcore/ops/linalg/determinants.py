@@ -38,7 +38,7 @@ def _sum_of_diagonal(F, x):
     lambda F, grad, A: F.hermitian(F.adjugate(A)) * _of_matrix(F, grad), path="linalg.det", method=False, samples=_cases
 )
 def linalg_det(K, A):
-    """The determinants of square matrices. The derivative is the adjugate, also where a matrix is singular.
+    """Return the determinants of square matrices. The derivative is the adjugate, also where a matrix is singular.
 
     Returns
     -------
@@ -59,7 +59,7 @@ linalg_det.jvp("A")(lambda F, t, A: _sum_of_diagonal(F, F.matmul(F.adjugate(A), 
 
 @composite(samples=_cases)
 def det(F, self):
-    """The determinants of square matrices; see `gradcore.linalg.det`.
+    """Return the determinants of square matrices; see `gradcore.linalg.det`.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def det(F, self):
     shaped=lambda a: a,
 )
 def adjugate(self):
-    """The transposed cofactors of square matrices: polynomials, so singular matrices are no exception."""
+    """Return the transposed cofactors of square matrices: polynomials, so singular matrices are no exception."""
 
 
 adjugate.jvp("self")(lambda F, t, self: F.adjugate_change(self, t))
@@ -89,7 +89,7 @@ adjugate.jvp("self")(lambda F, t, self: F.adjugate_change(self, t))
 
 @constant(constant="results are bools", **_PRIVATE, batch=all_samples, shaped=lambda a: True)
 def is_regular(self):
-    """Whether all matrices of a batch are far enough from singular ones for their inverses to be accurate."""
+    """Return whether all matrices of a batch are far enough from singular ones for their inverses to be accurate."""
 
 
 @composite(**_PRIVATE)
@@ -128,7 +128,7 @@ def _products_without_pairs(F, values):
     samples=_regular_cases,
 )
 def linalg_slogdet(K, A):
-    """The sign (of complex numbers the direction) and the logarithm of the size of determinants.
+    """Return the sign (of complex numbers the direction) and the logarithm of the size of determinants.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def _(F, t, A, sign):
 
 @composite(fields="sign logabsdet", samples=_regular_cases)
 def slogdet(F, self):
-    """The sign and the logarithm of the size of determinants; see `gradcore.linalg.slogdet`.
+    """Return the sign and the logarithm of the size of determinants; see `gradcore.linalg.slogdet`.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def slogdet(F, self):
 
 @composite(samples=_regular_cases)
 def logdet(F, self):
-    """The logarithms of the determinants of square matrices; NaN for negative determinants of real matrices.
+    """Return the logarithms of the determinants of square matrices; NaN for negative determinants of real matrices.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def logdet(F, self):
     autocast="float32:cpu",
 )
 def trace(K, self):
-    """The sum of the diagonal of a matrix.
+    """Return the sum of the diagonal of a matrix.
 
     Returns
     -------
@@ -216,4 +216,4 @@ def trace(K, self):
 
 @constant(constant="only the dtype of `self` is read", **_PRIVATE)
 def new_eye(self, rows: int, columns: int):
-    """The identity matrix of that size, in the dtype of a tensor."""
+    """Return the identity matrix of that size, in the dtype of a tensor."""

@@ -32,7 +32,7 @@ def _householder_cases():
     autocast="float32:cpu",
 )
 def linalg_householder_product(K, input, tau):
-    """The first columns of the product of Householder reflections, as QR factorisations keep them.
+    """Return the first columns of the product of Householder reflections, as QR factorisations keep them.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def _columns(F, x, i):
 
 
 def _products(F, input, tau):
-    """The products of the last reflections, of all of them first, the last with none."""
+    """Return the products of the last reflections, of all of them first, the last with none."""
     vectors = _reflections(F, input)
     products = [F.expand(F.new_eye(input, *input.shape[-2:]), tuple(input.shape))]
     for i in reversed(range(tau.shape[-1])):
@@ -92,7 +92,7 @@ def _(F, grad, input, tau):
     autocast="float32:cpu",
 )
 def geqrf(K, self):
-    """A QR factorisation as LAPACK stores it: R and, below its diagonal, reflections; and the factors of those.
+    """Return a QR factorisation as LAPACK stores it: R and, below its diagonal, reflections; and the factors of those.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def geqrf(K, self):
 
 @composite(samples=_householder_cases, autocast="float32:cpu")
 def orgqr(F, self, input2):
-    """The first columns of a product of reflections; see `gradcore.linalg.householder_product`.
+    """Return the first columns of a product of reflections; see `gradcore.linalg.householder_product`.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def orgqr(F, self, input2):
     case(floats(2, 3), floats(2), floats(2, 2), left=False, transpose=True),
 ], autocast="float32:cpu")  # fmt: skip
 def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
-    """The product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix.
+    """Return the product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix.
 
     Returns
     -------

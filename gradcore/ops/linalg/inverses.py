@@ -50,7 +50,7 @@ def _column(F, x):
     **_PRIVATE,
 )
 def inverted(K, A, caller: str = ""):
-    """The inverses of square matrices; singular ones raise in the name of a `caller`."""
+    """Return the inverses of square matrices; singular ones raise in the name of a `caller`."""
     check_square(caller or "linalg.inv", A)
     inverse, info = K.invert(A)
     if caller:
@@ -63,7 +63,7 @@ inverted.jvp("A")(lambda F, t, inverse: -F.matmul(F.matmul(inverse, t), inverse)
 
 @composite(path="linalg.inv", method=False, samples=_square_cases, autocast="float32:cpu")
 def linalg_inv(F, A):
-    """The inverses of square matrices.
+    """Return the inverses of square matrices.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def linalg_inv_ex(F, A, *, check_errors: bool = False):
 
 @composite(samples=_square_cases, autocast="float32:cpu")
 def inverse(F, self):
-    """The inverses of square matrices; see `gradcore.linalg.inv`.
+    """Return the inverses of square matrices; see `gradcore.linalg.inv`.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def inverse(F, self):
 
 
 def _matrix_gradient(F, A, by_b, X, left, adjoint):
-    """The gradient with respect to the matrix of a system, from that with respect to its right-hand sides."""
+    """Return the gradient with respect to the matrix of a system, from that with respect to its right-hand sides."""
     if is_vector(A.shape, X.shape):
         by_b, X = _column(F, by_b), _column(F, X)
     product = F.matmul(by_b, F.hermitian(X)) if left else F.matmul(F.hermitian(X), by_b)
@@ -144,7 +144,7 @@ def _systems():
     ),
 )
 def solved(K, A, B, left: bool = True, caller: str = ""):
-    """The solution of ``A @ X = B``, and the factors of `A`, which the derivatives use again."""
+    """Return the solution of ``A @ X = B``, and the factors of `A`, which the derivatives use again."""
     vector = is_vector(A.shape, B.shape)
     check_solvable("linalg.solve", A, B, left, vector)
     if vector and not left:
@@ -205,7 +205,7 @@ def _(F, grad, A, LU, pivots, result, left, adjoint):
 
 @composite(path="linalg.solve", method=False, samples=_systems, autocast="float32:cpu")
 def linalg_solve(F, A, B, *, left: bool = True):
-    """The solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`.
+    """Return the solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def linalg_solve(F, A, B, *, left: bool = True):
 
 @composite(path="linalg.solve_ex", method=False, fields="result info", samples=_systems)
 def linalg_solve_ex(F, A, B, *, left: bool = True, check_errors: bool = False):
-    """The solution of ``A @ X = B``, and for each matrix the position of a zero pivot, 0 if there is none.
+    """Return the solution of ``A @ X = B``, and for each matrix the position of a zero pivot, 0 if there is none.
 
     Examples
     --------
@@ -263,7 +263,7 @@ def _triangle(F, x, upper, unitriangular):
     saved={"self": "A"},
 )
 def linalg_solve_triangular(K, A, B, *, upper: bool, left: bool = True, unitriangular: bool = False):
-    """The solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`, with a triangular `A`.
+    """Return the solution of ``A @ X = B``, or of ``X @ A = B`` if not `left`, with a triangular `A`.
 
     Only the triangle that `upper` names is read, without its diagonal if `unitriangular`, which makes that ones.
 
@@ -311,7 +311,7 @@ def _(F, t, A, upper, left, unitriangular):
     case(floats(3, 2), _square(3, 3)), case(floats(3, 2), _square(3, 3), upper=False, transpose=True),
 ], autocast="float32:cpu")  # fmt: skip
 def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, unitriangular: bool = False):
-    """The solution of ``A @ X = self`` with a triangular `A`, and a copy of it; see `linalg.solve_triangular`.
+    """Return the solution of ``A @ X = self`` with a triangular `A`, and a copy of it; see `linalg.solve_triangular`.
 
     Examples
     --------
@@ -341,7 +341,7 @@ def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, un
     case(floats(3, 6, 2, form="distinct"), floats(3, 2), dims=(1,)),
 ], autocast="float32:cpu", also={"input": "A", "other": "B"})  # fmt: skip
 def linalg_tensorsolve(F, A, B, dims: Dims = None):
-    """The solution `X` of ``tensordot(A, X, X.ndim) = B``, after moving the dims `dims` of `A` to the end.
+    """Return the solution `X` of ``tensordot(A, X, X.ndim) = B``, after moving the dims `dims` of `A` to the end.
 
     Examples
     --------
@@ -361,7 +361,7 @@ def linalg_tensorsolve(F, A, B, dims: Dims = None):
     case(floats(2, 3, 6, form="distinct")), case(floats(6, 2, 3, form="distinct"), ind=1),
 ], autocast="float32:cpu")  # fmt: skip
 def linalg_tensorinv(F, A, ind: int = 2):
-    """The inverse of ``tensordot(A, ., ind)``.
+    """Return the inverse of ``tensordot(A, ., ind)``.
 
     Examples
     --------

@@ -90,7 +90,7 @@ def _check_solve(LD, pivots, B):
     mixed=same_dtypes("Expected b and A to have the same dtype, but found b of type {B} and A of type {LD} instead."),
 )
 def linalg_ldl_solve(K, LD, pivots, B, *, hermitian: bool = False):
-    """The solution of ``A @ X = B`` from what `gradcore.linalg.ldl_factor` says of `A`; differentiable by `B`.
+    """Return the solution of ``A @ X = B`` from what `gradcore.linalg.ldl_factor` says of `A`; differentiable by `B`.
 
     Returns
     -------

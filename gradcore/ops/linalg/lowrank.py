@@ -10,7 +10,7 @@ from gradcore.ops.linalg.matrix_checks import check_floating, check_matrix
 
 
 def _range(F, A, q, niter):
-    """An orthonormal basis of nearly the range of `A`, made of `q` random combinations of its columns."""
+    """Return an orthonormal basis of nearly the range of `A`, made of `q` random combinations of its columns."""
     start = F.randn((A.shape[-1], q), dtype=A.dtype, device=A.device)
     Q = F.linalg_qr(F.matmul(A, start))[0]
     for _ in range(niter):
@@ -56,7 +56,7 @@ def svd_lowrank(F, A, q: int | None = 6, niter: int = 2, M=None):
 
 @composite(method=False, random=True, samples=_cases)
 def pca_lowrank(F, A, q: int | None = None, center: bool = True, niter: int = 2):
-    """The principal components of the rows of `A`: `svd_lowrank` of `A` without its mean row if `center`.
+    """Return the principal components of the rows of `A`: `svd_lowrank` of `A` without its mean row if `center`.
 
     Examples
     --------

@@ -28,7 +28,7 @@ def _check(caller, A, pivot):
 
 
 def _lower(F, LU):
-    """The factor with ones on the diagonal."""
+    """Return the factor with ones on the diagonal."""
     m, n = LU.shape[-2:]
     k = min(m, n)
     return F.tril(F.narrow(LU, -1, 0, k), -1) + F.new_eye(LU, m, k)
@@ -51,14 +51,14 @@ def _joined(F, of_l, of_u):
 
 @constant(constant="only the dtype of `self` is read", **_PRIVATE)
 def permutation(self, pivots, rows: int):
-    """The permutation matrix of pivots, in the dtype of a tensor."""
+    """Return the permutation matrix of pivots, in the dtype of a tensor."""
 
 
 # -- factors ----------------------------------------------------------------------------------------------------------
 
 
 def _backward(F, of_l, of_u, P, L, U):
-    """The gradient of a matrix ``P @ L @ U`` from those of its factors."""
+    """Return the gradient of a matrix ``P @ L @ U`` from those of its factors."""
     (m, k), n = L.shape[-2:], U.shape[-1]
     of_l, of_u = F.tril(of_l, -1), F.triu(of_u)
     below = beside = None
@@ -81,7 +81,7 @@ def _backward(F, of_l, of_u, P, L, U):
 
 
 def _forward(F, t, P, L, U):
-    """The changes of the factors with a change of the matrix."""
+    """Return the changes of the factors with a change of the matrix."""
     m, k = L.shape[-2:]
     t = F.matmul(F.hermitian(P), t)
     first_l, first_u = F.narrow(L, -2, 0, k), F.narrow(U, -1, 0, k)
@@ -259,7 +259,7 @@ lu_unpack.jvp("LU_data")(lambda F, t: (_lower(F, t) - F.new_eye(t, t.shape[-2], 
     ),
 )
 def linalg_lu_solve(K, LU, pivots, B, *, left: bool = True, adjoint: bool = False):
-    """The solution of ``A @ X = B`` (``X @ A = B`` if not `left`), or with ``A.mH``, from the LU factors of `A`.
+    """Return the solution of ``A @ X = B`` (``X @ A = B`` if not `left`), or with ``A.mH``, from the LU factors of `A`.
 
     Returns
     -------
@@ -311,7 +311,7 @@ def _(F, grad, LU, pivots, result, left, adjoint, needs):
 
 @composite(method="lu_solve", samples=lambda: [case(floats(3, 2), _PACKED, _pivots(3, 3, 3))], autocast="float32:cpu")
 def lu_solve(F, self, LU_data, LU_pivots):
-    """The solution of ``A @ X = self`` from the LU factors of `A`; see `gradcore.linalg.lu_solve`.
+    """Return the solution of ``A @ X = self`` from the LU factors of `A`; see `gradcore.linalg.lu_solve`.
 
     Returns
     -------

@@ -24,7 +24,7 @@ def _square():
     **_PRIVATE,
 )
 def sylvester_solved(K, A, B, Q):
-    """The solution of ``A @ X + X @ B = Q``."""
+    """Return the solution of ``A @ X + X @ B = Q``."""
     for matrix in (A, B, Q):
         check_floating("solve_sylvester", matrix)
     return K.solve_sylvester(A, B, Q)
@@ -58,7 +58,7 @@ def _(F, t, A, B):
     **_PRIVATE,
 )
 def matrix_sqrt(K, A):
-    """The principal square root of matrices that have one in their dtype."""
+    """Return the principal square root of matrices that have one in their dtype."""
     check_floating("sqrtm", A)
     return K.square_root(A)
 
@@ -67,7 +67,7 @@ matrix_sqrt.jvp("A")(lambda F, t, A, result: F.sylvester_solved(result, result, 
 
 
 def _log_of_block(F, A, t):
-    """The change of the logarithm of `A` with a change `t`: a block of the logarithm of a larger matrix."""
+    """Return the change of the logarithm of `A` with a change `t`: a block of the logarithm of a larger matrix."""
     n = A.shape[-1]
     upper, lower = F.cat([A, t], -1), F.cat([F.zeros_like(A), A], -1)
     return F.narrow(F.narrow(F.matrix_log(F.cat([upper, lower], -2)), -2, 0, n), -1, n, n)
@@ -75,7 +75,7 @@ def _log_of_block(F, A, t):
 
 @general(lambda F, grad, A: _log_of_block(F, F.hermitian(A), grad), samples=_square, **_PRIVATE)
 def matrix_log(K, A):
-    """The principal logarithm of matrices that have one in their dtype."""
+    """Return the principal logarithm of matrices that have one in their dtype."""
     check_floating("logm", A)
     return K.logarithm(A)
 
@@ -87,7 +87,7 @@ matrix_log.jvp("A")(lambda F, t, A: _log_of_block(F, A, t))
     outputs=("U", "P"), samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(2, 4, 2))], **_PRIVATE
 )
 def polar_factors(K, A):
-    """The polar decomposition ``A = U @ P`` of matrices with no more columns than rows."""
+    """Return the polar decomposition ``A = U @ P`` of matrices with no more columns than rows."""
     rotation, stretch, turned = K.factor_svd(A)
     return K.matmul(rotation, turned), K.matmul(K.hermitian(turned) * stretch[..., None, :], turned)
 

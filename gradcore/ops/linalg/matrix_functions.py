@@ -29,7 +29,7 @@ def _power_cases():
 
 @composite(path="linalg.matrix_power", method=False, samples=_power_cases)
 def linalg_matrix_power(F, A, n: int):
-    """The product of `n` copies of square matrices, or of their inverses if `n` is negative.
+    """Return the product of `n` copies of square matrices, or of their inverses if `n` is negative.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def linalg_matrix_power(F, A, n: int):
 
 @composite(samples=_power_cases)
 def matrix_power(F, self, n: int):
-    """The product of `n` copies of square matrices; see `gradcore.linalg.matrix_power`.
+    """Return the product of `n` copies of square matrices; see `gradcore.linalg.matrix_power`.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def matrix_power(F, self, n: int):
 
 
 def _exp_of_block(F, A, t):
-    """The change of the exponential of `A` with a change `t`: a block of the exponential of a larger matrix."""
+    """Return the change of the exponential of `A` with a change `t`: a block of the exponential of a larger matrix."""
     n = A.shape[-1]
     upper, lower = F.cat([A, t], -1), F.cat([F.zeros_like(A), A], -1)
     return F.narrow(F.narrow(F.linalg_matrix_exp(F.cat([upper, lower], -2)), -2, 0, n), -1, n, n)
@@ -91,7 +91,7 @@ def _exp_of_block(F, A, t):
     saved={"self": "A"},
 )
 def linalg_matrix_exp(K, A):
-    """The exponential of square matrices, ``I + A + A @ A / 2 + ...``.
+    """Return the exponential of square matrices, ``I + A + A @ A / 2 + ...``.
 
     Returns
     -------
@@ -113,7 +113,7 @@ linalg_matrix_exp.jvp("A")(lambda F, t, A: _exp_of_block(F, A, t))
 
 @composite(samples=lambda: [case(floats(3, 3)), case(floats(2, 2, 2))])
 def matrix_exp(F, self):
-    """The exponential of square matrices; see `gradcore.linalg.matrix_exp`.
+    """Return the exponential of square matrices; see `gradcore.linalg.matrix_exp`.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def matrix_exp(F, self):
 
 
 def _relative(A, atol, rtol):
-    """The relative tolerance: by default rounding's, or none where there is an absolute one."""
+    """Return the relative tolerance: by default rounding's, or none where there is an absolute one."""
     if rtol is not None:
         return rtol
     if atol is not None and not (isinstance(atol, float | int) and atol <= 0):
@@ -142,7 +142,7 @@ def _relative(A, atol, rtol):
 
 
 def _tolerances(F, A, atol, rtol):
-    """The absolute and the relative tolerance as tensors of numbers, one for each matrix or one for all."""
+    """Return the absolute and the relative tolerance as tensors of numbers, one for each matrix or one for all."""
     settings = {"dtype": A.dtype.to_real(), "device": A.device}
     given = (0.0 if atol is None else atol, _relative(A, atol, rtol))
     return tuple(F.as_tensor(x, **settings) if hasattr(x, "ndim") else F.full((), x, **settings) for x in given)
@@ -159,7 +159,7 @@ def _largest(sizes):
 
 
 def _sizes(F, A, hermitian):
-    """The singular values, without derivatives."""
+    """Return the singular values, without derivatives."""
     return F.abs(F.linalg_eigvalsh(A.detach())) if hermitian else F.linalg_svdvals(A.detach())
 
 
@@ -172,7 +172,7 @@ def _pinv_cases():
 
 @general(node="LinalgPinvBackward0", **_PRIVATE, saved={"self": "A", "hermitian": None})
 def pseudo_inverse(K, A, atol=None, rtol=None, hermitian: bool = False):
-    """The pseudo-inverse, in which singular values count as zero unless they are larger than both tolerances.
+    """Return the pseudo-inverse, in which singular values count as zero unless they are larger than both tolerances.
 
     Without tolerances, what rounding may have left of zeros counts as zero.
     """
@@ -191,7 +191,7 @@ def pseudo_inverse(K, A, atol=None, rtol=None, hermitian: bool = False):
 
 
 def _pinv_backward(F, grad, A, inverse):
-    """The gradient of a matrix from that of its pseudo-inverse, at constant rank."""
+    """Return the gradient of a matrix from that of its pseudo-inverse, at constant rank."""
     P = F.hermitian(inverse)
     back = F.hermitian(grad)
     left = F.matmul(back, F.matmul(inverse, P))
@@ -232,7 +232,7 @@ def linalg_pinv(
     atol: Tensor | float | None = None,
     rtol: Tensor | float | None = None,
 ):
-    """The pseudo-inverse of matrices: singular values up to ``max(atol, rtol * the largest)`` count as zero.
+    """Return the pseudo-inverse of matrices: singular values up to ``max(atol, rtol * the largest)`` count as zero.
 
     Returns
     -------
@@ -255,7 +255,7 @@ def linalg_pinv(
 
 @composite(samples=lambda: [case(floats(3, 3, form="well-conditioned")), case(floats(4, 2))], autocast="float32:cpu")
 def pinverse(F, self, rcond: float = 1e-15):
-    """The pseudo-inverse of matrices; see `gradcore.linalg.pinv`.
+    """Return the pseudo-inverse of matrices; see `gradcore.linalg.pinv`.
 
     Returns
     -------
@@ -283,7 +283,7 @@ def linalg_matrix_rank(
     atol: Tensor | float | None = None,
     rtol: Tensor | float | None = None,
 ):
-    """The number of singular values above ``max(atol, rtol * the largest)``, or above `tol`.
+    """Return the number of singular values above ``max(atol, rtol * the largest)``, or above `tol`.
 
     Returns
     -------
@@ -307,7 +307,7 @@ def linalg_matrix_rank(
     case(floats(2, 3, 3, form="well-conditioned"), p="fro"), case(floats(3, 3, form="well-conditioned"), p=-2),
 ], autocast="float32:cpu")  # fmt: skip
 def linalg_cond(F, A, p: Order = None):
-    """The condition number with respect to a matrix norm; infinite for singular matrices.
+    """Return the condition number with respect to a matrix norm; infinite for singular matrices.
 
     Returns
     -------
@@ -355,7 +355,7 @@ def _lstsq_cases():
     saved={"self": "A", "b": "B", "rcond": None},
 )
 def least_squares(K, A, B, rcond: float, driver: str):
-    """The solution of ``A @ X = B`` with the least squares, and of these the shortest, by singular values."""
+    """Return the solution of ``A @ X = B`` with the least squares, and of these the shortest, by singular values."""
     U, S, Vh = K.factor_svd(A)
     kept = (0 if driver == "gels" else rcond) * S[..., :1] < S
     weights = K.where(kept, 1 / S, K.zeros_like(S))[..., None].astype(A.dtype)
@@ -390,7 +390,7 @@ def _(F, grads, A, B, solution):
     also={"input": "A", "b": "B"},
 )
 def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = None):
-    """The solution of ``A @ X = B`` with the least sum of squares, and of several of these the shortest.
+    """Return the solution of ``A @ X = B`` with the least sum of squares, and of several of these the shortest.
 
     Parameters
     ----------
@@ -438,7 +438,7 @@ def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = No
 
 @composite(path="linalg.diagonal", method=False, samples=lambda: [case(floats(2, 3, 4)), case(floats(3, 3), offset=1)])
 def linalg_diagonal(F, A, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
-    """A view of the diagonals of matrices; see `gradcore.diagonal`.
+    """Return a view of the diagonals of matrices; see `gradcore.diagonal`.
 
     Examples
     --------
@@ -452,7 +452,7 @@ def linalg_diagonal(F, A, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
     path="linalg.vander", method=False, samples=lambda: [case(floats(3)), case(floats(2, 3), N=4), case(floats(2), N=2)]
 )
 def linalg_vander(F, x, *, N: int | None = None):
-    """The powers of the elements, from the power 0, along a new last dim of size `N`.
+    """Return the powers of the elements, from the power 0, along a new last dim of size `N`.
 
     Returns
     -------
@@ -475,7 +475,7 @@ def linalg_vander(F, x, *, N: int | None = None):
 
 @composite(method=False, samples=lambda: [case(floats(3)), case(floats(3), N=2, increasing=True)])
 def vander(F, x, N: int | None = None, increasing: bool = False):
-    """The powers of the elements of a vector along a new dim, the highest first unless `increasing`.
+    """Return the powers of the elements of a vector along a new dim, the highest first unless `increasing`.
 
     Returns
     -------

@@ -22,7 +22,7 @@ from gradcore.ops.losses.regression import reduced
     method=False,
 )
 def class_pick(self, target, ignore_index: int):
-    """The score of each target's class; 0 for ignored targets."""
+    """Return the score of each target's class; 0 for ignored targets."""
 
 
 @bilinear(
@@ -42,7 +42,7 @@ def class_spread(self, target, classes: int, ignore_index: int):
     method=False,
 )
 def class_weights(self, weight, ignore_index: int):
-    """The weight of each target's class; 0 for ignored targets."""
+    """Return the weight of each target's class; 0 for ignored targets."""
 
 
 @linear(
@@ -52,12 +52,12 @@ def class_weights(self, weight, ignore_index: int):
     method=False,
 )
 def class_totals(self, target, classes: int, ignore_index: int):
-    """The sums of the numbers that belong to each class, by their targets."""
+    """Return the sums of the numbers that belong to each class, by their targets."""
 
 
 @constant(constant="only the dtype of `like` is read", function=False, method=False)
 def class_ones(self, like, ignore_index: int):
-    """The weights of targets where classes have none: 0 for ignored targets, 1 for others."""
+    """Return the weights of targets where classes have none: 0 for ignored targets, 1 for others."""
 
 
 def weights_of(F: Any, target: Any, weight: Any, like: Any, ignore_index: int) -> Any:

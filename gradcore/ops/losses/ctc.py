@@ -100,7 +100,7 @@ def _along(F: Any, x: Any, by: int, fill: float) -> Any:
     constant={"labels": "labels are indices", "ends": "ends are bools", "counts": "counts are integers"},
 )
 def ctc_losses(K, log_probs, labels, ends, counts, blank: int):
-    """The losses of label sequences that may end in some positions after `counts` steps; also `alphas`."""
+    """Return the losses of label sequences that may end in some positions after `counts` steps; also `alphas`."""
     scores, skips = _scores(K, log_probs, labels), _skips(K, labels, blank)
     alpha = _first(K, K.select(scores, 0, 0), NEVER)
     alphas = [alpha]
@@ -122,7 +122,7 @@ def _(F, grads, log_probs, labels, ends, counts, result, alphas, blank):
 
 @composite(function=False, method=False)
 def ctc_losses_backward(F, grad, grad_alphas, log_probs, labels, ends, counts, result, alphas, blank: int):
-    """The gradient of `ctc_losses`."""
+    """Return the gradient of `ctc_losses`."""
     steps, scores = log_probs.shape[0], _scores(F, log_probs, labels)
     sums, flow, ahead = alphas - scores, F.zeros_like(F.select(alphas, 0, 0)), _along(F, labels, -2, blank)
     skipped = (ahead != blank) & (ahead != labels)

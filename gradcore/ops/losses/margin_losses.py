@@ -140,7 +140,7 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """The input where the target is 1, ``max(0, margin - input)`` where it is -1.
+    """Return the input where the target is 1, ``max(0, margin - input)`` where it is -1.
 
     Returns
     -------

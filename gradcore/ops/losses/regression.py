@@ -226,7 +226,7 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ):
-    """The absolute difference, rounded off: ``d ** 2 / (2 * beta)`` up to `beta`, ``abs(d) - beta / 2`` beyond.
+    """Return the absolute difference, rounded off: ``d ** 2 / (2 * beta)`` up to `beta`, ``abs(d) - beta / 2`` beyond.
 
     Returns
     -------

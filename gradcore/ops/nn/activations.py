@@ -337,7 +337,7 @@ def selu(F, self):
 
 
 def _is_soft(beta, threshold):
-    """Whether both pieces of `softplus` agree to the last digits where they meet."""
+    """Return whether both pieces of `softplus` agree to the last digits where they meet."""
     return beta == 1 and threshold >= 20
 
 
@@ -459,7 +459,7 @@ def gelu(K, self, *, approximate: str = "none"):
     inplace=False,
 )
 def gelu_slope(K, self):
-    """The derivative of `gelu`."""
+    """Return the derivative of `gelu`."""
     return 0.5 * (1 + K.erf(self * _HALF_ROOT)) + self * (K.exp(-0.5 * self * self) * _DENSITY)
 
 
@@ -475,7 +475,7 @@ def _(F, t, self, approximate):
 
 
 def tanh_gelu_slope(F, x):
-    """The derivative of ``gelu(x, approximate="tanh")``."""
+    """Return the derivative of ``gelu(x, approximate="tanh")``."""
     wave = F.tanh(_gelu_inner(x))
     slope = _GELU_SCALE * (1 + 3 * _GELU_CUBE * x * x)
     return 0.5 * (1 + wave) + 0.5 * x * (1 - wave * wave) * slope
@@ -513,7 +513,7 @@ def tanhshrink(F, self):
     samples=lambda: [case(floats(3, 4)), case(floats(4, 2, 3), 0), case(floats(2, 0, 4), 1)],
 )
 def glu(K, self, dim: int = -1):
-    """The first half along a dim, times the sigmoid of the second.
+    """Return the first half along a dim, times the sigmoid of the second.
 
     Returns
     -------

@@ -59,7 +59,7 @@ def _(F, grads, self, key, value, weights, scale, causal, needs):
 def attention_backward(
     F, grad, grad_weights, query, key, value, weights, scale: float, causal: bool, needs: tuple[bool, ...]
 ):
-    """The gradients of `attention`."""
+    """Return the gradients of `attention`."""
     to_query = to_key = to_value = None
     if grad is not None:
         if needs[2]:
@@ -115,7 +115,7 @@ def _(F, t, value, weights):
     broadcasts=True,
 )
 def flash_attention(K, self, key, value, mask=None, scale: float = 1.0, causal: bool = False):
-    """The result of `attention`, and the logarithms of the sums of powers of each row's scores."""
+    """Return the result of `attention`, and the logarithms of the sums of powers of each row's scores."""
     scores = _scores(K, self, key, mask, scale)
     if causal:
         scores = K.where(K.tril(K.ones_like(scores)) == 1, scores, float("-inf"))
@@ -131,7 +131,7 @@ def _(F, grad, self, key, value, mask, result, logsumexp, scale, causal, needs):
 def flash_attention_backward(
     F, grad, query, key, value, mask, result, logsumexp, scale: float, causal: bool, needs: tuple[bool, ...]
 ):
-    """The gradients of `flash_attention`, by the weights."""
+    """Return the gradients of `flash_attention`, by the weights."""
     weights = F.attention(query, key, value, mask, scale, causal)[1]
     return F.attention_backward(grad, None, query, key, value, weights, scale, causal, needs)
 

@@ -42,7 +42,7 @@ def _(F, grads, self, weight, mean, var, groups, eps, needs):
 
 @composite(function=False, method=False)
 def group_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, eps: float, needs: Needs, groups: int):
-    """The gradients of `native_group_norm`."""
+    """Return the gradients of `native_group_norm`."""
     shape = _grouped(self, groups)
     batch, _, channels, points = shape
     of_group = (batch, groups, 1, 1)
@@ -182,7 +182,7 @@ def _(F, grads, self, weight, mean, var, eps, needs):
 
 @composite(function=False, method=False)
 def batch_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, eps: float, needs: Needs):
-    """The gradients of `native_batch_norm`."""
+    """Return the gradients of `native_batch_norm`."""
     batch, channels, points = self.shape[0], self.shape[1], prod(self.shape[2:])
     shape, column = (batch, channels, points), (channels, 1)
     grad = F.reshape(grad, shape)

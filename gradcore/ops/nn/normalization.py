@@ -76,7 +76,7 @@ def _(F, grads, self, weight, mean, var, ndims, eps, needs):
 
 @composite(function=False, method=False)
 def layer_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, eps: float, needs: Needs, ndims: int):
-    """The gradients of `native_layer_norm`."""
+    """Return the gradients of `native_layer_norm`."""
     lead, last = self.shape[: self.ndim - ndims], self.shape[self.ndim - ndims :]
     rows, width = prod(lead), prod(last)
     grad, column = F.reshape(grad, (rows, width)), (rows, 1)
@@ -215,7 +215,7 @@ def _(F, grads, self, weight, scale, ndims, needs):
 
 @composite(function=False, method=False)
 def rms_norm_backward(F, grad, grad_scale, self, weight, scale, ndims: int, needs: Needs):
-    """The gradients of `fused_rms_norm`."""
+    """Return the gradients of `fused_rms_norm`."""
     lead, last = self.shape[: self.ndim - ndims], self.shape[self.ndim - ndims :]
     rows, width = prod(lead), prod(last)
     grad, x, r = F.reshape(grad, (rows, width)), F.reshape(self, (rows, width)), F.reshape(scale, (rows, 1))

@@ -84,7 +84,7 @@ def lstm_backward(
     reverse: bool,
     needs: Needs,
 ):
-    """The gradients of `lstm_sequence`."""
+    """Return the gradients of `lstm_sequence`."""
     grads = grad, grad_h, grad_c, grad_gates, grad_cells
     given = LstmGradients(*grads, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs)
     return lstm_gradients(F, plainly(F), given)
@@ -124,7 +124,7 @@ def gru_backward(
     reverse: bool,
     needs: Needs,
 ):
-    """The gradients of `gru_sequence`."""
+    """Return the gradients of `gru_sequence`."""
     given = GruGradients(grad, grad_h, grad_gates, h0, weight, result, gates, sizes, reverse, needs)
     return gru_gradients(F, plainly(F), given)
 
@@ -150,6 +150,6 @@ def _(F, grads, h0, weight, result, relu, sizes, reverse, needs):
 
 @composite(function=False, method=False)
 def rnn_backward(F, grad, grad_h, h0, weight, result, relu: bool, sizes: Sizes | None, reverse: bool, needs: Needs):
-    """The gradients of `rnn_sequence`."""
+    """Return the gradients of `rnn_sequence`."""
     given = RnnGradients(grad, grad_h, h0, weight, result, relu, sizes, reverse, needs)
     return rnn_gradients(F, plainly(F), given)

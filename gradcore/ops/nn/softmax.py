@@ -17,7 +17,7 @@ from gradcore.ops.reductions.sums import accumulated
 
 
 def _weights(F, self, result, dim):
-    """The derivative of logsumexp: softmax, over one or several dims."""
+    """Return the derivative of logsumexp: softmax, over one or several dims."""
     return F.exp(F.sub(self, F.reshape(result, kept(self.shape, dim))))
 
 
@@ -96,7 +96,7 @@ def _(F, t, result, dim):
     samples=lambda: [case(floats(3, 4), floats(3, 4), 1), case(floats(3, 4), floats(3, 4), 0)],
 )
 def softmax_backward(K, grad, y, dim: int):
-    """The gradient through softmax, given its result `y` (or its tangent: the Jacobian matrix is symmetric)."""
+    """Return the gradient through softmax, given its result `y` (or its tangent: the Jacobian matrix is symmetric)."""
     return _joint(K.softmax_product, grad, y, dim)
 
 
@@ -107,7 +107,7 @@ def softmax_backward(K, grad, y, dim: int):
     autocast="float32:cuda",
 )
 def log_softmax(K, self, dim: int, dtype: DType = None):
-    """The logarithm of softmax, computed without taking the logarithm of small numbers.
+    """Return the logarithm of softmax, computed without taking the logarithm of small numbers.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def _(F, t, result, dim):
     samples=lambda: [case(floats(3, 4), floats(3, 4), 1), case(floats(3, 4), floats(3, 4), 0)],
 )
 def log_softmax_backward(K, grad, y, dim: int):
-    """The gradient through log_softmax, given its result `y`."""
+    """Return the gradient through log_softmax, given its result `y`."""
     return _joint(K.log_softmax_transposed, grad, y, dim)
 
 
@@ -184,7 +184,7 @@ def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None
 
 @composite(name="nn_log_softmax", path="nn.functional.log_softmax", samples=_softmax_samples)
 def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
-    """The logarithm of softmax, computed without taking the logarithm of small numbers.
+    """Return the logarithm of softmax, computed without taking the logarithm of small numbers.
 
     Returns
     -------

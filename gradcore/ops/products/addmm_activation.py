@@ -63,7 +63,7 @@ def activation_backward(F, grad, read, gelu: bool):
 
 
 def _gradients(F, grad, shape, mat1, mat2, beta, alpha, needs):
-    """The gradients of `addmm`, whose summand has that shape, for those inputs that need one."""
+    """Return the gradients of `addmm`, whose summand has that shape, for those inputs that need one."""
     to_summand = to_first = to_second = None
     if needs[1]:
         to_first = scaled(F.times_adjoint(grad, mat2), alpha)

@@ -13,31 +13,31 @@ from gradcore.ops.declare.table import linear
 
 @linear(lambda F, grad, group: F.all_reduce_sum(grad, group), function=False, method=False, samples=list)
 def all_reduce_sum(K, self, group: Any):
-    """The sum over all processes, in each."""
+    """Return the sum over all processes, in each."""
     return group.on_arrays.all_reduce(self)
 
 
 @linear(lambda F, grad, group, root: F.reduce_sum(grad, group, root), function=False, method=False, samples=list)
 def broadcast_from(K, self, group: Any, root: int):
-    """The tensor of one process, in each."""
+    """Return the tensor of one process, in each."""
     return group.on_arrays.broadcast(self, root)
 
 
 @linear(lambda F, grad, group, root: F.broadcast_from(grad, group, root), function=False, method=False, samples=list)
 def reduce_sum(K, self, group: Any, root: int):
-    """The sum over all processes in one of them, zeros in the others."""
+    """Return the sum over all processes in one of them, zeros in the others."""
     return group.on_arrays.reduce(self, root)
 
 
 @linear(lambda F, grad, group: F.reduce_scatter_sum(grad, group), function=False, method=False, samples=list)
 def all_gather_stacked(K, self, group: Any):
-    """The tensors of all processes along a new first dim, in each."""
+    """Return the tensors of all processes along a new first dim, in each."""
     return group.on_arrays.all_gather(self)
 
 
 @linear(lambda F, grad, group: F.all_gather_stacked(grad, group), function=False, method=False, samples=list)
 def reduce_scatter_sum(K, self, group: Any):
-    """The sum over all processes of the slice of the first dim that has the rank of this one."""
+    """Return the sum over all processes of the slice of the first dim that has the rank of this one."""
     return group.on_arrays.reduce_scatter(self)
 
 

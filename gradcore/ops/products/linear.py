@@ -12,7 +12,7 @@ from gradcore.ops.declare.table import general, same
 
 
 def _summed(F, grad, shape):
-    """The gradient of a summand of that shape, which was expanded to the shape of `grad`."""
+    """Return the gradient of a summand of that shape, which was expanded to the shape of `grad`."""
     shape, whole = tuple(shape), tuple(grad.shape)
     if whole == shape:
         return grad
@@ -106,7 +106,7 @@ linear.jvp("bias")(same)
 
 
 def _samples(self, *operands):
-    """The summand in full, expanded with other factors, and left out."""
+    """Return the summand in full, expanded with other factors, and left out."""
 
     def cases():
         products = [floats(*shape) for shape in operands]
@@ -120,7 +120,7 @@ def _samples(self, *operands):
 
 
 def gradient_of_summand(F, grad, self_shape, beta):
-    """The gradient of a summand of that shape, which was multiplied by `beta`."""
+    """Return the gradient of a summand of that shape, which was multiplied by `beta`."""
     return _summed(F, scaled(grad, beta.conjugate()), self_shape)
 
 

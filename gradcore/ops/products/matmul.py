@@ -23,7 +23,7 @@ from gradcore.ops.linalg.matrix_checks import check_floating
 @linear(lambda F, grad: F.hermitian(grad), view=True, function=False, method=False, node="TransposeBackward0",
         samples=lambda: [case(floats(2, 3)), case(floats(2, 3, 3))], batch=leading(2))  # fmt: skip
 def hermitian(self):
-    """The conjugate transpose of the last two dims: a view where nothing is to be conjugated."""
+    """Return the conjugate transpose of the last two dims: a view where nothing is to be conjugated."""
 
 
 @composite(function=False, method=False)
@@ -42,7 +42,7 @@ def adjoint_times(F, self, other):
         samples=lambda: [case(floats(5, 3)), case(floats(70, 2, 60)), case(floats(4)),
             case(floats(0, 3))])  # fmt: skip
 def sum_rows(self):
-    """The sum over all dims but the last."""
+    """Return the sum over all dims but the last."""
 
 
 _refuse_mixed_factors = same_dtypes("expected scalar type {self} but found {other}")
@@ -72,7 +72,7 @@ def _mixed_factors(op, args):
     autocast="lower:cpu",
 )
 def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
-    """The sum of products over the labels of dims that `out` lacks.
+    """Return the sum of products over the labels of dims that `out` lacks.
 
     Every label of one operand is in the other or in `out`, and none is repeated: so derivatives are contractions too.
     """
@@ -88,7 +88,7 @@ def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
     case(floats(2, 1), floats(1, 3)), case(floats(0, 3), floats(3, 2)), case(floats(2, 0), floats(0, 3)),
 ], autocast="lower")  # fmt: skip
 def matmul(F, self, other):
-    """The matrix product; vectors take part as rows or columns, further dims are batches and broadcast.
+    """Return the matrix product; vectors take part as rows or columns, further dims are batches and broadcast.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def matmul(F, self, other):
 
 @composite(path="linalg.matmul", method=False, samples=lambda: [case(floats(2, 3), floats(3, 4))])
 def linalg_matmul(F, self, other):
-    """The matrix product; see `gradcore.matmul`.
+    """Return the matrix product; see `gradcore.matmul`.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def linalg_matmul(F, self, other):
     autocast="lower",
 )
 def mm(self, mat2):
-    """The product of two matrices.
+    """Return the product of two matrices.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def mm(self, mat2):
     autocast="lower",
 )
 def bmm(self, mat2):
-    """The products of the matrices of two batches.
+    """Return the products of the matrices of two batches.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def bmm(self, mat2):
     samples=lambda: [case(floats(4, 2, 3), floats(4, 3, 2)), case(floats(0, 2, 3), floats(0, 3, 2))],
 )
 def sum_of_products(self, mat2):
-    """The sum of the products of the matrices of two batches."""
+    """Return the sum of the products of the matrices of two batches."""
 
 
 @bilinear(
@@ -200,7 +200,7 @@ def sum_of_products(self, mat2):
     autocast="lower:cuda",
 )
 def mv(self, vec):
-    """The product of a matrix and a vector.
+    """Return the product of a matrix and a vector.
 
     Returns
     -------
@@ -222,7 +222,7 @@ def mv(self, vec):
     autocast="widest:cuda",
 )
 def dot(self, tensor):
-    """The sum of the products of the elements of two vectors.
+    """Return the sum of the products of the elements of two vectors.
 
     Returns
     -------
@@ -244,7 +244,7 @@ def dot(self, tensor):
     autocast="widest:cuda",
 )
 def vdot(self, other):
-    """The inner product of two vectors, the first of them conjugated.
+    """Return the inner product of two vectors, the first of them conjugated.
 
     Returns
     -------
@@ -267,7 +267,7 @@ def vdot(self, other):
     samples=lambda: [case(floats(3), floats(2)), case(floats(0), floats(2))],
 )
 def outer(self, vec2):
-    """The products of each element of a vector with each one of another.
+    """Return the products of each element of a vector with each one of another.
 
     Returns
     -------
@@ -364,7 +364,7 @@ def inner(F, self, other):
     case(floats(2, 3), floats(4), dims=0), case(floats(2, 3, 4), floats(4, 2, 3), dims=([2, 0], [0, 1])),
 ], autocast="widest:cuda", also={"axes": "dims"})  # fmt: skip
 def tensordot(F, a, b, dims: Pairs = 2):
-    """The sums of products over the last `dims` of `a` and the first of `b`, or over a pair of lists of dims.
+    """Return the sums of products over the last `dims` of `a` and the first of `b`, or over a pair of lists of dims.
 
     Returns
     -------
@@ -411,7 +411,7 @@ def tensordot(F, a, b, dims: Pairs = 2):
 
 @composite(samples=lambda: [case(floats(2, 3), floats(3, 2)), case(floats(2), floats(2, 2)), case(floats(), floats(2))])
 def kron(F, self, other):
-    """The Kronecker product.
+    """Return the Kronecker product.
 
     Returns
     -------
@@ -434,7 +434,7 @@ def kron(F, self, other):
     case(floats(2, 3), floats(2, 3)), case(floats(3), floats(3)), case(floats(2, 3), floats(2, 1), dim=0),
 ], autocast="lower")  # fmt: skip
 def linalg_vecdot(F, x, y, *, dim: int = -1):
-    """The inner products of the vectors along `dim`, those of `x` conjugated.
+    """Return the inner products of the vectors along `dim`, those of `x` conjugated.
 
     Returns
     -------
@@ -471,7 +471,7 @@ def linalg_vecdot(F, x, y, *, dim: int = -1):
     ],
 )
 def linalg_cross(K, self, other, *, dim: int = -1):
-    """The cross products of the vectors of size 3 along `dim`.
+    """Return the cross products of the vectors of size 3 along `dim`.
 
     Returns
     -------
@@ -498,7 +498,7 @@ def linalg_cross(K, self, other, *, dim: int = -1):
     autocast="widest:cuda",
 )
 def cross(F, self, other, dim: int | None = None):
-    """The cross products of the vectors along `dim`, by default the first dim of size 3.
+    """Return the cross products of the vectors along `dim`, by default the first dim of size 3.
 
     Returns
     -------
@@ -579,7 +579,7 @@ def linalg_multi_dot(F, tensors: Arrays):
     autocast="lower:cuda",
 )
 def chain_matmul(F, *matrices):
-    """The product of a chain of matrices; see `gradcore.linalg.multi_dot`.
+    """Return the product of a chain of matrices; see `gradcore.linalg.multi_dot`.
 
     Returns
     -------

@@ -16,7 +16,7 @@ from gradcore.ops.declare.table import bilinear, general, linear, same
 
 @linear(same, view=True, node=lambda name: name, function=False, method=False, samples=list)
 def known_as(K, self, name: str):
-    """The whole tensor as a view of itself, computed by a node of that name."""
+    """Return the whole tensor as a view of itself, computed by a node of that name."""
     return self[...]
 
 
@@ -41,7 +41,7 @@ def _sampled(F, rows, cols, pattern, transposed):
     node="MmBackward0", mixed=common_dtype, function=False, method=False, samples=list,
 )  # fmt: skip
 def sparse_product(values, dense, pattern: Any, transposed: bool):
-    """The product of a sparse matrix, or of its transpose, with a vector or a matrix."""
+    """Return the product of a sparse matrix, or of its transpose, with a vector or a matrix."""
 
 
 @bilinear(
@@ -50,14 +50,14 @@ def sparse_product(values, dense, pattern: Any, transposed: bool):
     mixed=common_dtype, function=False, method=False, samples=list,
 )  # fmt: skip
 def sampled_product(left, right, pattern: Any):
-    """The elements of ``left @ right.T`` at the positions of a pattern."""
+    """Return the elements of ``left @ right.T`` at the positions of a pattern."""
 
 
 @general(
     function=False, method=False, mixed=common_dtype, samples=list, outputs=("result", "info"), differentiable=(0,)
 )
 def sparse_solve(values, b, pattern: Any, transposed: bool, solver: Any, strict: bool = True):
-    """The solution of ``A @ x = b``, or of the transposed system, and how an iterative method ended."""
+    """Return the solution of ``A @ x = b``, or of the transposed system, and how an iterative method ended."""
 
 
 def _adjoint(solver):

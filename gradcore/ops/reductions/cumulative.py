@@ -54,7 +54,7 @@ def cumsum_backward(K, self, dim: int):
     samples=lambda: [case(floats(3, 4), 1, 1), case(floats(3, 4), 0, -1, 1), case(floats(1), 0, 1)],
 )
 def shift(K, self, dim: int, by: int, fill: float = 0):
-    """The elements one further (`by` 1) or one back (-1) along a dim, and `fill` where none came from."""
+    """Return the elements one further (`by` 1) or one back (-1) along a dim, and `fill` where none came from."""
     return along(K.shift_along, self, dim, by, fill)
 
 
@@ -81,7 +81,7 @@ def _carried(F, grad, factor, dim, reverse):
     ],
 )  # fmt: skip
 def scan(K, factor, term, dim: int, reverse: bool = False):
-    """The recurrence ``out[i] = factor[i] * out[i - 1] + term[i]`` along a dim (``out[i + 1]`` if `reverse`)."""
+    """Return the recurrence ``out[i] = factor[i] * out[i - 1] + term[i]`` along a dim (``out[i + 1]`` if `reverse`)."""
     dim = wrap_dim(dim, term.ndim)
     return K.scan_along(factor, term, dim, reverse) if term.ndim else term.copy()
 
@@ -155,7 +155,7 @@ def _(F, t, self, result, dim):
 
 
 def _between(F, x, dim):
-    """The elements from the second and those up to the last but one along a dim."""
+    """Return the elements from the second and those up to the last but one along a dim."""
     n = x.shape[dim]
     return F.narrow(x, dim, 1, n - 1), F.narrow(x, dim, 0, n - 1)
 
@@ -213,7 +213,7 @@ def diff(F, self, n: int = 1, dim: int = -1, prepend=None, append=None):
 
 
 def _areas(F, name, y, x, dx, dim):
-    """The areas of the trapezoids between neighbours along a dim, as a numerator that wants halving."""
+    """Return the areas of the trapezoids between neighbours along a dim, as a numerator that wants halving."""
     if x is None:
         after, before = _between(F, y, dim)
         return after + before if dx is None else F.scale(after + before, dx)

@@ -44,7 +44,7 @@ def normalize(F, input, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=No
     autocast="float32:cuda",
 )
 def cosine_similarity(F, x1, x2, dim: int = 1, eps: float = 1e-8):
-    """The cosine of the angle between vectors along `dim`; norms are at least `eps`.
+    """Return the cosine of the angle between vectors along `dim`; norms are at least `eps`.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def cosine_similarity(F, x1, x2, dim: int = 1, eps: float = 1e-8):
     ],
 )
 def pairwise_distance(F, x1, x2, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
-    """The p-norm of ``x1 - x2 + eps`` over the last dim.
+    """Return the p-norm of ``x1 - x2 + eps`` over the last dim.
 
     Returns
     -------

@@ -87,7 +87,7 @@ def _type(x) -> str:
 
 
 def _edges(F, x, dim: int, bins: Any, low: Any, high: Any):
-    """The bounds of the intervals into which a dim is divided."""
+    """Return the bounds of the intervals into which a dim is divided."""
     if not isinstance(bins, int):
         if bins.dtype is not x.dtype:
             raise RuntimeError(

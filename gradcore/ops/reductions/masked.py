@@ -16,7 +16,7 @@ from gradcore.ops.declare.table import composite
 
 
 def _mask(F, self, mask):
-    """The mask in the shape of `self`, as PyTorch expands it."""
+    """Return the mask in the shape of `self`, as PyTorch expands it."""
     if mask.ndim > self.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
     return F.expand(F.to(mask, dtypes.bool_), self.shape)
@@ -184,7 +184,7 @@ def masked_norm(F, self, ord: float = 2.0, dim: Dims = None, *, keepdim: bool = 
 
 @composite(path="masked.amax", samples=_reductions)
 def masked_amax(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """The largest of the elements over `dim` that `mask` selects; the lowest number where it selects none.
+    """Return the largest of the elements over `dim` that `mask` selects; the lowest number where it selects none.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def masked_amax(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
 
 @composite(path="masked.amin", samples=_reductions)
 def masked_amin(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """The smallest of the elements over `dim` that `mask` selects; the highest number where it selects none.
+    """Return the smallest of the elements over `dim` that `mask` selects; the highest number where it selects none.
 
     Examples
     --------
@@ -234,7 +234,7 @@ def masked_argmin(F, self, dim: int | None = None, *, keepdim: bool = False, dty
 
 @composite(path="masked.median", samples=_samples(1))
 def masked_median(F, self, dim: int = -1, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """The lower median over `dim` of the elements that `mask` selects; NaN where it selects none.
+    """Return the lower median over `dim` of the elements that `mask` selects; NaN where it selects none.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def masked_median(F, self, dim: int = -1, *, keepdim: bool = False, dtype: DType
 
 @composite(path="masked.logsumexp", samples=_samples(1))
 def masked_logsumexp(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """The logarithm of the sum over `dim` of the exponentials of the elements that `mask` selects.
+    """Return the logarithm of the sum over `dim` of the exponentials of the elements that `mask` selects.
 
     Examples
     --------
@@ -351,7 +351,7 @@ def masked_cumprod(F, self, dim: int, *, dtype: DType = None, mask=None):
 
 @composite(path="masked.normalize", samples=_samples(2.0, 1))
 def masked_normalize(F, self, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType = None, mask=None):
-    """The elements that `mask` selects over their norm along `dim`, which counts as `eps` at least.
+    """Return the elements that `mask` selects over their norm along `dim`, which counts as `eps` at least.
 
     Examples
     --------

@@ -23,14 +23,14 @@ def _ties(F, self, chosen):
 
 
 def _shared(F, grad, self, chosen, dim):
-    """The gradient of extrema over dims, shared evenly by the elements that tie."""
+    """Return the gradient of extrema over dims, shared evenly by the elements that tie."""
     shape = kept(self.shape, dim)
     ties = _ties(F, self, F.reshape(chosen, shape))
     return F.reshape(grad, shape) / F.sum(ties, dim, True) * ties
 
 
 def _averaged(F, t, self, chosen, dim, keepdim):
-    """The tangent of extrema over dims: the mean over the elements that tie."""
+    """Return the tangent of extrema over dims: the mean over the elements that tie."""
     ties = _ties(F, self, F.reshape(chosen, kept(self.shape, dim)))
     return F.sum(t * ties, dim, keepdim) / F.sum(ties, dim, keepdim)
 
@@ -70,7 +70,7 @@ _over_dims("min", "minimum")
     ],
 )
 def aminmax(K, self, *, dim: int | None = None, keepdim: bool = False):
-    """The minimum and the maximum of all elements or along a dim, as a named tuple ``(min, max)``.
+    """Return the minimum and the maximum of all elements or along a dim, as a named tuple ``(min, max)``.
 
     Examples
     --------
@@ -104,18 +104,18 @@ def _(F, t, self, min, max, dim, keepdim):
 
 @constant(constant="results are bools", function=False, method=False)
 def same(K, self, other):
-    """Whether elements are equal, or both NaN."""
+    """Return whether elements are equal, or both NaN."""
     return K.equal_or_nan(self, other)
 
 
 def shared_by_equals(F, grad, self, result):
-    """The gradient of a single element that was chosen among all, shared evenly by those that equal it."""
+    """Return the gradient of a single element that was chosen among all, shared evenly by those that equal it."""
     equals = F.same(self, result)
     return F.where(equals, grad / F.sum(F.ones_like(grad) * equals), F.zeros_like(grad))
 
 
 def mean_of_equals(F, t, self, result):
-    """The tangent of a single element that was chosen among all: the mean over those that equal it."""
+    """Return the tangent of a single element that was chosen among all: the mean over those that equal it."""
     equals = F.ones_like(result) * F.same(self, result)
     return F.sum(t * equals) / F.sum(equals)
 
@@ -139,17 +139,17 @@ def place(K, self, shape: tuple[int, ...], dim: int, index):
 
 
 def taken(F, t, dim, indices):
-    """The tangents of the elements that were selected along a dim."""
+    """Return the tangents of the elements that were selected along a dim."""
     return F.gather(t, dim, indices) if t.shape else t
 
 
 def placed(F, grad, self_shape, dim, indices):
-    """The gradient at the positions from which elements were selected along a dim."""
+    """Return the gradient at the positions from which elements were selected along a dim."""
     return F.place(grad, self_shape, dim, indices) if self_shape else grad
 
 
 def at_index(F, x, dim, index):
-    """The elements of `x` at an index of one element along `dim` (which the index has with size 1, or not)."""
+    """Return the elements of `x` at an index of one element along `dim` (which the index has with size 1, or not)."""
     if not x.shape:
         return x
     return F.reshape(F.gather(x, dim, F.reshape(index, kept(x.shape, dim))), index.shape)

@@ -105,7 +105,7 @@ def _(F, t, self, result, ord, dim, keepdim):
 
 
 def _bounded(F, self, p, dim, maxnorm):
-    """The norms of the slices along `dim`, what they are multiplied by, and how that changes with the norm."""
+    """Return the norms of the slices along `dim`, what they are multiplied by, and how that changes with the norm."""
     others = tuple(d for d in range(self.ndim) if d != wrap_dim(dim, self.ndim))
     norm = F.linalg_vector_norm(self, p, others, True)
     over = norm > maxnorm
@@ -122,7 +122,7 @@ def _bounded(F, self, p, dim, maxnorm):
     autocast="float32:cuda",
 )  # fmt: skip
 def renorm(K, self, p: float, dim: int, maxnorm: float):
-    """The tensor with every slice along `dim` whose `p`-norm is greater than `maxnorm` scaled down to that norm.
+    """Return the tensor with every slice along `dim` whose `p`-norm is greater than `maxnorm` scaled down to that norm.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def _matrix_cases():
 
 @composite(path="linalg.matrix_norm", method=False, samples=_matrix_cases, autocast="float32:cuda")
 def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: bool = False, *, dtype: DType = None):
-    """A norm of the matrices in two dims.
+    """Return a norm of the matrices in two dims.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
     case(floats(2, 3), dim=0, keepdim=True), case(floats()),
 ])  # fmt: skip
 def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """A norm of vectors (one dim) or of matrices (two); without `ord` the square root of the sum of all squares.
+    """Return a norm of vectors (one dim) or of matrices (two); without `ord` the square root of the sum of all squares.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = Fa
     autocast="float32:cuda",
 )
 def norm(F, self, p: Order = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType = None):
-    """A norm of all elements, or of those over `dim`; ``"nuc"`` is the sum of the singular values of matrices.
+    """Return a norm of all elements, or of those over `dim`; ``"nuc"`` is the sum of the singular values of matrices.
 
     Examples
     --------
@@ -266,7 +266,7 @@ def norm(F, self, p: Order = "fro", dim: Dims = None, keepdim: bool = False, dty
     autocast="float32:cuda",
 )
 def nuclear_norm(F, self, dim: Dims = (-2, -1), keepdim: bool = False):
-    """The sum of the singular values of matrices.
+    """Return the sum of the singular values of matrices.
 
     Examples
     --------
@@ -288,7 +288,7 @@ def nuclear_norm(F, self, dim: Dims = (-2, -1), keepdim: bool = False):
     autocast="float32:cuda",
 )
 def dist(F, self, other, p: float = 2):
-    """The norm of all elements of ``self - other``.
+    """Return the norm of all elements of ``self - other``.
 
     Returns
     -------
@@ -310,7 +310,7 @@ def dist(F, self, other, p: float = 2):
     autocast="float32:cuda",
 )
 def pdist(F, input, p: float = 2.0):
-    """The distances of all pairs of rows in the norm of order `p`: ``(0, 1), (0, 2), ..., (n - 2, n - 1)``.
+    """Return the distances of all pairs of rows in the norm of order `p`: ``(0, 1), (0, 2), ..., (n - 2, n - 1)``.
 
     Returns
     -------
@@ -337,7 +337,7 @@ def _differences(F, x1, x2):
 
 
 def _by_points(F, grad, x1, x2, result, p):
-    """The gradient of the first points of distances."""
+    """Return the gradient of the first points of distances."""
     if p == 2 and max(x1.shape[-2], x2.shape[-2]) > MANY:
         weights = F.div(grad, F.where(result == 0, inf, result))
         return x1 * F.sum(weights, -1, True) - F.matmul(weights, x2)
@@ -370,7 +370,7 @@ def _cdist_cases():
     saved={"compute_mode": None},
 )
 def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"):
-    """The distances of every point (row) of `x1` from every one of `x2`, in the norm of order `p`.
+    """Return the distances of every point (row) of `x1` from every one of `x2`, in the norm of order `p`.
 
     Returns
     -------

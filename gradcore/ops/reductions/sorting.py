@@ -33,7 +33,7 @@ def _sort_samples():
     saved={"descending": None, "stable": None},
 )
 def sort(K, self, dim: int = -1, descending: bool = False, *, stable: bool | None = None):
-    """The elements in order along a dim, and where they were, as a named tuple ``(values, indices)``.
+    """Return the elements in order along a dim, and where they were, as a named tuple ``(values, indices)``.
 
     Equal elements keep their order, whatever `stable` says; NaN counts as greater than everything else.
 
@@ -53,7 +53,7 @@ sort.jvp("self")(taken)
 
 @constant(constant="results are indices", samples=_sort_samples)
 def argsort(K, self, dim: int = -1, descending: bool = False, *, stable: bool = False):
-    """The indices that sort a tensor along a dim; equal elements keep their order.
+    """Return the indices that sort a tensor along a dim; equal elements keep their order.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def argsort(K, self, dim: int = -1, descending: bool = False, *, stable: bool = 
 
 @composite(samples=lambda: [case(floats(4, 3)), case(floats())])
 def msort(F, self):
-    """The elements in order along the first dim.
+    """Return the elements in order along the first dim.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def msort(F, self):
     saved={"k": None, "largest": None, "sorted": None},
 )
 def topk(K, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True):
-    """The `k` largest (or smallest) elements along a dim in order, and where they are: ``(values, indices)``.
+    """Return the `k` largest (or smallest) elements along a dim in order, and where they are: ``(values, indices)``.
 
     Examples
     --------
@@ -134,12 +134,12 @@ def _dim_of_slices(shape, dim):
 
 
 def _unique(K, self, inverse: bool, counts: bool, dim: int | None):
-    """The distinct elements (or slices along a dim) in order."""
+    """Return the distinct elements (or slices along a dim) in order."""
     return K.unique_of(self, inverse, counts, _dim_of_slices(tuple(self.shape), dim))
 
 
 def _consecutive(K, self, inverse: bool, counts: bool, dim: int | None):
-    """The elements (or slices along a dim) that differ from the one before."""
+    """Return the elements (or slices along a dim) that differ from the one before."""
     return K.unique_consecutive_of(self, inverse, counts, _dim_of_slices(tuple(self.shape), dim))
 
 
@@ -303,7 +303,7 @@ def searchsorted(
     ],
 )
 def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = False):
-    """The number of the interval between sorted boundaries that each element lies in.
+    """Return the number of the interval between sorted boundaries that each element lies in.
 
     An element that equals a boundary belongs to the interval before it, or to the one after it if `right`.
 
@@ -324,7 +324,7 @@ def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = Fa
 
 @constant(constant="results are bools", function=False, method=False)
 def is_in(K, self, among, invert: bool = False):
-    """Whether each element is among others."""
+    """Return whether each element is among others."""
     return K.is_in_of(self, among, invert)
 
 
@@ -334,7 +334,7 @@ def is_in(K, self, among, invert: bool = False):
     also={"element": "elements", "test_element": "test_elements"},
 )
 def isin(F, elements, test_elements, *, assume_unique: bool = False, invert: bool = False):
-    """Whether each element is among the test elements (or is not, if `invert`).
+    """Return whether each element is among the test elements (or is not, if `invert`).
 
     Returns
     -------

@@ -19,7 +19,7 @@ from gradcore.ops.reductions.sums import spread
 
 
 def _scaled_distances(F, self, dim, correction):
-    """The derivative of the variance: twice the distance from the mean over the degrees of freedom."""
+    """Return the derivative of the variance: twice the distance from the mean over the degrees of freedom."""
     degrees = reduced_size(self.shape, dim) - correction
     return (self - F.mean(self, dim, True)) * (2 / degrees if degrees > 0 else math.inf)
 
@@ -45,7 +45,7 @@ def _mean_vjp(F, grad, self, dim):
 
 
 def _plus(a, b):
-    """The sum of two gradients, either of which may be missing."""
+    """Return the sum of two gradients, either of which may be missing."""
     return b if a is None else a if b is None else a + b
 
 
@@ -230,7 +230,7 @@ _declare_median("nanmedian", "The median of the elements that are not NaN", True
 
 
 def kthvalue(K, self, k: int, dim: int = -1, keepdim: bool = False):
-    """The k-th smallest element along a dim, and its index.
+    """Return the k-th smallest element along a dim, and its index.
 
     Examples
     --------
@@ -256,7 +256,7 @@ selection(
 
 
 def mode(K, self, dim: int = -1, keepdim: bool = False):
-    """The most frequent element along a dim (the smallest of several), and the last index at which it stands.
+    """Return the most frequent element along a dim (the smallest of several), and the last index at which it stands.
 
     Examples
     --------

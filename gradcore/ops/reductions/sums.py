@@ -229,13 +229,13 @@ def _tested_axes(dim, ndim):
 
 
 def _tested(K, found, self):
-    """The result of a test: bool, but uint8 for uint8."""
+    """Return the result of a test: bool, but uint8 for uint8."""
     return K.astype(found, "uint8") if self.dtype == "uint8" else found
 
 
 @constant(constant="results are bools", samples=_test_samples)
 def any(K, self, dim: Dims = None, keepdim: bool = False):
-    """Whether any element over `dim` is not zero.
+    """Return whether any element over `dim` is not zero.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def any(K, self, dim: Dims = None, keepdim: bool = False):
 
 @constant(constant="results are bools", samples=_test_samples)
 def all(K, self, dim: Dims = None, keepdim: bool = False):
-    """Whether no element over `dim` is zero.
+    """Return whether no element over `dim` is zero.
 
     Examples
     --------
@@ -262,7 +262,7 @@ def all(K, self, dim: Dims = None, keepdim: bool = False):
     samples=lambda: [case(ints(3, 4, high=2)), case(ints(3, 4, high=2), dim=(0, 1)), case(floats(2, 0), dim=1)],
 )
 def count_nonzero(K, self, dim: Dims = None):
-    """The number of elements over `dim` that are not zero.
+    """Return the number of elements over `dim` that are not zero.
 
     Examples
     --------
@@ -277,7 +277,7 @@ def count_nonzero(K, self, dim: Dims = None):
     samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(2), floats(3)), case(ints(0), ints(0))],
 )
 def equal(F, self, other):
-    """Whether two tensors have the same shape and equal elements, as a bool.
+    """Return whether two tensors have the same shape and equal elements, as a bool.
 
     Returns
     -------
@@ -293,7 +293,7 @@ def equal(F, self, other):
 
 @composite(data_dependent=True, samples=lambda: [case(floats(2, 3), floats(2, 3)), case(floats(2, 3), floats(3), 10.0)])
 def allclose(F, self, other, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
-    """Whether ``abs(self - other) <= atol + rtol * abs(other)`` everywhere, as a bool.
+    """Return whether ``abs(self - other) <= atol + rtol * abs(other)`` everywhere, as a bool.
 
     Returns
     -------

@@ -40,7 +40,7 @@ def _check_joinable(shapes, dim):
 
 
 def _pieces(F, grad, shapes, dim):
-    """The parts of a joined gradient that belong to tensors of these shapes."""
+    """Return the parts of a joined gradient that belong to tensors of these shapes."""
     kept = [s for s in shapes if not _is_skipped(s)]
     if not kept:
         return [grad] * len(shapes)
@@ -240,7 +240,7 @@ def _split_node(split_size_or_sections):
 
 
 def _sections(size, split, dim):
-    """The sizes of the pieces of a dim of that size."""
+    """Return the sizes of the pieces of a dim of that size."""
     if hasattr(split, "__index__"):
         split = each(split)[0]
         if split < 0:
@@ -310,7 +310,7 @@ def split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
 
 
 def _chunk_sizes(x, chunks, dim):
-    """The sizes for `split` of a number of pieces of a dim."""
+    """Return the sizes for `split` of a number of pieces of a dim."""
     if not x.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -608,7 +608,7 @@ def broadcast_tensors(F, tensors: Arrays):
     samples=lambda: [case([floats(2), floats(3)], indexing=each) for each in ("ij", "xy")],
 )
 def meshgrid(F, tensors: Arrays, *, indexing: str | None = None):
-    """The grid that vectors span: each of them expanded along the dims of the others.
+    """Return the grid that vectors span: each of them expanded along the dims of the others.
 
     With ``indexing="xy"`` the first two dims of the grid are exchanged.
 

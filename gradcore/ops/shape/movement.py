@@ -40,7 +40,7 @@ def _reshaped(x, shape):
     saved={"shape": None},
 )
 def reshape(K, self, shape: Sizes):
-    """The same elements in another shape, in which one size may be -1: a view where possible, else a copy.
+    """Return the same elements in another shape, in which one size may be -1: a view where possible, else a copy.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def reshape(K, self, shape: Sizes):
     saved={"shape": None},
 )
 def view_shape(K, self, shape: Sizes):
-    """The same memory in another shape."""
+    """Return the same memory in another shape."""
     out = _reshaped(self, shape)
     if not K.shares_memory(out, self):
         raise RuntimeError(
@@ -91,13 +91,13 @@ def view(F, self, size: Sizes | dtype):
 
 @composite(function=False, layout_dependent=True, samples=lambda: [case(floats(2, 6), floats(3, 4))])
 def view_as(F, self, other):
-    """A view in the shape of another tensor."""
+    """Return a view in the shape of another tensor."""
     return F.view_shape(self, other.shape)
 
 
 @composite(function=False, samples=lambda: [case(floats(2, 6), floats(3, 4))])
 def reshape_as(F, self, other):
-    """The same elements in the shape of another tensor."""
+    """Return the same elements in the shape of another tensor."""
     return F.reshape(self, other.shape)
 
 
@@ -105,7 +105,7 @@ def reshape_as(F, self, other):
     samples=lambda: [case(floats(2, 3, 4)), case(floats(2, 3, 4), 1, 2), case(floats(2, 3, 4), 0, -2), case(floats())]
 )
 def flatten(F, self, start_dim: int = 0, end_dim: int = -1):
-    """The dims from `start_dim` to `end_dim` made into one.
+    """Return the dims from `start_dim` to `end_dim` made into one.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def flatten(F, self, start_dim: int = 0, end_dim: int = -1):
 
 @linear(same, view=True, function=False, method=False, samples=lambda: [case(floats(2, 3)), case(floats())])
 def alias(K, self):
-    """The whole tensor as a view of itself."""
+    """Return the whole tensor as a view of itself."""
     return self[...]
 
 
@@ -157,7 +157,7 @@ def _squeezed_node(dim):
 
 
 def _saved_by_squeeze(node):
-    """The dims as they are given; all dims have no name."""
+    """Return the dims as they are given; all dims have no name."""
     return {"SqueezeBackward0": {"dim": None}, "SqueezeBackward1": {"dim": lambda dim: dim}}.get(node, {})
 
 
@@ -220,7 +220,7 @@ def unsqueeze(K, self, dim: int):
     saved={"size": None},
 )
 def expand(K, self, size: Sizes):
-    """A view with dims of size 1 repeated to `size`, in which -1 keeps a dim.
+    """Return a view with dims of size 1 repeated to `size`, in which -1 keeps a dim.
 
     Examples
     --------
@@ -233,13 +233,13 @@ def expand(K, self, size: Sizes):
 
 @composite(function=False, samples=lambda: [case(floats(3, 1), floats(2, 3, 4))])
 def expand_as(F, self, other):
-    """A view expanded to the shape of another tensor."""
+    """Return a view expanded to the shape of another tensor."""
     return F.expand(self, other.shape)
 
 
 @composite(samples=lambda: [case(floats(3, 1), (3, 4))])
 def broadcast_to(F, self, size: Sequence[int]):
-    """A view expanded to `size`.
+    """Return a view expanded to `size`.
 
     Returns
     -------
@@ -262,7 +262,7 @@ def broadcast_to(F, self, size: Sequence[int]):
     samples=lambda: [case(floats(2, 3, 4), (3, 1)), case(floats(2), ()), case(floats(3), (3,))],
 )
 def sum_to_size(self, size: Sizes):
-    """The sum over the dims along which a tensor of `size` was expanded to this one's shape."""
+    """Return the sum over the dims along which a tensor of `size` was expanded to this one's shape."""
 
 
 @linear(
@@ -290,7 +290,7 @@ def repeat(K, self, repeats: Sizes):
 
 
 def _folded(F, grad, shape, repeats):
-    """The sum over copies made by `repeat`."""
+    """Return the sum over copies made by `repeat`."""
     repeats = each(repeats)
     padded = (1,) * (len(repeats) - len(shape)) + tuple(shape)
     pairs = [n for r, size in zip(repeats, padded, strict=True) for n in (r, size)]
@@ -321,7 +321,7 @@ def tile(F, self, dims: Sizes):
     samples=lambda: [case(floats(2, 3, 4), 0, -1), case(floats(), 0, 0)],
 )
 def transpose(K, self, dim0: int, dim1: int):
-    """A view with two dims exchanged.
+    """Return a view with two dims exchanged.
 
     Examples
     --------
@@ -335,7 +335,7 @@ def transpose(K, self, dim0: int, dim1: int):
 
 @composite(samples=lambda: [case(floats(2, 3, 4), 0, 2)])
 def swapaxes(F, self, axis0: int, axis1: int):
-    """A view with two dims exchanged.
+    """Return a view with two dims exchanged.
 
     Examples
     --------
@@ -348,7 +348,7 @@ def swapaxes(F, self, axis0: int, axis1: int):
 
 @composite(samples=lambda: [case(floats(2, 3, 4), 0, 2)])
 def swapdims(F, self, dim0: int, dim1: int):
-    """A view with two dims exchanged.
+    """Return a view with two dims exchanged.
 
     Examples
     --------
@@ -361,7 +361,7 @@ def swapdims(F, self, dim0: int, dim1: int):
 
 @linear(lambda F, grad: F.t(grad), view=True, samples=lambda: [case(floats(2, 3)), case(floats(3)), case(floats())])
 def t(K, self):
-    """The transpose of a matrix; vectors and numbers as they are.
+    """Return the transpose of a matrix; vectors and numbers as they are.
 
     Examples
     --------
@@ -380,7 +380,7 @@ def t(K, self):
     samples=lambda: [case(floats(2, 3, 4), (2, 0, -2)), case(floats(), ())],
 )
 def permute(K, self, dims: Sizes):
-    """A view with the dims in another order.
+    """Return a view with the dims in another order.
 
     Examples
     --------
@@ -407,7 +407,7 @@ def _permute_error(ndim, dims):
 
 @composite(aliases=("moveaxis",), samples=lambda: [case(floats(2, 3, 4), 0, 2), case(floats(2, 3, 4), (0, 1), (-1, 0))])
 def movedim(F, self, source: Ints, destination: Ints):
-    """A view with the dims `source` moved to the positions `destination`.
+    """Return a view with the dims `source` moved to the positions `destination`.
 
     Examples
     --------
@@ -419,7 +419,7 @@ def movedim(F, self, source: Ints, destination: Ints):
 
 @composite(samples=lambda: [case(floats(2, 3, 4)), case(floats())])
 def adjoint(F, self):
-    """The conjugate transpose of the last two dims.
+    """Return the conjugate transpose of the last two dims.
 
     Examples
     --------
@@ -438,7 +438,7 @@ def adjoint(F, self):
     samples=lambda: [case(floats(2, 3), (0, -1)), case(floats(), (0,)), case(floats(2, 3), (1,))],
 )
 def flip(K, self, dims: Sizes):
-    """A copy with the order of the elements along `dims` reversed.
+    """Return a copy with the order of the elements along `dims` reversed.
 
     Examples
     --------
@@ -450,7 +450,7 @@ def flip(K, self, dims: Sizes):
 
 @composite(samples=lambda: [case(floats(2, 3))])
 def fliplr(F, self):
-    """A copy with the columns in reversed order.
+    """Return a copy with the columns in reversed order.
 
     Examples
     --------
@@ -465,7 +465,7 @@ def fliplr(F, self):
 
 @composite(samples=lambda: [case(floats(2, 3))])
 def flipud(F, self):
-    """A copy with the rows in reversed order.
+    """Return a copy with the rows in reversed order.
 
     Examples
     --------
@@ -488,7 +488,7 @@ def flipud(F, self):
     ],
 )
 def roll(K, self, shifts: Ints, dims: Ints | None = ()):
-    """The elements shifted along `dims`, or along the flattened tensor; what leaves at the end enters in front.
+    """Return the elements shifted along `dims`, or along the flattened tensor; what leaves at the end enters in front.
 
     Examples
     --------
@@ -516,7 +516,7 @@ def roll(K, self, shifts: Ints, dims: Ints | None = ()):
     ],
 )
 def rot90(K, self, k: int = 1, dims: Ints = (0, 1)):
-    """The plane of two dims turned by 90 degrees `k` times, from the first dim towards the second.
+    """Return the plane of two dims turned by 90 degrees `k` times, from the first dim towards the second.
 
     Examples
     --------
@@ -552,7 +552,7 @@ def clone(K, self, *, memory_format: Any = None):
 
 @composite(function=False, samples=lambda: [case(floats(2, 3))])
 def contiguous(F, self, memory_format: Any = None):
-    """The tensor itself if its elements lie in memory in the order of their indices, else such a copy."""
+    """Return the tensor itself if its elements lie in memory in the order of their indices, else such a copy."""
     return self if self.is_contiguous() else F.clone(self, memory_format="contiguous")
 
 
@@ -567,5 +567,5 @@ def unsafe_view(K, self, shape: Any = None):
 
 @composite(function=False, samples=lambda: [case(floats(2, 3), floats(2, 3))])
 def type_as(F, self, other):
-    """The tensor in the dtype and on the device of another one."""
+    """Return the tensor in the dtype and on the device of another one."""
     return F.to(self, other)

@@ -34,7 +34,7 @@ def _at(dim, *index):
 
 
 def _selected(x, dim, index):
-    """The key of one slice of a dim."""
+    """Return the key of one slice of a dim."""
     if not x.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, x.ndim)
@@ -54,7 +54,7 @@ def _slice_key(shape, dim, index):
     samples=lambda: [case(floats(2, 3), 0, 1), case(floats(2, 3, 4), -1, -2), case(floats(3), 0, 0)],
 )
 def select(K, self, dim: int, index: int):
-    """A view of one slice of a dim, without that dim.
+    """Return a view of one slice of a dim, without that dim.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def _part_key(shape, dim, start, end, step):
     samples=lambda: [case(floats(5, 2), 0, 1, 4, 2), case(floats(2, 5), -1, None, None, -2), case(floats(3), 0, 5, 7)],
 )
 def slice_of(K, self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
-    """A view of part of a dim."""
+    """Return a view of part of a dim."""
     if not self.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     return self[_at(wrap_dim(dim, self.ndim), slice(start, end, step))]
@@ -88,7 +88,7 @@ def slice_of(K, self, dim: int = 0, start: int | None = None, end: int | None = 
 
 @composite(samples=lambda: [case(floats(5, 2), 0, 1, 3), case(floats(2, 5), -1, -2, 2), case(floats(3), 0, 3, 0)])
 def narrow(F, input, dim: int, start: int, length: int):
-    """A view of `length` entries of a dim, from `start` on.
+    """Return a view of `length` entries of a dim, from `start` on.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def narrow(F, input, dim: int, start: int, length: int):
     saved={"src_sym_sizes": None},
 )
 def select_scatter(K, self, src, dim: int, index: int):
-    """A copy with `src` in the place of one slice of a dim.
+    """Return a copy with `src` in the place of one slice of a dim.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def select_scatter(K, self, src, dim: int, index: int):
     saved={"src_sym_sizes": None},
 )
 def slice_scatter(K, self, src, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
-    """A copy with `src` in the place of part of a dim.
+    """Return a copy with `src` in the place of part of a dim.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def slice_scatter(K, self, src, dim: int = 0, start: int | None = None, end: int
     ],
 )
 def unfold_dim(K, self, dimension: int, size: int, step: int):
-    """A view of windows along a dim: `size` entries each, `step` apart, in a new last dim."""
+    """Return a view of windows along a dim: `size` entries each, `step` apart, in a new last dim."""
     dim = wrap_dim(dimension, self.ndim)
     length = self.shape[dim] if self.ndim else 1
     if size < 0:
@@ -196,12 +196,12 @@ def unfold_dim(K, self, dimension: int, size: int, step: int):
 
 @linear(lambda F, grad, dim, size, step: F.unfold_dim(grad, dim, size, step), function=False, method=False)
 def unfold_dim_backward(self, shape: tuple[int, ...], dim: int, size: int, step: int):
-    """The sum of windows where they overlap."""
+    """Return the sum of windows where they overlap."""
 
 
 @composite(samples=lambda: [case(floats(3, 4), 1, 1, 2)])
 def narrow_copy(F, self, dim: int, start: int, length: int):
-    """A copy of a part of a dim, as `narrow` gives a view of it.
+    """Return a copy of a part of a dim, as `narrow` gives a view of it.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from gradcore.ops.shape.triangular import check_part
     ],
 )
 def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = None):
-    """A view of any elements of the tensor's memory, given by strides and the place of the first, in elements.
+    """Return a view of any elements of the tensor's memory, given by strides and the place of the first, in elements.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = N
     saved={"storage_offset": "offset", "own": None, "self_sym_sizes": None},
 )
 def strided_view(K, self, size: Any, stride: Any, offset: int, own: Any):
-    """A view by `stride`; `offset` counts from the first element, `own` are the tensor's own strides."""
+    """Return a view by `stride`; `offset` counts from the first element, `own` are the tensor's own strides."""
     if any(n > 1 and s != k for n, s, k in zip(self.shape, K.geometry_of(self)[0], own, strict=True)):
         raise RuntimeError(
             "as_strided(): the gradient of a tensor with gaps in its memory cannot be written through a view"
@@ -90,7 +90,7 @@ def _positions(K, shape, own, size, stride, offset):
     method=False,
 )
 def strided_back(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
-    """The elements of a strided view, added up where the tensor that it is a view of has its own."""
+    """Return the elements of a strided view, added up where the tensor that it is a view of has its own."""
     here, there, length = _positions(K, shape, own, size, stride, offset)
     memory = K.sum_into_rows(length, there, self.reshape(-1, 1))
     counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
@@ -112,7 +112,7 @@ def strided_copy(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
 
 @composite(samples=lambda: [case(floats(3, 4), floats(2, 3), (2, 3), (1, 4), 1)])
 def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: int | None = None):
-    """A copy with `src` in the place of a strided view.
+    """Return a copy with `src` in the place of a strided view.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: i
     saved={"storage_offset": "offset", "src_sym_sizes": None},
 )
 def strided_write(K, self, src, size: Any, stride: Any, offset: int):
-    """A copy in the order of the indices, with `src` where a strided view of it lies."""
+    """Return a copy in the order of the indices, with `src` where a strided view of it lies."""
     out = self.copy()
     part = K.strided(out, size, stride, offset)
     check_part(src, part)

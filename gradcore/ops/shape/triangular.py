@@ -43,7 +43,7 @@ def _within(diagonal, shape):
     samples=_triangle_cases,
 )
 def tril(K, self, diagonal: int = 0):
-    """The matrix with zeros above a diagonal.
+    """Return the matrix with zeros above a diagonal.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def tril(K, self, diagonal: int = 0):
     samples=_triangle_cases,
 )
 def triu(K, self, diagonal: int = 0):
-    """The matrix with zeros below a diagonal.
+    """Return the matrix with zeros below a diagonal.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def _diagonal(K, x, offset, dim1, dim2):
     samples=_diagonal_cases,
 )
 def diagonal(K, self, offset: int = 0, dim1: int = 0, dim2: int = 1):
-    """A view of the diagonals of the planes of two dims, along a new last dim.
+    """Return a view of the diagonals of the planes of two dims, along a new last dim.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def diagonal_backward(K, grad, shape: tuple[int, ...], offset: int, dim1: int, d
     computes_half_in_float=False,
 )
 def diagonal_copy(K, self, offset: int = 0):
-    """The diagonal of a matrix."""
+    """Return the diagonal of a matrix."""
     return _diagonal(K, self, offset, 0, 1).copy()
 
 
@@ -168,7 +168,7 @@ def diag_embed(K, self, offset: int = 0, dim1: int = -2, dim2: int = -1):
 
 @composite(samples=lambda: [case(floats(3)), case(floats(3, 4), 1), case(floats(2), -1)])
 def diag(F, self, diagonal: int = 0):
-    """The matrix with that diagonal; of a matrix its diagonal, as a copy.
+    """Return the matrix with that diagonal; of a matrix its diagonal, as a copy.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def diag(F, self, diagonal: int = 0):
 
 @composite(samples=lambda: [case(floats(2, 2)), case(floats(), 1)])
 def diagflat(F, self, offset: int = 0):
-    """The matrix with the elements, in their order, on a diagonal.
+    """Return the matrix with the elements, in their order, on a diagonal.
 
     Examples
     --------
@@ -217,7 +217,7 @@ def check_part(source, part):
     saved={"src_sym_sizes": None},
 )
 def diagonal_scatter(K, self, src, offset: int = 0, dim1: int = 0, dim2: int = 1):
-    """A copy with `src` on the diagonals of the planes of two dims.
+    """Return a copy with `src` on the diagonals of the planes of two dims.
 
     Returns
     -------

@@ -28,7 +28,7 @@ class _Points(tuple[float, ...]):
 
 @composite(method=False, samples=_samples)
 def gradient(F, input, *, spacing: Spacing = None, dim: Dims = None, edge_order: int = 1):
-    """The derivative of a function that was sampled on a grid, along each dim, by central differences.
+    """Return the derivative of a function that was sampled on a grid, along each dim, by central differences.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
     batch=along(1),
 )
 def fft_c2c(self, dims: tuple[int, ...], norm: str, forward: bool):
-    """The transform, or the inverse one if not `forward`, of complex numbers along dims."""
+    """Return the transform, or the inverse one if not `forward`, of complex numbers along dims."""
 
 
 @linear(
@@ -45,7 +45,7 @@ def fft_c2c(self, dims: tuple[int, ...], norm: str, forward: bool):
     batch=along(1),
 )
 def fft_r2c(self, dims: tuple[int, ...], norm: str, onesided: bool):
-    """The transform of real numbers, of which the last dim has only the first half if `onesided`."""
+    """Return the transform of real numbers, of which the last dim has only the first half if `onesided`."""
 
 
 @composite(**_PRIVATE)
@@ -65,7 +65,7 @@ def half_weighted(F, self, dim: int, n: int, weight: float):
     batch=along(1),
 )
 def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
-    """The inverse of the onesided transform to real numbers, `last` of them along the last of the dims."""
+    """Return the inverse of the onesided transform to real numbers, `last` of them along the last of the dims."""
 
 
 @linear(
@@ -75,7 +75,7 @@ def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
     saved={"dim": "dims", "norm": None, "last": None},
 )
 def fft_mirrored(K, self, dims: tuple[int, ...], norm: str, last: int):
-    """The real part of the inverse transform of the first half of the last dim, without a mirror image."""
+    """Return the real part of the inverse transform of the first half of the last dim, without a mirror image."""
     return K.fft_c2r(K.half_weighted(self, dims[-1], last, 0.5), dims, norm, last)
 
 
@@ -85,7 +85,7 @@ def fft_mirrored(K, self, dims: tuple[int, ...], norm: str, last: int):
     **_PRIVATE,
 )
 def cut_or_pad(K, self, sizes: tuple[int, ...], dims: tuple[int, ...]):
-    """The tensor with those sizes along dims: cut, or followed by zeros."""
+    """Return the tensor with those sizes along dims: cut, or followed by zeros."""
     shape = list(self.shape)
     for d, n in zip(dims, sizes, strict=True):
         shape[d] = n
@@ -113,7 +113,7 @@ def _as_list(value):
 
 
 def _dims_and_sizes(x, s, dim):
-    """The dims counted from the front, and the sizes to transform, None where a dim keeps its own."""
+    """Return the dims counted from the front, and the sizes to transform, None where a dim keeps its own."""
     if dim is None:
         if s is not None and len(_as_list(s)) > x.ndim:
             raise RuntimeError(
@@ -145,7 +145,7 @@ def _check_sizes(sizes):
 
 
 def _resized(F, x, dims, sizes):
-    """The tensor with the sizes that are given; its own are kept where they are None."""
+    """Return the tensor with the sizes that are given; its own are kept where they are None."""
     wanted = [x.shape[d] if n is None else n for d, n in zip(dims, sizes, strict=True)]
     _check_sizes(wanted)
     if all(n == x.shape[d] for d, n in zip(dims, wanted, strict=True)):
@@ -188,7 +188,7 @@ def _transform(F, x, s, dim, norm, forward):
 
 
 def _some_dims(x, s, dim, name):
-    """The dims and sizes of a transform that needs a last dim."""
+    """Return the dims and sizes of a transform that needs a last dim."""
     dims, sizes = _dims_and_sizes(x, s, dim)
     if not dims:
         raise RuntimeError(f"{name} must transform at least one axis")
@@ -210,7 +210,7 @@ def _from_real(F, x, s, dim, norm, name):
 
 
 def _to_real(F, x, s, dim, norm, name):
-    """The first half of a transform to the real numbers that have it."""
+    """Return the first half of a transform to the real numbers that have it."""
     dims, sizes = _some_dims(x, s, dim, name)
     x, last = _half(F, x, dims, sizes)
     return F.fft_c2r(x, dims, _norm(norm), last)
@@ -226,7 +226,7 @@ def _hermitian_inverse(F, x, s, dim, norm, name):
 
 
 def _hermitian(F, x, s, dim, norm, name):
-    """The first half of a mirrored signal to its transform, which is real."""
+    """Return the first half of a mirrored signal to its transform, which is real."""
     dims, sizes = _some_dims(x, s, dim, name)
     norm = _norm(norm)
     x, last = _half(F, x, dims, sizes)
@@ -236,7 +236,7 @@ def _hermitian(F, x, s, dim, norm, name):
 
 
 def _along_one(x, n, dim):
-    """The arguments of a transform along one dim in the form of those along several."""
+    """Return the arguments of a transform along one dim in the form of those along several."""
     if not x.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     if n is None:
@@ -258,7 +258,7 @@ def _cases():
 
 
 def _declare_one(name, run, doc, *settings):
-    """A transform along one dim."""
+    """Return a transform along one dim."""
 
     def body(F, self, n: int | None = None, dim: int = -1, norm: str | None = None):
         _check_sizes([] if n is None else [n])
@@ -270,7 +270,7 @@ def _declare_one(name, run, doc, *settings):
 
 
 def _declare_several(name, run, doc, default, *settings):
-    """A transform along several dims, by default those of `default`."""
+    """Return a transform along several dims, by default those of `default`."""
 
     def body(F, self, s: Ints | None = None, dim: Dims = default, norm: str | None = None):
         return run(F, self, s, dim, norm, *settings)
@@ -321,7 +321,7 @@ def _shifted(F, x, dim, half):
     path="fft.fftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))]
 )
 def fft_fftshift(F, self, dim: Dims = None):
-    """The frequency 0 moved from the front to the middle of the dims.
+    """Return the frequency 0 moved from the front to the middle of the dims.
 
     Examples
     --------
@@ -335,7 +335,7 @@ def fft_fftshift(F, self, dim: Dims = None):
     path="fft.ifftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))]
 )
 def fft_ifftshift(F, self, dim: Dims = None):
-    """The frequency 0 moved from the middle to the front of the dims.
+    """Return the frequency 0 moved from the middle to the front of the dims.
 
     Examples
     --------

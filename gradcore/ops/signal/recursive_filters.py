@@ -15,7 +15,7 @@ _PRIVATE = {"function": False, "method": False}
 
 
 def _reversed_filter(F, x, b, a, dim):
-    """The adjoint of the filter."""
+    """Return the adjoint of the filter."""
     return F.flip(F.recursive_filter(F.flip(x, (dim,)), F.conj(b), F.conj(a), dim), (dim,))
 
 
@@ -88,7 +88,7 @@ def _(F, t, result, a, dim):
 
 
 def _rate_adjoint(F, grad, self_shape, h, up, down, dim):
-    """The filter backwards, with the rates exchanged, from where the first element of the input stands."""
+    """Return the filter backwards, with the rates exchanged, from where the first element of the input stands."""
     h = padded(F, h, (0,), (0,), (-(h.shape[0] - 1) % up,))
     start, n = (h.shape[0] - 1) // up, self_shape[dim]
     found = F.rate_filter(grad, F.flip(F.conj(h), (0,)), down, up, dim)

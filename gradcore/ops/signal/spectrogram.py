@@ -113,7 +113,7 @@ def istft(
     length: int | None = None,
     return_complex: bool = False,
 ):
-    """The signal of a short-time Fourier transform, by least squares.
+    """Return the signal of a short-time Fourier transform, by least squares.
 
     Frames are transformed back, windowed and added, and the sum of the squared windows is divided out.
 

@@ -62,7 +62,7 @@ def _raised(derivatives, d):
 
 
 def _slope(F, values, coordinates, order, mode, derivatives, against):
-    """The derivative by coordinates of ``sum(real(conj(against) * spline))``."""
+    """Return the derivative by coordinates of ``sum(real(conj(against) * spline))``."""
     lead = tuple(range(against.ndim - coordinates.ndim + 1))
     parts = []
     for d in range(coordinates.shape[0]):
@@ -91,7 +91,7 @@ def _slope(F, values, coordinates, order, mode, derivatives, against):
     ],
 )
 def spline_sample(K, self, coordinates, order: int, mode: str, derivatives: Counts):
-    """The spline of coefficients in the last dims at ``coordinates[d]``, differentiated along each dim d."""
+    """Return the spline of coefficients in the last dims at ``coordinates[d]``, differentiated along each dim d."""
     sizes = self.shape[self.ndim - coordinates.shape[0] :]
     flat = self.reshape(*self.shape[: self.ndim - len(sizes)], prod(sizes))
     total = K.xp.zeros((*flat.shape[:-1], *coordinates.shape[1:]), flat.dtype)

@@ -35,7 +35,7 @@ def _part(dim, ndim, start, stop):
     ],
 )
 def extended(K, self, dim: int, before: int, after: int, mode: str):
-    """The tensor with more elements along `dim`: ``"reflect"`` repeats edges, ``"mirror"`` does not."""
+    """Return the tensor with more elements along `dim`: ``"reflect"`` repeats edges, ``"mirror"`` does not."""
     n = self.shape[dim]
     left, right = (
         K.xp.take(self, K.constant(outside(n, start, stop, mode)), axis=dim)
@@ -122,7 +122,7 @@ def correlate_valid(K, self, weights, dims: Dims, by: str):
 
 
 def _by_fourier(K, x, weights, dims):
-    """The same by Fourier transforms along dims."""
+    """Return the same by Fourier transforms along dims."""
     sizes = tuple(x.shape[d] for d in dims)
     kept = tuple(slice(x.shape[d] - weights.shape[d] + 1) if d in dims else slice(None) for d in range(x.ndim))
     weights = padded(

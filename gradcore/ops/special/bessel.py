@@ -49,7 +49,7 @@ def large_slope(F, order, x, sign, plain, factor=1):
 
 @elementwise(lambda F, t, self: t * F.i1(self), promotion=_REAL, aliases=("special.i0",), slow=True)
 def i0(self):
-    """The modified Bessel function of the first kind and order 0.
+    """Return the modified Bessel function of the first kind and order 0.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def i0e(self):
     slow=True,
 )
 def i1(self):
-    """The modified Bessel function of the first kind and order 1.
+    """Return the modified Bessel function of the first kind and order 1.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def i1e(self):
     path="special.airy_ai",
 )
 def airy_ai(self):
-    """The Airy function Ai.
+    """Return the Airy function Ai.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def airy_ai(self):
     inplace=False,
 )
 def airy_slope(self):
-    """The derivative of `airy_ai`."""
+    """Return the derivative of `airy_ai`."""
 
 
 @elementwise(
@@ -147,7 +147,7 @@ def airy_slope(self):
     slow=True,
 )
 def bessel_j0(self):
-    """The Bessel function of the first kind and order 0.
+    """Return the Bessel function of the first kind and order 0.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def bessel_j0(self):
     slow=True,
 )
 def bessel_j1(self):
-    """The Bessel function of the first kind and order 1.
+    """Return the Bessel function of the first kind and order 1.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def bessel_j1(self):
     slow=True,
 )
 def bessel_y0(self):
-    """The Bessel function of the second kind and order 0.
+    """Return the Bessel function of the second kind and order 0.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def bessel_y0(self):
     slow=True,
 )
 def bessel_y1(self):
-    """The Bessel function of the second kind and order 1.
+    """Return the Bessel function of the second kind and order 1.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def bessel_y1(self):
     kernel="i0",
 )
 def modified_bessel_i0(self):
-    """The modified Bessel function of the first kind and order 0: `i0`.
+    """Return the modified Bessel function of the first kind and order 0: `i0`.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def modified_bessel_i0(self):
     kernel="i1",
 )
 def modified_bessel_i1(self):
-    """The modified Bessel function of the first kind and order 1: `i1`.
+    """Return the modified Bessel function of the first kind and order 1: `i1`.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def modified_bessel_i1(self):
     domain=(0.2, 5),
 )
 def modified_bessel_k0(self):
-    """The modified Bessel function of the second kind and order 0.
+    """Return the modified Bessel function of the second kind and order 0.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def modified_bessel_k0(self):
     domain=(0.2, 5),
 )
 def modified_bessel_k1(self):
-    """The modified Bessel function of the second kind and order 1.
+    """Return the modified Bessel function of the second kind and order 1.
 
     Examples
     --------
@@ -321,7 +321,7 @@ def _spherical_j1(F, self):
     path="special.spherical_bessel_j0",
 )
 def spherical_bessel_j0(K, self):
-    """The spherical Bessel function of the first kind and order 0, ``sin(self) / self``.
+    """Return the spherical Bessel function of the first kind and order 0, ``sin(self) / self``.
 
     Examples
     --------

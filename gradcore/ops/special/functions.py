@@ -28,7 +28,7 @@ _ROOT_TWO_PI = math.sqrt(2 * math.pi)
     aliases=("special.erf",),
 )
 def erf(self):
-    """The error function.
+    """Return the error function.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def erfc(self):
     autocast="float32:cuda",
 )
 def erfinv(self):
-    """The inverse of `erf`.
+    """Return the inverse of `erf`.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def erfcx(self):
     node="MulBackward1",
 )
 def ndtr(K, self):
-    """The distribution function of the standard normal distribution.
+    """Return the distribution function of the standard normal distribution.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def ndtr(K, self):
     slow=True,
 )
 def ndtri(self):
-    """The inverse of `ndtr`.
+    """Return the inverse of `ndtr`.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def _log_ndtr_slope(F, x, result):
     slow=True,
 )
 def log_ndtr(self):
-    """The logarithm of `ndtr`, accurate in the tails.
+    """Return the logarithm of `ndtr`, accurate in the tails.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def log_ndtr(self):
     slow=True,
 )
 def lgamma(self):
-    """The logarithm of the magnitude of the gamma function.
+    """Return the logarithm of the magnitude of the gamma function.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def lgamma(self):
     slow=True,
 )
 def digamma(self):
-    """The derivative of `lgamma`.
+    """Return the derivative of `lgamma`.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def digamma(self):
     samples=lambda: [case(0, floats(3, 4)), case(1, floats(2)), case(3, floats()), case(2, floats(0, 2))],
 )
 def polygamma(n: int, self):
-    """The n-th derivative of `digamma`.
+    """Return the n-th derivative of `digamma`.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def polygamma(n: int, self):
 
 @composite(method="polygamma", function=False, inplace=True, samples=lambda: [case(floats(3, low=0.3), 1)])
 def polygamma_of(F, self, n: int):
-    """The n-th derivative of `digamma`."""
+    """Return the n-th derivative of `digamma`."""
     return F.polygamma(n, self)
 
 
@@ -232,7 +232,7 @@ def polygamma_of(F, self, n: int):
     samples=lambda: [case(floats(3, 4), 1), case(floats(2), 3), case(floats(), 5), case(floats(0, 2), 2)],
 )
 def mvlgamma(K, self, p: int):
-    """The logarithm of the multivariate gamma function of dimension `p`.
+    """Return the logarithm of the multivariate gamma function of dimension `p`.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def _by_order(F, order, x):
     accepts_scalars=(),
 )
 def igamma(self, other):
-    """The regularized lower incomplete gamma function of order `self`.
+    """Return the regularized lower incomplete gamma function of order `self`.
 
     Examples
     --------
@@ -289,7 +289,7 @@ def igamma(self, other):
     accepts_scalars=(),
 )
 def igammac(self, other):
-    """The regularized upper incomplete gamma function of order `self`.
+    """Return the regularized upper incomplete gamma function of order `self`.
 
     Examples
     --------

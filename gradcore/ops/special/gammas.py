@@ -32,7 +32,7 @@ _WEIGHTS = (
 
 
 def _series(F, a, log_x):
-    """The slope for x up to 1."""
+    """Return the slope for x up to 1."""
     x = F.exp(log_x)
     term = 1 / a
     digamma = F.digamma(a + 1)
@@ -45,7 +45,7 @@ def _series(F, a, log_x):
 
 
 def _integral(F, a, log_x):
-    """The slope for x from 1 on."""
+    """Return the slope for x from 1 on."""
     x = F.exp(log_x)
     c = log_x - F.digamma(a)
     end = F.where(c < 0, -_left_end(F, a, x), _right_end(F, a, x))

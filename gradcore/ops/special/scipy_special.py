@@ -96,7 +96,7 @@ def _wofz_slope(F, x, y):
 
 
 def _is_complex(x):
-    """Whether an array, or a tensor, is complex."""
+    """Return whether an array, or a tensor, is complex."""
     return getattr(x.dtype, "is_complex", None) or getattr(x.dtype, "kind", "") == "c"
 
 
@@ -107,7 +107,7 @@ def _is_complex(x):
 
 
 def _integral_of_sines(F, phi, m, power):
-    """The integral of ``sin(t)**2 * (1 - m * sin(t)**2)**power`` from 0 to `phi`, at most a quarter turn."""
+    """Return the integral of ``sin(t)**2 * (1 - m * sin(t)**2)**power`` from 0 to `phi`, at most a quarter turn."""
     from gradcore.ops.special.quadrature import gauss_legendre
 
     total = phi * 0
@@ -118,7 +118,7 @@ def _integral_of_sines(F, phi, m, power):
 
 
 def _integral_near_one(F, phi, m):
-    """The integral of ``sin(t)**2 * (1 - m * sin(t)**2)**-1.5`` from 0 to `phi`, for `m` near 1."""
+    """Return the integral of ``sin(t)**2 * (1 - m * sin(t)**2)**-1.5`` from 0 to `phi`, for `m` near 1."""
     from gradcore.ops.special.quadrature import gauss_legendre
 
     end = F.asinh(F.tan(phi))  # with sin(t) = tanh(u) the integrand has no singularity near the path
@@ -163,7 +163,7 @@ def _ellipeinc_slope(F, phi, m, y):
 
 
 def _ellipk_slope(F, m, rest=None):
-    """The derivative at `m`, given ``1 - m`` where that is known better."""
+    """Return the derivative at `m`, given ``1 - m`` where that is known better."""
     use = abs(m) <= 0.5
     rest = 1 - m if rest is None else rest
     n, p = F.where(use, 0.5, m), F.where(use, 0.5, rest)
@@ -237,7 +237,7 @@ def _gamma_density(F, a, x):
 
 
 def _fewer(F, n):
-    """The degree of a derivative: 0 for constants, whose derivative is zero whatever it multiplies."""
+    """Return the degree of a derivative: 0 for constants, whose derivative is zero whatever it multiplies."""
     return F.where(n == 0, 0, n - 1)
 
 
@@ -433,7 +433,7 @@ _OPTIONS = {"function": False, "method": False, "mixed": common_dtype, "broadcas
 
 @general(**_OPTIONS, samples=lambda: [case(floats(3, 2, low=0.2, high=2.0), "gamma"), case(floats(4), "fresnel:1")])
 def special_of_one(x, name: str):
-    """The function of that name."""
+    """Return the function of that name."""
 
 
 @general(
@@ -444,7 +444,7 @@ def special_of_one(x, name: str):
     ],
 )
 def special_of_two(x, y, name: str):
-    """The function of that name."""
+    """Return the function of that name."""
 
 
 @general(
@@ -454,12 +454,12 @@ def special_of_two(x, y, name: str):
     ],
 )
 def special_of_three(x, y, z, name: str):
-    """The function of that name."""
+    """Return the function of that name."""
 
 
 @general(**_OPTIONS)
 def special_of_four(x, y, z, w, name: str):
-    """The function of that name."""
+    """Return the function of that name."""
 
 
 special_of_one.vjp("x")(lambda F, t, x, result, name: t * F.conj(_slope(F, _ONE, name, 0, x, result)))
