@@ -10,6 +10,7 @@ import numpy as np
 from gradcore.numpy.conversion import refuse_history, tensor_of
 from gradcore.numpy.table import BY_FUNCTION, ON_ARRAYS, REFUSED
 from gradcore.numpy.ufuncs import UFUNCS, by_name, is_scipys, known
+from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 
 __all__ = ["array_function", "cupy_kernel", "ufunc"]
@@ -28,6 +29,9 @@ _OPERATORS = {
 #: NumPy makes arrays of its scalars before it compares them, so those arrays are scalars, too.
 _COMPARISONS = {np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal}
 
+#: Types of operands that are no scalars of NumPy's: most calls have no others.
+_NEVER_SCALARS = frozenset((Tensor, Parameter, bool, int, float, complex))
+
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Call a universal function, or a method of one, on tensors.
@@ -35,7 +39,13 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], named: dict[str, 
     ``np.float64(2) * tensor`` arrives here as ``np.multiply(np.float64(2), tensor)``. The result is that of the
     tensor's own operator, so that its dtype does not depend on the side on which the scalar stands.
     """
-    if method == "__call__" and not named and function in _OPERATORS and any(map(_is_scalar, inputs)):
+    if (
+        method == "__call__"
+        and not named
+        and function in _OPERATORS
+        and not _NEVER_SCALARS.issuperset(map(type, inputs))
+        and any(map(_is_scalar, inputs))
+    ):
         weak = _number_of if function in _COMPARISONS else _weak_operand
         return _OPERATORS[function](*(weak(x) if _is_scalar(x) else x for x in inputs))
     own = UFUNCS.get(function) or known(function)

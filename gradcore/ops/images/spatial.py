@@ -10,11 +10,14 @@ __all__ = ["DIMS", "each", "for_convolution", "for_pooling"]
 
 
 def each(value: Steps, n: int) -> tuple[int, ...] | None:
-    """`value` as a tuple of `n` numbers; None if it cannot be one."""
+    """Return `value` as a tuple of `n` numbers; None if it cannot be one."""
     if isinstance(value, Sequence):
         values = tuple(int(v) for v in value)
         return values * n if len(values) == 1 else values if len(values) == n else None
     return (int(value),) * n
+
+
+_INT = {int}
 
 
 def for_convolution(name: str, value: Steps, n: int, lowest: int) -> tuple[int, ...]:
@@ -25,7 +28,10 @@ def for_convolution(name: str, value: Steps, n: int, lowest: int) -> tuple[int, 
     RuntimeError
         If it has another number of elements, or an element below `lowest`.
     """
-    values = each(value, n)
+    if value.__class__ is tuple and len(value) == n and {*map(type, value)} == _INT:  # as it mostly is
+        values: tuple[int, ...] | None = value
+    else:
+        values = each(value, n)
     if values is None:
         raise RuntimeError(
             f"expected {name} to be a single integer value or a list of {n} values to match the convolution "
