@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
+from gradcore.autograd.variables import wrap
 from gradcore.core.dtypes import dtype as DType
 from gradcore.core.typing import AnyTensor
 from gradcore.distributed import collectives
@@ -177,12 +178,15 @@ class Gathering:
         """Wait for the values, and return the whole parameters, in the order of the shards."""
         if self._work is not None:
             self._work.wait()
-        rows = self._whole.view(self._shards[0].process_group.size(), -1)
+        whole, first = self._whole, self._shards[0]
         values, start = [], 0
-        for shard in self._shards:
-            part = rows[:, start : start + shard.numel()].reshape(-1)  # a copy, unless it is the only one
-            values.append(part[: shard.full_numel].view(shard.full_shape))
-            start += shard.numel()
+        with whole._device.backend.use_index(whole._device.index):
+            rows = whole._array.reshape(first.process_group.size(), -1)
+            for shard in self._shards:
+                end = start + shard._array.size
+                part = rows[:, start:end].reshape(-1)  # a copy, unless it is the only one
+                values.append(wrap(part[: shard.full_numel].reshape(shard.full_shape), whole._device, whole._dtype))
+                start = end
         return values
 
 
@@ -212,16 +216,17 @@ class Reduction:
     def add(self, shard: ShardedParameter, grad: AnyTensor) -> bool:
         """Copy the whole gradient of a parameter into the buffer; return whether all parameters have theirs."""
         index = next(i for i, own in enumerate(self._shards) if own is shard)
-        size = shard.process_group.size()
+        size, each = shard.process_group.size(), shard._array.size
         if self._rows is None:
             dtype, width = self._dtype or grad.dtype, self._columns[-1].stop
             self._rows = zeros(size, width, dtype=dtype, device=grad.device)
-        flat, each = grad.reshape(-1), shard.numel()
-        part = self._rows[:, self._columns[index]]
-        full = flat.numel() // each if each else 0
-        part[:full] = flat[: full * each].view(full, each)
-        if full < size:
-            part[full, : flat.numel() - full * each] = flat[full * each :]
+        with grad._device.backend.use_index(grad._device.index):
+            flat = grad._array.reshape(-1)
+            part = self._rows._array[:, self._columns[index]]
+            full = flat.size // each if each else 0
+            part[:full] = flat[: full * each].reshape(full, each)
+            if full < size:
+                part[full, : flat.size - full * each] = flat[full * each :]
         self._added[index] = 1
         return len(self._added) == len(self._shards)
 

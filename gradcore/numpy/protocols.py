@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.nn.parameter import Parameter
 from gradcore.numpy.conversion import refuse_history, tensor_of
 from gradcore.numpy.table import BY_FUNCTION, ON_ARRAYS, REFUSED
 from gradcore.numpy.ufuncs import UFUNCS, by_name, is_scipys, known
-from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 
 __all__ = ["array_function", "cupy_kernel", "ufunc"]

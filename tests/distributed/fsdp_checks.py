@@ -312,7 +312,7 @@ def check_models_that_begin_on_meta():
     assert all(p.is_meta and p.full_shape for p in model.parameters())
     with pytest.raises(RuntimeError, match="on the device 'meta'"):
         model[0](gc.ones(2, 6))
-    model.to_empty(device="cpu")
+    model.to_empty(device=f"cuda:{rank()}" if dist.get_backend() == "nccl" else "cpu")
     gc.manual_seed(5 + 100 * rank())  # rank 0 decides
     for layer in model:
         for inner in layer.modules():
