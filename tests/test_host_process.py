@@ -34,15 +34,3 @@ def test_memory_is_kept_from_the_first_large_computation_on() -> None:
     found = output(str(PROGRAM), "large", OMP_NUM_THREADS="1")
     assert "memory" in found
     assert "memory" not in output(str(PROGRAM), "large", OMP_NUM_THREADS="1", GRADCORE_KEEP_MEMORY="0")
-
-
-def test_a_failing_import_leaves_the_collector_on() -> None:
-    code = "import gc\ntry:\n import gradcore\nexcept ValueError:\n print(gc.isenabled())"
-    assert output("-c", code, GRADCORE_FUSION="neither") == "True\n"
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_what_the_program_froze_stays_frozen(enabled: bool) -> None:
-    switch = "" if enabled else "gc.disable()\n"
-    code = f"import gc\ngc.freeze()\nn = gc.get_freeze_count()\n{switch}import gradcore\n"
-    assert output("-c", code + "print(gc.isenabled(), gc.get_freeze_count() > n // 2)") == f"{enabled} True\n"
