@@ -241,11 +241,10 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str], p
         span = (value.start, value.start + value.values.numel()) if isinstance(value, Shard) else (0, None)
         for file, start in found.parts(name, *span):
             wanted.setdefault(file, []).append((name, value, container, key, start))
-    names = found.names_by_file()
     for file in sorted(wanted):
         # A file of which a part is wanted is mapped, so that only this part is read; else checksums are compared.
         partial = any(isinstance(value, Shard) for _, value, *_ in wanted[file])
-        held = read(folder / file, mmap=partial or len(names[file]) > len(wanted[file]))
+        held = read(folder / file, mmap=partial or len(found.names_in(file)) > len(wanted[file]))
         for name, value, container, key, start in wanted[file]:
             if isinstance(value, (Tensor, Shard)) and isinstance(held[name], Tensor):
                 _check_shape(name, value, {name: found.shapes.get(name, held[name].shape)})

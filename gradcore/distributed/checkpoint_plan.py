@@ -90,13 +90,10 @@ class Index:
         last = self.ranks if end is None else min(self.ranks, -(-end // length))
         return [(self.file_of(rank), rank * length) for rank in range(start // length, last)]
 
-    def names_by_file(self) -> dict[str, set[str]]:
-        """Return the names of the values in each file."""
-        found: dict[str, set[str]] = {}
-        for name in [*self.files, *self.lengths]:
-            for file, _ in self.parts(name):
-                found.setdefault(file, set()).add(name)
-        return found
+    def names_in(self, file: str) -> set[str]:
+        """Return the names of the values that have a part in a file."""
+        own = {name for name, parts in self.files.items() if any(self.file_of(rank) == file for rank, _ in parts)}
+        return own | set(self.lengths)
 
     def dump(self) -> str:
         """Return the text of the file."""
@@ -171,17 +168,16 @@ def agree(values: Mapping[str, Value], token: str, group: ProcessGroup | None) -
     tuple
         The names that this process writes, and the index, which may be complete in rank 0 alone.
     """
-    rank, size = (0, 1) if group is None else (group.rank(), group.size())
+    if group is None:
+        return set(values), _index_of([values], assign(values, 1), token)
+    rank, size = group.rank(), group.size()
     regular = all(value.is_regular(rank) for value in values.values() if value.shape is not None)
     # The start of a regular part follows from the rank, and the last parts may have less than their length.
     alike = {name: (v.kind, v.nbytes, v.shape and v.length) for name, v in sorted(values.items())}
     digest = hashlib.sha256(json.dumps([alike, regular]).encode()).digest() if regular else bytes(32)
-    if group is not None:
-        data = digest + token.encode()
-        found = checks.gather_bytes(group, group.any_engine, data, "checkpoint.save")
-        token = found[0][32:].decode()
-        regular = regular and all(each[:32] == digest for each in found)
-    if regular:
+    found = checks.gather_bytes(group, group.any_engine, digest + token.encode(), "checkpoint.save")
+    token = found[0][32:].decode()
+    if regular and all(each[:32] == digest for each in found):
         owners = assign(values, size)
         parts = {name: v for name, v in values.items() if v.shape is not None}
         index = Index(
@@ -192,7 +188,6 @@ def agree(values: Mapping[str, Value], token: str, group: ProcessGroup | None) -
             size,
         )
         return {name for name, owner in owners.items() if owner == rank} | set(parts), index
-    assert group is not None  # one process alone has whole values
     return _agree_by_rank_0(values, token, group)
 
 

@@ -285,24 +285,24 @@ class _Unit:
             if not self.syncs:
                 slot.pending = grad
                 return
-            key = call, slot.kind
-            if key not in schedule.open:
-                shards = [s.shard for s in self.slots if s.kind == slot.kind and s.shard.requires_grad]
-                schedule.open[key] = Reduction(shards, self.policy.reduce_dtype)
-            if schedule.open[key].add(slot.shard, grad):
-                schedule.begin(key)
+            self._reduce(slot, grad, call, [s for s in self.slots if s.shard.requires_grad])
 
     def reduce_pending(self) -> None:
         """Reduce gradients that earlier backwards have left, of parameters that got none in this one."""
-        for slot in self.slots:
-            if self.syncs and slot.pending is not None:
-                key = self, slot.kind
-                if key not in self.schedule.open:
-                    shards = [s.shard for s in self.slots if s.kind == slot.kind and s.pending is not None]
-                    self.schedule.open[key] = Reduction(shards, self.policy.reduce_dtype)
-                grad, slot.pending = slot.pending, None
-                if self.schedule.open[key].add(slot.shard, grad):
-                    self.schedule.begin(key)
+        left = [slot for slot in self.slots if slot.pending is not None] if self.syncs else []
+        for slot in left:
+            grad, slot.pending = slot.pending, None
+            self._reduce(slot, grad, self, left)
+
+    def _reduce(self, slot: _Slot, grad: AnyTensor, call: object, together: Sequence[_Slot]) -> None:
+        """Add a gradient to the reduction of a call's gradients, and begin it when all of `together` have theirs."""
+        key = call, slot.kind
+        reductions = self.schedule.open
+        if key not in reductions:
+            shards = [s.shard for s in together if s.kind == slot.kind]
+            reductions[key] = Reduction(shards, self.policy.reduce_dtype)
+        if reductions[key].add(slot.shard, grad):
+            self.schedule.begin(key)
 
 
 def units_of(module: Module) -> Iterator[_Unit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -199,35 +200,34 @@ class Reduction:
         Of one dtype, device and group.
     dtype : dtype, optional
         In which gradients are reduced, by default that of the first gradient.
-    op : ReduceOp
-        How: the mean over all processes, or the sum.
     """
 
-    def __init__(self, shards: Sequence[ShardedParameter], dtype: DType | None, op: ReduceOp = ReduceOp.AVG) -> None:
-        self._shards, self._dtype, self._op = list(shards), dtype, op
+    def __init__(self, shards: Sequence[ShardedParameter], dtype: DType | None) -> None:
+        self._shards, self._dtype = list(shards), dtype
+        self._positions = {id(shard): i for i, shard in enumerate(self._shards)}
         #: The columns of each parameter in the rows of the buffer, of which each process gets one.
-        ends = [sum(s.numel() for s in self._shards[: i + 1]) for i in range(len(self._shards))]
+        ends = list(itertools.accumulate(shard.numel() for shard in self._shards))
         self._columns = [slice(end - s.numel(), end) for s, end in zip(self._shards, ends, strict=True)]
-        self._added: dict[int, int] = {}
+        self._added: set[int] = set()
         self._rows: AnyTensor = None
         self._out: AnyTensor = None
         self._work: Work | None = None
 
     def add(self, shard: ShardedParameter, grad: AnyTensor) -> bool:
         """Copy the whole gradient of a parameter into the buffer; return whether all parameters have theirs."""
-        index = next(i for i, own in enumerate(self._shards) if own is shard)
+        position = self._positions[id(shard)]
         size, each = shard.process_group.size(), shard._array.size
         if self._rows is None:
             dtype, width = self._dtype or grad.dtype, self._columns[-1].stop
             self._rows = zeros(size, width, dtype=dtype, device=grad.device)
         with grad._device.backend.use_index(grad._device.index):
             flat = grad._array.reshape(-1)
-            part = self._rows._array[:, self._columns[index]]
+            part = self._rows._array[:, self._columns[position]]
             full = flat.size // each if each else 0
             part[:full] = flat[: full * each].reshape(full, each)
             if full < size:
                 part[full, : flat.size - full * each] = flat[full * each :]
-        self._added[index] = 1
+        self._added.add(position)
         return len(self._added) == len(self._shards)
 
     def begin(self) -> None:
@@ -239,7 +239,7 @@ class Reduction:
         group = self._shards[0].process_group
         self._out = empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
         self._rows = rows  # until it has been sent
-        self._work = collectives.reduce_scatter_tensor(self._out, rows.view(-1), self._op, group, async_op=True)
+        self._work = collectives.reduce_scatter_tensor(self._out, rows.view(-1), ReduceOp.AVG, group, async_op=True)
 
     def finish(self) -> None:
         """Wait for the gradients, and add them to those of the parameters."""
