@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from gradcore.torch_names.paths import moved
+from gradcore.torch_names.paths import translate_former
 from tests.imports import PATHS, ROOT, find_module, imported_modules, imported_names
 
 
@@ -37,7 +37,7 @@ def test_nothing_imports_the_bindings() -> None:
 def test_no_module_imports_by_a_former_path(module: str) -> None:
     """Modules lie in rooms. Their paths of before are for programs: here they would hide what a module imports."""
     names = [name.partition(".")[2] for name in imported_names(PATHS[module], types=True) if "gradcore." in name]
-    assert not [name for name in names if moved(name) != name and find_module(f"gradcore.{name}") == ""]
+    assert not [name for name in names if translate_former(name) != name and find_module(f"gradcore.{name}") == ""]
 
 
 def test_the_reader_of_imports_sees_them() -> None:

@@ -74,7 +74,7 @@ def test_has_a_fixture_made_of_its_argument(n, doubled):
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What pytest says of `TESTS`."""
+    """Return the output of pytest for `TESTS`."""
     folder: Path = tmp_path_factory.mktemp("joined")
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_it.py").write_text(TESTS)

@@ -145,7 +145,7 @@ def _compile_module(module: Any, *settings: Any) -> Any:
 
 
 class _Compiled:
-    """What compiled modules have beside the attributes that they share."""
+    """The attributes of a compiled module that are not those of the module it was made of."""
 
     __slots__ = ("_compiled_call_impl", "_orig_mod")
 

@@ -352,7 +352,8 @@ def stubs() -> dict[str, str]:
     }
     found = {path: make() for path, make in texts.items()}
     for name in FROM_ROOMS:
-        found[f"{name}.pyi"] = f"{HEADER.partition(chr(10))[0]}\n\nfrom gradcore.{paths.moved(name)} import *\n"
+        first, new = HEADER.partition("\n")[0], paths.translate_former(name)
+        found[f"{name}.pyi"] = f"{first}\n\nfrom gradcore.{new} import *\n"
     found["return_types.pyi"] = "\n".join([*_named_tuples(), ""])
     found["tensor/methods.pyi"] = HEADER + IMPORTS + "\n".join(["", ALIASES, "class Methods:", *_methods()]) + "\n"
     found |= {f"backends/{name.rpartition('.')[2]}.pyi": _switches(module) for name, module in switches.MODULES.items()}

@@ -17,7 +17,8 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
-    "ABSENT", "MOVED", "NAMES", "absence", "former", "further", "install", "later", "moved", "show_public"
+    "ABSENT", "MOVED", "NAMES", "absence", "former", "further", "install", "later", "show_public",
+    "translate_former",
 ]  # fmt: skip
 
 #: Modules that lie in rooms: PyTorch's paths, programs and old pickles have them at the top.
@@ -282,13 +283,13 @@ def _translate(path: str, table: dict[str, str]) -> str:
     return table[head] + path[len(head) :] if head else path
 
 
-def moved(path: str) -> str:
+def translate_former(path: str) -> str:
     """Return where the module of a path lies: the path itself, unless it or a package above it has moved."""
     return _translate(path, MOVED)
 
 
 def former(path: str) -> str:
-    """Return the path that users and PyTorch know a module by: the inverse of `moved`."""
+    """Return the path that users and PyTorch know a module by: the inverse of `translate_former`."""
     return _translate(path, _FORMER)
 
 
@@ -457,7 +458,7 @@ class _MovedFinder:
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         package, _, inner = fullname.partition(".")
-        if package != _PACKAGE or (new := moved(inner)) == inner:
+        if package != _PACKAGE or (new := translate_former(inner)) == inner:
             return None
         if inner not in MOVED and (inner in NAMES or not _is_module(f"{_PACKAGE}.{new}")):
             return None  # below a package that has moved, but not in it

@@ -161,7 +161,7 @@ def test_compiling_is_the_same_in_every_call() -> None:
 
 @pytest.mark.parametrize("name", ["captured", "observed"])
 def test_what_cannot_be_a_whole_has_its_effects_once(name: str) -> None:
-    """With fullgraph=True, a function that cannot be captured is an error before it is called again."""
+    """Raise, with ``fullgraph=True``, before a function that cannot be captured is called a second time."""
     seen: list[str] = []
 
     def captured(x: gc.Tensor) -> gc.Tensor:

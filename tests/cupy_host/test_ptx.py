@@ -87,7 +87,7 @@ COMPILE = "import sys, nvrtc; sys.stdout.write(nvrtc.compile_source(sys.stdin.re
 
 
 def ptx_of(source: str, options: list[str]) -> str:
-    """What NVRTC makes of a source."""
+    """Return the PTX that NVRTC generates from a CUDA source."""
     kept = {name: value for name, value in os.environ.items() if name not in ("CUPY_HOST", "LD_PRELOAD")}
     done = subprocess.run(
         [sys.executable, "-S", "-c", COMPILE, *options], input=source, capture_output=True, text=True, check=False,

@@ -108,7 +108,7 @@ def test_labels_that_are_no_class(device: str) -> None:
 
 @pytest.mark.parametrize("steps", [10, 40])
 def test_launches(device: str, steps: int) -> None:
-    """One for the losses and one for the gradient, whatever the number of steps."""
+    """Count the launches: one for the losses and one for the gradient, whatever the number of time steps."""
     from gradcore.backends import registry
 
     backend: Any = registry.find("cuda")

@@ -125,7 +125,7 @@ def test_quantiles(device: str) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_launches_of_selection(device: str, dtype: Any) -> None:
-    """One for ordinary rows, two for the largest elements of long ones; ranks of long rows take one for each digit."""
+    """Count the launches: one for ordinary rows; for long rows two by `topk`, and one per digit by `kthvalue`."""
     x, long = (gc.rand(*shape, device=device).to(dtype) for shape in ((6, 1500), (1, 300_000)))
     for call in (gc.sort, gc.argsort, gc.median, gc.nanmedian):
         assert launches(lambda call=call: call(x, 1)) == 1

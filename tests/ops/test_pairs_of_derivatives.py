@@ -37,14 +37,14 @@ class Gradients:
         #: What a gradient may depend on: inputs, and after them upstream gradients.
         self.movable = [*self.places, *range(len(self.arrays), len(values))]
 
-    def moved(self, number: int, change: tuple[int, float] | None) -> Any:
+    def perturb(self, number: int, change: tuple[int, float] | None) -> Any:
         value = [*self.arrays, *self.weights][number]
         if change is not None and change[0] == number:
             value = value + change[1] * self.directions[number]
         return np.array(value)
 
     def tensors(self, tracked: tuple[int, ...], change: tuple[int, float] | None = None) -> list[Any]:
-        return [gc.tensor(self.moved(i, change), requires_grad=i in tracked) for i in range(len(self.arrays))]
+        return [gc.tensor(self.perturb(i, change), requires_grad=i in tracked) for i in range(len(self.arrays))]
 
     def outputs(self, tensors: list[Any]) -> list[Any]:
         outs = self.case.outputs(tensors)
@@ -57,7 +57,7 @@ class Gradients:
         outs = self.outputs(tensors)
         n = len(self.arrays)
         weights = [
-            gc.tensor(self.moved(n + k, change), dtype=out.dtype, requires_grad=n + k in tracked)
+            gc.tensor(self.perturb(n + k, change), dtype=out.dtype, requires_grad=n + k in tracked)
             for k, out in enumerate(outs)
         ]
         pairs = [(o, w) for o, w in zip(outs, weights, strict=True) if o.requires_grad]

@@ -55,7 +55,7 @@ def states(tensors: Sequence[Any]) -> list[str]:
 
 
 class Program:
-    """One call in one library, with the same numbers in both.
+    """A call of an operation in one of the two libraries, on the same numbers in both.
 
     Parameters
     ----------
