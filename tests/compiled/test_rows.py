@@ -215,3 +215,18 @@ def test_short_rows_are_left_to_numpy(
             patch.setattr(rows.CompiledRows, "_run", lambda *call, **_: found.append(call[1:3]))
             gc.nn.functional.layer_norm(x, (n,)) if name == "layer_norm" else getattr(x, name)(1)
     assert found == [(name, (40_000 // width, width))]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_recurrences(compiled: Any, ran: list[str], shape: tuple[int, ...], dtype: str, reverse: bool) -> None:
+    factor, term = np.tanh(draw(shape, dtype)), draw(shape, dtype, 1)
+    factor[..., 0 if not reverse else -1] = np.inf  # which is not read
+    found, expected = compiled.scan_along(factor, term, len(shape) - 1, reverse), np.zeros(shape)
+    value = np.zeros(shape[:-1])
+    for k in range(shape[-1]):
+        i = shape[-1] - 1 - k if reverse else k
+        value = expected[..., i] = (factor[..., i].astype("f8") * value if k else 0) + term[..., i]
+    agree(found, expected.astype(dtype), TOLERANCE[dtype])
+    assert ran == ["scan"]

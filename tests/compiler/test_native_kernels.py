@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore import nn
+from gradcore import functional, nn
 from gradcore.compiler import native
 from gradcore.compiler.compiled import CompiledFunction
 from gradcore.compiler.native import parts, places
 from gradcore.compiler.native.parts import NativeProgram
+from gradcore.compiler.native.rows import ROW_OPERATIONS
 from gradcore.compiler.passes import optimized
 from tests.compiler.test_native import arrays_of, check, kept, libraries, options, pytestmark, writer
 
@@ -336,3 +337,33 @@ def test_numbers_and_rows_are_written_to_indices() -> None:
 
     compiled = check(function, gc.randn(4, 6), gc.tensor([0, 3, -1]), gc.tensor([5, -6, 2]))
     assert not [line for line in by_python(compiled) if "setitem" in line or "index" in line]
+
+
+#: Arguments behind the arrays of operations that are declared kernels of rows; of the others, the last dim.
+ROW_ARGUMENTS: dict[str, tuple[Any, ...]] = {"native_layer_norm": (2, 1e-3)}
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+@pytest.mark.parametrize("name", ROW_OPERATIONS)
+def test_declared_kernels_of_rows(name: str, dtype: Any) -> None:
+    kernel, _ = ROW_OPERATIONS[name]
+    operation = getattr(functional, name)
+    x = gc.randn(24, 4, 64, dtype=dtype)  # large enough for results in the order of their dims
+    given = {"rows": x, "row": gc.randn(96, dtype=dtype)}
+    arrays = [given.get(word, gc.randn(4, 64, dtype=dtype)) for word in kernel.reads]
+    rest = ROW_ARGUMENTS.get(name, (-1,))
+
+    def along_rows(*tensors: gc.Tensor) -> Any:
+        return operation(*tensors, *rest)
+
+    def of_gap(first: gc.Tensor, *tensors: gc.Tensor) -> Any:  # rows that do not follow each other
+        return operation(first[::2], *(t[::2] if t.shape == first.shape else t for t in tensors), *rest)
+
+    left = by_python(check(along_rows, *arrays))
+    assert left == [] or name == "cumsum_backward"  # NumPy makes a view with negative strides of it
+    check(of_gap, *arrays)
+    if any("=" in word for word in kernel.reads):
+        missing = [None if "=" in word else array for word, array in zip(kernel.reads, arrays, strict=True)]
+        assert by_python(check(lambda t: operation(t, *missing[1:], *rest), x)) == []
+    if rest == (-1,):
+        check(lambda *tensors: operation(*tensors, 0), *arrays)

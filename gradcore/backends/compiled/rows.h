@@ -334,4 +334,31 @@ void cumulative_sum(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     for (; row < stop; ++row) accumulate<T, 1>(width, reverse, x + row * width, out + row * width);
 }
 
+// Some rows at a time of `out[i] = factor[i] * out[i - 1] + term[i]`. Nothing comes before the first element, so its
+// factor is not read.
+template <class T, int rows>
+INLINE void recur(i64 width, bool reverse, const T* factor, const T* term, T* out) {
+    const i64 first = reverse ? width - 1 : 0, step = reverse ? -1 : 1;
+    double values[rows];
+    for (int row = 0; row < rows; ++row) out[row * width + first] = values[row] = term[row * width + first];
+    for (i64 k = 1, i = first + step; k < width; ++k, i += step) {
+        for (int row = 0; row < rows; ++row) {
+            const i64 at = row * width + i;
+            out[at] = static_cast<T>(values[row] = factor[at] * values[row] + term[at]);
+        }
+    }
+}
+
+// Backwards if the number is not zero.
+template <class T>
+void scan(const Work& work, i64 start, i64 stop, const T* factor, const T* term, T* out) {
+    const i64 width = work.width;
+    const bool reverse = work.number != 0;
+    i64 row = start;
+    for (; row + 4 <= stop; row += 4) {
+        recur<T, 4>(width, reverse, factor + row * width, term + row * width, out + row * width);
+    }
+    for (; row < stop; ++row) recur<T, 1>(width, reverse, factor + row * width, term + row * width, out + row * width);
+}
+
 }  // namespace gradcore

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls, Work
+from gradcore.backends.compiled.row_kernels import ROW_KERNELS, RowKernel
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.row_blocks import rows_of
@@ -24,31 +26,16 @@ _LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
 _PART = 1 << 15
 #: The width of rows, or the points of a channel, from which a kernel is faster than NumPy's functions: in short rows
 #: the lanes of the CPU have little to do.
-_WIDTHS = {
-    "softmax": 128, "log_softmax": 32, "row_powers": 32, "softmax_backward": 32, "log_softmax_backward": 32,
-    "scaled_rows": 32, "cumulative_sum": 1, "cumulative_product": 1, "cumulative_extremum": 1, "layer_norm": 32,
+_WIDTHS = {kernel.symbol: kernel.least_width for kernel in ROW_KERNELS.values()} | {
     "layer_norm_backward": 32, "batch_norm": 128, "batch_norm_backward": 16, "group_norm": 16,
     "group_norm_backward": 16,
 }  # fmt: skip
 
 
+#: The words of results with a number for each element, and what stands for the arrays of a column that are None.
+_ELEMENTS, _DEFAULTS = ("rows", "index"), {"column=0": 0, "column=1": 1}
+
 Condition = Callable[..., bool]
-
-
-def _takes_rows(kernel: str) -> Condition:
-    return lambda backend, x, dim: _fits(kernel, x, dim)
-
-
-def _takes_pair(kernel: str) -> Condition:
-    return lambda backend, t, y, dim: _fits(kernel, y, dim) and _alike(t, y)
-
-
-def _takes_scale(backend: Any, rows: Array, scale: Array) -> bool:
-    return _usual("scaled_rows", rows.shape[1], rows, scale) and len(scale) == len(rows)
-
-
-def _takes_layer(backend: Any, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> bool:
-    return _usual("layer_norm", prod(x.shape[x.ndim - ndims :]), x, weight, bias)
 
 
 def _takes_images(kernel: str) -> Condition:
@@ -77,90 +64,17 @@ def _takes_batch_gradients(backend: Any, given: NormGradients) -> bool:
 
 
 class CompiledRows(CompiledCalls):
-    """Kernels of contiguous rows of float32 and float64."""
+    """Kernels of contiguous rows of float32 and float64: those declared in `ROW_KERNELS`, and normalizations."""
 
     def _run(self, name: str, shape: tuple[int, int], *arrays: Any, parts: int | None = None, **more: Any) -> None:
         """Run a kernel on all rows, or on parts of more rows; arrays are contiguous and of one dtype."""
         height, width = shape
-        function = self._function(name, arrays[-1].dtype.char, len(arrays))
+        function = self._function(name, arrays[0].dtype.char, len(arrays))
         parts = parts or height
         grain = max(1, _WORTH_A_THREAD * parts // (height * width))
         function(ctypes.byref(Work(parts, height, width, **more)), grain, threads.available(), *arrays)
 
-    # -- softmax ---------------------------------------------------------------------------------------------
-
-    @kernel_for(_takes_rows("softmax"))
-    def softmax_along(self, x: Array, dim: int) -> Array:
-        return self._of_rows("softmax", x)
-
-    @kernel_for(_takes_rows("log_softmax"))
-    def log_softmax_along(self, x: Array, dim: int) -> Array:
-        return self._of_rows("log_softmax", x)
-
-    @kernel_for(_takes_pair("softmax_backward"))
-    def softmax_product(self, t: Array, y: Array, dim: int) -> Array:
-        return self._of_rows("softmax_backward", t, y)
-
-    @kernel_for(_takes_pair("log_softmax_backward"))
-    def log_softmax_transposed(self, t: Array, y: Array, dim: int) -> Array:
-        return self._of_rows("log_softmax_backward", t, y)
-
-    def _of_rows(self, name: str, *arrays: Any) -> Any:
-        rows, out = [rows_of(a) for a in arrays], _like(arrays[0])
-        self._run(name, rows[0].shape, *rows, out)
-        return out
-
-    @kernel_for(lambda self, rows: _fits("row_powers", rows, 1))
-    def row_powers(self, rows: Array) -> Triple:
-        powers, (top, total) = np.empty(rows.shape, rows.dtype), np.empty((2, len(rows)), rows.dtype)
-        self._run("row_powers", rows.shape, rows, powers, top, total)
-        return powers, top, total
-
-    @kernel_for(_takes_scale)
-    def scaled_rows(self, rows: Array, scale: Array) -> Array:
-        out = _like(rows)
-        self._run("scaled_rows", rows.shape, rows_of(rows), np.ascontiguousarray(scale), out)
-        return out
-
-    # -- cumulative sums -------------------------------------------------------------------------------------
-
-    def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
-        if not _fits("cumulative_sum", x, dim) or (dtype is not None and dtype.numpy != x.dtype):
-            return super().cumsum_along(x, dim, reverse, dtype)
-        rows, out = rows_of(x), _like(x)
-        self._run("cumulative_sum", rows.shape, rows, out, number=reverse)
-        return out
-
-    def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
-        if not _fits("cumulative_product", x, dim) or (dtype is not None and dtype.numpy != x.dtype):
-            return super().cumprod_along(x, dim, dtype)
-        return self._of_rows("cumulative_product", x)
-
-    @kernel_for(_takes_rows("cumulative_extremum"))
-    def cummax_along(self, x: Array, dim: int) -> tuple[Array, Array]:
-        return self._cumulative_extremum(x, least=False)
-
-    @kernel_for(_takes_rows("cumulative_extremum"))
-    def cummin_along(self, x: Array, dim: int) -> tuple[Array, Array]:
-        return self._cumulative_extremum(x, least=True)
-
-    def _cumulative_extremum(self, x: Any, least: bool) -> tuple[Any, Any]:
-        rows, out, index = rows_of(x), _like(x), np.empty(x.shape, np.int64)
-        work = Work(len(rows), *rows.shape, number=least)
-        self.run_kernel("cumulative_extremum", x.dtype.char, work, x.size, rows, out, index)
-        return out, index
-
     # -- normalization over the last dims --------------------------------------------------------------------
-
-    @kernel_for(_takes_layer)
-    def native_layer_norm(self, x: Array, weight: Array, bias: Array, ndims: int, eps: float) -> Triple:
-        lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
-        rows = _matrix(x, prod(last))
-        out, (mean, var) = _like(x), np.empty((2, len(rows)), x.dtype)
-        factors, terms = _vector(weight, 1, rows.shape[1], x.dtype), _vector(bias, 0, rows.shape[1], x.dtype)
-        self._run("layer_norm", rows.shape, rows, factors, terms, out, mean, var, number=eps)
-        kept = lead + (1,) * ndims
-        return out, mean.reshape(kept), var.reshape(kept)
 
     @kernel_for(_takes_layer_gradients, NormGradients)
     def layer_norm_backward(self, given: NormGradients) -> Triple:
@@ -269,13 +183,51 @@ class CompiledRows(CompiledCalls):
         return out
 
 
-def _fits(kernel: str, x: Any, dim: int) -> bool:
-    """Return whether a kernel is made for it: along the last dim."""
-    return bool(x.ndim and dim % x.ndim == x.ndim - 1) and _usual(kernel, x.shape[-1], x)
+def _eager(kernel: RowKernel) -> Any:
+    """Return the method of backends that calls a declared kernel, for the arguments to which it applies."""
+    symbol, call, count = kernel.symbol, kernel.call, len(kernel.reads) - 1
+    others = kernel.reads[1:]
+    has_dtype = call.dtype >= 0
+
+    def supports(backend: Any, x: Any, *rest: Any) -> bool:
+        if x.size < _LARGE:
+            return False
+        dims = call.row_dims(x.ndim, rest[count:])
+        width = x.shape[-1] if dims == 1 else prod(x.shape[x.ndim - dims :])
+        if not dims or not _usual(symbol, width, x, *rest[:count]):
+            return False
+        dtype = call.dtype_of(rest[count:]) if has_dtype else None
+        if dtype is not None and dtype.numpy != x.dtype:
+            return False
+        return not others or all(map(partial(_matches, x, width), others, rest))
+
+    def run(backend: CompiledRows, x: Any, *rest: Any) -> Any:
+        settings, shape, dtype = rest[count:], x.shape, x.dtype
+        dims = call.row_dims(x.ndim, settings)
+        rows = rows_of(x) if dims == 1 else _matrix(x, prod(shape[x.ndim - dims :]))
+        height, width = rows.shape
+        arrays = [rows]
+        for word, array in zip(others, rest, strict=False):
+            if word in _DEFAULTS:
+                arrays.append(_vector(array, _DEFAULTS[word], width, dtype))
+            else:
+                arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
+        results = []
+        for word in kernel.writes:
+            # Not a view of a longer array, which a leaf would have to copy.
+            kept = shape if word in _ELEMENTS else (height,) if word == "row" else shape[:-dims] + (1,) * dims
+            results.append(np.empty(kept, np.int64 if word == "index" else dtype))
+        backend._run(symbol, rows.shape, *arrays, *results, number=call.number_of(settings))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return kernel_for(supports)(run)
 
 
-def _alike(x: Any, y: Any) -> bool:
-    return bool(x.dtype == y.dtype and x.shape == y.shape and x.flags.aligned)
+def _matches(x: Any, width: int, word: str, array: Any) -> bool:
+    """Return whether an array has the shape that a word of `RowKernel.reads` says, beside rows of `x`."""
+    if word == "rows":
+        return bool(array.shape == x.shape)
+    return array is None or bool(array.size == (x.size // width if word == "row" else width))
 
 
 def _usual(kernel: str, width: int, x: Any, *others: Any) -> bool:
@@ -299,3 +251,8 @@ def _matrix(x: Any, width: int) -> Any:
 def _vector(x: Any, default: int, count: int, dtype: Any) -> Any:
     """Numbers in a row, `default` where there are none."""
     return np.full(count, default, dtype) if x is None else np.ascontiguousarray(x)
+
+
+for _name, _kernel in ROW_KERNELS.items():
+    setattr(CompiledRows, _name, _eager(_kernel))
+    vars(CompiledRows)[_name].__set_name__(CompiledRows, _name)

@@ -20,7 +20,7 @@ from gradcore.compiler.native.draws import Draws
 from gradcore.compiler.native.images import Images
 from gradcore.compiler.native.places import Places
 from gradcore.compiler.native.products import Products
-from gradcore.compiler.native.rows import Rows
+from gradcore.compiler.native.rows import ROW_OPERATIONS, Rows
 from gradcore.compiler.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
 from gradcore.compiler.program import ArrayType, Call, Literal, Program, Value, values_in
 from gradcore.core import dtypes
@@ -162,6 +162,8 @@ class Lowering(Channels, Draws, Images, Places, Products, Rows):
         if name in _VIEWS and not own:
             return []
         handler = getattr(self, f"_lower_{name}", None)
+        if name in ROW_OPERATIONS:
+            handler = functools.partial(self._lower_row_kernel, *ROW_OPERATIONS[name])
         if kinds & _HALVES and (handler is not None or name in _REDUCTIONS) and name not in _MOVING:
             raise Unsupported("the dtype")
         if handler is not None:

@@ -158,7 +158,7 @@ class Products:
             steps.append(self._checked(Loop([weights], [weights, seen], formula)))
         if mask is not None:
             steps.append(self._added(weights, self._view(mask)))
-        steps.append(rows_kernel(f"softmax_or_zero<{C_TYPES[weights.dtype.name]}>", [weights], [weights]))
+        steps.append(rows_kernel("softmax_or_zero", [weights], [weights]))
         return [*steps, *self._product(out, weights, v)]
 
     def _lower_attention_backward(self, call: Call, results: list[View]) -> list[Step]:
@@ -175,7 +175,7 @@ class Products:
             steps += self._product(to_value, _transposed(w), g)
         scores = self.temporary_view(w.shape, w.dtype)
         steps += self._product(scores, g, _transposed(v))
-        steps.append(rows_kernel(f"softmax_backward<{C_TYPES[w.dtype.name]}>", [scores], [scores, w]))
+        steps.append(rows_kernel("softmax_backward", [scores], [scores, w]))
         for out, a, b in ((to_query, scores, k), (to_key, _transposed(scores), q)):
             if out is not None:
                 steps += [*self._product(out, a, b), self._scaled(out, out, scale)]

@@ -282,14 +282,6 @@ private:
 };
 
 template <class T>
-__attribute__((noinline)) void normed_rows(T* out, T* mean, T* var, const T* x, const T* weight, const T* bias,
-                                               i64 rows, i64 n, double eps, i64 threads) {
-    const Filled<T> factors(weight, n, 1), terms(bias, n, 0);
-    run_rows<layer_norm<T>, const T*, const T*, const T*>({rows, rows, n, 0, 0, eps}, threads, x, factors, terms, out,
-                                                           mean, var);
-}
-
-template <class T>
 void add_parts(T* out, const T* sums, i64 parts, i64 n) {
     for (i64 i = 0; i < n; ++i) out[i] = sums[i];
     for (i64 part = 1; part < parts; ++part) {

@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.backends.compiled.row_kernels import ROW_KERNELS, RowCall, RowKernel
 from gradcore.compiler.native.steps import Kernel, Step, Unsupported, View
 from gradcore.compiler.program import Call
 
-__all__ = ["Rows", "rows_kernel"]
+__all__ = ["ROW_OPERATIONS", "Rows", "rows_kernel"]
 
 #: Elements of rows that are worth a thread.
 _SMALL_ROWS = 1 << 15
+
+
+#: Declared kernels, and how they take their other arguments, by the names of operations.
+ROW_OPERATIONS = {name: (kernel, call) for kernel in ROW_KERNELS.values() for name, call in kernel.operations.items()}
 
 
 class Rows:
@@ -22,44 +27,34 @@ class Rows:
 
     _view: Any
 
-    def _lower_softmax(self, call: Call, results: list[View]) -> list[Step]:
-        return self._of_rows("softmax", call, results)
-
-    def _lower_log_softmax(self, call: Call, results: list[View]) -> list[Step]:
-        return self._of_rows("log_softmax", call, results)
-
-    def _of_rows(self, function: str, call: Call, results: list[View]) -> list[Step]:
-        x, (out,) = self._view(call.args[0]), results
-        dim = call.args[1] if len(call.args) > 1 and not call.named and call.args[2:] in ((), (None,)) else None
-        if not _is_last(x, dim) or not (x.is_contiguous and out.is_contiguous and x.dtype == out.dtype):
+    def _lower_row_kernel(self, kernel: RowKernel, arguments: RowCall, call: Call, results: list[View]) -> list[Step]:
+        """Return the step of an operation that is the declared kernel; `arguments` says where its settings are."""
+        count = len(kernel.reads)
+        x, settings = self._view(call.args[0]), call.args[count:]
+        dims = arguments.row_dims(len(x.shape), settings)
+        if call.named or not dims or x.dtype.kind != "f" or not x.size or arguments.dtype_of(settings) is not None:
             raise Unsupported("rows")
-        return [rows_kernel(f"{function}<{C_TYPES[x.dtype.name]}>", [out], [x])]
-
-    def _back_rows(self, function: str, call: Call, out: View) -> list[Step]:
-        grad, y, dim = call.args
-        given = [self._view(grad), self._view(y)]
-        if not _is_last(given[1], dim) or any(v.dtype != out.dtype or v.shape != out.shape for v in given):
+        width = math.prod(x.shape[len(x.shape) - dims :])
+        sizes = {"rows": x.size, "index": x.size, "row": x.size // width, "kept": x.size // width}
+        reads, places, kind = [], [], C_TYPES[x.dtype.name]
+        for word, argument in zip(kernel.reads, call.args, strict=False):
+            name, _, default = word.partition("=")
+            place = "nullptr"
+            if argument is not None:
+                reads.append(self._view(argument))
+                place = f"(const {kind}*){{{len(results) + len(reads) - 1}}}"
+                if reads[-1].size != sizes.get(name, width) or reads[-1].dtype != x.dtype:
+                    raise Unsupported("rows")
+            places.append(f"Filled<{kind}>({place}, {width}, {default})" if default else place)
+        for word, result in zip(kernel.writes, results, strict=True):
+            if result.size != sizes[word] or result.dtype != (np.int64 if word == "index" else x.dtype):
+                raise Unsupported("rows")
+        if not all(view.is_contiguous for view in (*reads, *results)):
             raise Unsupported("rows")
-        if not all(v.is_contiguous for v in (*given, out)):
-            raise Unsupported("rows")
-        return [rows_kernel(f"{function}<{C_TYPES[out.dtype.name]}>", [out], given)]
-
-    def _lower_softmax_backward(self, call: Call, results: list[View]) -> list[Step]:
-        return self._back_rows("softmax_backward", call, results[0])
-
-    def _lower_log_softmax_backward(self, call: Call, results: list[View]) -> list[Step]:
-        return self._back_rows("log_softmax_backward", call, results[0])
-
-    def _lower_native_layer_norm(self, call: Call, results: list[View]) -> list[Step]:
-        x, weight, bias, ndims, eps = call.args
-        a = self._view(x)
-        given = [a, *(self._view(each) for each in (weight, bias) if each is not None)]
-        rows, n = _norm_rows(a, ndims, [*given, *results])
-        places = iter(range(4, 6))
-        names = [f"{{{next(places)}}}" if each is not None else "nullptr" for each in (weight, bias)]
-        kind = C_TYPES[a.dtype.name]
-        numbers = f"{{0}}, {{1}}, {{2}}, {{3}}, {names[0]}, {names[1]}, {rows}, {n}, {float(eps)!r}, threads"
-        return [Kernel(f"normed_rows<{kind}>({numbers})", results, given, lasting=a.size >= _SMALL_ROWS)]
+        number = float(arguments.number_of(settings))
+        places += [f"{{{i}}}" for i in range(len(results))]
+        text = rows_call(kernel.symbol, kind, x.size // width, width, places, repr(number))
+        return [Kernel(text, results, reads, lasting=x.size >= _SMALL_ROWS)]
 
     def _lower_layer_norm_backward(self, call: Call, results: list[View]) -> list[Step]:
         args = tuple(call.args[0]) if len(call.args) == 1 else call.args
@@ -112,17 +107,18 @@ class Rows:
         return [Kernel(text, [out], [x, i], fallible=True)]
 
 
-def _is_last(x: View, dim: Any) -> bool:
-    """Return whether elements along a dim of floats follow each other."""
-    return isinstance(dim, int) and bool(x.size) and x.dtype.kind == "f" and dim % len(x.shape) == len(x.shape) - 1
-
-
-def rows_kernel(function: str, writes: list[View], reads: list[View]) -> Kernel:
-    """Return a kernel of the library that takes contiguous rows of one shape."""
-    size, n = reads[0].size, reads[0].shape[-1]
-    arrays = ", ".join(f"(const {C_TYPES[v.dtype.name]}*){{{len(writes) + i}}}" for i, v in enumerate(reads))
-    text = f"run_rows<{function}>(Work{{{{{size // n}, {size // n}, {n}, 0, 0, 0}}}}, threads, {arrays}, {{0}})"
+def rows_kernel(symbol: str, writes: list[View], reads: list[View]) -> Kernel:
+    """Return the step of a kernel of the form of ``rows.h`` that takes contiguous arrays of one shape and dtype."""
+    size, n, kind = reads[0].size, reads[0].shape[-1], C_TYPES[reads[0].dtype.name]
+    places = [f"(const {kind}*){{{len(writes) + i}}}" for i in range(len(reads))]
+    text = rows_call(symbol, kind, size // n, n, [*places, "{0}"], "0")
     return Kernel(text, writes, reads, lasting=size >= _SMALL_ROWS)
+
+
+def rows_call(symbol: str, kind: str, height: int, width: int, places: list[str], number: str) -> str:
+    """Return the call of a kernel of ``rows.h`` on all rows; `number` is the setting of its work."""
+    work = f"Work{{{{{height}, {height}, {width}, 0, 0, {number}}}}}"
+    return f"run_rows<{symbol}<{kind}>>({work}, threads, {', '.join(places)})"
 
 
 def _norm_rows(x: View, ndims: int, views: list[View]) -> tuple[int, int]:
