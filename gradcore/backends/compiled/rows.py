@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -32,8 +31,8 @@ _WIDTHS = {kernel.symbol: kernel.least_width for kernel in ROW_KERNELS.values()}
 }  # fmt: skip
 
 
-#: The words of results with a number for each element, and what stands for the arrays of a column that are None.
-_ELEMENTS, _DEFAULTS = ("rows", "index"), {"column=0": 0, "column=1": 1}
+#: What stands for arrays that are None, by the word of their declaration.
+_DEFAULTS = {"column=0": 0, "column=1": 1}
 
 Condition = Callable[..., bool]
 
@@ -185,49 +184,57 @@ class CompiledRows(CompiledCalls):
 
 def _eager(kernel: RowKernel) -> Any:
     """Return the method of backends that calls a declared kernel, for the arguments to which it applies."""
-    symbol, call, count = kernel.symbol, kernel.call, len(kernel.reads) - 1
-    others = kernel.reads[1:]
-    has_dtype = call.dtype >= 0
+    # What depends on the declaration alone is looked at once: a call has some microseconds.
+    symbol, call, others, number = kernel.symbol, kernel.call, kernel.reads[1:], kernel.call.value
+    dim, dims, setting, dtype = (at if at < 0 else at + len(others) for at in call[:4])
+    of_elements = all(word == "rows" for word in kernel.writes)
 
     def supports(backend: Any, x: Any, *rest: Any) -> bool:
-        if x.size < _LARGE:
+        kind, ndim = x.dtype, x.ndim
+        if x.size < _LARGE or kind.char not in "fd" or not ndim or not x.flags.aligned:
             return False
-        dims = call.row_dims(x.ndim, rest[count:])
-        width = x.shape[-1] if dims == 1 else prod(x.shape[x.ndim - dims :])
-        if not dims or not _usual(symbol, width, x, *rest[:count]):
+        width = x.shape[-1] if dims < 0 else prod(x.shape[ndim - rest[dims] :])
+        if width < _WIDTHS[symbol] or (dim >= 0 and rest[dim] % ndim != ndim - 1):
             return False
-        dtype = call.dtype_of(rest[count:]) if has_dtype else None
-        if dtype is not None and dtype.numpy != x.dtype:
+        if 0 <= dtype < len(rest) and rest[dtype] is not None and rest[dtype].numpy != kind:
             return False
-        return not others or all(map(partial(_matches, x, width), others, rest))
+        for word, array in zip(others, rest, strict=False):
+            if array is None:
+                continue
+            if array.dtype != kind or not array.flags.aligned:
+                return False
+            if not _fits(word, array, x, width):
+                return False
+        return True
 
     def run(backend: CompiledRows, x: Any, *rest: Any) -> Any:
-        settings, shape, dtype = rest[count:], x.shape, x.dtype
-        dims = call.row_dims(x.ndim, settings)
-        rows = rows_of(x) if dims == 1 else _matrix(x, prod(shape[x.ndim - dims :]))
-        height, width = rows.shape
+        shape, kind = x.shape, x.dtype
+        rows = rows_of(x) if dims < 0 else _matrix(x, prod(shape[x.ndim - rest[dims] :]))
         arrays = [rows]
         for word, array in zip(others, rest, strict=False):
             if word in _DEFAULTS:
-                arrays.append(_vector(array, _DEFAULTS[word], width, dtype))
+                arrays.append(_vector(array, _DEFAULTS[word], rows.shape[1], kind))
             else:
                 arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
-        results = []
-        for word in kernel.writes:
-            # Not a view of a longer array, which a leaf would have to copy.
-            kept = shape if word in _ELEMENTS else (height,) if word == "row" else shape[:-dims] + (1,) * dims
-            results.append(np.empty(kept, np.int64 if word == "index" else dtype))
-        backend._run(symbol, rows.shape, *arrays, *results, number=call.number_of(settings))
-        return results[0] if len(results) == 1 else tuple(results)
+        # No result is a view of a longer array, which a leaf would have to copy.
+        if of_elements:
+            results = [np.empty(shape, kind)]
+        else:
+            count = 1 if dims < 0 else rest[dims]
+            shapes = {"row": rows.shape[:1], "kept": shape[: x.ndim - count] + (1,) * count}
+            results = [np.empty(shapes.get(w, shape), np.int64 if w == "index" else kind) for w in kernel.writes]
+        given = number if setting < 0 else rest[setting] if setting < len(rest) else 0
+        backend._run(symbol, rows.shape, *arrays, *results, number=given)
+        return results[0] if of_elements else tuple(results)
 
     return kernel_for(supports)(run)
 
 
-def _matches(x: Any, width: int, word: str, array: Any) -> bool:
+def _fits(word: str, array: Any, x: Any, width: int) -> bool:
     """Return whether an array has the shape that a word of `RowKernel.reads` says, beside rows of `x`."""
     if word == "rows":
         return bool(array.shape == x.shape)
-    return array is None or bool(array.size == (x.size // width if word == "row" else width))
+    return bool(array.size == (x.size // width if word == "row" else width))
 
 
 def _usual(kernel: str, width: int, x: Any, *others: Any) -> bool:
