@@ -506,6 +506,26 @@ def test_what_repeated_values_do_not_determine_is_not_finite(hermitian: bool, se
         assert not grad.isfinite().all()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_repeated_eigenvalues_of_general_matrices(seed: int) -> None:
+    gc.manual_seed(seed)
+    basis = gc.eye(4, dtype=gc.float64) + gc.randn(4, 4, dtype=gc.float64) * seed / 20
+    a = (basis @ _with_repeated_values(0, False, gc.float64) @ linalg.inv(basis)).detach().requires_grad_()
+    weights = gc.randn(4, 4, dtype=gc.float64)
+
+    def projection(a: Any) -> Any:
+        values, vectors = linalg.eig(a)
+        pair = (values.detach() - 2).abs() < 0.5
+        return (weights * (vectors[:, pair] @ linalg.inv(vectors)[pair]).real).sum()
+
+    assert gc.autograd.gradcheck(projection, a, atol=1e-4)
+    assert gc.autograd.grad(projection(a), a)[0].abs().max() > 1e-3
+    assert gc.autograd.gradcheck(lambda a: linalg.eig(a).eigenvalues.pow(2).sum().real, a)
+    values, vectors = linalg.eig(a)
+    square = vectors * values.square() @ linalg.inv(vectors)
+    assert not gc.autograd.grad((weights * square.real).sum(), a)[0].isfinite().all()
+
+
 def test_a_loss_that_depends_on_the_choice_of_a_basis_is_refused() -> None:
     a = gc.randn(2, 5, dtype=gc.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match="depends on the choice of the basis"):
