@@ -444,6 +444,88 @@ def test_a_null_vector_of_one_dimension() -> None:
     assert gc.autograd.gradcheck(ratio, a, check_forward_ad=True)
 
 
+def _projection(vectors: Any) -> Any:
+    return vectors @ vectors.mH
+
+
+#: Of vectors left and right of the values 3, 2, 2, 1 (or 1, 2, 2, 3): what no choice of the vectors changes.
+OF_REPEATED_VALUES: dict[str, Callable[[Any, Any], Any]] = {
+    "the product": lambda left, right: left @ right,
+    "the first on the left": lambda left, right: _projection(left[:, :1]),
+    "the first on the right": lambda left, right: _projection(right[:1].mH),
+    "the pair on the left": lambda left, right: _projection(left[:, 1:3]),
+    "the pair on the right": lambda left, right: _projection(right[1:3].mH),
+    "the pair on both": lambda left, right: left[:, 1:3] @ right[1:3],
+}
+
+
+def _with_repeated_values(seed: int, hermitian: bool, dtype: Any) -> Any:
+    """A matrix whose repeated values are equal up to rounding; without a seed, diagonal and exactly equal."""
+    diagonal = gc.tensor([3.0, 2.0, 2.0, 1.0], dtype=dtype).diag()
+    if not seed:
+        return diagonal
+    gc.manual_seed(seed)
+    left, right = (linalg.qr(gc.randn(4, 4, dtype=dtype)).Q for _ in range(2))
+    return left @ diagonal @ (left if hermitian else right).mH
+
+
+def _factors(a: Any, hermitian: bool) -> Any:
+    if hermitian:
+        values, vectors = linalg.eigh((a + a.mH) / 2)
+        return vectors, values, vectors.mH
+    return linalg.svd(a)
+
+
+@pytest.mark.parametrize("dtype", [gc.float64, gc.complex128], ids=str)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("name", OF_REPEATED_VALUES)
+def test_what_repeated_values_leave_open_is_not_seen(name: str, hermitian: bool, seed: int, dtype: Any) -> None:
+    a = _with_repeated_values(seed, hermitian, dtype).requires_grad_()
+    weights = gc.randn(4, 4, dtype=dtype)
+
+    def loss(a: Any) -> Any:
+        left, _, right = _factors(a, hermitian)
+        return (weights * OF_REPEATED_VALUES[name](left, right)).sum().abs()
+
+    assert gc.autograd.gradcheck(loss, a, atol=1e-4)
+    largest = gc.autograd.grad(loss(a), a)[0].abs().max()
+    assert (largest < 1e-9) if hermitian and name == "the product" else (largest > 1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_what_repeated_values_do_not_determine_is_not_finite(hermitian: bool, seed: int) -> None:
+    """One vector of a pair has no derivative; that of a function of the matrix is not found from its vectors."""
+    a = _with_repeated_values(seed, hermitian, gc.float64).requires_grad_()
+    weights = gc.randn(4, 4, dtype=gc.float64)
+
+    left, values, right = _factors(a, hermitian)
+    for out in (left[:, 1:2] @ right[1:2], left * values.square() @ right):
+        grad = gc.autograd.grad((weights * out).sum(), a, retain_graph=True)[0]
+        assert not grad.isfinite().all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_repeated_eigenvalues_of_general_matrices(seed: int) -> None:
+    gc.manual_seed(seed)
+    basis = gc.eye(4, dtype=gc.float64) + gc.randn(4, 4, dtype=gc.float64) * seed / 20
+    a = (basis @ _with_repeated_values(0, False, gc.float64) @ linalg.inv(basis)).detach().requires_grad_()
+    weights = gc.randn(4, 4, dtype=gc.float64)
+
+    def projection(a: Any) -> Any:
+        values, vectors = linalg.eig(a)
+        pair = (values.detach() - 2).abs() < 0.5
+        return (weights * (vectors[:, pair] @ linalg.inv(vectors)[pair]).real).sum()
+
+    assert gc.autograd.gradcheck(projection, a, atol=1e-4)
+    assert gc.autograd.grad(projection(a), a)[0].abs().max() > 1e-3
+    assert gc.autograd.gradcheck(lambda a: linalg.eig(a).eigenvalues.pow(2).sum().real, a)
+    values, vectors = linalg.eig(a)
+    square = vectors * values.square() @ linalg.inv(vectors)
+    assert not gc.autograd.grad((weights * square.real).sum(), a)[0].isfinite().all()
+
+
 def test_a_loss_that_depends_on_the_choice_of_a_basis_is_refused() -> None:
     a = gc.randn(2, 5, dtype=gc.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match="depends on the choice of the basis"):

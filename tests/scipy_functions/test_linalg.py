@@ -208,6 +208,22 @@ def test_factors() -> None:
     assert n.shape == (4, 1)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("name", ["null_space", "orth"])
+def test_gradients_of_subspaces(name: str, rows: int) -> None:
+    """Projections have gradients, and a single vector up to its sign."""
+    gc.manual_seed(rows)
+    a, weights = gc.randn(rows, 4, dtype=gc.float64, requires_grad=True), gc.randn(4, 4, dtype=gc.float64)
+
+    def loss(a: Any) -> Any:
+        basis = linalg.null_space(a) if name == "null_space" else linalg.orth(a.mT)
+        return basis[1:, 0] / basis[0, 0] if basis.shape[-1] == 1 else (weights * (basis @ basis.mT)).sum()
+
+    assert gradcheck(loss, a, check_forward_ad=True)
+    assert gradgradcheck(loss, a, atol=1e-4)
+    assert gc.autograd.grad(loss(a).sum(), a)[0].abs().max() > 1e-3
+
+
 def test_complex_results_of_real_matrices() -> None:
     a = np.array([[-1.0, 2.0], [0.3, -4.0]])
     for name in ("sqrtm", "logm"):
@@ -221,8 +237,10 @@ def test_complex_results_of_real_matrices() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(TypeError, match="eigenvalues"):
         linalg.funm(gc.eye(2), gc.sin)
-    with pytest.raises(RuntimeError, match="projection"):
-        linalg.null_space(gc.ones(1, 2, requires_grad=True))
+    with pytest.raises(RuntimeError, match="the rank is 1 of 2"):
+        linalg.null_space(gc.ones(2, 3, requires_grad=True))
+    with pytest.raises(RuntimeError, match="depends on the choice of the basis"):
+        linalg.null_space(gc.ones(1, 3, requires_grad=True))[0, 0].backward()
     with pytest.raises(ValueError, match="infs or NaNs"):
         linalg.solve(gc.full((2, 2), float("nan")), gc.ones(2))
     with pytest.raises(ValueError, match=r"l\+u\+1"):

@@ -40,6 +40,33 @@ def _over_gaps(F, x, gaps):
     return F.div(x, F.where((gaps == 0) & (x == 0), F.ones_like(gaps), gaps))
 
 
+def _rounding(F, x):
+    """Return a bound, of shape ``(*, 1, 1)``, of what rounding makes of matrices of the size of `x`."""
+    sizes = F.abs(x)
+    return F.sum(sizes, (-2, -1), True) * (2.0**-20 if sizes.dtype.itemsize == 4 else 2.0**-49)
+
+
+def _turns(F, x, values, turned, scale, of_values):
+    """Divide `x`, what a loss says of pairs of vectors, by the gaps of their values.
+
+    Vectors of equal values may turn among themselves. Where the loss does not see that (`turned` is rounding beside
+    `scale`) the quotient is zero. It has no value, and is infinite or NaN, where the loss sees it, and where the
+    gradients `of_values` of the equal values differ: a function of the matrix would have the limit of the quotient.
+    """
+    gaps = _gaps(F, values)
+    equal = F.abs(gaps) <= _rounding(F, _rows(F, values))
+    unseen = equal & (F.abs(turned) <= _rounding(F, scale))
+    if of_values is not None:
+        apart = F.abs(_columns(F, of_values) - _rows(F, of_values))
+        unseen = unseen & (apart <= _rounding(F, _rows(F, of_values)))
+    gaps = F.where(equal, F.zeros_like(gaps), gaps)
+    return F.div(F.where(unseen, F.zeros_like(x), x), F.where(unseen, F.ones_like(gaps), gaps))
+
+
+def _off_diagonal(F, x):
+    return F.triu(x, 1) + F.tril(x, -1)
+
+
 def _diagonal(F, x):
     return F.diagonal(x, 0, -2, -1)
 
@@ -108,8 +135,8 @@ def _(F, grads, eigenvalues, eigenvectors):
         return F.matmul(eigenvectors * _columns(F, of_values), F.hermitian(eigenvectors))
     inner = F.matmul(F.hermitian(eigenvectors), of_vectors)
     _check_phase(F, inner, "linalg_eigh_backward", "eigenvectors")
-    inner = F.triu(inner, 1) + F.tril(inner, -1)
-    middle = _over_gaps(F, inner, _gaps(F, eigenvalues))
+    turned = _skew(F, inner)
+    middle = _off_diagonal(F, _turns(F, inner, eigenvalues, turned, inner, of_values))
     if of_values is not None:
         middle = middle + F.diag_embed(of_values)
     return _sandwich(F, eigenvectors, middle, F.hermitian(eigenvectors))
@@ -172,6 +199,7 @@ def _matrix_cases():
     method=False,
     fields="eigenvalues eigenvectors",
     samples=lambda: [case(floats(0, 0))],
+    materialize=False,
     autocast="float32:cpu",
 )
 def linalg_eig(K, A):
@@ -190,12 +218,15 @@ def linalg_eig(K, A):
 def _(F, grads, eigenvalues, eigenvectors):
     of_values, of_vectors = grads
     back = F.hermitian(eigenvectors)
-    inner = F.matmul(back, of_vectors)
+    if of_vectors is None:
+        return F.solved(back, _rows(F, of_values) * back)[0]
+    scale = inner = F.matmul(back, of_vectors)
     _check_phase(F, inner, "linalg_eig_backward", "eigenvectors")
     # Eigenvectors have length one: no part of a gradient that would change it counts.
     inner = inner - F.matmul(back, eigenvectors * _columns(F, F.real(_diagonal(F, inner))))
-    inner = F.triu(inner, 1) + F.tril(inner, -1)
-    middle = _over_gaps(F, inner, F.conj(_gaps(F, eigenvalues))) + F.diag_embed(of_values)
+    middle = _off_diagonal(F, _turns(F, inner, F.conj(eigenvalues), inner, scale, of_values))
+    if of_values is not None:
+        middle = middle + F.diag_embed(of_values)
     return F.solved(back, F.matmul(middle, back))[0]
 
 
@@ -330,11 +361,14 @@ def _(F, grads, U, S, Vh):
     of_vh = F.zeros_like(Vh) if of_vh is None else of_vh
     from_rest = _of_further_vectors(F, of_u, of_vh, U, S, Vh)
     (of_u, of_vh), (U, Vh) = _first(F, of_u, of_vh, k), _first(F, U, Vh, k)
-    from_u = _skew(F, F.matmul(F.hermitian(U), of_u))
-    from_v = _skew(F, F.matmul(Vh, F.hermitian(of_vh)))
+    of_turned_u, of_turned_v = F.matmul(F.hermitian(U), of_u), F.matmul(Vh, F.hermitian(of_vh))
+    from_u, from_v = _skew(F, of_turned_u), _skew(F, of_turned_v)
     _check_phase(F, from_u + from_v, "svd_backward", "singular vectors")
-    both = from_u * _columns(F, S) + _rows(F, S) * from_v
-    middle = _over_gaps(F, F.triu(both, 1) + F.tril(both, -1), _gaps(F, S * S))
+    # What turns U and Vh together goes by the gaps; what turns them against each other by the sums, which are no gaps.
+    together, against = (from_u + from_v) / 2, (from_u - from_v) / 2
+    scale = F.abs(of_turned_u) + F.abs(of_turned_v)
+    middle = _turns(F, together, S, together, scale, of_s) + _over_gaps(F, against, _rows(F, S) + _columns(F, S))
+    middle = _off_diagonal(F, middle)
     if of_s is not None:
         middle = middle + F.diag_embed(of_s)
     if F.is_complex(middle):
@@ -357,11 +391,9 @@ def _(F, t, U, S, Vh, full_matrices):
     U, Vh = _first(F, U, Vh, k)
     inner = _sandwich(F, F.hermitian(U), t, F.hermitian(Vh))
     mirrored = F.hermitian(inner)
-    gaps = _gaps(F, S * S)
-    in_u = inner * _columns(F, S) + _rows(F, S) * mirrored
-    in_v = _rows(F, S) * inner + mirrored * _columns(F, S)
-    turn_u = _over_gaps(F, F.triu(in_u, 1) + F.tril(in_u, -1), gaps)
-    turn_v = _over_gaps(F, F.triu(in_v, 1) + F.tril(in_v, -1), gaps)
+    together = _off_diagonal(F, _over_gaps(F, (inner + mirrored) / 2, _gaps(F, S)))
+    against = _off_diagonal(F, _over_gaps(F, (inner - mirrored) / 2, _rows(F, S) + _columns(F, S)))
+    turn_u, turn_v = together + against, together - against
     if F.is_complex(inner):  # one of many ways to share the phase: all of it to U
         turn_u = turn_u + F.diag_embed(F.div(_diagonal(F, inner - mirrored), 2 * S))
     change_u, change_v = F.matmul(U, turn_u), F.matmul(F.hermitian(turn_v), Vh)

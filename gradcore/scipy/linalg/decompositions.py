@@ -327,7 +327,10 @@ def null_space(
     A: Any, rcond: float | None = None, *, overwrite_a: bool = False, check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> AnyTensor:  # fmt: skip
-    """Return an orthonormal basis of the null space of a matrix, which has no derivative: any rotation of it would do.
+    """Return an orthonormal basis of the null space of a matrix.
+
+    Any rotation of the basis would do: a loss has a gradient if it sees the space alone (a single vector up to its
+    sign, or the projection ``N @ N.mH``), and is an error in backward otherwise.
 
     Examples
     --------
@@ -337,13 +340,14 @@ def null_space(
             [1.]], dtype=torch.float64)
     """
     matrix = checked(A, check_finite)
-    if F.is_differentiated(matrix):
-        raise RuntimeError(
-            "null_space() is not differentiable: its basis is one of many; use detach(), or the projection on the null "
-            "space, eye - pinv(A) @ A"
-        )
     _, s, vh = F.linalg_svd(matrix, True)
-    return F.hermitian(vh[_rank(matrix, s, rcond) :])
+    rank = _rank(matrix, s, rcond)
+    if rank < s.shape[-1] and F.is_differentiated(matrix):
+        raise RuntimeError(
+            f"null_space() is not differentiable where rows and columns are dependent (the rank is {rank} of "
+            f"{s.shape[-1]}): the null space is smaller for matrices beside this one; use detach()"
+        )
+    return F.hermitian(vh[rank:])
 
 
 def _rank(matrix: AnyTensor, s: AnyTensor, rcond: float | None) -> int:
