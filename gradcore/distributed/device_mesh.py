@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradcore.distributed import groups
 from gradcore.distributed.groups import ProcessGroup
@@ -35,7 +35,7 @@ class DeviceMesh:
     >>> gc.distributed.destroy_process_group()
     """
 
-    def __init__(self, device_type: str, mesh: Any, *, mesh_dim_names: Sequence[str] | None = None) -> None:
+    def __init__(self, device_type: str, mesh: object, *, mesh_dim_names: Sequence[str] | None = None) -> None:
         world = groups.resolve(None)
         ranks = np.asarray(mesh.tolist() if hasattr(mesh, "tolist") else mesh)
         names = None if mesh_dim_names is None else tuple(mesh_dim_names)
@@ -52,7 +52,11 @@ class DeviceMesh:
         self._set(device_type, ranks, names, rows)
 
     def _set(
-        self, device_type: str, ranks: Any, names: tuple[str, ...] | None, rows: Sequence[ProcessGroup | None]
+        self,
+        device_type: str,
+        ranks: NDArray[np.int64],
+        names: tuple[str, ...] | None,
+        rows: Sequence[ProcessGroup | None],
     ) -> None:
         self.device_type, self.mesh_dim_names = device_type, names
         self._ranks, self._groups = ranks, list(rows)
@@ -174,12 +178,12 @@ def init_device_mesh(
     >>> gc.distributed.destroy_process_group()
     """
     shape = tuple(mesh_shape)
-    if not shape or not all(isinstance(n, int) and n > 0 for n in shape):
+    if not shape or min(shape) < 1:
         raise ValueError(f"mesh_shape must be positive integers, but it is {shape}")
     return DeviceMesh(device_type, np.arange(int(np.prod(shape))).reshape(shape), mesh_dim_names=mesh_dim_names)
 
 
-def _check(device_type: str, ranks: Any, names: tuple[str, ...] | None, world: int) -> None:
+def _check(device_type: str, ranks: NDArray[np.int64], names: tuple[str, ...] | None, world: int) -> None:
     """Raise unless a mesh can be made of these."""
     if device_type not in ("cpu", "cuda"):
         raise RuntimeError(f"the device type of a mesh must be 'cpu' or 'cuda', not {device_type!r}")
