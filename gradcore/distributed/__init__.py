@@ -15,6 +15,7 @@ from gradcore.distributed.collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from gradcore.distributed.device_mesh import DeviceMesh, init_device_mesh
 from gradcore.distributed.errors import DistBackendError, DistError, DistNetworkError
 from gradcore.distributed.groups import (
     Backend,
@@ -54,6 +55,7 @@ from gradcore.torch_names import paths
 
 __all__ = [
     "Backend",
+    "DeviceMesh",
     "DistBackendError",
     "DistError",
     "DistNetworkError",
@@ -84,6 +86,7 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "group",
+    "init_device_mesh",
     "init_process_group",
     "irecv",
     "is_available",

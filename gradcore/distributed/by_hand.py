@@ -15,7 +15,7 @@ from pathlib import Path
 from gradcore.distributed.errors import DistNetworkError
 from gradcore.distributed.rendezvous import share
 
-__all__ = ["is_launched", "join_world"]
+__all__ = ["forget_world", "is_launched", "join_world"]
 
 #: Variables that the launchers of MPI set, Slurm's among them.
 _LAUNCHERS = ("PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID")
@@ -57,6 +57,12 @@ def join_world(rank: int, size: int, init_method: str | None, seconds: float) ->
     watcher.settimeout(None)
     watcher.sendall(f"cmd=watch pmiid={number}\n".encode())
     threading.Thread(target=_watch, args=(watcher,), name="gradcore-watch", daemon=True).start()
+
+
+def forget_world() -> None:
+    """Remove the variables of `join_world`, once MPI has read them: programs started later are no part of the world."""
+    for name in ("PMI_PORT", "PMI_ID"):
+        os.environ.pop(name, None)
 
 
 def _start_server(size: int) -> bytes:

@@ -12,6 +12,7 @@ from gradcore.autograd.saved import current_hooks, saved_tensors_hooks
 from gradcore.autograd.variables import Variable
 from gradcore.core.typing import AnyTensor
 from gradcore.distributed.checks import check_alike
+from gradcore.distributed.device_mesh import DeviceMesh
 from gradcore.distributed.groups import ProcessGroup, own_group, resolve
 from gradcore.distributed.sharded_parameter import Gathering, Reduction, ShardedParameter, initialize_whole
 from gradcore.nn.module import Module
@@ -472,7 +473,7 @@ def fully_shard(
     Parameters
     ----------
     module : Module or list of Module
-    mesh : ProcessGroup, optional
+    mesh : ProcessGroup or DeviceMesh of one dimension, optional
         By default the world.
     reshard_after_forward : bool, optional
         Whether parameters are freed after forward, and gathered again in backward. By default all but those of the
@@ -516,6 +517,12 @@ def fully_shard(
         return module
     if "_fsdp_unit" in module.__dict__:
         raise AssertionError("fully_shard was called on this module already")
+    if isinstance(mesh, DeviceMesh):
+        if mesh.ndim != 1:
+            raise NotImplementedError(
+                f"fully_shard needs a mesh of one dimension, such as mesh['dp'], but found {mesh!r}"
+            )
+        mesh = mesh.get_group()
     found = dict(_parameters_of(module, {id(p) for p in ignored_params or ()}))
     group = _group_of(module, resolve(mesh))
     alike = [f"{tuple(p.shape)} {p.dtype.name}" for p, _ in found.values()]

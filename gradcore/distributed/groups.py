@@ -408,15 +408,21 @@ def _start_mpi(given: tuple[int | None, int | None], limit: timedelta, init_meth
     rank, size = given
     if not is_mpi_available() and size in (None, 1):
         return Alone()
-    if size not in (None, 1) and is_mpi_available() and not by_hand.is_launched():
+    started_by_hand = size not in (None, 1) and is_mpi_available() and not by_hand.is_launched()
+    if started_by_hand:
         if rank is None:
             raise ValueError(f"the rank of this process among {size} is not known: rank, or the variable RANK")
         begun = time.monotonic()
+        assert size is not None
         by_hand.join_world(rank, size, init_method, limit.total_seconds())
         limit = timedelta(seconds=max(limit.total_seconds() - (time.monotonic() - begun), 0.1))
     from gradcore.distributed.mpi import MPICommunicator
 
-    made = MPICommunicator.of_world(limit.total_seconds())
+    try:
+        made = MPICommunicator.of_world(limit.total_seconds())
+    finally:
+        if started_by_hand:
+            by_hand.forget_world()
     for found, wanted in zip((made.rank, made.size), given, strict=True):
         if wanted is not None and found != wanted:
             raise DistNetworkError(

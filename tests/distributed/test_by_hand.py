@@ -103,6 +103,33 @@ def test_one_command_for_each(program: str) -> None:
 
 
 @needs_mpi
+def test_programs_that_a_process_starts_are_no_part_of_its_world() -> None:
+    inner = (
+        "import gradcore.distributed as d, os; d.init_process_group('mpi'); "
+        "print(d.get_world_size(), *(n for n in os.environ if n.startswith('PMI')))"
+    )
+    code = (
+        "import gradcore.distributed as d, os, subprocess, sys\n"
+        "d.init_process_group('gloo')\n"
+        "assert d.get_world_size() == 2\n"
+        "env = {k: v for k, v in os.environ.items() if k not in ('RANK', 'WORLD_SIZE')}\n"
+        f"subprocess.run([sys.executable, '-c', {inner!r}], env=env, check=True, timeout=60)\n"
+        "d.barrier()\n"
+        "d.destroy_process_group()\n"
+    )
+    both = variables(WORLD_SIZE="2")
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], env={**both, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    said = [child.communicate(timeout=120)[0] for child in children]
+    assert [child.returncode for child in children] == [0, 0]
+    assert said == ["1\n", "1\n"]
+
+
+@needs_mpi
 def test_an_unknown_rank_is_an_error() -> None:
     code = "import gradcore.distributed as d; d.init_process_group('gloo', world_size=2)"
     done = subprocess.run(

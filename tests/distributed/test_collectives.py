@@ -9,3 +9,9 @@ from tests.distributed.processes import needs_mpi, parameters, passes
 @parameters("collectives_checks.py")
 def test_collectives(module, size, name):
     passes(module, size, name)
+
+
+@needs_mpi
+@parameters("mesh_checks.py", sizes=(4,))
+def test_meshes(module, size, name):
+    passes(module, size, name)

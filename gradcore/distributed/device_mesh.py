@@ -1,0 +1,204 @@
+"""Processes in a grid of named dimensions, with a group for each row along each dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcore.distributed import groups
+from gradcore.distributed.groups import ProcessGroup
+from gradcore.tensor import Tensor
+from gradcore.tensor.creation import tensor
+
+__all__ = ["DeviceMesh", "init_device_mesh"]
+
+
+class DeviceMesh:
+    """Processes in a grid, with a group for each row along each dimension. All processes make this call.
+
+    Parameters
+    ----------
+    device_type : str
+        Of the tensors that the processes exchange: ``"cpu"`` or ``"cuda"``.
+    mesh : nested sequence of int
+        Ranks of the world, which must grow along each dimension.
+    mesh_dim_names : sequence of str, optional
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributed.init_process_group("mpi")
+    >>> gc.distributed.DeviceMesh("cpu", [[0]], mesh_dim_names=("dp", "tp"))["tp"]
+    DeviceMesh('cpu', [0], mesh_dim_names=('tp',))
+    >>> gc.distributed.destroy_process_group()
+    """
+
+    def __init__(self, device_type: str, mesh: object, *, mesh_dim_names: Sequence[str] | None = None) -> None:
+        world = groups.resolve(None)
+        ranks = np.asarray(mesh.tolist() if hasattr(mesh, "tolist") else mesh)
+        names = None if mesh_dim_names is None else tuple(mesh_dim_names)
+        _check(device_type, ranks, names, world.size())
+        world.engine_for(device_type)
+        rows = []
+        for dim in range(ranks.ndim):
+            own = None
+            for row in np.moveaxis(ranks, dim, -1).reshape(-1, ranks.shape[dim]).tolist():
+                # Every process makes every group, in the same order.
+                made = world if row == list(range(world.size())) else groups.new_group(row)
+                own = made if world.rank() in row else own
+            rows.append(own)
+        self._set(device_type, ranks, names, rows)
+
+    def _set(
+        self,
+        device_type: str,
+        ranks: NDArray[np.int64],
+        names: tuple[str, ...] | None,
+        rows: Sequence[ProcessGroup | None],
+    ) -> None:
+        self.device_type, self.mesh_dim_names = device_type, names
+        self._ranks, self._groups = ranks, list(rows)
+        found = np.argwhere(ranks == groups.get_rank()).tolist()
+        self._coordinate: list[int] | None = found[0] if found else None
+
+    @property
+    def mesh(self) -> Tensor:
+        """Return the ranks as a tensor of the CPU."""
+        return tensor(self._ranks.tolist(), device="cpu")
+
+    @property
+    def ndim(self) -> int:
+        """Return the number of dimensions."""
+        return int(self._ranks.ndim)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of processes along each dimension."""
+        return tuple(self._ranks.shape)
+
+    def size(self, mesh_dim: int | None = None) -> int:
+        """Return the number of processes, of all or along a dimension."""
+        return int(self._ranks.size if mesh_dim is None else self._ranks.shape[self._dim(mesh_dim)])
+
+    def get_rank(self) -> int:
+        """Return the rank of this process in the world."""
+        return groups.get_rank()
+
+    def get_coordinate(self) -> list[int] | None:
+        """Return the position of this process along each dimension, or None if it is not in the mesh."""
+        return None if self._coordinate is None else list(self._coordinate)
+
+    def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
+        """Return the position of this process along a dimension, which is its rank in the group of that."""
+        dim = self._dim(mesh_dim)
+        if self._coordinate is None:
+            raise RuntimeError(f"rank {groups.get_rank()} is not in {self!r}")
+        return self._coordinate[dim]
+
+    def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
+        """Return the group of the processes that differ from this one along a dimension alone."""
+        found = self._groups[self._dim(mesh_dim)]
+        if found is None:
+            raise RuntimeError(f"rank {groups.get_rank()} is not in {self!r}")
+        return found
+
+    def get_all_groups(self) -> list[ProcessGroup]:
+        """Return the groups of this process, one for each dimension."""
+        return [self.get_group(dim) for dim in range(self.ndim)]
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
+        """Return the mesh of some dimensions that this process is in. It has the same groups."""
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        if self.mesh_dim_names is None:
+            raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
+        known = list(self.mesh_dim_names)
+        dims = [known.index(name) for name in wanted if name in known]
+        if not wanted or len(dims) < len(wanted) or dims != sorted(set(dims)):
+            raise KeyError(
+                f"Invalid mesh_dim_names {wanted} specified. Valid mesh_dim_names are {known}, "
+                "each once and in this order."
+            )
+        at = self._coordinate or [0] * self.ndim
+        part = self._ranks[tuple(slice(None) if dim in dims else at[dim] for dim in range(self.ndim))]
+        made = object.__new__(DeviceMesh)
+        made._set(self.device_type, part, wanted, [self._groups[dim] for dim in dims])
+        return made
+
+    def __repr__(self) -> str:
+        names = "" if self.mesh_dim_names is None else f", mesh_dim_names={self.mesh_dim_names}"
+        return f"DeviceMesh({self.device_type!r}, {self._ranks.tolist()}{names})"
+
+    def _dim(self, mesh_dim: int | str | None) -> int:
+        """Return the number of a dimension."""
+        if mesh_dim is None:
+            if self.ndim > 1:
+                raise RuntimeError(
+                    f"Found the DeviceMesh have {self.ndim} dimensions. "
+                    "Optional kwarg `mesh_dim` needs to be specified when device_mesh.ndim > 1."
+                )
+            return 0
+        if isinstance(mesh_dim, str):
+            if mesh_dim not in (self.mesh_dim_names or ()):
+                raise KeyError(f"Mesh dimension '{mesh_dim}' does not exist. Available: {self.mesh_dim_names}")
+            return (self.mesh_dim_names or ()).index(mesh_dim)
+        if not -self.ndim <= mesh_dim < self.ndim:
+            raise IndexError(f"mesh_dim {mesh_dim} is out of range for a mesh of {self.ndim} dimensions")
+        return mesh_dim % self.ndim
+
+
+def init_device_mesh(
+    device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Sequence[str] | None = None
+) -> DeviceMesh:
+    """Arrange the processes in a grid, by rank, the last dimension first. All processes make this call.
+
+    Parameters
+    ----------
+    device_type : str
+        ``"cpu"`` or ``"cuda"``.
+    mesh_shape : sequence of int
+        Numbers of processes along each dimension.
+    mesh_dim_names : sequence of str, optional
+        Names of the dimensions.
+
+    Returns
+    -------
+    DeviceMesh
+
+    Examples
+    --------
+    >>> import gradcore as gc
+    >>> gc.distributed.init_process_group("mpi")
+    >>> mesh = gc.distributed.init_device_mesh("cpu", (1, 1), mesh_dim_names=("dp", "tp"))
+    >>> mesh["dp"].size(), mesh.get_local_rank("tp"), mesh.get_coordinate()
+    (1, 0, [0, 0])
+    >>> t = gc.ones(2)
+    >>> gc.distributed.all_reduce(t, group=mesh.get_group("dp"))
+    >>> gc.distributed.destroy_process_group()
+    """
+    shape = tuple(mesh_shape)
+    if not shape or min(shape) < 1:
+        raise ValueError(f"mesh_shape must be positive integers, but it is {shape}")
+    return DeviceMesh(device_type, np.arange(int(np.prod(shape))).reshape(shape), mesh_dim_names=mesh_dim_names)
+
+
+def _check(device_type: str, ranks: NDArray[np.int64], names: tuple[str, ...] | None, world: int) -> None:
+    """Raise unless a mesh can be made of these."""
+    if device_type not in ("cpu", "cuda"):
+        raise RuntimeError(f"the device type of a mesh must be 'cpu' or 'cuda', not {device_type!r}")
+    if ranks.ndim == 0 or ranks.size == 0 or ranks.dtype.kind not in "iu":
+        raise ValueError("a mesh must be made of ranks, in lists of equal lengths")
+    if names is not None and len(names) != ranks.ndim:
+        raise RuntimeError(
+            "mesh_shape and mesh_dim_names should have same length! "
+            f"Found {len(names)} names for {ranks.ndim} dimensions."
+        )
+    if names is not None and len(set(names)) < len(names):
+        raise RuntimeError(f"Each mesh_dim_name must be unique. Found repeated mesh_dim_name in mesh_dim_names {names}")
+    if ranks.size > world:
+        raise RuntimeError(f"Mesh should not be bigger than default world size {world}, but found {ranks.size} ranks!")
+    if len(np.unique(ranks)) < ranks.size or ranks.min() < 0 or ranks.max() >= world:
+        raise ValueError(f"the ranks of a mesh must be different, and below {world}, but they are {ranks.tolist()}")
+    if any((np.diff(ranks, axis=dim) < 0).any() for dim in range(ranks.ndim)):
+        raise ValueError(f"the ranks of a mesh must grow along each dimension, but they are {ranks.tolist()}")
