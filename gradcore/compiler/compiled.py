@@ -251,7 +251,7 @@ class CompiledFunction:
             recording_lock.release()
 
     def _remember_refusal(self, args: _Args, named: _Named) -> None:
-        """Refuse the same call again without calling the function, but not others; all if calls cannot be told apart."""
+        """Refuse the same call again without calling the function, but no other; all if they cannot be told apart."""
         if self._left is None or not self._fullgraph:
             return
         with suppress(Unguardable, RecursionError):
