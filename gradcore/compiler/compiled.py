@@ -167,6 +167,8 @@ class CompiledFunction:
         #: The names in the code that was executed.
         self._names: frozenset[str] = frozenset()
         self._left: str | None = None
+        #: With ``fullgraph``, checks of the arguments and state of refused calls, and why they were refused.
+        self._refusals: list[tuple[Callable[[_Args, _Named], object], str]] = []
         self._break: GraphBreak | None = None
         #: Why there is no program, as long as it is not known at which statement.
         self._sought: str | None = None
@@ -224,6 +226,9 @@ class CompiledFunction:
             self._begin()
         if self._left is not None and self._fullgraph:
             raise Unrecordable(self._left)
+        for check, why in self._refusals:
+            if type(check(args, named)) is not int:
+                raise Unrecordable(why)
         if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
             return self._instead(*args, **named)
         if _stance[0] in ("eager_on_recompile", "fail_on_recompile"):
@@ -239,8 +244,22 @@ class CompiledFunction:
         try:
             found = self._with_symbols(args, named)
             return found[0] if type(found) is tuple else self._next(args, named)
+        except Unrecordable:
+            self._remember_refusal(args, named)
+            raise
         finally:
             recording_lock.release()
+
+    def _remember_refusal(self, args: _Args, named: _Named) -> None:
+        """Refuse the same call again without calling the function, but no other; all if they cannot be told apart."""
+        if self._left is None or not self._fullgraph:
+            return
+        with suppress(Unguardable, RecursionError):
+            guards = self._guards(args, named, {})
+            check = guards.function_of()
+            guards.forget()
+            self._refusals = [(check, self._left), *self._refusals[: self._most - 1]]
+            self._left = None
 
     def _next(self, args: _Args, named: _Named) -> Any:
         """Make one more program, if there may be one."""

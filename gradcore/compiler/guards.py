@@ -57,7 +57,7 @@ _PLAIN = (bool, int, float, complex, str, bytes)
 _UNIQUE = (
     type(None), type(...), type(NotImplemented), dtypes.dtype, np.dtype, device, enum.Enum,
     types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
-    types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern,
 )  # fmt: skip
 _OF_NUMPY = PURE_FUNCTIONS["numpy"] or frozenset()
 #: The most values of a type whose identity a function may compare.

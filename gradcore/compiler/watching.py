@@ -7,6 +7,7 @@ import functools
 import gc
 import importlib
 import importlib._bootstrap
+import re
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator
@@ -64,7 +65,7 @@ _BY_NAME = frozenset(
 )
 _METHODS_OF = (
     list, dict, tuple, str, bytes, set, frozenset, int, float, complex, range, slice, types.GeneratorType,
-    BaseException,
+    BaseException, re.Pattern, re.Match,
 )  # fmt: skip
 #: Methods of classes that are written in C and depend on their arguments alone; `__subclasses__` and `now` do not.
 _OF_CLASSES = frozenset((
@@ -306,7 +307,7 @@ class Watch:
                 self._refuse(f"{code.co_name} is not to be compiled", frame)
             if code in _LOOKING_UP or (code in _OF_STREAMS and not self._within_library(frame)):
                 self._refuse(f"{_LOOKING_UP.get(code, code.co_qualname)} is called", frame)
-            generated = "__name__" not in namespace and self._within_library(frame)
+            generated = "__name__" not in namespace and code is not self.code and self._within_library(frame)
             if not (is_library(namespace) or generated or is_generated(code)):
                 return self._kind_of_user(frame)
             if code in FACTS:

@@ -180,3 +180,21 @@ def test_what_cannot_be_a_whole_has_its_effects_once(name: str) -> None:
         except RuntimeError as error:
             errors += "fullgraph" in str(error)
     assert (len(seen), errors) == {"captured": (2, 4), "observed": (1, 5)}[name]
+
+
+def test_a_refused_call_does_not_refuse_others() -> None:
+    """Raise, with ``fullgraph=True``, for each call that cannot be captured, and capture the others."""
+
+    def function(x: gc.Tensor, item: bool) -> gc.Tensor:
+        if item:
+            print(end="")
+        return x * 2
+
+    compiled = gc.compile(function, fullgraph=True)
+    for item in (True, False, False, True, False, True, False):
+        if item:
+            with pytest.raises(RuntimeError, match="fullgraph"):
+                compiled(gc.ones(1), item)
+        else:
+            assert compiled(gc.ones(1), item).item() == 2.0
+    assert compiled.count_programs() == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import importlib.util
+import re
 import sys
 import types
 import warnings
@@ -556,3 +557,30 @@ def test_files_with_names_of_the_standard_library(tmp_path: Path) -> None:
     compiled = gc.compile(module.scaled)
     for module.scale in (2.0, 2.0, 2.0, 3.0):
         assert gc.equal(compiled(gc.ones(2)), gc.full((2,), module.scale))
+
+
+def test_functions_of_namespaces_without_a_name_are_the_users() -> None:
+    """Guard what a function reads that was made by `eval` in a dict."""
+    config = types.SimpleNamespace(scale=2.0)
+    function = eval("lambda x: x * float('{0.scale}'.format(config))", {"config": config})
+    compiled = gc.compile(function)
+    for _ in range(4):
+        assert compiled(gc.ones(1)).item() == 2.0
+    config.scale = 3.0
+    assert compiled(gc.ones(1)).item() == 3.0
+
+
+def test_regular_expressions_are_constants_by_identity() -> None:
+    """Make programs of functions that refer to regular expressions, one for each expression."""
+    config = types.SimpleNamespace(pattern=re.compile("(a+)b"))
+
+    def function(x: gc.Tensor, text: str) -> gc.Tensor:
+        found = config.pattern.match(text)
+        return x * (0.0 if found is None else float(len(found.group(1))))
+
+    compiled = gc.compile(function, fullgraph=True)
+    for text, times in (("aab", 2.0), ("aab", 2.0), ("aab", 2.0), ("aaab", 3.0), ("c", 0.0), ("aab", 2.0)):
+        assert compiled(gc.ones(1), text).item() == times
+    assert compiled.count_programs() == 3
+    config.pattern = re.compile("(a)ab")
+    assert [compiled(gc.ones(1), "aab").item() for _ in range(3)] == [1.0] * 3
