@@ -541,3 +541,20 @@ def test_pseudo_inverse_with_several_tolerances_for_each_matrix() -> None:
     assert gc.autograd.grad(out.sum(), a)[0].shape == a.shape
     assert gc.autograd.gradcheck(lambda a: linalg.pinv(a, rtol=tolerances), a, check_forward_ad=True)
     assert gc.autograd.gradgradcheck(lambda a: linalg.pinv(a, rtol=tolerances), a)
+
+
+@pytest.mark.parametrize("decompose", [gc.linalg.svd, gc.linalg.eigh, gc.linalg.eig])
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 3, 3)], ids=str)
+def test_decompositions_of_empty_matrices_have_gradients(decompose: Any, shape: tuple[int, ...]) -> None:
+    x = gc.zeros(*shape, dtype=gc.float64, requires_grad=True)
+    sum(t.abs().sum() for t in decompose(x)).backward()
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
+
+
+def test_values_of_a_large_matrix_are_not_taken_for_equal() -> None:
+    x, weight = (gc.tensor(draw, dtype=gc.float32) for draw in np.random.default_rng(2).normal(size=(2, 200, 200)))
+    x.requires_grad_()
+    (gc.linalg.svd(x, full_matrices=False)[0] * weight).sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()

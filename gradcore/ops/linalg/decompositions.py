@@ -40,10 +40,13 @@ def _over_gaps(F, x, gaps):
     return F.div(x, F.where((gaps == 0) & (x == 0), F.ones_like(gaps), gaps))
 
 
-def _rounding(F, x):
-    """Return a bound, of shape ``(*, 1, 1)``, of what rounding makes of matrices of the size of `x`."""
+def _rounding(F, x, reduce="sum"):
+    """Return a bound, of shape ``(*, 1, 1)``, of the rounding errors of matrices of the size of `x`.
+
+    It is 8 units of rounding of the sum of the elements' sizes or, with ``"amax"``, of the largest one.
+    """
     sizes = F.abs(x)
-    return F.sum(sizes, (-2, -1), True) * (2.0**-20 if sizes.dtype.itemsize == 4 else 2.0**-49)
+    return getattr(F, reduce)(sizes, (-2, -1), True) * (2.0**-20 if sizes.dtype.itemsize == 4 else 2.0**-49)
 
 
 def _turns(F, x, values, turned, scale, of_values):
@@ -53,8 +56,11 @@ def _turns(F, x, values, turned, scale, of_values):
     `scale`) the quotient is zero. It has no value, and is infinite or NaN, where the loss sees it, and where the
     gradients `of_values` of the equal values differ: a function of the matrix would have the limit of the quotient.
     """
+    if not values.shape[-1]:
+        return x
     gaps = _gaps(F, values)
-    equal = F.abs(gaps) <= _rounding(F, _rows(F, values))
+    # The error of a computed value is some units of the largest one: values of large matrices lie closer than a sum.
+    equal = F.abs(gaps) <= _rounding(F, _rows(F, values), "amax")
     unseen = equal & (F.abs(turned) <= _rounding(F, scale))
     if of_values is not None:
         apart = F.abs(_columns(F, of_values) - _rows(F, of_values))
