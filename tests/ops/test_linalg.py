@@ -496,7 +496,7 @@ def test_what_repeated_values_leave_open_is_not_seen(name: str, hermitian: bool,
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("hermitian", [False, True])
 def test_what_repeated_values_do_not_determine_is_not_finite(hermitian: bool, seed: int) -> None:
-    """One vector of a pair has no derivative; that of a function of the matrix is not found from its vectors."""
+    """Check that gradients of one vector of a pair, and of a function of the matrix by its vectors, are not finite."""
     a = _with_repeated_values(seed, hermitian, gc.float64).requires_grad_()
     weights = gc.randn(4, 4, dtype=gc.float64)
 

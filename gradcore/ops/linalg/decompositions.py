@@ -40,7 +40,7 @@ def _over_gaps(F, x, gaps):
     return F.div(x, F.where((gaps == 0) & (x == 0), F.ones_like(gaps), gaps))
 
 
-def _rounding(F, x, reduce="sum"):
+def _rounding_bound(F, x, reduce="sum"):
     """Return a bound, of shape ``(*, 1, 1)``, of the rounding errors of matrices of the size of `x`.
 
     It is 8 units of rounding of the sum of the elements' sizes or, with ``"amax"``, of the largest one.
@@ -49,27 +49,29 @@ def _rounding(F, x, reduce="sum"):
     return getattr(F, reduce)(sizes, (-2, -1), True) * (2.0**-20 if sizes.dtype.itemsize == 4 else 2.0**-49)
 
 
-def _turns(F, x, values, turned, scale, of_values):
-    """Divide `x`, what a loss says of pairs of vectors, by the gaps of their values.
+def _divide_by_gaps(F, x, values, turned, scale, of_values):
+    """Return `x`, the gradient by rotations of pairs of vectors, divided by the gaps between their `values`.
 
-    Vectors of equal values may turn among themselves. Where the loss does not see that (`turned` is rounding beside
-    `scale`) the quotient is zero. It has no value, and is infinite or NaN, where the loss sees it, and where the
-    gradients `of_values` of the equal values differ: a function of the matrix would have the limit of the quotient.
+    The vectors of equal values may be rotated among themselves. If the loss does not depend on that rotation, so that
+    `turned`, its gradient by the rotation, is rounding error beside `scale`, the quotient is zero. If the loss depends
+    on it, or if the gradients `of_values` of the equal values differ, there is no derivative: the quotient is infinite
+    or NaN.
     """
     if not values.shape[-1]:
         return x
     gaps = _gaps(F, values)
     # The error of a computed value is some units of the largest one: values of large matrices lie closer than a sum.
-    equal = F.abs(gaps) <= _rounding(F, _rows(F, values), "amax")
-    unseen = equal & (F.abs(turned) <= _rounding(F, scale))
+    equal = F.abs(gaps) <= _rounding_bound(F, _rows(F, values), "amax")
+    unseen = equal & (F.abs(turned) <= _rounding_bound(F, scale))
     if of_values is not None:
         apart = F.abs(_columns(F, of_values) - _rows(F, of_values))
-        unseen = unseen & (apart <= _rounding(F, _rows(F, of_values)))
+        unseen = unseen & (apart <= _rounding_bound(F, _rows(F, of_values)))
     gaps = F.where(equal, F.zeros_like(gaps), gaps)
     return F.div(F.where(unseen, F.zeros_like(x), x), F.where(unseen, F.ones_like(gaps), gaps))
 
 
 def _off_diagonal(F, x):
+    """Return the matrices `x` with zeros on their diagonals."""
     return F.triu(x, 1) + F.tril(x, -1)
 
 
@@ -142,7 +144,7 @@ def _(F, grads, eigenvalues, eigenvectors):
     inner = F.matmul(F.hermitian(eigenvectors), of_vectors)
     _check_phase(F, inner, "linalg_eigh_backward", "eigenvectors")
     turned = _skew(F, inner)
-    middle = _off_diagonal(F, _turns(F, inner, eigenvalues, turned, inner, of_values))
+    middle = _off_diagonal(F, _divide_by_gaps(F, inner, eigenvalues, turned, inner, of_values))
     if of_values is not None:
         middle = middle + F.diag_embed(of_values)
     return _sandwich(F, eigenvectors, middle, F.hermitian(eigenvectors))
@@ -230,7 +232,7 @@ def _(F, grads, eigenvalues, eigenvectors):
     _check_phase(F, inner, "linalg_eig_backward", "eigenvectors")
     # Eigenvectors have length one: no part of a gradient that would change it counts.
     inner = inner - F.matmul(back, eigenvectors * _columns(F, F.real(_diagonal(F, inner))))
-    middle = _off_diagonal(F, _turns(F, inner, F.conj(eigenvalues), inner, scale, of_values))
+    middle = _off_diagonal(F, _divide_by_gaps(F, inner, F.conj(eigenvalues), inner, scale, of_values))
     if of_values is not None:
         middle = middle + F.diag_embed(of_values)
     return F.solved(back, F.matmul(middle, back))[0]
@@ -373,7 +375,9 @@ def _(F, grads, U, S, Vh):
     # What turns U and Vh together goes by the gaps; what turns them against each other by the sums, which are no gaps.
     together, against = (from_u + from_v) / 2, (from_u - from_v) / 2
     scale = F.abs(of_turned_u) + F.abs(of_turned_v)
-    middle = _turns(F, together, S, together, scale, of_s) + _over_gaps(F, against, _rows(F, S) + _columns(F, S))
+    middle = _divide_by_gaps(F, together, S, together, scale, of_s) + _over_gaps(
+        F, against, _rows(F, S) + _columns(F, S)
+    )
     middle = _off_diagonal(F, middle)
     if of_s is not None:
         middle = middle + F.diag_embed(of_s)
