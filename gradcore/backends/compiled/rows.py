@@ -31,9 +31,6 @@ _WIDTHS = {kernel.symbol: kernel.least_width for kernel in ROW_KERNELS.values()}
 }  # fmt: skip
 
 
-#: What stands for arrays that are None, by the word of their declaration.
-_DEFAULTS = {"column=0": 0, "column=1": 1}
-
 Condition = Callable[..., bool]
 
 
@@ -188,6 +185,7 @@ def _eager(kernel: RowKernel) -> Any:
     symbol, call, others, number = kernel.symbol, kernel.call, kernel.reads[1:], kernel.call.value
     dim, dims, setting, dtype = (at if at < 0 else at + len(others) for at in call[:4])
     of_elements = all(word == "rows" for word in kernel.writes)
+    defaults = [word.partition("=")[2] for word in others]
 
     def supports(backend: Any, x: Any, *rest: Any) -> bool:
         kind, ndim = x.dtype, x.ndim
@@ -211,9 +209,9 @@ def _eager(kernel: RowKernel) -> Any:
         shape, kind = x.shape, x.dtype
         rows = rows_of(x) if dims < 0 else _matrix(x, prod(shape[x.ndim - rest[dims] :]))
         arrays = [rows]
-        for word, array in zip(others, rest, strict=False):
-            if word in _DEFAULTS:
-                arrays.append(_vector(array, _DEFAULTS[word], rows.shape[1], kind))
+        for default, array in zip(defaults, rest, strict=False):
+            if default:
+                arrays.append(_vector(array, int(default), rows.shape[1], kind))
             else:
                 arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
         # No result is a view of a longer array, which a leaf would have to copy.
