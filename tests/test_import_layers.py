@@ -13,6 +13,10 @@ DESIGN = (ROOT / "docs/design.md").read_text(encoding="utf-8")
 LAYERS = {name: int(layer) for layer, cell in ROW.findall(DESIGN) for name in re.findall(r"`(.+?)`", cell)}
 #: The packages and modules that the table names: those of rooms, and the interface of a package, by themselves.
 ALL = {name.replace(".", "/") for name in PATHS if name}
+#: The rooms of the compiler, from the lowest to the package itself, which may import all of them.
+ROOMS = re.findall(
+    r"^\| (.+?) \|", DESIGN[DESIGN.index("| room |") : DESIGN.index("### sparse and viz")], re.MULTILINE
+)[2:]
 
 
 def layer_of(module: str) -> int | None:
@@ -43,3 +47,17 @@ def test_imports_stay_within_the_layers_below(module: str) -> None:
     assert own is not None
     above = {name: layer_of(name) for name in imported_modules(module) if (layer_of(name) or 0) > own}
     assert not above, f"{module} (layer {own}) imports what lies above it: {above}"
+
+
+def room_of(module: str) -> int:
+    """Return the place of a module of the compiler in the list of rooms, lowest first."""
+    name = f"`{module.split('.')[1]}`" if module.count(".") else ""
+    return ROOMS.index(name) if name in ROOMS else len(ROOMS) - 1
+
+
+def test_rooms_of_the_compiler_import_only_those_below() -> None:
+    inside = [module for module in PATHS if module.partition(".")[0] == "compiler"]
+    assert {room_of(module) for module in inside} == set(range(5))
+    above = {(module, name) for module in inside for name in imported_modules(module)
+             if name.partition(".")[0] == "compiler" and room_of(name) > room_of(module)}  # fmt: skip
+    assert not above

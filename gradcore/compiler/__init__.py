@@ -20,11 +20,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gradcore.compiler.arrays import current
-from gradcore.compiler.compiled import CompiledFunction, choose_stance, explain_calls, forget_programs
+from gradcore.compiler.capture.arrays import current
+from gradcore.compiler.capture.watch import left_out
+from gradcore.compiler.function import CompiledFunction, choose_stance, explain_calls, forget_programs
 from gradcore.compiler.settings import BACKENDS, STANCES, check_settings, graphs_of
 from gradcore.compiler.verification import VerificationError
-from gradcore.compiler.watching import left_out
 from gradcore.nn.module import Module
 from gradcore.torch_names import paths
 

@@ -6,14 +6,14 @@ import difflib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gradcore.compiler.cuda.groups import grouped
-from gradcore.compiler.emit_python import source_of
-from gradcore.compiler.fusion import fused
-from gradcore.compiler.listing import listed
-from gradcore.compiler.memory import memory_plan
-from gradcore.compiler.passes import optimized, stages
-from gradcore.compiler.program import Program
-from gradcore.compiler.specialized import specialized
+from gradcore.compiler.program.memory import memory_plan
+from gradcore.compiler.program.passes import optimized, stages
+from gradcore.compiler.program.program import Program
+from gradcore.compiler.targets.cuda.groups import grouped
+from gradcore.compiler.targets.python.call_lists import listed
+from gradcore.compiler.targets.python.emitter import source_of
+from gradcore.compiler.targets.python.numpy_calls import specialized
+from gradcore.compiler.targets.python.tiles import fused
 
 __all__ = ["Explanation", "GraphBreak", "explained", "final"]
 

@@ -22,11 +22,10 @@ import numpy as np
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.node import FREED
 from gradcore.autograd.variables import Variable, wrap
-from gradcore.compiler.entries import Entry
-from gradcore.compiler.history import without_history
-from gradcore.compiler.host_calls import runs_user_code
-from gradcore.compiler.results import grad_of, with_history
-from gradcore.compiler.watching import Watch
+from gradcore.compiler.autograd.node import grad_of, with_history, without_history
+from gradcore.compiler.capture.host_calls import runs_user_code
+from gradcore.compiler.capture.watch import Watch
+from gradcore.compiler.specialization import Specialization
 from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.locks import process_lock
@@ -299,12 +298,12 @@ class Verifier:
         self.compiled, self.every, self.eagerly = compiled, every, eagerly
         self.calls = 0
 
-    def wrap_entry(self, entry: Entry, state: list[str]) -> Entry:
+    def wrap_entry(self, entry: Specialization, state: list[str]) -> Specialization:
         """Return an entry of which some calls are verified.
 
         Parameters
         ----------
-        entry : Entry
+        entry : Specialization
         state : list of str
             What the function could see when it was captured, see `CompiledFunction.visible_state`.
         """
@@ -322,7 +321,7 @@ class Verifier:
 
         return entry._replace(run=run)
 
-    def _verify(self, entry: Entry, state: list[str], args: _Args, named: _Named) -> Any:
+    def _verify(self, entry: Specialization, state: list[str], args: _Args, named: _Named) -> Any:
         """Call the function eagerly, restore what that has changed, call the program, and compare."""
         hosts, names = entry.guards.hosts, entry.guards.tensors_by_name(args, named)
         try:

@@ -203,7 +203,7 @@ def _arrow(tip: tuple[float, float], back: tuple[float, float]) -> str:
 # -- legend ---------------------------------------------------------------------------------------------------------
 
 
-def _entries(description: Description) -> list[tuple[str, str, str]]:
+def _specializations(description: Description) -> list[tuple[str, str, str]]:
     present = {vertex.kind for vertex in description.vertices}
     found = [(COLOURS[kind][0], COLOURS[kind][0], text) for kind, text in KINDS.items() if kind in present]
     if any(vertex.saved for vertex in description.vertices):
@@ -212,7 +212,7 @@ def _entries(description: Description) -> list[tuple[str, str, str]]:
 
 
 def _legend_width(description: Description) -> float:
-    entries = sum(22 + _text_width(text, 12, False) + 12 for *_, text in _entries(description))
+    entries = sum(22 + _text_width(text, 12, False) + 12 for *_, text in _specializations(description))
     return max(entries, _text_width(_heading(description), 12, False)) + 2 * MARGIN
 
 
@@ -223,7 +223,7 @@ def _heading(description: Description) -> str:
 def _legend(description: Description) -> list[str]:
     parts = [f'<text class="note" x="{MARGIN}" y="{MARGIN + 2}">{escape(_heading(description))}</text>']
     x = MARGIN
-    for fill, stroke, text in _entries(description):
+    for fill, stroke, text in _specializations(description):
         parts.append(
             f'<rect x="{x:.1f}" y="{MARGIN + 12}" width="12" height="12" rx="3" fill="{fill}" stroke="{stroke}"/>'
             f'<text class="note" x="{x + 18:.1f}" y="{MARGIN + 22}">{escape(text)}</text>'

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from gradcore.compiler.explanation import final
-from gradcore.compiler.program import ArrayType, Call, Program, values_in
+from gradcore.compiler.program.program import ArrayType, Call, Program, values_in
 from gradcore.viz.description import Description, Vertex, shape_text
 from gradcore.viz.memory import bytes_text
 from gradcore.viz.picture import Picture
@@ -51,7 +51,7 @@ def program(compiled: Any, *args: Any, max_nodes: int = 150, engine: str | None 
     """
     if engine not in (None, "dot", "own"):
         raise ValueError(f"engine must be 'dot' or 'own', but got {engine!r}")
-    entry = compiled._entry_for(args, named)
+    entry = compiled._specialize(args, named)
     if entry is None:
         raise RuntimeError(f"there is no program for these arguments: {compiled._left}")
     drawing = _Drawing(max_nodes)

@@ -24,8 +24,8 @@ NUMBERING = {
     ("autograd/views.py", "gradient_edge"),
     ("autograd/op_node.py", "unpacked"),
     ("autograd/function/call.py", "call"),
-    ("compiler/history.py", "connect_one"),
-    ("compiler/history.py", "delegate"),
+    ("compiler/autograd/node.py", "connect_one"),
+    ("compiler/autograd/node.py", "delegate"),
 }
 
 

@@ -13,10 +13,10 @@ import gradcore as gc
 from gradcore.backends.compiled.ufuncs import CallList
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.listing import listed
-from gradcore.compiler.passes import optimized, takes_scalars, with_small_kernels
-from gradcore.compiler.program import ArrayType, Call, Program, Value
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.program.passes import optimized, takes_scalars, with_small_kernels
+from gradcore.compiler.program.program import ArrayType, Call, Program, Value
+from gradcore.compiler.targets.python.call_lists import listed
 from tests.compiler.test_passes import program_of, run
 
 SHAPES: list[tuple[int, ...]] = [(), (1,), (7,), (5, 13)]
@@ -91,7 +91,7 @@ def lists(function: Callable[..., Any], *args: gc.Tensor) -> int:
         found = compiled(*[t.clone() for t in args])
         for a, b in zip(expected, found, strict=True) if type(expected) is tuple else [(expected, found)]:
             assert gc.equal(a, b)
-    return [call.name for call in listed(optimized(compiled._entries[0].programs[0])).calls].count("listed")
+    return [call.name for call in listed(optimized(compiled._specializations[0].programs[0])).calls].count("listed")
 
 
 x, y = gc.linspace(0.5, 1.0, 9), gc.tensor(0.75)

@@ -11,9 +11,9 @@ import gradcore as gc
 from gradcore import nn
 from gradcore.backends import registry
 from gradcore.backends.portable import separable
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.cuda.groups import grouped
-from gradcore.compiler.passes import optimized
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.targets.cuda.groups import grouped
 from tests.compiler.test_programs import equal
 from tests.compiler.test_steps import Net
 from tests.on_device.test_launches import launches
@@ -30,7 +30,7 @@ def randn(*shape: int, **settings: Any) -> gc.Tensor:
 
 def states(compiled: CompiledFunction) -> list[str]:
     """What became of each part's graph."""
-    return [run.state for entry in compiled._entries for run in entry.functions]
+    return [run.state for entry in compiled._specializations for run in entry.functions]
 
 
 def graphed(function: Any, calls: int = 4, *args: Any, graphs: str = "equal") -> CompiledFunction:
@@ -62,7 +62,7 @@ def test_groups_are_generated_kernels_with_the_same_bits() -> None:
     assert "CUDA of the program:" in text
     assert "group 0 of the program (one kernel of" in text
     assert "CUDA of the backward:" in text
-    forward = compiled._entries[0].functions[0]
+    forward = compiled._specializations[0].functions[0]
     assert forward.groups == 2  # before the sum, and after it
 
 
@@ -84,7 +84,7 @@ def test_groups_of_16_bit_floats_round_as_single_calls_do(dtype: gc.dtype) -> No
         found, wanted = compiled(x, y), rounded_often(x, y)
         assert equal(found, wanted)
         assert equal(gc.autograd.grad(found, (x, y), upstream), gc.autograd.grad(wanted, (x, y), upstream))
-    forward, backward = compiled._entries[0].functions
+    forward, backward = compiled._specializations[0].functions
     assert forward.calls == 3  # before the sum, the sum, after it
     assert backward.groups
     assert forward.groups == 2
@@ -103,7 +103,7 @@ def test_arguments_of_32_bits_are_rounded_where_they_are_converted(dtype: gc.dty
         assert equal(found, wanted)
         upstream = [randn(50).to(each.dtype) for each in wanted]
         assert equal(gc.autograd.grad(found, (x, y), upstream), gc.autograd.grad(wanted, (x, y), upstream))
-    assert compiled._entries[0].functions[0].groups
+    assert compiled._specializations[0].functions[0].groups
 
 
 def test_copies_of_gradients_come_together() -> None:
@@ -119,7 +119,7 @@ def test_copies_of_gradients_come_together() -> None:
             found.append([p.grad for p in layers.parameters()])
         assert equal(*found)
         assert len({grad.untyped_storage().data_ptr() for grad in found[0]}) == 6
-    calls = grouped(optimized(compiled._entries[-1].programs[0])).calls
+    calls = grouped(optimized(compiled._specializations[-1].programs[0])).calls
     assert [[each.name for each in call.function.calls] for call in calls if call.name == "fused"][-1] == [
         "method.copy"
     ] * 6
@@ -133,12 +133,12 @@ def test_16_bit_floats_that_overflow_between_calls() -> None:
     for _ in range(4):
         x = gc.tensor([0.0, 1.0, 3.0, -2.5, 250.0], dtype=gc.float16, device="cuda")
         assert equal(compiled(x), function(x))
-    assert compiled._entries[0].functions[0].groups == 1
+    assert compiled._specializations[0].functions[0].groups == 1
 
 
 def test_a_captured_program_makes_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = graphed(chain, 4, randn(5, 4), randn(4))
-    (run,) = compiled._entries[0].functions
+    (run,) = compiled._specializations[0].functions
     replays: list[int] = []
     plain = gc.cuda.CUDAGraph.replay
     monkeypatch.setattr(gc.cuda.CUDAGraph, "replay", lambda self: (replays.append(1), plain(self))[0])
@@ -158,7 +158,7 @@ def test_results_keep_their_values() -> None:
         kept.append((total, z if i % 3 else y, (x.sum(), (x * 3).sin() if i % 3 else x.exp() * 2)))
     for total, other, (wanted, wanted_other) in kept:
         assert equal((total, other), (wanted, wanted_other))
-    (run,) = compiled._entries[0].functions
+    (run,) = compiled._specializations[0].functions
     assert run._captures < 12
 
 
@@ -242,7 +242,7 @@ def test_programs_are_for_one_size_each() -> None:
         x = randn(2 + n % 6, 3)
         assert equal(compiled(x), compiled._function(x))
     assert compiled.explain(x).count("sizes are no symbols: programs of CUDA tensors are for one size each") == 1
-    assert len(compiled._entries) == 6
+    assert len(compiled._specializations) == 6
 
 
 def test_random_numbers_go_on_as_without_a_graph() -> None:
@@ -314,7 +314,7 @@ def test_running_statistics_are_moved_by_one_call() -> None:
     compiled = CompiledFunction(lambda x: model(x) * 2, fullgraph=True)
     for _ in range(4):
         compiled(randn(5, 4))
-    calls = [call.name for program in compiled._entries[0].programs for call in program.calls]
+    calls = [call.name for program in compiled._specializations[0].programs for call in program.calls]
     assert "backend.move_statistics" in calls
     assert "random.draw" not in calls
 
@@ -418,7 +418,7 @@ def test_a_stream_chosen_inside_is_not_recorded() -> None:
         gc.cuda.current_stream().wait_stream(side)
         assert equal(found, x * 2)
         found = compiled(x)
-    assert not compiled._entries  # what is inside is a part by itself
+    assert not compiled._specializations  # what is inside is a part by itself
     assert "StreamContext.__enter__ is called" in str(compiled._left)
 
 

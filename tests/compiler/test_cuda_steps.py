@@ -11,7 +11,7 @@ import pytest
 import gradcore as gc
 from gradcore import nn
 from gradcore.backends import registry
-from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.function import CompiledFunction
 from gradcore.optim import lr_scheduler
 from tests.compiler.test_programs import equal
 
@@ -78,7 +78,7 @@ class Training:
         return [*self.model.parameters()], grads, values
 
     def graphs(self) -> list[str]:
-        return [run.state for entry in self.step._entries for run in entry.functions]  # type: ignore[attr-defined]
+        return [run.state for entry in self.step._specializations for run in entry.functions]  # type: ignore[attr-defined]
 
 
 def agree(one: Training, other: Training, inputs: list[gc.Tensor]) -> None:
@@ -136,7 +136,7 @@ def test_numbers_that_change() -> None:
     """Other values need no other graph; other flags do, and other kernels."""
     compiled, eager = pair(MAKERS["adamw"], groups=True)
     agree(compiled, eager, inputs(8))
-    (run,) = compiled.step._entries[0].functions  # type: ignore[attr-defined]
+    (run,) = compiled.step._specializations[0].functions  # type: ignore[attr-defined]
     captures = run._captures
     for changed in ({"lr": 0.3}, {"betas": (0.5, 0.6)}, {"eps": 1e-3}, {"weight_decay": 0.2}):
         for each in (compiled, eager):
@@ -179,7 +179,7 @@ def test_options_of_a_device_that_counts_its_steps() -> None:
     """They are constants of a graph: where they keep changing, the step is outside of it."""
     compiled, eager = pair(MAKERS["adamw, fused"], schedule=lambda each: lr_scheduler.ExponentialLR(each, 0.9))
     agree(compiled, eager, inputs(16))
-    assert len(compiled.step._entries) == 2  # type: ignore[attr-defined]
+    assert len(compiled.step._specializations) == 2  # type: ignore[attr-defined]
     assert "captured, " in compiled.graphs()[0]
 
 
@@ -195,7 +195,7 @@ def test_several_steps_in_one_program() -> None:
         compiled(x)
         twice(both[1], x)
         assert equal(both[0].state(), both[1].state())
-    states = [run.state for entry in compiled._entries for run in entry.functions]
+    states = [run.state for entry in compiled._specializations for run in entry.functions]
     assert states
     assert all("captured, " in state for state in states), states
 
@@ -203,7 +203,7 @@ def test_several_steps_in_one_program() -> None:
 def test_errors_before_and_in_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled, eager = pair(MAKERS["adamw"])
     agree(compiled, eager, inputs(5))
-    (run,) = compiled.step._entries[0].functions  # type: ignore[attr-defined]
+    (run,) = compiled.step._specializations[0].functions  # type: ignore[attr-defined]
     before = compiled.state()[0][0].clone()
     with monkeypatch.context() as changed:  # the function is called instead
         changed.setattr(type(run), "__call__", lambda self, *arrays: 1 / 0)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.compiler.cutting import cut
-from gradcore.compiler.sources import statements_of, tree_of
+from gradcore.compiler.capture.sources import statements_of, tree_of
+from gradcore.compiler.capture.split import cut
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -378,7 +378,7 @@ def test_parts_do_what_the_function_does(function: Any, cpp: Any) -> None:
 
 def entries(compiled: Any) -> int:
     """How many programs a function and its parts have."""
-    return len(compiled._entries) + sum(map(entries, compiled._parts))
+    return len(compiled._specializations) + sum(map(entries, compiled._parts))
 
 
 class Net(gc.nn.Module):

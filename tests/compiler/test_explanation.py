@@ -145,7 +145,7 @@ def test_compiling_is_the_same_in_every_call() -> None:
     for verify in (0, 1):
         compiled = gc.compile(function, verify=verify)
         assert [compiled(gc.ones(1)).item() for _ in range(4)] == [2.0] * 4
-        assert compiled._entries
+        assert compiled._specializations
     w = gc.ones(1, requires_grad=True)
     twice = gc.compile(lambda x: function(x * w).exp())
     for _ in range(4):  # the function is called once more for its second derivative

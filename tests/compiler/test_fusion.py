@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import gradcore as gc
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.registry import CPU
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.fusion import FusedKernel, fused
-from gradcore.compiler.passes import optimized
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.targets.python.tiles import FusedKernel, fused
 
 pytestmark = pytest.mark.skipif(
     CPU.backend.__class__ is not NumpyBackend, reason="the compiled library has loops of its own"
@@ -44,7 +44,7 @@ def groups_of(function: Callable[..., Any], *args: gc.Tensor) -> tuple[list[Fuse
         pairs = zip(expected, found, strict=True) if isinstance(expected, tuple) else [(expected, found)]
         assert all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in pairs)
     refused: list[str] = []
-    program = fused(optimized(compiled._entries[0].programs[0]), refused)
+    program = fused(optimized(compiled._specializations[0].programs[0]), refused)
     return [call.function for call in program.calls if call.name == "fused"], refused
 
 

@@ -20,9 +20,9 @@ import pytest
 
 import gradcore as gc
 from gradcore import nn
-from gradcore.compiler import guards
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.guards import Guards
+from gradcore.compiler.capture import guards
+from gradcore.compiler.capture.guards import Guards
+from gradcore.compiler.function import CompiledFunction
 
 SCALE = 2.0
 
@@ -594,8 +594,8 @@ def recorded(make: Callable[[], Case]) -> tuple[Case, Any]:
     compiled = CompiledFunction(case.function)
     for _ in range(4):
         compiled(*case.before(), **case.named)
-    assert compiled._entries, compiled._left
-    return case, compiled._entries[0]
+    assert compiled._specializations, compiled._left
+    return case, compiled._specializations[0]
 
 
 class Mutations:

@@ -16,7 +16,7 @@ import pytest
 
 import gradcore as gc
 from gradcore import nn
-from gradcore.compiler.compiled import MOST_PROGRAMS, CompiledFunction
+from gradcore.compiler.function import MOST_PROGRAMS, CompiledFunction
 
 SCALE = 2.0
 TABLE = {"scale": 3.0, "more": [1.0, 2.0]}
@@ -71,7 +71,7 @@ def check(function: Any, change: Any, make: Any = lambda: gc.randn(2, 3), progra
         warnings.simplefilter("error")
         for changes in (False, True):
             if changes:
-                assert compiled._entries, compiled._left
+                assert compiled._specializations, compiled._left
                 change()
             for seed in range(3):
                 x = make()
@@ -82,7 +82,7 @@ def check(function: Any, change: Any, make: Any = lambda: gc.randn(2, 3), progra
                 assert gc.equal(found, expected)
                 assert found.requires_grad is expected.requires_grad
                 assert found.dtype is expected.dtype
-    assert programs is None or len(compiled._entries) == programs
+    assert programs is None or len(compiled._specializations) == programs
     return compiled
 
 
@@ -226,7 +226,7 @@ def test_arguments_of_other_kinds() -> None:
     ]  # fmt: skip
     for args, named in calls * 3:
         assert gc.equal(compiled(x, *args, **named), function(x, *args, **named))
-    assert len(compiled._entries) == len(calls)
+    assert len(compiled._specializations) == len(calls)
 
 
 def test_one_tensor_twice_is_not_two() -> None:
@@ -298,10 +298,10 @@ def test_a_value_that_keeps_changing_ends_with_a_warning() -> None:
         call_with_many()
     assert len(warned) == 1
     assert warned[0].filename == __file__
-    assert len(compiled._entries) == MOST_PROGRAMS
+    assert len(compiled._specializations) == MOST_PROGRAMS
     gc.compiler.reset()
     assert gc.equal(compiled(x, 2.0), x * 2)
-    assert not compiled._entries
+    assert not compiled._specializations
 
 
 def test_dynamic_sizes_have_one_program() -> None:
@@ -310,7 +310,7 @@ def test_dynamic_sizes_have_one_program() -> None:
         warnings.simplefilter("error")
         for n in range(1, 2 * MOST_PROGRAMS):
             assert gc.equal(compiled(gc.ones(n)), gc.full((n,), 2.0))
-    assert len(compiled._entries) == 2  # that of 2, and one for all others
+    assert len(compiled._specializations) == 2  # that of 2, and one for all others
 
 
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -401,7 +401,7 @@ def test_what_is_deleted_is_missed_as_it_always_is() -> None:
         compiled = CompiledFunction(function)
         for _ in range(3):
             compiled(gc.ones(2))
-        assert compiled._entries
+        assert compiled._specializations
         delete()
         with pytest.raises(error):
             compiled(gc.ones(2))

@@ -28,7 +28,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.compiler import scopes
+from gradcore.compiler.capture import trusted
 
 
 class Plain:
@@ -329,7 +329,7 @@ def check(seed: int) -> bool:
             holder.set(value)
             for _ in range(4 if i == 0 else 2):
                 assert outcome(compiled, x) == outcome(function, x), f"seed {seed}: {text}"
-    return bool(compiled._entries)
+    return bool(compiled._specializations)
 
 
 @pytest.mark.parametrize("part", range(24))
@@ -354,7 +354,7 @@ def test_modules_are_imported_inside_for_the_first_time(tmp_path: Path, monkeypa
         assert [compiled(x).item() for _ in range(4)] == [2.0] * 4
         sys.modules["imported_for_the_first_time"].SCALE = 3.0  # type: ignore[attr-defined]
         assert [compiled(x).item() for _ in range(4)] == [3.0] * 4
-    assert compiled._entries
+    assert compiled._specializations
     del sys.modules["imported_for_the_first_time"]
 
 
@@ -363,10 +363,10 @@ def test_code_is_trusted_by_its_name_alone(folder: str) -> None:
     """Trust a module by its name: the folder of its file counts for the standard library alone."""
     paths = sysconfig.get_paths()
     for name in ("mylib", "transformers.models", "scipy.stats", "math"):
-        assert not scopes.is_library({"__name__": name, "__file__": f"{paths[folder]}/{name}.py"})
-    assert scopes.is_library({"__name__": "collections", "__file__": f"{paths['stdlib']}/collections/__init__.py"})
+        assert not trusted.is_library({"__name__": name, "__file__": f"{paths[folder]}/{name}.py"})
+    assert trusted.is_library({"__name__": "collections", "__file__": f"{paths['stdlib']}/collections/__init__.py"})
     for name in ("dataclasses", "pathlib", "statistics", "copy", "argparse"):
-        assert not scopes.is_library({"__name__": name, "__file__": f"{paths['stdlib']}/{name}.py"})
+        assert not trusted.is_library({"__name__": name, "__file__": f"{paths['stdlib']}/{name}.py"})
 
 
 LIBRARY = """
@@ -418,7 +418,7 @@ def outcomes_of_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[A
             compiled = gc.compile(lambda x, function=function: function(x))
             out.append([compiled(x).item() for _ in range(8)])
             module.set_scale(3.0)
-            out += [[compiled(x).item() for _ in range(4)], bool(compiled._entries)]
+            out += [[compiled(x).item() for _ in range(4)], bool(compiled._specializations)]
         return out
 
 
@@ -427,7 +427,7 @@ def test_a_file_beside_the_script_and_in_site_packages_are_alike(
 ) -> None:
     beside = outcomes_of_library(tmp_path / "beside", monkeypatch)
     packages = tmp_path / "site-packages"
-    monkeypatch.setattr(scopes, "_PACKAGES", (*scopes._PACKAGES, str(packages)))
+    monkeypatch.setattr(trusted, "_PACKAGES", (*trusted._PACKAGES, str(packages)))
     assert outcomes_of_library(packages, monkeypatch) == beside
     assert beside[:3] == [[4.0] * 8, [9.0] * 4, True]
     assert beside[6:8] == [[*map(float, range(1, 9))], [*map(float, range(9, 13))]]
@@ -454,7 +454,7 @@ def test_functions_of_numpy(name: str) -> None:
         warnings.simplefilter("ignore")
         for _ in range(4):
             compiled(gc.ones(1))
-    assert bool(compiled._entries) is is_pure, compiled._left
+    assert bool(compiled._specializations) is is_pure, compiled._left
 
 
 #: Calls that give other values, or do something, each time; by where the function finds them.
@@ -488,5 +488,5 @@ def test_calls_that_are_not_pure_are_refused_wherever_they_are_found(name: str, 
         warnings.simplefilter("ignore")
         for _ in range(4):
             compiled(gc.ones(1))
-    assert not compiled._entries
+    assert not compiled._specializations
     assert compiled._left

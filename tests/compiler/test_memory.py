@@ -12,10 +12,10 @@ import pytest
 import gradcore as gc
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.registry import CPU
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.fusion import fused
-from gradcore.compiler.memory import Buffers, MemoryPlan, memory_plan
-from gradcore.compiler.passes import optimized
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.program.memory import Buffers, MemoryPlan, memory_plan
+from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.targets.python.tiles import fused
 
 N = 50_000
 of_numpy = pytest.mark.skipif(CPU.backend.__class__ is not NumpyBackend, reason="functions of the compiled library")
@@ -31,7 +31,7 @@ def program_of(call: Any, *args: gc.Tensor) -> tuple[CompiledFunction, MemoryPla
     compiled = CompiledFunction(call, fullgraph=True)
     for _ in range(3):
         compiled(*args)
-    return compiled, memory_plan(fused(optimized(compiled._entries[0].programs[0])))
+    return compiled, memory_plan(fused(optimized(compiled._specializations[0].programs[0])))
 
 
 def arguments() -> tuple[gc.Tensor, gc.Tensor]:
@@ -112,7 +112,7 @@ def test_threads_have_buffers_of_their_own() -> None:
 
 
 def test_calls_within_calls_have_sets_of_their_own() -> None:
-    known = memory_plan(fused(optimized(program_of(function, *arguments())[0]._entries[0].programs[0])))
+    known = memory_plan(fused(optimized(program_of(function, *arguments())[0]._specializations[0].programs[0])))
     buffers = Buffers(known)
     first, second = buffers.take(), buffers.take()
     assert not any(np.may_share_memory(a, b) for a in first for b in second)
@@ -190,5 +190,5 @@ def test_a_capture_keeps_what_eager_execution_keeps(views: bool) -> None:
     x, compiled = gc.randn(N), CompiledFunction(steps, cpp="0")
     with gc.no_grad():
         eager, *calls = peak_of(steps), *(peak_of(compiled) for _ in range(2))
-    assert compiled._entries
+    assert compiled._specializations
     assert max(calls) < 1.3 * eager + 10 * N  # some kB of Python objects for each call, and buffers of the program

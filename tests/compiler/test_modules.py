@@ -10,7 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore import nn
-from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.function import CompiledFunction
 
 
 class Net(nn.Module):
@@ -27,7 +27,7 @@ class Net(nn.Module):
 def entries(module: nn.Module) -> int:
     compiled: CompiledFunction = module._compiled_call_impl
     assert compiled._left is None
-    return len(compiled._entries)
+    return len(compiled._specializations)
 
 
 def outcomes(model: nn.Module, scale: float = 1.0) -> list[Any]:
@@ -133,27 +133,27 @@ def test_stances() -> None:
             assert gc.equal(compiled(gc.ones(2, 2)), gc.full((2, 2), 2.0))
         with pytest.raises(RuntimeError, match="Detected recompile"):
             compiled(gc.ones(2, 2))
-    assert len(compiled._entries) == 1
-    entry = compiled._entries[0]
+    assert len(compiled._specializations) == 1
+    entry = compiled._specializations[0]
 
     @stance("force_eager")
     def run() -> int:
-        compiled._entries = []
+        compiled._specializations = []
         for _ in range(3):
             compiled(gc.ones(2))
-        return len(compiled._entries)
+        return len(compiled._specializations)
 
     assert run() == 0
-    compiled._entries = [entry]
+    compiled._specializations = [entry]
     stance("force_eager")
     gc.compiler.reset()
     compiled(gc.ones(2))
-    assert compiled._entries == [entry]  # not looked at
+    assert compiled._specializations == [entry]  # not looked at
     stance("default")
     for _ in range(3):
         compiled(gc.ones(2))
-    assert len(compiled._entries) == 1
-    assert compiled._entries[0] is not entry
+    assert len(compiled._specializations) == 1
+    assert compiled._specializations[0] is not entry
     for wrong in ({"stance": "eager"}, {"stance": "force_eager", "force_backend": "inductor"}):
         with pytest.raises(RuntimeError, match="stance"):
             stance(**wrong)

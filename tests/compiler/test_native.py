@@ -24,10 +24,10 @@ from gradcore import nn
 from gradcore.backends.compiled.building import BuildError, find_compiler
 from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE
 from gradcore.backends.numpy.openblas import NUMPY
-from gradcore.compiler import native
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.native import building, parts, plans
-from gradcore.compiler.native.files import read_whole, write_whole
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.targets import native
+from gradcore.compiler.targets.native import building, plans, segments
+from gradcore.compiler.targets.native.files import read_whole, write_whole
 from gradcore.core import config
 from tests.compiler import test_operations as samples
 from tests.compiler.test_programs import PURE, leaves
@@ -89,7 +89,7 @@ def options(kept: Path) -> tuple[str, ...]:
 def writer(libraries: Path, kept: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADCORE_CACHE", str(libraries))
     monkeypatch.setattr(config, "COMPILE_CPP", "wait")
-    monkeypatch.setattr(parts, "_LEAST", 1)
+    monkeypatch.setattr(segments, "_LEAST", 1)
     monkeypatch.setattr(building, "_OPTIONS", options)
     compile_source = building._compile
 
@@ -137,7 +137,7 @@ def check(function: Any, *arguments: Any, calls: int = 4) -> CompiledFunction:
 
 
 def states(compiled: CompiledFunction) -> list[str]:
-    return [native.described(run)[0] for entry in compiled._entries for run in entry.functions]
+    return [native.described(run)[0] for entry in compiled._specializations for run in entry.functions]
 
 
 # -- operations ------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_gradients_of_a_model_and_its_loss() -> None:
         return loss.detach(), *gc.autograd.grad(loss, list(model.parameters()))
 
     compiled = check(step, gc.randn(7, 6, dtype=gc.float64), gc.randint(0, 4, (7,)))
-    (entry,) = compiled._entries
+    (entry,) = compiled._specializations
     assert native.described(entry.functions[0])[1:] == []
 
 
@@ -252,7 +252,7 @@ def test_bools_that_are_constants_select() -> None:
 
 @pytest.mark.slow
 def test_errors_of_the_writer_are_only_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts.NativeProgram, "plan", lambda *args: 1 / 0)
+    monkeypatch.setattr(segments.NativeProgram, "plan", lambda *args: 1 / 0)
     compiled = check(lambda x: (x * 17).sum() + 1, gc.randn(4))
     assert "ZeroDivisionError" in states(compiled)[0]
 
@@ -276,7 +276,7 @@ def test_large_rows(threads: int) -> None:
         compiled = check(function, gc.randn(130, 300, requires_grad=True), gc.randn(300, requires_grad=True))
     finally:
         gc.set_num_threads(before)
-    assert native.described(compiled._entries[0].functions[0])[1:] == []
+    assert native.described(compiled._specializations[0].functions[0])[1:] == []
 
 
 def test_rows_without_numbers() -> None:
@@ -299,7 +299,7 @@ def test_attention(causal: bool) -> None:
     q, k, v = (gc.randn(2, 3, n, 8, requires_grad=True) for n in (7, 9, 9))
     mask = () if causal else (gc.randn(7, 9),)
     compiled = check(function, q, k, v, *mask)
-    assert not [line for line in native.described(compiled._entries[0].functions[0]) if "attention" in line]
+    assert not [line for line in native.described(compiled._specializations[0].functions[0]) if "attention" in line]
     heads = gc.randn(2, 7, 3, 8, requires_grad=True)
     check(lambda t: function(t.transpose(1, 2), *(t.transpose(1, 2),) * 2)[0] * 2, heads)
 
@@ -314,7 +314,7 @@ def test_pooling(settings: Any) -> None:
     x[0, 0, 2, 3] = x[0, 0, 2, 4] = float("nan")
     x[0, 1] = 1.5
     compiled = check(function, x.requires_grad_())
-    assert not [line for line in native.described(compiled._entries[0].functions[0]) if "pool" in line]
+    assert not [line for line in native.described(compiled._specializations[0].functions[0]) if "pool" in line]
 
 
 def test_tables_and_their_gradients() -> None:
@@ -363,7 +363,7 @@ def test_convolutions(settings: dict[str, Any]) -> None:
         return out.detach(), *gc.autograd.grad((out * out).sum(), [x, w, b])
 
     compiled = check(function, gc.randn(2, 4, 13, 12, requires_grad=True))
-    by_python = [line for line in native.described(compiled._entries[0].functions[0]) if "conv" in line]
+    by_python = [line for line in native.described(compiled._specializations[0].functions[0]) if "conv" in line]
     assert not by_python or settings.get("stride") or not kernels.is_used()
 
 
@@ -424,7 +424,7 @@ def test_what_is_recorded_apart_may_be_given_as_views_of_one_storage() -> None:
         for run, store in zip((compiled, function), stores, strict=True):
             run(*(store[i * start : i * start + size] for i in range(3)))
         assert close(*(store.numpy() for store in stores))
-    assert [part.scratch for run in compiled._entries[0].functions for part in run.native.parts] == [0]
+    assert [part.scratch for run in compiled._specializations[0].functions for part in run.native.parts] == [0]
 
 
 def test_a_call_that_may_raise_is_in_the_part_of_the_calls_before_it() -> None:
@@ -435,7 +435,7 @@ def test_a_call_that_may_raise_is_in_the_part_of_the_calls_before_it() -> None:
         return found
 
     compiled = check(function, gc.randn(6, 4), gc.randn(4, 8, requires_grad=True), gc.tensor([1, 0, 7, 3, 3, 2]))
-    assert [len(run.native.parts) for entry in compiled._entries for run in entry.functions] == [1]
+    assert [len(run.native.parts) for entry in compiled._specializations for run in entry.functions] == [1]
 
 
 def test_errors_are_those_of_eager_execution() -> None:
@@ -507,7 +507,7 @@ def test_a_later_process_lowers_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
     given = gc.randn(5, 3, requires_grad=True), gc.tensor([0, 2]), gc.randn(1, 2, 6, 4)
     first = check(function, *given)
-    monkeypatch.setattr(parts.NativeProgram, "__init__", lambda *args: pytest.fail("it is lowered again"))
+    monkeypatch.setattr(segments.NativeProgram, "__init__", lambda *args: pytest.fail("it is lowered again"))
     second = check(function, *given)
     assert states(second) == states(first)
     assert "functions" in states(second)[0]
@@ -526,7 +526,7 @@ def test_names_of_plans() -> None:
         compiled = CompiledFunction(function, fullgraph=True, cpp="0")
         for _ in range(3):
             compiled(x)
-        return parts.name_of_plan(compiled._entries[0].programs[0])
+        return segments.name_of_plan(compiled._specializations[0].programs[0])
 
     x = gc.arange(6.0).reshape(2, 3)
     names = [name(lambda x, k=k: (x * k).softmax(1).sum(0), x) for k in (2.0, 3.0, -0.0, 0.0)]
@@ -569,12 +569,12 @@ _DAMAGED = """
 import sys
 sys.path.insert(0, {root!r})
 import gradcore as gc
-from gradcore.compiler.native import building, parts
-parts._LEAST, building._OPTIONS = 1, tuple(each.replace("-O2", "-O0") for each in building._OPTIONS)
+from gradcore.compiler.targets.native import building, segments
+segments._LEAST, building._OPTIONS = 1, tuple(each.replace("-O2", "-O0") for each in building._OPTIONS)
 f = gc.compile(lambda x: (x * 3 + 2).tanh().sum(), options={{"cpp": "wait"}})
 for _ in range(4):
     value = f(gc.ones(9))
-print(f"{{value.item():.4f}}", f._entries[0].functions[0].state)
+print(f"{{value.item():.4f}}", f._specializations[0].functions[0].state)
 """
 
 
@@ -606,8 +606,8 @@ def test_a_damaged_file_is_built_again(file: str, damage: str, libraries: Path, 
 def test_the_library_of_a_plan_lies_beside_it(libraries: Path, tmp_path: Path) -> None:
     function = lambda x: (x * 17 + 2).tanh().sum()  # noqa: E731
     first = check(function, gc.randn(9))
-    (whole,) = first._entries[0].programs
-    name = parts.name_of_plan(whole)
+    (whole,) = first._specializations[0].programs
+    name = segments.name_of_plan(whole)
     plan = libraries / "programs" / str(name)
     content = read_whole(plan)
     assert content is not None

@@ -9,12 +9,12 @@ import pytest
 
 import gradcore as gc
 from gradcore import functional, nn
-from gradcore.compiler import native
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.native import parts, places
-from gradcore.compiler.native.parts import NativeProgram
-from gradcore.compiler.native.rows import ROW_OPERATIONS
-from gradcore.compiler.passes import optimized
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.targets import native
+from gradcore.compiler.targets.native import indexing, segments
+from gradcore.compiler.targets.native.rows import ROW_OPERATIONS
+from gradcore.compiler.targets.native.segments import NativeProgram
 from tests.compiler.test_native import arrays_of, check, kept, libraries, options, pytestmark, writer
 
 __all__ = ["kept", "libraries", "options", "pytestmark", "writer"]
@@ -23,7 +23,7 @@ F = nn.functional
 
 
 def by_python(compiled: CompiledFunction) -> list[str]:
-    lines = [line for entry in compiled._entries for run in entry.functions for line in native.described(run)]
+    lines = [line for entry in compiled._specializations for run in entry.functions for line in native.described(run)]
     return [line for line in lines if line.startswith("by Python")]
 
 
@@ -160,7 +160,7 @@ def test_indices_that_only_a_part_sees_are_narrow() -> None:
     compiled = CompiledFunction(step, fullgraph=True, cpp="0")
     for _ in range(3):
         compiled(gc.randn(2, 3, 8, 6).requires_grad_())
-    program = NativeProgram(optimized(compiled._entries[0].programs[0]), blas=True)
+    program = NativeProgram(optimized(compiled._specializations[0].programs[0]), blas=True)
     assert {program.owner(memory).dtype for memory in program.private} == {np.dtype(np.float32), np.dtype(np.int32)}
     found = check(lambda x: F.max_pool2d(x * 2, 2, return_indices=True), gc.randn(2, 3, 8, 6))(gc.randn(2, 3, 8, 6))
     assert found[1].dtype is gc.int64
@@ -173,8 +173,8 @@ def test_arrays_that_fit_into_no_cache_are_left_to_the_library(monkeypatch: pyte
 
     x, i = gc.randn(6, 50).requires_grad_(), gc.randint(0, 50, (6, 7))
     assert by_python(check(step, x, i)) == []
-    monkeypatch.setattr(places, "NO_CACHE", 6 * 50 * 4)
-    monkeypatch.setattr(parts, "_LEAST", 2)  # another plan
+    monkeypatch.setattr(indexing, "NO_CACHE", 6 * 50 * 4)
+    monkeypatch.setattr(segments, "_LEAST", 2)  # another plan
     refused = by_python(check(step, x, i))
     assert len(refused) == 2
     assert all("gather" in each and "no cache" in each for each in refused)
@@ -282,7 +282,7 @@ def test_results_that_are_written_to_an_array_are_native() -> None:
         return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 
     compiled = check(lambda x: gc.autograd.functional.hessian(function, x), gc.randn(7, dtype=gc.float64))
-    program = compiled._entries[0].programs[0]
+    program = compiled._specializations[0].programs[0]
     assert any("out" in call.named for call in program.calls)
     assert NativeProgram(optimized(program), blas=True).refused == []
 
@@ -322,8 +322,8 @@ def test_arguments_that_share_memory() -> None:
             found = call(*(gc.from_numpy(array[start : start + 8]) for start in starts), c)
             outcomes.append((found.numpy().tobytes(), array.tobytes()))
         assert outcomes[0] == outcomes[1]
-    assert len(compiled._entries) == 1
-    program = NativeProgram(optimized(compiled._entries[0].programs[0]), blas=True)
+    assert len(compiled._specializations) == 1
+    program = NativeProgram(optimized(compiled._specializations[0].programs[0]), blas=True)
     assert len(program.loops) == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import gradcore as gc
 from gradcore import nn
-from gradcore.compiler.compiled import MOST_PROGRAMS, CompiledFunction
+from gradcore.compiler.function import MOST_PROGRAMS, CompiledFunction
 
 
 def branch(x: gc.Tensor) -> gc.Tensor:
@@ -106,18 +106,18 @@ def test_each_decision_has_a_program(function: Callable[..., Any]) -> None:
             gc.manual_seed(i)
             assert found == outcome(function, x), i
     assert compiled._left is None
-    assert 1 <= len(compiled._entries) <= FUNCTIONS[function]
+    assert 1 <= len(compiled._specializations) <= FUNCTIONS[function]
 
 
 def test_the_program_of_the_last_call_is_tried_first() -> None:
     compiled, up, down = CompiledFunction(branch), gc.ones(3), -gc.ones(3)
     for x in (up, up, down, up, up):
         compiled(x)
-    first = compiled._entries[0]
+    first = compiled._specializations[0]
     assert first.run((up,), {})[0].tolist() == [2.0] * 3
     assert type(first.run((down,), {})) is int
     compiled(down)
-    assert compiled._entries == [compiled._entries[0], first]
+    assert compiled._specializations == [compiled._specializations[0], first]
 
 
 def test_with_fullgraph_a_decision_is_an_error() -> None:
@@ -166,7 +166,7 @@ def test_training_steps_return_numbers_and_leave_out_steps(clip: bool) -> None:
                 values.append((result, params, repr(optimizer.state_dict()), gc.get_rng_state().tolist()))
         found.append(values)
     assert found[0] == found[1]
-    assert len(run._entries) == 1 + clip
+    assert len(run._specializations) == 1 + clip
 
 
 def adding(x: gc.Tensor) -> gc.Tensor:
@@ -201,7 +201,7 @@ def test_decisions_after_effects_run_as_they_are(function: Callable[..., Any]) -
     assert "cut: elements of a tensor are read, after something was written in place or called" in compiled.explain(
         gc.ones(3)
     )
-    assert not compiled._entries
+    assert not compiled._specializations
 
 
 def keeps(value: float) -> float:
@@ -311,7 +311,7 @@ def test_floats_that_go_elsewhere_are_never_constants(function: Callable[..., An
         warnings.simplefilter("ignore")
         for x in arguments(12):
             assert repr(compiled(x)) == repr(function(x))
-    assert not compiled._entries
+    assert not compiled._specializations
 
 
 def operand(x: gc.Tensor, w: gc.Tensor) -> Any:
@@ -348,8 +348,8 @@ def test_floats_that_are_operands_of_tensors(function: Callable[..., Any], cpp: 
                     assert close if cpp == "wait" else repr(a.tolist()) == repr(b.tolist())
                 else:
                     assert repr(a) == repr(b)
-        assert len(compiled._entries) == 1, compiled._left
-        assert len(compiled._entries[0].names) >= 2
+        assert len(compiled._specializations) == 1, compiled._left
+        assert len(compiled._specializations[0].names) >= 2
 
 
 def test_source_that_has_changed_is_not_read(tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_too_many_values_end_with_a_warning() -> None:
     ) as warned:
         assert all([gc.equal(compiled((gc.arange(40) < i).float()), (gc.arange(40) < i) * i) for i in range(30)])  # noqa: C419
     assert len(warned) == 1
-    assert len(compiled._entries) == MOST_PROGRAMS
+    assert len(compiled._specializations) == MOST_PROGRAMS
 
 
 def test_errors_after_a_decision_are_those_of_the_function() -> None:
@@ -384,7 +384,7 @@ def test_errors_after_a_decision_are_those_of_the_function() -> None:
     x, good, bad = gc.ones(3), gc.tensor([0, 1, 2]), gc.tensor([0, 1, 7])
     for _ in range(3):
         compiled(x, good)
-    assert compiled._entries
+    assert compiled._specializations
     states = []
     for run in (compiled, look_up):
         gc.manual_seed(0)
@@ -421,7 +421,7 @@ def test_modules_and_second_derivatives() -> None:
                 (grad,) = gc.autograd.grad(out.sum(), x)
                 found.append((out.tolist(), total, grad.tolist(), [b.tolist() for b in run.buffers()]))
             assert found[0] == found[1]
-    assert len(compiled._compiled_call_impl._entries) == 2
+    assert len(compiled._compiled_call_impl._specializations) == 2
 
 
 @pytest.mark.parametrize("name", ["normal", "categorical", "beta"])
@@ -439,7 +439,7 @@ def test_distributions_check_their_arguments_in_programs(name: str) -> None:
         found = compiled(x)
         gc.manual_seed(0)
         assert gc.equal(found, function(x))
-    assert compiled._entries
+    assert compiled._specializations
     for _ in range(2):
         with pytest.raises(ValueError, match="Expected parameter"):
             compiled(gc.tensor([-1.0, 0.5, 2.0]))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gradcore as gc
-from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.function import CompiledFunction
 
 W = gc.ones(3, requires_grad=True)
 Function = Callable[[Any], Any]
@@ -211,4 +211,4 @@ def test_derivatives_of_derivatives_end_at_arguments() -> None:
 
     compiled = CompiledFunction(function, cpp="0")
     assert [hessian(compiled) for _ in range(4)] == [hessian(function)] * 4
-    assert compiled._entries
+    assert compiled._specializations

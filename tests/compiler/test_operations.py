@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import gradcore as gc
-from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.function import CompiledFunction
 from gradcore.cuda.cases import _filled, _leaves
 from tests.ops.cases import ALL, Drawn
 from tests.ops.test_every_op import by_label, cotangents, floating
@@ -88,4 +88,4 @@ REASONS = (
 def test_operations_have_programs_unless_there_is_a_reason() -> None:
     """Views of arguments, sizes that depend on values, numbers that Python reads."""
     for each in (compare(case) for case in CHOSEN[::9]):
-        assert each._entries or any(reason in str(each._left) for reason in REASONS), each._left
+        assert each._specializations or any(reason in str(each._left) for reason in REASONS), each._left

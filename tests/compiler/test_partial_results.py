@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import gradcore as gc
-from gradcore.compiler import history
+from gradcore.compiler.autograd import node as node_module
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -74,12 +74,12 @@ def test_gradients_of_some_results_are_those_of_eager_execution(seed: int, monke
     wanted = gradients(eager := Model(seed, results), eager, steps)
     model = Model(seed, results)
     compiled = gc.compile(model, options={"cpp": False})
-    monkeypatch.setattr(history, "_again", None)  # which calls the function once more
+    monkeypatch.setattr(node_module, "_again", None)  # which calls the function once more
     for one, other in zip(gradients(compiled, model, steps), wanted, strict=True):
         assert [g is None for g in one] == [g is None for g in other]
         for a, b in zip(one, other, strict=True):
             assert a is None or gc.allclose(gc.tensor(a), gc.tensor(b), rtol=1e-5, atol=1e-7)
-    assert compiled._compiled_call_impl._entries
+    assert compiled._compiled_call_impl._specializations
 
 
 def test_arguments_of_parts_that_the_function_writes_to() -> None:
@@ -136,14 +136,14 @@ def test_a_loss_that_is_returned_with_others_has_a_backward_of_its_own(
     """Gradients are those of eager execution to the bit, without zeros for the others; nothing is called again."""
     gc.manual_seed(0)
     net, y, calls = gc.nn.Sequential(gc.nn.Linear(3, 4), gc.nn.Tanh(), gc.nn.Linear(4, 2)), gc.randn(5, 2), list[str]()
-    taken = history.CompiledFunctionBackward.delegate
+    taken = node_module.CompiledFunctionBackward.delegate
 
     def delegate(*args: Any) -> Any:
         calls.append("alone")
         return taken(*args)
 
-    monkeypatch.setattr(history, "_again", lambda *args: calls.append("again"))
-    monkeypatch.setattr(history.CompiledFunctionBackward, "delegate", delegate)
+    monkeypatch.setattr(node_module, "_again", lambda *args: calls.append("again"))
+    monkeypatch.setattr(node_module.CompiledFunctionBackward, "delegate", delegate)
 
     def both(x: gc.Tensor) -> tuple[gc.Tensor, gc.Tensor]:
         out = net(x)
@@ -156,7 +156,7 @@ def test_a_loss_that_is_returned_with_others_has_a_backward_of_its_own(
         expected = gc.autograd.grad(both(x)[1], [*net.parameters()])
         for one, other in zip(found, expected, strict=True):
             assert gc.equal(one, other) if not cpp else gc.allclose(one, other, atol=1e-6)
-    assert compiled._entries
+    assert compiled._specializations
     assert len(calls) >= 3
     assert {*calls} == {"alone"}
     out, loss = compiled(x)

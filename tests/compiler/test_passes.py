@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.compiler import passes
-from gradcore.compiler.arrays import RecordedArray
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.effects import written
-from gradcore.compiler.program import Call, Program, Value, map_leaves
-from gradcore.compiler.recorder import Recorder
+from gradcore.compiler.capture.arrays import RecordedArray
+from gradcore.compiler.capture.recorder import Recorder
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.program import passes
+from gradcore.compiler.program.effects import written
+from gradcore.compiler.program.program import Call, Program, Value, map_leaves
 from tests.compiler.test_operations import CHOSEN, compare
 
 
@@ -24,7 +24,7 @@ def program_of(function: Callable[..., Any], *args: gc.Tensor) -> Program:
     compiled = CompiledFunction(function, fullgraph=True)
     for _ in range(2):
         compiled(*args)
-    return compiled._entries[0].programs[0]
+    return compiled._specializations[0].programs[0]
 
 
 def names(program: Program) -> list[str]:

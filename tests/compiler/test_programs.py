@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import gradcore as gc
 from gradcore import nn
-from gradcore.compiler.arrays import RecordedArray
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.recorder import Recorder
+from gradcore.compiler.capture.arrays import RecordedArray
+from gradcore.compiler.capture.recorder import Recorder
+from gradcore.compiler.function import CompiledFunction
 
 F = nn.functional
 
@@ -42,7 +42,7 @@ def compiled_as(function: Any, make: Any, calls: int = 5, programs: int = 1) -> 
         gc.manual_seed(seed)
         assert equal(found, function(*args))
         assert gc.equal(drawn, gc.get_rng_state())
-    assert len(compiled._entries) == programs
+    assert len(compiled._specializations) == programs
     return compiled
 
 
@@ -154,7 +154,7 @@ def test_training_is_that_of_eager_execution(name: str, inside: bool) -> None:
             losses.append(loss.detach())
         outcomes.append([losses, [t.detach() for t in own.state_dict().values()]])
         if compiles:
-            assert step._entries
+            assert step._specializations
             assert step._left is None
     assert equal(*outcomes)
 
@@ -184,7 +184,7 @@ def test_gradients_reach_what_comes_before_and_after() -> None:
         found = gc.autograd.grad((compiled(x.exp()) * 2).sum(), (x, w))
         expected = gc.autograd.grad(((x.exp() * w).tanh() * 2).sum(), (x, w))
         assert equal(found, expected)
-    assert compiled._entries
+    assert compiled._specializations
 
 
 def test_derivatives_of_derivatives_are_those_of_the_function_as_it_is() -> None:
@@ -222,7 +222,7 @@ def test_nodes_that_the_engine_runs_in_its_loop() -> None:
         with pytest.raises(RuntimeError, match="second time"):
             found.backward(upstream)
     assert found.grad_fn.name() == "CompiledFunctionBackward"
-    assert compiled._entries
+    assert compiled._specializations
     seen: list[gc.Tensor] = []
     out = compiled(x, y, z)
     out.register_hook(lambda g: seen.append(g) or g * 2)
@@ -275,7 +275,7 @@ def test_in_place_writes_to_arguments_are_counted() -> None:
         assert x._version == before + 1
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             saved.sum().backward()
-    assert compiled._entries
+    assert compiled._specializations
 
 
 def test_arguments_that_share_memory() -> None:
@@ -324,7 +324,7 @@ def test_what_cannot_be_recorded_runs_as_it_is_with_one_warning(name: str) -> No
     with pytest.warns(UserWarning, match="runs as it is") as warned:
         call(compiled)
     assert len(warned) == 1
-    assert not compiled._entries
+    assert not compiled._specializations
     with pytest.raises(RuntimeError, match=r"cannot record|runs as it is"):
         call(gc.compile(function, fullgraph=True))
 
@@ -341,7 +341,7 @@ def test_what_stops_a_recording_happens_once() -> None:
     found = [compiled(x) for _ in range(4)]
     assert found == [2.0, 4.0, 6.0, 8.0]
     assert len(calls) == 4
-    assert not compiled._entries
+    assert not compiled._specializations
     assert type(total._array) is np.ndarray
 
 
@@ -441,7 +441,7 @@ def test_random_programs(steps: list[tuple[str, int]]) -> None:
         assert equal(found.detach(), expected.detach())
         for a, b in zip(gc.autograd.grad(found, (x, w)), gc.autograd.grad(expected, (x, w)), strict=True):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
-    assert compiled._entries
+    assert compiled._specializations
 
 
 @pytest.mark.filterwarnings("ignore:compile:UserWarning")

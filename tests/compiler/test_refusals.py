@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.compiler import guards
-from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.capture import guards
+from gradcore.compiler.function import CompiledFunction
 
 FOLDER = Path(guards.__file__).parent
 REFUSING = {"stop", "refuse", "_read", "_refuse"}

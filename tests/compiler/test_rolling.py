@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.compiler import native
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.native.part_source import PartSource
-from gradcore.compiler.native.parts import NativeProgram, source_of
-from gradcore.compiler.native.rolling import Invocation, Repeat, rolled
-from gradcore.compiler.native.steps import View
-from gradcore.compiler.passes import optimized
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.targets import native
+from gradcore.compiler.targets.native.rolling import Invocation, Repeat, rolled
+from gradcore.compiler.targets.native.segment_source import PartSource
+from gradcore.compiler.targets.native.segments import NativeProgram, source_of
+from gradcore.compiler.targets.native.steps import View
 from tests.compiler.test_native import arrays_of, check, close, kept, options, pytestmark, writer  # noqa: F401
 from tests.compiler.test_native import libraries as libraries
 
@@ -142,7 +142,7 @@ def programs_of(function: Any, *arguments: Any) -> list[Any]:
     compiled = CompiledFunction(function, fullgraph=True, cpp="0")
     for _ in range(3):
         compiled(*arguments)
-    return [NativeProgram(optimized(program), blas=True) for program in compiled._entries[0].programs]
+    return [NativeProgram(optimized(program), blas=True) for program in compiled._specializations[0].programs]
 
 
 def test_the_source_does_not_grow_with_the_steps() -> None:
@@ -170,7 +170,7 @@ def test_loops_compute_what_the_calls_do(case: str) -> None:
     compiled = CompiledFunction(function, fullgraph=True)
     for _ in range(4):
         assert close(arrays_of(compiled(*arguments)), arrays_of(function(*arguments)))
-    described = [line for run in compiled._entries[0].functions for line in native.described(run)]
+    described = [line for run in compiled._specializations[0].functions for line in native.described(run)]
     assert any("times" in line for line in described)
     assert "in a loop: " in compiled.explain(*arguments)
 

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gradcore as gc
-from gradcore.compiler import compiled as compiled_functions
-from gradcore.compiler import sizes as sizes_of_programs
-from gradcore.compiler import symbolic
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.guards import Guards
-from gradcore.compiler.sizes import SymbolicNumber
+from gradcore.compiler import function as compiled_functions
+from gradcore.compiler import symbolic_sizes as symbolic
+from gradcore.compiler.capture import sizes as sizes_of_programs
+from gradcore.compiler.capture.guards import Guards
+from gradcore.compiler.capture.sizes import SymbolicNumber
+from gradcore.compiler.function import CompiledFunction
 from tests.compiler.test_random_programs import arrays_of, chosen, function_of
 
 F = gc.nn.functional
@@ -61,8 +61,8 @@ def compare(function: Any, make: Callable[..., Any], sizes: Any = SIZES, dynamic
 
 def has_one_program(compiled: Any, sizes: Any = SIZES) -> bool:
     """Whether there is a program for many sizes, and else one for the first size, and for 0 and 1."""
-    many = [entry for entry in compiled._entries if entry.sizes is not None]
-    return len(many) == 1 and len(compiled._entries) <= 2 + len({0, 1} & {*sizes})
+    many = [entry for entry in compiled._specializations if entry.sizes is not None]
+    return len(many) == 1 and len(compiled._specializations) <= 2 + len({0, 1} & {*sizes})
 
 
 def matrix(n: int) -> tuple[gc.Tensor]:
@@ -175,7 +175,7 @@ def test_sizes_that_escape_have_programs_of_their_own(name: str) -> None:
     sizes = (5, 5, 7, 7, 9, 9, 12, 7, 2, 33)
     compiled = compare(ESCAPING[name], matrix, sizes)
     if name not in ("odd", "sorted"):  # which there is a program for on one side
-        assert all(entry.sizes is None for entry in compiled._entries)
+        assert all(entry.sizes is None for entry in compiled._specializations)
         assert compiled._static or compiled._left
 
 
@@ -234,7 +234,7 @@ CONDITIONS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_conditions_bound_the_sizes_of_a_program(name: str) -> None:
     compiled = compare(CONDITIONS[name], matrix, (9, 9, 12, 14, 40, 100, 12, 40, 13, 60, 7))
-    assert any(entry.sizes is not None for entry in compiled._entries), compiled._static
+    assert any(entry.sizes is not None for entry in compiled._specializations), compiled._static
 
 
 def _broken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,14 +252,14 @@ def _broken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     elif name == "types":
         monkeypatch.setattr(CompiledFunction, "_looks_at_types", lambda self, guards: False)
     elif name == "admission":
-        monkeypatch.setattr(symbolic.SymbolicEntryWriter, "size_checks", lambda self: [])
+        monkeypatch.setattr(symbolic.SymbolicSpecializationWriter, "size_checks", lambda self: [])
     else:
         method = {"escapes": "__index__", "keys": "__hash__"}[name]
 
         def plain(self: Any) -> Any:
             return self.values[0]
 
-        own = FunctionType(plain.__code__, {"__name__": "gradcore.compiler.sizes"})
+        own = FunctionType(plain.__code__, {"__name__": "gradcore.compiler.capture.sizes"})
         monkeypatch.setattr(SymbolicNumber, method, own)
 
 
@@ -320,7 +320,7 @@ def test_an_attempt_that_fails_leaves_nothing_behind() -> None:
         expected = outcome(eager, (x,), i, model)
         assert outcome(compiled, (y,), i, other) == expected
     assert compiled._static
-    assert all(entry.sizes is None for entry in compiled._entries)
+    assert all(entry.sizes is None for entry in compiled._specializations)
 
 
 def _layouts() -> dict[str, Callable[[], gc.Tensor]]:
@@ -356,8 +356,9 @@ class Unexpected(Exception):
 #: Functions that an attempt to make sizes symbols comes through.
 ATTEMPT = [
     (compiled_functions, "symbols_between"), (compiled_functions, "Symbols"), (symbolic, "_copied"),
-    (symbolic.SymbolicRun, "__init__"), (symbolic.SymbolicRun, "begin"), (symbolic.SymbolicEntryWriter, "entry"),
-    (symbolic.SymbolicEntryWriter, "_finder"), (symbolic.Sizes, "__init__"), (symbolic.Sizes, "admits"),
+    (symbolic.SymbolicRun, "__init__"), (symbolic.SymbolicRun, "begin"),
+    (symbolic.SymbolicSpecializationWriter, "entry"),
+    (symbolic.SymbolicSpecializationWriter, "_finder"), (symbolic.Sizes, "__init__"), (symbolic.Sizes, "admits"),
     (symbolic.Sizes, "frequent"), (symbolic.Sizes, "_is_right"), (Guards, "_symbolic"),
     (symbolic.SymbolicRecorder, "know"),
 ]  # fmt: skip
@@ -403,7 +404,7 @@ def test_two_sizes_of_a_kind_are_one_symbol() -> None:
 def test_sizes_are_symbols_by_default_the_third_time() -> None:
     def sizes_of(dynamic: bool | None) -> list[bool]:
         compiled = compare(lambda x: x.mean(0) * 2, matrix, (5, 5, 7, 9, 12, 14), dynamic)
-        return [entry.sizes is not None for entry in compiled._entries]
+        return [entry.sizes is not None for entry in compiled._specializations]
 
     assert sizes_of(None) == [False, False, True]
     assert sizes_of(True) == [False, True]
@@ -415,8 +416,8 @@ def test_frequent_sizes_have_programs_of_their_own() -> None:
     for n in itertools.chain((5, 5, 7), [9] * (symbolic.FREQUENT + 2), range(10, 40)):
         x = gc.randn(n, 4)
         assert gc.equal(compiled(x), x.mean(0) * 2)
-    assert [entry.sizes is not None for entry in compiled._entries] == [False, False, True]
-    assert compiled._entries[0].guards.shapes["args[0]"] == (9, 4)
+    assert [entry.sizes is not None for entry in compiled._specializations] == [False, False, True]
+    assert compiled._specializations[0].guards.shapes["args[0]"] == (9, 4)
 
 
 def test_frequent_sizes_do_not_end_the_program() -> None:

@@ -12,10 +12,11 @@ import pytest
 import gradcore as gc
 from gradcore import nn
 from gradcore.backends.compiled.building import BuildError, find_compiler
-from gradcore.compiler import emit_python, native
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.native.parts import NativeProgram
-from gradcore.compiler.optimizer_steps import PlannedStep
+from gradcore.compiler.autograd.optimizer_steps import PlannedStep
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.targets import native
+from gradcore.compiler.targets.native.segments import NativeProgram
+from gradcore.compiler.targets.python import emitter
 from gradcore.core import config
 
 F = nn.functional
@@ -84,7 +85,7 @@ def compare(make: Callable[[nn.Module], Any], kind: str = "mlp", most: int = 2, 
     found, run = outcome(make, kind, True, steps)
     for i, (a, b) in enumerate(zip(found, expected, strict=True)):
         assert a == b, f"step {i}"
-    assert 1 <= len(run._entries) <= most, run._left
+    assert 1 <= len(run._specializations) <= most, run._left
     compiled: CompiledFunction = run
     return compiled
 
@@ -252,7 +253,7 @@ def test_a_step_without_gradients_and_the_step_alone() -> None:
         for _ in range(4):
             loss_of(model, gc.ones(5, 4), gc.zeros(5, dtype=gc.long)).backward()
             update()
-        assert update._entries
+        assert update._specializations
         return own, step
 
     compare(make)
@@ -417,7 +418,7 @@ def test_a_closure_compiled_by_itself() -> None:
 
         evaluate = CompiledFunction(closure, fullgraph=True) if compiles else closure
         outcomes.append([own.step(evaluate).item() for _ in range(3)] + x.tolist())
-        assert not compiles or evaluate._entries
+        assert not compiles or evaluate._specializations
     assert outcomes[0] == outcomes[1]
 
 
@@ -439,7 +440,7 @@ def test_a_result_whose_graph_is_freed_says_so() -> None:
             loss.backward()
         other.backward()
         assert w.grad.tolist() == [3.0, 3.0, 3.0]
-    assert compiled._entries
+    assert compiled._specializations
 
 
 def test_backward_inside_reaches_what_comes_before() -> None:
@@ -481,7 +482,7 @@ def test_updates_that_are_written_out() -> None:
             run(gc.randn(5, 8), gc.randint(0, 3, (5,)))
         kept = [*parameters, *velocities, total]
         outcomes.append([(t.detach().numpy().tobytes(), t._version) for t in kept])
-        assert not compiles or len(run._entries) == 1
+        assert not compiles or len(run._specializations) == 1
     assert outcomes[0] == outcomes[1]
 
 
@@ -495,7 +496,7 @@ def by_formulas(monkeypatch: pytest.MonkeyPatch) -> list[PlannedStep]:
     finish = PlannedStep.finish
 
     def runnable(program: Any, cpp: Any = None) -> Any:
-        return emit_python.function_of(program.native or program)
+        return emitter.function_of(program.native or program)
 
     def noted(self: PlannedStep) -> None:
         taken.append(self)
@@ -607,7 +608,7 @@ def test_steps_in_cpp() -> None:
             loss = run(gc.randn(5, 4))
         outcomes.append([loss, *model.parameters(), *[t for s in own.state.values() for t in s.values()]])
         if compiles:
-            (entry,) = run._entries
+            (entry,) = run._specializations
             assert "functions" in entry.functions[entry.names.index("step of AdamW")].state
     for a, b in zip(*outcomes, strict=True):
         assert gc.allclose(a, b, rtol=1e-4, atol=1e-6)

@@ -10,7 +10,7 @@ import pytest
 import gradcore as gc
 from gradcore.backends import registry
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.function import CompiledFunction
 from tests.compiler import test_operations, test_programs, test_steps
 from tests.devices import tensors_on
 from tests.ops.cases import Drawn
@@ -64,7 +64,7 @@ def test_a_program_of_the_device_is_recorded(strict: str) -> None:
     for _ in range(3):
         x = gc.randn(3, device=strict)
         assert gc.equal(compiled(x), function(x))
-    (program,) = compiled._entries[0].programs
+    (program,) = compiled._specializations[0].programs
     assert program.backend is x.device.backend
     assert "CUDA graph: the device has none" in compiled.explain(x)
 

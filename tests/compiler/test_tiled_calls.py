@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 import gradcore as gc
-from gradcore.compiler import fusion
-from gradcore.compiler.compiled import CompiledFunction
-from gradcore.compiler.fusion import TiledCalls, fused
-from gradcore.compiler.memory import peak_of
-from gradcore.compiler.passes import optimized
-from gradcore.compiler.program import Program
+from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.program.memory import peak_of
+from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.program import Program
+from gradcore.compiler.targets.python import tiles
+from gradcore.compiler.targets.python.tiles import TiledCalls, fused
 
 #: No multiple of the tiles' size.
-N = 3 * fusion._TILE + 7
+N = 3 * tiles._TILE + 7
 
 
 @pytest.fixture(autouse=True)
 def kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fusion, "FusedKernel", TiledCalls)  # with NumPy's kernels too
+    monkeypatch.setattr(tiles, "FusedKernel", TiledCalls)  # with NumPy's kernels too
 
 
 def chain(x: gc.Tensor, y: gc.Tensor) -> gc.Tensor:
@@ -47,7 +47,7 @@ def compiled_as_eager(function: Callable[..., Any], *args: gc.Tensor) -> tuple[P
         assert all(
             a.detach().numpy().tobytes() == b.detach().numpy().tobytes() for a, b in zip(expected, found, strict=True)
         )
-    program = optimized(compiled._entries[0].programs[0])
+    program = optimized(compiled._specializations[0].programs[0])
     return program, fused(program)
 
 
@@ -132,4 +132,4 @@ def test_what_reads_nothing_is_a_group_as_well() -> None:
 
 def test_few_calls_and_small_arrays_are_left_alone() -> None:
     assert not groups_in(compiled_as_eager(lambda x: (x * 2 + 1,), gc.zeros(N))[1])
-    assert not groups_in(compiled_as_eager(lambda x: (chain(x, x),), gc.zeros(fusion._TILE))[1])
+    assert not groups_in(compiled_as_eager(lambda x: (chain(x, x),), gc.zeros(tiles._TILE))[1])

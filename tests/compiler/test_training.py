@@ -13,7 +13,7 @@ import pytest
 
 import gradcore as gc
 from gradcore import nn
-from gradcore.compiler.compiled import CompiledFunction
+from gradcore.compiler.function import CompiledFunction
 
 F = nn.functional
 TEXT = "the quick brown fox jumps over the lazy dog and runs away from the lazy dog again. " * 3
@@ -95,8 +95,8 @@ def train(cls: type[nn.Module], compiles: str, steps: int = 60) -> list[float]:
 
     run: Any = CompiledFunction(step) if compiles == "step" else step
     losses = [run(*MODELS[cls][0]()) for _ in range(steps)]
-    assert compiles != "step" or (run._left is None and len(run._entries) == 1)
-    assert compiles != "module" or len(model._compiled_call_impl._entries) == 1
+    assert compiles != "step" or (run._left is None and len(run._specializations) == 1)
+    assert compiles != "module" or len(model._compiled_call_impl._specializations) == 1
     return losses
 
 
@@ -137,7 +137,7 @@ def test_digits_example() -> None:
         run: Any = CompiledFunction(step, cpp="0") if compiles else step
         batches = [slice(i, i + example["BATCH"]) for i in range(0, len(digits), example["BATCH"])]
         found = [run(images[rows], labels[rows]).item() for rows in batches]
-        assert not compiles or (run._left is None and run._entries)
+        assert not compiles or (run._left is None and run._specializations)
         return found
 
     eager = losses(False)
@@ -177,4 +177,4 @@ def test_ten_thousand_steps_do_not_grow() -> None:
     objects = len(collector.get_objects())
     run(10_000)
     assert len(collector.get_objects()) - objects < 100
-    assert len(step._entries) == 1
+    assert len(step._specializations) == 1

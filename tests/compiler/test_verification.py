@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.compiler import VerificationError, guards, verification
-from gradcore.compiler.guards import Guards
+from gradcore.compiler import VerificationError, verification
+from gradcore.compiler.capture import guards
+from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.verification import Leaf, Snapshot, Uncopyable, find_differences
 
 
@@ -98,7 +99,7 @@ def test_effects_happen_once(verify: int) -> None:
         step, state = model_and_step()
         compiled = gc.compile(step, verify=every, options={"cpp": False})
         losses = [compiled(gc.ones(6, 4) * i).item() for i in range(10)]
-        assert compiled._entries
+        assert compiled._specializations
         outcomes.append((losses, [t.tolist() for t in state()]))
     assert outcomes[0] == outcomes[1]
 

@@ -1,8 +1,8 @@
 """Declarations of the C++ kernels of contiguous rows.
 
 One entry of `ROW_KERNELS` makes a function of ``rows.h`` the kernel of eager calls (`gradcore.backends.compiled.rows`)
-and of compiled programs (`gradcore.compiler.native.rows`). The portable kernel of the same name stays the meaning, and
-runs where the C++ function does not apply.
+and of compiled programs (`gradcore.compiler.targets.native.rows`). The portable kernel of the same name stays the
+meaning, and runs where the C++ function does not apply.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The history of a program's results: its backward, and steps of optimizers."""

@@ -1,0 +1,176 @@
+"""The backward of a recorded run: the gradients of its results, and the ends of it, where arguments have a history."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from gradcore.autograd.gradients import grad as gradients_of
+from gradcore.autograd.node import FREED
+from gradcore.autograd.views import gradient_edge
+from gradcore.compiler.autograd.node import with_history, without_history, wrapped
+from gradcore.compiler.capture.arrays import RecordedArray
+from gradcore.compiler.capture.guards import Guards
+from gradcore.compiler.capture.recorder import Unrecordable
+from gradcore.compiler.capture.script import Script
+from gradcore.compiler.program.program import Call
+
+__all__ = ["RecordedBackward"]
+
+
+class RecordedBackward:
+    """The gradients of a recorded run.
+
+    Parameters
+    ----------
+    script : Script
+    guards : Guards
+    tensors : list of Tensor
+        Those that take part.
+
+    Attributes
+    ----------
+    outs, freed : list of Tensor
+        The results that have a history, and those whose history the function has freed.
+    inputs : list of int
+        The numbers of the tensors with gradients.
+    given, gradients : list of int
+        In the program the numbers of the results' gradients, and of these tensors' gradients.
+    reached : list of frozenset
+        For each result with a history, which of `inputs` it depends on.
+    mark : int
+        The calls before those of backward.
+    alone : list of tuple
+        For each of a few results, the calls that compute its gradients alone, the number of its own gradient, and
+        those of the tensors' gradients.
+    histories : dict
+        Of arguments with a history: how they were before, see `_state_of_history`.
+    """
+
+    def __init__(self, script: Script, guards: Guards, tensors: list[Any]) -> None:
+        self.recorder, self.script, self.guards, self.tensors = script.recorder, script, guards, tensors
+        self.outs: list[Any] = []
+        self.freed: list[Any] = []
+        self.inputs: list[int] = []
+        self.given: list[int] = []
+        self.gradients: list[int | None] = []
+        self.reached: list[frozenset[int]] = []
+        self.mark = 0
+        self.alone: list[tuple[list[Call], int, list[int | None]]] = []
+        self.histories = {i: _state_of_history(t) for i, t in enumerate(tensors) if t._edge is not None}
+        #: Whether the function has returned.
+        self.is_over = False
+
+    def backward_runs(self, task: Any) -> None:
+        """Stop where a backward call may lead into the history of an argument: in the next call, it is another one."""
+        histories = {edge[0]: i for i, (edge, *_) in self.histories.items()}
+        if not histories or self.is_over:
+            return
+        edges: list[Any] = [gradient_edge(self.tensors[i]) for i in self._found_inputs()]
+        outside = {*histories, *(edge[0] for edge in edges)}
+        wanted = {*task.captures}
+        for node in _reached([root[0] for root in task.roots], histories):
+            if (
+                not wanted
+                or task.accumulate
+                or wanted & outside - {node}
+                or (node in wanted and node._hooks is not None)
+            ):
+                self.recorder.stop("gradients are computed through the history of an argument")
+            elif node in wanted:
+                i = histories[node]
+                self.guards.require(f"t{i}._edge[0]._hooks is None", f"{self.guards.tensors[i].name} has no hooks")
+
+    def _found_inputs(self) -> list[int]:
+        """Return the tensors that gradients go to: leaves, and arguments with a history."""
+        return [i for i, t in enumerate(self.tensors) if i in self.histories or _accumulates(t)]
+
+    def record(self, result: Any) -> None:
+        """Record, after the function, the gradients of its results that have a history."""
+        self.is_over = True
+        given = {id(t) for t in self.tensors}
+        outs = [t for t in with_history(result, self.script.refuse) if id(t) not in given]
+        self.inputs = self._found_inputs()
+        self.mark = len(self.recorder.program.calls)
+        for i, before in self.histories.items():
+            if _state_of_history(self.tensors[i]) != before:
+                self.script.refuse("an argument with a history is written in place, detached, or given a hook")
+        if not outs or self.recorder.stopped is not None:
+            return
+        with without_history([self.tensors[i] for i in self.histories]):
+            self._record_of(outs)
+
+    def _record_of(self, outs: list[Any]) -> None:
+        if self._record_gradients(outs):
+            self._record_alone(outs)
+        else:
+            self.freed = [t for t in outs if not self._record_gradients([t])]
+            del self.recorder.program.calls[self.mark :]
+            outs = [t for t in outs if not any(t is other for other in self.freed)]
+            if outs and not self._record_gradients(outs):
+                self.script.refuse("the graph of a result is freed in part")
+
+    def _record_alone(self, outs: list[Any]) -> None:
+        """Record the gradients of each result by itself, as a loss is differentiated that is returned with others."""
+        calls, whole = self.recorder.program.calls, (self.outs, self.given, self.reached, self.gradients)
+        if not 1 < len(self.outs) <= _MOST_ALONE or not self.recorder.records_alone:
+            return
+        end = len(calls)
+        for t in outs:
+            self._record_gradients([t])
+            self.alone.append((calls[end:], self.given[0], self.gradients))
+            del calls[end:]
+        self.outs, self.given, self.reached, self.gradients = whole
+
+    def _record_gradients(self, outs: list[Any]) -> bool:
+        """Record the gradients of some results; returns whether their graph is there."""
+        given = [self.recorder.ones(t) for t in outs]
+        grads = [wrapped(array, t._dtype, t._device) for array, t in zip(given, outs, strict=True)]
+        inputs = [self.tensors[i] for i in self.inputs]
+        try:
+            found = gradients_of(outs, inputs, grads, retain_graph=True, allow_unused=True)
+        except Unrecordable:
+            raise
+        except Exception as error:  # which comes when the gradients are asked for
+            if str(error) != FREED:
+                self.script.refuse(f"the gradients of a result cannot be computed: {error}")
+            return str(error) != FREED
+        if any(g is not None and not (g._strided and isinstance(g._array, RecordedArray)) for g in found):
+            self.script.refuse("a gradient is no recorded array")
+            return True
+        if any(t._device is not outs[0]._device for t in outs):
+            self.script.refuse("results with a history are on several devices")
+            return True
+        self.outs, self.given = outs, [array.number for array in given]
+        ends = [gradient_edge(t) for t in inputs]
+        nodes = {edge[0] for edge in ends if edge is not None}
+        found_from = [_reached([t._edge[0]], nodes) for t in outs]
+        self.reached = [frozenset(i for i, e in enumerate(ends) if e is not None and e[0] in f) for f in found_from]
+        self.gradients = [None if g is None else g._array.number for g in found]
+        return True
+
+
+#: Of so many results, each has a backward of its own.
+_MOST_ALONE = 4
+
+
+def _accumulates(t: Any) -> bool:
+    return t._autograd is not None and t._autograd.requires_grad
+
+
+def _state_of_history(t: Any) -> tuple[Any, ...]:
+    """Return the edge of a tensor, whether its gradient is retained, and the hooks of its node."""
+    hooks = t._edge and t._edge[0]._hooks
+    tables = hooks and [[*hooks.pre], [*hooks.post], [*hooks.retain], [[*each] for each in hooks.tensor.values()]]
+    return t._edge, t._autograd is not None and t._autograd.retains_grad, tables
+
+
+def _reached(roots: list[Any], ends: Collection[Any]) -> list[Any]:
+    """Return the nodes among `ends` that a graph leads to."""
+    waiting, seen = [*roots], {*roots}
+    while waiting:
+        node = waiting.pop()
+        found = {edge[0] for edge in node._edges if edge is not None and node not in ends} - seen
+        seen |= found
+        waiting += found
+    return [node for node in ends if node in seen]

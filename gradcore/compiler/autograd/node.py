@@ -1,0 +1,377 @@
+"""The node of a program whose results have a history: its backward is a program as well."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.autograd import variables
+from gradcore.autograd.derivatives import PLANS
+from gradcore.autograd.grad_mode import enable_grad
+from gradcore.autograd.gradients import grad as gradients_of
+from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.node import FREED, Node
+from gradcore.autograd.saved import SavedTensor, check_version
+from gradcore.autograd.variables import TensorMeta, Variable, new, tick, version_counter, wrap
+from gradcore.autograd.views import gradient_edge
+from gradcore.backends.registry import CPU
+from gradcore.compiler.capture.numbers import plain_numbers
+from gradcore.core.typing import Array
+from gradcore.random.generator import repeated
+from gradcore.tensor import Tensor
+
+__all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "all_tensors_in", "connect",
+           "connect_one", "freed", "grad_of", "ignore", "is_planned", "tensors_in", "unique",
+           "with_history", "without_history", "wrapped"]  # fmt: skip
+
+
+class Backward(NamedTuple):
+    """The second half of a program.
+
+    Attributes
+    ----------
+    function : callable
+        The compiled function as it was written, for derivatives of derivatives.
+    chosen : callable
+        Those of its results, in order, that have a history.
+    run : callable
+        The backward program: of saved arrays and the gradients of results, the gradients of `inputs` that exist.
+    inputs : tuple of int
+        Which tensors have gradients.
+    found : tuple of bool
+        For each of them, whether there is a gradient.
+    reached : tuple of frozenset
+        For each result, the positions in `inputs` of those that it depends on.
+    watched : tuple of int
+        The tensors whose memory is saved.
+    watched_results : tuple of int
+        The results whose memory is saved.
+    repeatable : bool
+        Whether the function can be called again: it writes to nothing.
+    changed : callable
+        Of a call, what it depends on that has changed since, in words; see `Guards.changed_since`.
+    fresh : bool
+        Whether the gradients are new arrays.
+    versions : tuple of tuple of int
+        The results that were written in place, and how often.
+    alone : tuple
+        For each of a few results, the backward program of it alone, as `run` and `found`.
+    """
+
+    function: Callable[..., Any]
+    chosen: Callable[[Any], list[Any]]
+    run: Callable[..., Any]
+    inputs: tuple[int, ...]
+    found: tuple[bool, ...]
+    reached: tuple[frozenset[int], ...]
+    watched: tuple[int, ...]
+    watched_results: tuple[int, ...]
+    repeatable: bool
+    changed: Callable[..., str | None]
+    fresh: bool
+    versions: tuple[tuple[int, int], ...]
+    alone: tuple[Any, ...]
+
+
+#: A call that a program has made: the tensors that took part, their arrays, its arguments, the generator's state if it
+#: drew.
+ReplayedCall = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], dict[str, Any], Any]
+
+
+class CompiledFunctionBackward(Node):
+    """A compiled function in the graph."""
+
+    half: Backward
+    #: None once it has been freed, as arguments and results are.
+    call: ReplayedCall | None
+    #: The arrays that the backward program needs of the first; None once they have been freed.
+    saved: Any
+    #: The results whose memory is among these.
+    results: Sequence[SavedTensor] = ()
+    _metas: list[TensorMeta]
+
+    @property
+    def _output_metas(self) -> Sequence[Any]:
+        return self._metas
+
+    def release(self) -> None:
+        self.saved = self.call = None
+        self.results = ()
+
+    def is_freed(self) -> bool:
+        return self.saved is None
+
+    def check(self) -> None:
+        """Raise an error if what was saved has been freed or written to."""
+        if self.saved is None:
+            raise RuntimeError(FREED)
+        if variables.last_write > self._seq:
+            for i in self.half.watched:
+                check_version(self.call[0][i], self._seq)  # type: ignore[index]
+            for each in self.results:
+                each.check(self)
+
+    def delegate(self, grads: Sequence[Array]) -> tuple[Node, Array] | None:
+        """Return the node that the engine runs in its loop if only one result has a gradient, and that gradient."""
+        half = self.half
+        i = _arrived_alone(half, grads) if half.fresh and len(half.inputs) <= _MOST_EDGES else None
+        if i is None or self.saved is None or not isinstance(grads[i], (np.ndarray, np.generic)):
+            return None
+        node, meta = new_node(_AloneBackward), self._metas[i]
+        node._device, node._edges, node._seq, node._hooks = self._device, self._edges, self._seq, None
+        node._shape, node._dtype = meta.shape, meta.dtype
+        node.half, node.call, node.saved, node.origin = half.alone[i], self.call, self.saved, self
+        return node, grads[i]
+
+    def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
+        self.check()
+        half, given = self.half, grads if self._n_outputs > 1 else [grads]
+        missing = any(g is None for g in given)
+        if arithmetic.recorded:
+            return _again(self, [arithmetic.as_tensor(g) for g in given], arithmetic)
+        arrived = _arrived_alone(half, given) if missing else None
+        if arrived is not None:
+            run, found = half.alone[arrived].run, half.alone[arrived].found
+            arrays = iter(local.state.run(run, *self.saved, _dense(given[arrived], self._output_metas[arrived])))
+            return [next(arrays) if exists else None for exists in found]
+        dense = [_dense(g, t) for g, t in zip(given, self._output_metas, strict=True)]
+        arrays = iter(local.state.run(half.run, *self.saved, *dense))
+        found = [next(arrays) if exists else None for exists in half.found]
+        if missing:
+            wanted = {i for each, g in zip(half.reached, given, strict=True) if g is not None for i in each}
+            found = [g if i in wanted else None for i, g in enumerate(found)]
+            if half.repeatable and any(_has_nan(g) for g in found if g is not None):
+                # Perhaps zero times infinity, on a way that is not gone: the function as it is does not go it.
+                with contextlib.suppress(Exception):  # something has changed since
+                    return _again(self, [None if g is None else arithmetic.as_tensor(g) for g in given], arithmetic)
+        return found
+
+
+class _FreshBackward(CompiledFunctionBackward):
+    """Backward node of a compiled function whose gradients are new arrays."""
+
+    _fresh = True
+
+    def name(self) -> str:
+        return CompiledFunctionBackward.__name__
+
+
+class _PlannedBackward(_FreshBackward):
+    """One with one result, which the engine runs in its loop: the gradient of each edge is asked for by itself."""
+
+    metas = None
+    #: The gradients of all edges, and the backward call that they were computed in.
+    found: Any = None
+    _output_metas = Node._output_metas
+
+    def release(self) -> None:
+        self.saved = self.call = self.found = None
+
+
+class _AloneBackward(_PlannedBackward):
+    """Backward node of a single result of a compiled function with several, for one backward call."""
+
+    origin: CompiledFunctionBackward
+
+    def release(self) -> None:
+        super().release()
+        self.origin.release()
+
+    def check(self) -> None:
+        self.origin.check()
+
+
+def _arrived_alone(half: Backward, grads: Sequence[Array]) -> int | None:
+    """Return the number of the only result that has a gradient, if it has a backward program of its own."""
+    found = [i for i, g in enumerate(grads) if g is not None] if half.alone else []
+    return found[0] if len(found) == 1 else None
+
+
+def _gradient_of(i: int) -> Callable[[Any, Any, Any], Any]:
+    def gradient(F: Any, grad: Any, node: _PlannedBackward) -> Any:
+        task, found = local.state.task, node.found
+        if found is None or found[0] is not task:
+            half = node.half
+            backend = node._device.backend
+            if not isinstance(grad, (np.generic, backend.array_type)):  # batches of gradients
+                return task.grad_inputs(node, grad, task.buffer.arithmetic(node._device), None)[i]
+            arrays = half.run(*node.saved, _dense(grad, node._output_metas[0]))
+            if len(arrays) < len(half.found):
+                given = iter(arrays)
+                arrays = [next(given) if exists else None for exists in half.found]
+            found = node.found = task, arrays
+        return found[1][i]
+
+    return gradient
+
+
+#: Nodes with more edges are run as any others.
+_MOST_EDGES = 256
+_CALLS = tuple(map(_gradient_of, range(_MOST_EDGES)))
+for _values in ("arrays", "fused"):
+    PLANS[_values][_PlannedBackward] = PLANS[_values][_AloneBackward] = _CALLS, None, None, True
+
+
+def is_planned(half: Backward) -> bool:
+    """Return whether `connect_one` makes the result of a function with this backward, if that is one."""
+    return half.fresh and len(half.inputs) <= _MOST_EDGES and not (half.watched_results or half.versions)
+
+
+def connect_one(half: Backward, array: Any, dtype: Any, device: Any, saved: Any, call: ReplayedCall) -> Any:
+    """Return the tensor of a program's only result, connected to its inputs."""
+    tensors, node = call[0], new_node(_PlannedBackward)
+    edges = tuple([gradient_edge(tensors[i]) for i in half.inputs])
+    node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
+    node._shape, node._dtype = array.shape, dtype
+    node.half, node.call, node.saved = half, call, saved
+    t = new(Tensor)
+    t._array, t._device, t._dtype, t._edge = array, device, dtype, (node, 0)
+    t._autograd = t._vc = None
+    return t
+
+
+def connect(half: Backward, device: Any, results: Any, saved: Any, call: ReplayedCall) -> list[Any]:
+    """Return the tensors of a program's results, which are on one device, connected to its inputs."""
+    inputs = [call[0][i] for i in half.inputs]
+    node: Any = (_FreshBackward if half.fresh else CompiledFunctionBackward).make(
+        device, tuple(map(gradient_edge, inputs))
+    )
+    outs = [wrap(array, device, None, (node, i)) for i, array in enumerate(results)]
+    node._n_outputs, node._metas = len(outs), [TensorMeta.of(t) for t in outs]
+    node.half, node.call, node.saved = half, call, saved
+    for i, version in half.versions:
+        version_counter(outs[i]).version = version
+    node.results = [SavedTensor.of_output(outs[i], i) for i in half.watched_results]
+    return outs
+
+
+@contextmanager
+def without_history(tensors: Sequence[Any]) -> Iterator[None]:
+    """Context in which backward ends at the nodes of tensors, whose hooks are not called.
+
+    Gradients of leaves that these have been computed from are then those of a function alone.
+    """
+    nodes = {t._edge[0] for t in tensors if t._edge is not None}
+    before = [(node, node._edges, node._hooks) for node in nodes]
+    for node in nodes:
+        node._edges, node._hooks = (), None
+    try:
+        yield
+    finally:
+        for node, edges, hooks in before:
+            node._edges, node._hooks = edges, hooks
+
+
+def _dense(grad: Any, meta: TensorMeta) -> Any:
+    """A gradient as an array in row-major order: it may be a number that kernels take by value, or be missing."""
+    backend = meta.device.backend
+    if grad is None:
+        with backend.use_index(meta.device.index):
+            return backend.xp.zeros(meta.shape, meta.dtype.numpy)
+    if backend.array_type is np.ndarray:
+        return np.asarray(grad, order="C")
+    if not isinstance(grad, backend.array_type):
+        return backend.xp.full((), grad, grad.dtype)
+    return backend.xp.asarray(grad, order="C")
+
+
+def freed(t: Any) -> Any:
+    """Return a result whose graph the function has freed itself, as it has called backward."""
+    node: Any = CompiledFunctionBackward.make(t._device, ())
+    node._n_outputs, node._metas, node.saved = 1, [TensorMeta.of(t)], None
+    t._edge = (node, 0)
+    return t
+
+
+def _has_nan(array: Any) -> bool:
+    if array.dtype.kind not in "fc":
+        return False
+    if type(array) is np.ndarray:  # the sum of squares is NaN where an element is, and takes no memory
+        square = np.vdot(array, array)
+        return bool(square != square)
+    return bool((array != array).any())
+
+
+def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
+    """Return the gradients by calling the function once more, as it is: so they have a history."""
+    assert node.call is not None
+    half, (tensors, arrays, args, named, place) = node.half, node.call
+    inputs = [tensors[i] for i in half.inputs]
+    if not half.repeatable:
+        raise RuntimeError(
+            "the gradients of a compiled function that writes to tensors in place cannot be differentiated: "
+            "call it without gradcore.compile, or compile all of the step"
+        )
+    for t in tensors:
+        check_version(t, node._seq)
+    changed = half.changed(args, named, tensors, arrays)
+    if changed is not None:
+        raise RuntimeError(
+            "the gradients of a compiled function cannot be differentiated once something that it depends on has "
+            f"changed: {changed}. Compute them before, or call it without gradcore.compile"
+        )
+    recorded = bool(local.state.mode & GRAD)
+    with enable_grad(), contextlib.nullcontext() if place is None else repeated(place):
+        outs = half.chosen(half.function(*args, **named))
+    outs = [out for out in outs if not any(out is t for t in tensors)]
+    pairs = [(out, g) for out, g in zip(outs, grads, strict=True) if g is not None]
+    if not pairs:
+        return [None] * len(inputs)
+    outs, given = [out for out, _ in pairs], [g for _, g in pairs]
+    with without_history(inputs):
+        found = gradients_of(outs, inputs, given, create_graph=recorded, allow_unused=True)
+    return [arithmetic.from_tensor(g) for g in found]
+
+
+new_node: Any = object.__new__
+CompiledFunctionBackward.__module__ = "builtins"  # nodes print as <CompiledFunctionBackward object at 0x...>
+
+
+def wrapped(array: Any, dtype: Any, device: Any = CPU) -> Any:
+    """Return a tensor without history."""
+    t = new(Tensor)
+    t._array, t._device, t._dtype = array, device, dtype
+    t._edge = t._autograd = t._vc = None
+    return t
+
+
+def grad_of(t: Any) -> Any:
+    return None if t._autograd is None else t._autograd.grad
+
+
+def ignore(why: str) -> None:
+    """Nothing: what is refused has been seen before."""
+
+
+def with_history(result: Any, refuse: Callable[[str], None] = ignore) -> list[Any]:
+    """Return the tensors in a result that have a history, each once."""
+    return [t for t in unique(tensors_in(result, refuse)) if t._edge is not None]
+
+
+def unique(tensors: list[Any]) -> list[Any]:
+    return list({id(t): t for t in tensors}.values())
+
+
+def all_tensors_in(value: Any) -> list[Any]:
+    """Return the tensors in lists, tuples and dicts."""
+    if isinstance(value, Variable):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [t for each in parts for t in all_tensors_in(each)]
+
+
+def tensors_in(value: Any, refuse: Callable[[str], None]) -> list[Any]:
+    """Return the tensors in a result; what cannot be made again is refused."""
+    if isinstance(value, Variable):
+        return [value]
+    if type(value) in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return [t for each in value for t in tensors_in(each, refuse)]
+    if type(value) is dict:
+        return [t for each in value.values() for t in tensors_in(each, refuse)]
+    if not (value is None or plain_numbers(value).__class__ in (bool, int, float, complex, str)):
+        refuse(f"a result is a {type(value).__name__}")
+    return []

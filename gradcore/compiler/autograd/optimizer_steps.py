@@ -1,0 +1,263 @@
+"""Steps of optimisers as parts of programs: the formula on arrays, with hyperparameters that each call computes.
+
+The host computes the hyperparameters, as they follow from the options and from how many steps were taken, and looks
+whether the step is the one that was recorded; if not, the optimiser takes it. Python's program calls the kernel that
+the optimiser would call; the native one has the formula in loops of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.codegen.scalars import SymbolicScalar, is_number, symbolic
+from gradcore.backends.registry import CPU
+from gradcore.compiler.capture.arrays import current
+from gradcore.compiler.capture.recorder import Recorder
+from gradcore.compiler.capture.substitutes import RecordingBackend
+from gradcore.compiler.capture.trusted import is_library, namespace_of
+from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.program import Call, Program, Value, map_leaves
+from gradcore.compiler.program.storage import address_of
+from gradcore.compiler.targets import native
+from gradcore.compiler.targets.cuda import DeviceStep
+from gradcore.core import config
+from gradcore.optim.elementwise import ElementwiseOptimizer
+from gradcore.profiler.recording import is_profiling
+from gradcore.tensor.arrays import note_writes, with_grad
+
+__all__ = ["PlannedStep", "planned"]
+
+
+#: Hyperparameters, and what follows from them, of one formula at most.
+_MOST_NUMBERS = 64
+
+
+class TracedBatch:
+    """The step of one batch of parameters.
+
+    Parameters
+    ----------
+    optimizer : ElementwiseOptimizer
+    batch : ParameterBatch
+    options : dict
+        The group's options, with Python numbers.
+    grads : list of array
+        The gradients of all parameters.
+    program : Program
+        The calls of the formula are added to it.
+    """
+
+    def __init__(
+        self, optimizer: Any, batch: Any, options: dict[str, Any], grads: list[Any], program: Program
+    ) -> None:  # fmt: skip
+        self.batch = batch
+        settings = batch.advanced(optimizer.hyperparameters, options)[1]
+        self.flags = {name: value for name, value in settings.items() if not is_number(value)}
+        self.types = [*map(type, settings.values())]
+        self.guards: list[Any] = []
+        recorder, backend = Recorder(), RecordingBackend(CPU.backend)
+        recorder.program = program
+        params, states = batch.batch.params, batch.batch.states
+        self.dtype = params[0].dtype
+        before, current.recorder = current.recorder, recorder
+        recorder.start_at(program)
+        try:
+            self._numbers = np.zeros(_MOST_NUMBERS, self.dtype)  # kept, so that no other batch has that memory
+            numbers = recorder.given(self._numbers)
+            given = [[recorder.given(np.zeros_like(p)) for p in params] for _ in range(2)]
+            flat = [recorder.given(np.ones_like(s)) for s in states]
+            for p, g, a, b in zip(*given, batch.batch.offsets, batch.batch.offsets[1:], strict=False):
+                scalars, guards = symbolic(settings)
+                self.guards = self.guards or guards  # which are the same for all parameters
+                type(optimizer).formula(backend, p, g, *[s[a:b].reshape(p.shape) for s in flat], **scalars)
+        finally:
+            current.recorder = before
+        if recorder.stopped is not None:
+            raise NotImplementedError(recorder.stopped)
+        arrays = *params, *[grads[i] for i in batch.indices], *states
+        _move(
+            program,
+            {v.number: address_of(array) for v, array in zip([*given[0], *given[1], *flat], arrays, strict=True)},
+        )
+        self.evaluators: list[Any] = []
+        self._name_scalars(program, numbers)
+
+    def _name_scalars(self, program: Program, numbers: Any) -> None:
+        """Replace scalars of the formula by elements of the array of numbers."""
+        known: dict[Any, Value] = {}
+        whole = program.types[numbers.number]
+        calls = []
+
+        def element(leaf: Any) -> Any:
+            if leaf.__class__ is not SymbolicScalar:
+                return leaf
+            if leaf.expression not in known:
+                i = len(known)
+                if i >= whole.shape[0]:
+                    raise NotImplementedError("a formula with many hyperparameters")
+                value = known[leaf.expression] = Value(1 + max(program.types))
+                program.scalars.add(value.number)
+                place = whole.address + i * whole.dtype.itemsize
+                program.types[value.number] = whole._replace(shape=(), strides=(), address=place)
+                calls.append(Call("operator.getitem", operator.getitem, (Value(numbers.number), i), {}, value))
+                self.evaluators.append(leaf.evaluate)
+            return known[leaf.expression]
+
+        for call in program.calls:
+            named = call._replace(args=map_leaves(element, call.args), named=map_leaves(element, call.named))
+            calls.append(named)
+        program.calls = calls
+        program.types[numbers.number] = whole._replace(shape=(len(known),))
+
+    def settings(self, optimizer: Any, batch: Any, options: dict[str, Any]) -> tuple[Any, Any] | None:
+        """The scalar state and the hyperparameters of the coming step; None if the formula would do something else."""
+        scalars, settings = batch.advanced(optimizer.hyperparameters, options)
+        if [*map(type, settings.values())] != self.types:
+            return None
+        if any(settings[name] is not value for name, value in self.flags.items()):
+            return None
+        return (scalars, settings) if all(guard(settings) for guard in self.guards) else None
+
+
+class PlannedStep:
+    """The step of an optimiser with elementwise formulas.
+
+    Parameters
+    ----------
+    optimizer : ElementwiseOptimizer
+        One that has just taken a step like this.
+    cpp : str, optional
+        See `gradcore.compiler.targets.native.runnable`.
+
+    Attributes
+    ----------
+    params : list of list of Tensor
+        The parameters with gradients, of each group.
+    program : Program
+    run : callable
+        Of the arrays of numbers, parameters, gradients and states of each batch.
+
+    Raises
+    ------
+    NotImplementedError
+        If the step has to be the optimiser's.
+    """
+
+    def __init__(self, optimizer: Any, cpp: str | None) -> None:
+        self.optimizer = optimizer
+        formulas, self.program = Program(), Program()
+        self.params: list[list[Any]] = []
+        self.batches: list[list[TracedBatch]] = []
+        for group in optimizer.param_groups:
+            params, grads = with_grad(group["params"])
+            if group["differentiable"] or not params:
+                raise NotImplementedError("a step that is recorded, or of no parameters")
+            plan, options = optimizer._planned(group, params)
+            first = [batch.batch.params[0] for batch in plan.batches]
+            if any(type(p) is not np.ndarray or p.dtype.char not in "fd" for p in first):
+                raise NotImplementedError("parameters that are not the CPU's, or of other dtypes")
+            if any(batch.state.on_device for batch in plan.batches):
+                raise NotImplementedError("states on a device")
+            self.params.append(params)
+            self.batches.append([TracedBatch(optimizer, batch, options, grads, formulas) for batch in plan.batches])
+        self.program.inputs, self.program.types = [*formulas.inputs], {**formulas.types}
+        self.program.calls = [Call("optimizer.step", self._take, (), {}, None)]
+        self.program.native = optimized(formulas)
+        self.run = native.runnable(self.program, cpp)
+        self._pending: list[Any] = []
+        self._written: list[Any] = []
+
+    def arrays(self) -> list[tuple[list[Any], int]]:
+        """Return the parameters of each batch, and how many states they have."""
+        return [
+            ([params[i] for i in traced.batch.indices], len(traced.batch.batch.states))
+            for params, batches in zip(self.params, self.batches, strict=True)
+            for traced in batches
+        ]
+
+    def prepare(self) -> list[Any] | None:
+        """The numbers and the states of each batch, after they were moved on; None if the optimiser has to step."""
+        optimizer, found, written = self.optimizer, list[Any](), list[Any]()
+        own, groups = vars(optimizer), optimizer.param_groups
+        if is_profiling() or len(groups) != len(self.params) or "grad_scale" in own or "found_inf" in own:
+            return None
+        for group, known, batches in zip(groups, self.params, self.batches, strict=True):
+            try:
+                params, grads = with_grad(group["params"])
+            except NotImplementedError:  # sparse gradients are no arrays
+                return None
+            if len(params) != len(known) or not all(map(operator.is_, params, known)) or group["differentiable"]:
+                return None
+            plan, options = optimizer._planned(group, params)
+            if len(plan.batches) != len(batches):
+                return None
+            for batch, traced in zip(plan.batches, batches, strict=True):
+                settings = traced.settings(optimizer, batch, options) if _are_alike(batch, traced.batch) else None
+                if settings is None:
+                    return None
+                found.append((batch, traced, grads, *settings))
+            written += plan.written
+        values = []
+        for batch, traced, grads, scalars, settings in found:
+            batch.keep(scalars)
+            batch.batch.grads = [grads[i] for i in batch.indices]
+            numbers = np.array([evaluate(settings) for evaluate in traced.evaluators], traced.dtype)
+            values += [numbers, *batch.batch.states]
+        self._pending, self._written = found, written
+        return values
+
+    def _take(self) -> None:
+        """Take the step by the kernel of the backend."""
+        formula = type(self.optimizer).formula
+        for batch, _, _, _, settings in self._pending:
+            CPU.kernels["optimizer_step"](formula, batch.batch, settings, None)
+
+    def finish(self) -> None:
+        """Take note of what was written to."""
+        note_writes(self._written)
+        self.optimizer._opt_called = True
+        for batch, *_ in self._pending:
+            batch.batch.grads = []
+        self._pending = self._written = []
+
+
+def _move(program: Program, addresses: dict[int, int]) -> None:
+    """Set the addresses of input arrays, and of views into them, to those of the arrays of this call."""
+    types = program.types
+    moved = {n: address - types[n].address for n, address in addresses.items()}
+    for n, known in types.items():
+        types[n] = known._replace(address=known.address + moved.get(known.memory, 0))
+
+
+def _are_alike(batch: Any, other: Any) -> bool:
+    """Return whether two batches have parameters and states in the same order."""
+    if batch is other:
+        return True
+    return batch.indices == other.indices and [s.shape for s in batch.batch.states] == [
+        s.shape for s in other.batch.states
+    ]
+
+
+def planned(optimizer: Any, cpp: str | None, backend: Any = None, index: int | None = None) -> Any:
+    """Return the step of an optimiser as a part of a program, or on a device as a call of one.
+
+    None for those whose steps are no formulas of the library, and where nothing becomes C++: for Python, the step as it
+    is is as fast.
+    """
+    cls = type(optimizer)
+    if not isinstance(optimizer, ElementwiseOptimizer) or not is_library(namespace_of(cls)):
+        return None
+    if inspect.unwrap(cls.step) is not inspect.unwrap(ElementwiseOptimizer.step):
+        return None
+    try:
+        if backend is not None:
+            return None if index is None else DeviceStep(optimizer, backend, index)
+        if (config.COMPILE_CPP if cpp is None else cpp) == "0" or hasattr(optimizer, "grad_scale"):
+            return None
+        return None if cls.formula.__name__ in CPU.backend.fused_steps else PlannedStep(optimizer, cpp)
+    except NotImplementedError:
+        return None

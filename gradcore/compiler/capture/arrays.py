@@ -1,0 +1,343 @@
+"""Arrays that tell a recorder what is done with them."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import operator
+import threading
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcore.autograd.node import Node
+from gradcore.autograd.saved import SavedTensor
+from gradcore.autograd.variables import AutogradMeta, Variable
+from gradcore.backends.portable.optimizers import Batch
+from gradcore.backends.vmap.array import BatchedArray
+from gradcore.compiler.program.program import map_leaves
+
+__all__ = ["RecordedArray", "RecordedInt", "current", "give_holders_plain_arrays", "give_plain_arrays", "plain_batch"]
+
+
+class _Current(threading.local):
+    """The recorder of this thread, if it records; the profiler that sees the program that runs.
+
+    Attributes
+    ----------
+    is_compiling : bool
+        Whether a compiled function runs that is, or may be, captured.
+    """
+
+    recorder: Any = None
+    is_compiling = False
+    profiler: Any = None
+
+
+current = _Current()
+
+#: Methods of arrays of which the result's shape follows from shapes and settings.
+METHODS = frozenset((
+    "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip", "conj", "conjugate", "copy",
+    "cumprod", "cumsum", "diagonal", "dot", "fill", "flatten", "max", "mean", "min", "prod", "ravel", "reshape",
+    "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "trace", "transpose", "var",
+    "view",
+))  # fmt: skip
+#: Attributes that are arrays.
+PARTS = frozenset(["T", "imag", "mT", "real"])
+#: Attributes that say how an array lies in memory.
+FACTS = ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
+#: Those of them that follow from sizes.
+_OF_SIZES = frozenset(["nbytes", "shape", "size", "strides"])
+
+
+class RecordedArray:
+    """An array in the place of which a program has a numbered value.
+
+    It computes as the array inside, and has each call recorded. Whoever reads its elements ends the recording.
+
+    Parameters
+    ----------
+    array : array
+    number : int
+
+    Attributes
+    ----------
+    sized : array or Layout
+        What has its shape, strides, size and bytes: the array, or these with symbols, see `compiler.symbolic_sizes`.
+    """
+
+    __slots__ = ("__weakref__", "array", "number", "sized")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, array: Any, number: int) -> None:
+        self.array = self.sized = array
+        self.number = number
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.array, name)
+        if name in PARTS:
+            return _call(f"method.{name}", operator.attrgetter(name), self)
+        if name not in METHODS:
+            _read(f"{name} of its array is used")
+            return value
+
+        def method(*args: Any, **named: Any) -> Any:
+            return _call(f"method.{name}", operator.methodcaller, self, *args, **named)
+
+        return method
+
+    @property
+    def base(self) -> Any:
+        """None for what owns its memory; else something that cannot be computed with."""
+        return None if self.array.base is None else NotImplemented
+
+    def __len__(self) -> int:
+        return len(self.array) if self.sized is self.array else self.sized.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __getitem__(self, index: Any) -> Any:
+        if _has_mask(index):
+            _read("a mask selects elements, so that sizes depend on values")
+        return _call("operator.getitem", operator.getitem, self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _call("operator.setitem", operator.setitem, self, index, value)
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        _read("a tensor is pickled")
+        return self.array.__reduce__()
+
+    def __array__(self, *args: Any, **named: Any) -> Any:
+        _read("a tensor becomes a NumPy array")
+        return self.array.__array__(*args, **named)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        """Record an operator whose first operand is an array of NumPy; other functions of NumPy read the elements."""
+        if method == "__call__" and not named and ufunc in _OPERATORS:
+            return _call(*_OPERATORS[ufunc], *inputs)
+        _read(f"NumPy's {ufunc.__name__} is called on its array")
+        if "out" in named:
+            named["out"] = tuple(map(_inside, named["out"]))
+        return getattr(ufunc, method)(*map(_inside, inputs), **named)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
+        """Call a function of NumPy that is none of the recorded ones: it reads the elements."""
+        _read(f"NumPy's {function.__name__} is called on its array")
+        return function(*map_leaves(_inside, args), **map_leaves(_inside, named))
+
+    def __repr__(self) -> str:
+        return f"RecordedArray({self.array!r}, {self.number})"
+
+
+#: The operators that functions of NumPy are, by function: name in a program, and function of Python.
+_OPERATORS: dict[Any, tuple[str, Callable[..., Any]]] = {}
+
+
+def _inside(value: Any) -> Any:
+    return value.array if isinstance(value, RecordedArray) else value
+
+
+def _has_mask(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(i, (RecordedArray, np.ndarray)) and i.dtype == bool for i in parts)
+
+
+def _read(why: str) -> None:
+    """End the recording, as elements are read."""
+    if current.recorder is not None:
+        current.recorder.stop(why)
+
+
+def _call(name: str, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Return a call in the recording of this thread; where there is none (any more), the call itself."""
+    recorder = current.recorder
+    if function is operator.methodcaller:
+        own = name.removeprefix("method.")
+        function = getattr(type(args[0].array), own, None) or functools.partial(_method, own)
+    if recorder is not None:
+        return recorder.call(name, function, args, named)
+    return function(*map(_inside, args), **named)
+
+
+def _method(name: str, array: Any, *args: Any, **named: Any) -> Any:
+    return getattr(array, name)(*args, **named)
+
+
+def _make_operators() -> None:
+    functions = {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
+        "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
+        "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+    }  # fmt: skip
+    for name, function in functions.items():
+        plain = getattr(operator, f"{name}_" if name in ("and", "or") else name)
+        _OPERATORS[function] = f"operator.{name}", plain
+        in_place = getattr(operator, f"i{name}")
+
+        def forward(self: Any, other: Any, f: Any = plain, name: str = f"operator.{name}") -> Any:
+            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
+
+        def reflected(self: Any, other: Any, f: Any = plain, name: str = f"operator.{name}") -> Any:
+            return _call(name, f, other, self)
+
+        def assigning(self: Any, other: Any, f: Any = in_place, name: str = f"operator.i{name}") -> Any:
+            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
+
+        setattr(RecordedArray, f"__{name}__", forward)
+        setattr(RecordedArray, f"__r{name}__", reflected)
+        setattr(RecordedArray, f"__i{name}__", assigning)
+    comparisons = {
+        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+        "ne": np.not_equal,
+    }  # fmt: skip
+    for name, function in comparisons.items():
+        compared = getattr(operator, name)
+        _OPERATORS[function] = f"operator.{name}", compared
+
+        def compare(self: Any, other: Any, f: Any = compared, name: str = f"operator.{name}") -> Any:
+            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
+
+        setattr(RecordedArray, f"__{name}__", compare)
+    for name in ("neg", "pos", "abs", "invert"):
+        applied = getattr(operator, name)
+
+        def unary(self: Any, f: Any = applied, name: str = f"operator.{name}") -> Any:
+            return _call(name, f, self)
+
+        setattr(RecordedArray, f"__{name}__", unary)
+    for convert in (bool, int, float, complex, operator.index):
+
+        def number(self: Any, f: Any = convert) -> Any:
+            _read("a tensor becomes a number of Python")
+            return f(self.array)
+
+        setattr(RecordedArray, f"__{convert.__name__}__", number)
+    for fact in FACTS:
+        owner = "sized" if fact in _OF_SIZES else "array"
+        setattr(RecordedArray, fact, property(operator.attrgetter(f"{owner}.{fact}")))
+
+
+def _takes_over(other: Any) -> bool:
+    """Return whether the other operand's own operator runs: arrays in batches have theirs."""
+    return other.__class__ is not RecordedArray and getattr(other, "__array_ufunc__", 0) is None
+
+
+_make_operators()
+
+
+class RecordedInt(int):
+    """A number that a generator of random numbers gave: each run of the program has its own.
+
+    Parameters
+    ----------
+    value : int
+    number : int
+        Of its value in the program.
+    """
+
+    number: int
+
+    def __new__(cls, value: int, number: int) -> RecordedInt:
+        self = super().__new__(cls, value)
+        self.number = number
+        return self
+
+
+def _refuse_arithmetic() -> None:
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "floordiv",
+        "mod",
+        "radd",
+        "rsub",
+        "rmul",
+        "rfloordiv",
+        "rmod",
+        "and",
+        "or",
+        "xor",
+        "lshift",
+        "rshift",
+        "eq",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+    ]:
+        plain = getattr(int, f"__{name}__")
+
+        def arithmetic(self: Any, other: Any, f: Any = plain) -> Any:
+            _read("the position of a generator is computed with")
+            return f(int(self), other)
+
+        setattr(RecordedInt, f"__{name}__", arithmetic)
+    RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign]
+
+
+_refuse_arithmetic()
+
+
+def give_holders_plain_arrays(arrays: Sequence[RecordedArray]) -> None:
+    """Replace recorded arrays by plain ones in all tensors that hold them."""
+    for holder in gc.get_referrers(*arrays):
+        if isinstance(holder, (Variable, SavedTensor)) and isinstance(holder._array, RecordedArray):
+            holder._array = holder._array.array
+
+
+def _plain(leaf: Any) -> Any:
+    return leaf.array if leaf.__class__ is RecordedArray else leaf
+
+
+def plain_batch(batch: Batch) -> Batch:
+    """Return a batch of parameters that take their steps together, as plain arrays."""
+    for name, value in vars(batch).items():
+        setattr(batch, name, map_leaves(_plain, value))
+    return batch
+
+
+def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
+    """Replace recorded arrays by plain ones in what nodes, and those between them and `ends`, have saved."""
+    seen: set[int] = set(map(id, ends))
+    waiting: list[Any] = list(nodes)
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, types.FunctionType):  # not its globals
+            waiting += each.__closure__ or ()
+            continue
+        if isinstance(each, (Variable, SavedTensor)) and isinstance(getattr(each, "_array", None), RecordedArray):
+            each._array = each._array.array
+        elif isinstance(each, BatchedArray) and isinstance(each.array, RecordedArray):
+            each.array = each.array.array
+        waiting += [part for part in gc.get_referents(each) if isinstance(part, _SEARCHED)]
+
+
+#: What may hold tensors that a graph has saved.
+_SEARCHED = (
+    Node,
+    Variable,
+    SavedTensor,
+    BatchedArray,
+    AutogradMeta,
+    tuple,
+    list,
+    dict,
+    types.FunctionType,
+    types.CellType,
+    functools.partial,
+)

@@ -1,0 +1,861 @@
+"""Guards: what a recorded program takes for granted, and the function that checks it.
+
+The state that a function can see is found from the code that it runs: global names, closures, defaults, attributes of
+objects and modules, elements of lists and dicts, from there on. All that is mutable and found so is guarded, by value
+or by identity; tensors by what matters of them. Modules of the standard library and of installed packages are constant.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import enum
+import functools
+import importlib.util
+import itertools
+import operator
+import os
+import re
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.amp.scaling import GradScaler
+from gradcore.autograd.gradients import backward
+from gradcore.autograd.modes import local
+from gradcore.autograd.variables import Variable
+from gradcore.autograd.views import gradient_edge
+from gradcore.backends import switches
+from gradcore.backends.registry import CPU
+from gradcore.compiler.capture.host_calls import HOST_CLASSES, can_be_observed
+from gradcore.compiler.capture.trusted import (
+    PURE_FUNCTIONS,
+    is_foreign,
+    is_generated,
+    is_library,
+    is_of_numpy,
+    namespace_of,
+)
+from gradcore.compiler.capture.watch import FACTS, is_pure
+from gradcore.compiler.program.storage import connected
+from gradcore.core import config, dtypes
+from gradcore.core.determinism import get_deterministic_debug_mode as deterministic
+from gradcore.core.device import device, get_default_device
+from gradcore.core.tracebacks import generated_file
+from gradcore.core.typing import AnyTensor
+from gradcore.nn.module import Module
+from gradcore.nn.module_hooks import Calls
+from gradcore.nn.module_hooks import _Everywhere as Everywhere
+from gradcore.nn.parameter import Parameter
+from gradcore.optim import optimizer
+from gradcore.optim.optimizer import Optimizer
+from gradcore.tensor import Tensor
+
+__all__ = ["Guards", "HasHistory", "TensorGuard", "Unguardable", "names_in"]
+
+#: A program that depends on more than this is not made.
+MOST = 4096
+_PLAIN = (bool, int, float, complex, str, bytes)
+_UNIQUE = (
+    type(None), type(...), type(NotImplemented), dtypes.dtype, np.dtype, device, enum.Enum,
+    types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
+    types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern,
+)  # fmt: skip
+_OF_NUMPY = PURE_FUNCTIONS["numpy"] or frozenset()
+#: The most values of a type whose identity a function may compare.
+_MOST_IDENTITIES = 32
+_DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
+#: ``Py_TPFLAGS_HEAPTYPE``: whether a class was made at run time.
+_HEAP_TYPE = 1 << 9
+#: ``Py_TPFLAGS_IMMUTABLETYPE``: whether a class is written in C.
+_IMMUTABLE = 1 << 8
+#: Attributes that all classes have.
+_OF_CLASSES = frozenset((
+    "__annotations__", "__dict__", "__doc__", "__module__", "__weakref__", "__slots__", "__abstractmethods__",
+    "__parameters__", "__orig_bases__", "__firstlineno__", "__static_attributes__",
+))  # fmt: skip
+#: Of `FACTS`, what all tensors without a history have in common, or is guarded of them.
+_OF_HISTORY = ("{}.output_nr", "{}.retains_grad")
+#: Tables of modules, which are most often empty.
+_TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
+           "_backward_pre_hooks")  # fmt: skip
+#: Of NumPy's flags of an array: whether it is aligned, and whether it may be written to.
+_FLAGS = 0x100 | 0x400
+
+
+class Unguardable(Exception):
+    """A function depends on something that cannot be checked."""
+
+
+class HasHistory(Unguardable):
+    """An argument has a history, which the function may differentiate through."""
+
+
+class TensorGuard(NamedTuple):
+    """A tensor on which a program depends.
+
+    Attributes
+    ----------
+    name : str
+        Where it was found, for readers.
+    tensor : Tensor
+    given : bool
+        Whether it is an argument: each call has its own.
+    lines : slice
+        The lines that check it, of the gradient of another one.
+    """
+
+    name: str
+    tensor: Any
+    given: bool
+    lines: slice = slice(0)
+
+
+def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
+    """Return the names of attributes that code may read: those in it, and its strings of one line."""
+    found: set[str] = set()
+    for code in codes:
+        found.update(code.co_names)
+        for constant in code.co_consts:
+            for part in constant if isinstance(constant, (tuple, frozenset)) else (constant,):
+                if isinstance(part, str) and "\n" not in part:
+                    found.update(part.split("."))
+    return frozenset(found)
+
+
+def _compares_identity(code: types.CodeType) -> bool:
+    """Return whether code may compare two objects by ``is``, beside with a constant."""
+    found = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
+    if not {"is_", "is_not"}.isdisjoint(code.co_names):
+        return True
+    return any(each.opname == "IS_OP" and before.opname != "LOAD_CONST" for before, each in itertools.pairwise(found))
+
+
+class _Plain:
+    """An object without anything but attributes."""
+
+
+def _has_state_in_c(kind: type) -> bool:
+    """Return whether objects of a class have more than attributes in a dict and in slots, which nothing can check."""
+    most = _Plain.__basicsize__ + object.__basicsize__ // 2 * len(_slots_of(kind))
+    return kind.__basicsize__ > most or bool(kind.__itemsize__)
+
+
+def _slots_of(kind: type) -> list[str]:
+    """Return the names of a class's slots, as attributes."""
+    found = []
+    for cls in kind.__mro__:
+        slots = vars(cls).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            private = name.startswith("__") and not name.endswith("__")
+            found.append(f"_{cls.__name__.lstrip('_')}{name}" if private else name)
+    return [name for name in found if name not in ("__dict__", "__weakref__")]
+
+
+_MISSING = object()
+
+
+def _read_slot(slot: types.MemberDescriptorType, owner: object) -> object:
+    """Return what is in a slot of an object."""
+    try:
+        return slot.__get__(owner)
+    except AttributeError:
+        return _MISSING
+
+
+def _is_constant_class(cls: type) -> bool:
+    """Return whether nobody sets attributes of a class: it is that of trusted code, or cannot be changed."""
+    return is_library(namespace_of(cls)) or not cls.__flags__ & _HEAP_TYPE
+
+
+def same(a: Any, b: Any) -> bool:
+    """Return whether two constants are the same: of one type, and equal with their signs; nan is the same as nan."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    return repr(a) == repr(b) if isinstance(a, (float, complex)) else bool(a == b)
+
+
+def _choices(backend: Any) -> tuple[Any, ...]:
+    """By what kernels of a device are chosen."""
+    precision, attention = config.get_float32_matmul_precision(), switches.cuda.flash_sdp_enabled()
+    return backend.current_index(), precision, attention, bool(backend.supports_fusion), config.index_checks()
+
+
+class Guards:
+    """The guards of a call, written as the lines of a function.
+
+    Parameters
+    ----------
+    executed : collection of code objects
+        The code that runs. What other code refers to is not read, nor are attributes of names that do not occur in it.
+    names : frozenset of str
+        Those in this code, see `names_in`.
+    every : bool
+        Whether attributes may be read by names that are computed.
+    facts : collection of code objects
+        That of `gradcore.compiler.capture.watch.FACTS` which the function calls.
+    misses : bool
+        Whether the function may go on where there is no such attribute: it asks for one, or catches errors.
+    users : collection of code objects
+        That of the executed code which is not trusted.
+    queries : collection of functions
+        Functions without arguments by which this code asks for settings of the library.
+    """
+
+    def __init__(
+        self,
+        executed: Iterable[types.CodeType],
+        names: frozenset[str],
+        every: bool,
+        facts: Iterable[types.CodeType],
+        misses: bool,
+        users: Iterable[types.CodeType] = (),
+        queries: Iterable[Any] = (),
+    ) -> None:
+        users = [*users]
+        #: Names in the code that is not trusted: of modules of others, no other attributes are read.
+        self._user_names = names_in(users)
+        self._sees_identity = any(map(_compares_identity, users))
+        self._queries = [*queries]
+        #: By type, containers and numbers whose identity the function may see: what they are, and their expressions.
+        self._identities: dict[type, list[tuple[Any, str, bool]]] = {}
+        self.facts = [FACTS[code] for code in facts]
+        self.executed, self.every, self.misses = frozenset(executed), every, every or misses
+        self.names = names
+        #: Whether `.grad` of leaves is read or set.
+        self.reads_grads = every or any("grad" in code.co_names for code in self.executed)
+        self._calls_backward = backward.__code__ in self.executed
+        self.lines: list[str] = []
+        #: The numbers of those that may fail once the program has run, without it having another result.
+        self.passing: set[int] = set()
+        #: Lists and dicts by their ids, with the names of their variables.
+        self.containers: dict[int, tuple[Any, str]] = {}
+        self._still: Any = None
+        #: What each line checks, in words.
+        self.texts: list[str] = []
+        self.scope: dict[str, Any] = {
+            "same": same, "MISS": None, "local": local, "CPU": CPU, "gradient_edge": gradient_edge,
+            "get_default_device": get_default_device, "get_default_dtype": dtypes.get_default_dtype,
+            "deterministic": deterministic, "every": Everywhere, "Tensor": Tensor, "ndarray": np.ndarray,
+            "identical": operator.is_, "deque": deque, "read_slot": _read_slot,
+            "before_steps": optimizer._global_pre_hooks, "after_steps": optimizer._global_post_hooks,
+            "modules": sys.modules,
+        }  # fmt: skip
+        self.tensors: list[TensorGuard] = []
+        #: By the name of a tensor, the symbols that its dims are.
+        self.symbols: dict[str, dict[int, str]] = {}
+        #: By name, the shapes of the tensors.
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        #: Optimisers, schedulers and gradient scalers.
+        self.hosts: list[Any] = []
+        self.codes: set[types.CodeType] = set()
+        #: Names of attributes that were not read, since they do not occur in the code.
+        self.skipped: set[str] = set()
+        self._seen: dict[Any, Any] = {}
+        self._array_types = (np.ndarray, *(backend.array_type for backend in connected()))
+        self._slots = 0
+
+    # -- lines ----------------------------------------------------------------------------------------------------
+
+    def require(self, condition: str, text: str, passing: bool = False) -> None:
+        """Check a condition; a passing one may fail after the call."""
+        if len(self.lines) > MOST:
+            raise Unguardable(f"the function depends on more than {MOST} values")
+        if passing:
+            self.passing.add(len(self.lines))
+        self.lines.append(f"if not ({condition}): return {len(self.texts)}")
+        self.texts.append(text)
+
+    def bind(self, value: Any) -> str:
+        """Return a name for a constant."""
+        name = f"k{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def refers_to(self, value: Any) -> bool:
+        """Return whether an object is one of the constants."""
+        return any(each is value for each in self.scope.values())
+
+    def _variable(self, expression: str) -> str:
+        self._slots += 1
+        self.lines.append(f"o{self._slots} = {expression}")
+        return f"o{self._slots}"
+
+    # -- what programs depend on ------------------------------------------------------------------------------------
+
+    def modes(self) -> None:
+        """Guard the modes of the thread and of the process."""
+        self.lines.append("state = local.state")
+        self.require(f"state.mode == {local.state.mode}", "grad mode, or what intercepts operations, has changed", True)
+        self.require("not state.batches and not state.transforms and state.task is None", "inside a transform", True)
+        self.require(f"get_default_dtype() is {self.bind(dtypes.get_default_dtype())}", "the default dtype")
+        self.require(f"deterministic() == {deterministic()}", "whether algorithms are deterministic")
+        every = "every.forward or every.forward_pre or every.backward or every.backward_pre"
+        if eval(every, {"every": Everywhere}):
+            raise Unguardable("there are hooks of all modules")
+        self.require(f"not ({every})", "there are no hooks of all modules")
+        self.require(f"get_default_device() is {self.bind(get_default_device())}", "the default device")
+        distributions: Any = sys.modules.get("gradcore.distributions.distribution")
+        if distributions is not None and any(_DISTRIBUTIONS in code.co_filename for code in self.executed):
+            cls = distributions.Distribution
+            validates = cls._validate_args
+            self.require(f"{self.bind(cls)}._validate_args is {validates}", "whether distributions check arguments")
+        for query in sorted(self._queries, key=lambda each: str(each.__qualname__)):
+            value = query()
+            if not isinstance(value, (*_PLAIN, *_UNIQUE)):
+                raise Unguardable(f"{query.__name__}() gives a {type(value).__name__}, which cannot be checked")
+            self.require(f"same({self.bind(query)}(), {self.bind(value)})", f"{query.__name__}() is {value!r}")
+        for backend in connected():
+            made = self.bind(functools.partial(_choices, backend))
+            self.require(f"{made}() == {_choices(backend)}", "the current device, TensorFloat32, fusion, attention")
+
+    def arguments(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Guard the arguments of the call."""
+        self.require(f"len(args) == {len(args)}", "the number of arguments")
+        for i, each in enumerate(args):
+            self.visit(each, f"args[{i}]", f"args[{i}]", given=True)
+        if named:
+            self._dict(named, "named", "named", given=True)
+        else:
+            self.require("not named", "arguments by name")
+
+    def visit(self, value: Any, expression: str, text: str, given: bool = False) -> None:
+        """Guard a value that is found by an expression, and all that is found from there."""
+        kind = type(value)
+        if isinstance(value, Variable):
+            return self._tensor(value, expression, text, given)
+        if kind is bool:
+            return self.require(f"{expression} is {value}", f"{text} is {value}")
+        if kind in _PLAIN:
+            name = self.bind(value)
+            self.require(f"({expression}) is {name} or same({expression}, {name})", f"{text} == {value!r}")
+            return self._identity(value, f"({expression})", text, given)
+        if isinstance(value, _UNIQUE) or (isinstance(value, type) and _is_constant_class(value)):
+            self._refuse_calls(value, text)
+            name = self.bind(value)
+            self.require(f"({expression}) is {name}", f"{text} is {value!r}")
+            return self._unique(value, name, text)
+        if isinstance(value, (tuple, list, deque)):
+            return self._sequence(value, expression, text, given)
+        if isinstance(value, dict):
+            return self._dict(value, expression, text, given)
+        if isinstance(value, (set, frozenset)):
+            return self._set(value, expression, text, given)
+        if kind in (slice, range):
+            self.require(f"type({expression}) is {kind.__name__}", f"type of {text}")
+            parts = f"(lambda s: (s.start, s.stop, s.step))({expression})"
+            return self._sequence((value.start, value.stop, value.step), parts, text, given)
+        return self._object(value, expression, text)
+
+    def _sequence(self, value: Any, expression: str, text: str, given: bool) -> None:
+        o = self._container(value, expression, text, given)
+        if o is None:
+            return
+        base: Any = next(each for each in (list, tuple, deque) if isinstance(value, each))
+        own = type(value) is base or type(value).__getitem__ is base.__getitem__
+        length, item = (
+            ("len", "{}[{}]") if own else (f"{base.__name__}.__len__", f"{base.__name__}.__getitem__({{}}, {{}})")
+        )
+        size = base.__len__(value)
+        self.require(f"type({o}) is {self.bind(type(value))} and {length}({o}) == {size}", f"length of {text}")
+        for i in range(size):
+            self.visit(base.__getitem__(value, i), item.format(o, i), f"{text}[{i}]", given)
+        self._of_subclass(value, o, text)
+
+    def _set(self, value: Any, expression: str, text: str, given: bool) -> None:
+        kind: Any = type(value)
+        base: Any = set if isinstance(value, set) else frozenset
+        found = (*base.__iter__(value),)
+        if not all(type(each) in _PLAIN for each in found):
+            raise Unguardable(f"{text} has elements that cannot be checked")
+        o = self._container(value, expression, text, given)
+        if o is None:
+            return
+        elements = self.bind(found)  # in their order, which may differ
+        elements = f"all(map(same, {base.__name__}.__iter__({o}), {elements}))"
+        alike = f"{base.__name__}.__len__({o}) == {len(found)} and {elements}"
+        self.require(f"type({o}) is {self.bind(kind)} and {alike}", f"elements of {text}")
+        self._of_subclass(value, o, text)
+
+    def _container(self, value: Any, expression: str, text: str, given: bool) -> str | None:
+        """Return a variable for a container, or None if it has been found before: then it has to be the same one."""
+        known = self.containers.get(id(value))
+        if known is not None and type(value) is not tuple:
+            self.require(f"({expression}) is {known[1]}", f"{text} is found twice")
+            return None
+        o = self._variable(expression)
+        self.containers[id(value)] = value, o
+        self._identity(value, o, text, given)
+        return o
+
+    def _identity(self, value: Any, expression: str, text: str, given: bool) -> None:
+        """Guard which values that a function compares by ``is`` are the same object."""
+        if not self._sees_identity or type(value) is bool:
+            return
+        if not given:
+            self.require(f"{expression} is {self.bind(value)}", f"{text} is the same object")
+        known = self._identities.setdefault(type(value), [])
+        if sum(not fixed for *_, fixed in known) > _MOST_IDENTITIES:
+            raise Unguardable(f"the function compares identities, and there are more than {_MOST_IDENTITIES} values")
+        for other, name, fixed in known:
+            if given or not fixed:
+                same = "is" if other is value else "is not"
+                self.require(f"{expression} {same} {name}", f"{text} {same} another value")
+        known.append((value, expression, not given))
+
+    def _of_subclass(self, value: Any, o: str, text: str) -> None:
+        """Guard what a container of a class of the user's has beside its elements."""
+        kind = type(value)
+        if not is_library(namespace_of(kind)):
+            self._object(kind, self.bind(kind), f"type of {text}")
+            if hasattr(value, "__dict__"):
+                self._attributes(vars(value), o, text)
+
+    def _unique(self, value: Any, name: str, text: str) -> None:
+        """Guard the object that a builtin method is one of, and the attributes of a member of an enumeration."""
+        if isinstance(value, types.BuiltinFunctionType):
+            owner = value.__self__
+            if not (owner is None or isinstance(owner, (types.ModuleType, type, *self._array_types))):
+                self.visit(owner, f"{name}.__self__", f"{text}.__self__")
+        elif isinstance(value, enum.Enum) and id(value) not in self._seen and not is_library(namespace_of(type(value))):
+            self._seen[id(value)] = value
+            self._attributes(vars(value), name, text)
+            if type(value.value) not in _PLAIN:
+                self.visit(value._value_, f"{name}._value_", f"{text}.value")
+
+    def _dict(self, value: Any, expression: str, text: str, given: bool) -> None:
+        if any(not isinstance(key, (*_PLAIN, *_UNIQUE)) for key in value):
+            raise Unguardable(f"{text} has keys that cannot be checked")
+        o = self._container(value, expression, text, given)
+        if o is None:
+            return
+        same_keys = f"tuple({o}) == {self.bind(tuple(value))}" if value else f"not {o}"
+        if any(type(key) is not str for key in value):  # 1, 1.0 and True are equal
+            same_keys = f"len({o}) == {len(value)} and all(map(same, {o}, {self.bind(tuple(value))}))"
+        elif len(value) == 1:  # and its only element is found below
+            same_keys = f"len({o}) == 1"
+        self.require(f"type({o}) is {self.bind(type(value))} and {same_keys}", f"keys of {text}")
+        for key in value:
+            self.visit(dict.__getitem__(value, key), f"{o}[{self.bind(key)}]", f"{text}[{key!r}]", given)
+        self._of_subclass(value, o, text)
+
+    def _object(self, value: Any, expression: str, text: str) -> None:
+        name = expression
+        if self.scope.get(expression) is not value:
+            name = self.bind(value)
+            self.require(f"({expression}) is {name}", f"{text} is {_short(value)}")
+        if id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, HOST_CLASSES):
+            self._host(value, name, text)
+        elif isinstance(value, types.FunctionType):
+            self.function(value, name, text)
+        elif isinstance(value, types.MethodType):
+            self.visit(value.__func__, f"{name}.__func__", text)
+            self.visit(value.__self__, f"{name}.__self__", f"{text}.__self__")
+        elif isinstance(value, functools.partial):
+            for part in ("func", "args", "keywords"):
+                self.visit(getattr(value, part), f"{name}.{part}", f"{text}.{part}")
+        elif isinstance(value, functools._lru_cache_wrapper):
+            self.require(f"{name}.cache_info()[1:] == {value.cache_info()[1:]}", f"results in the cache of {text}")
+            self.visit(value.__wrapped__, f"{name}.__wrapped__", f"{text}.__wrapped__")
+        elif isinstance(value, types.ModuleType):
+            self._module(value, name, text)
+        elif isinstance(value, type):
+            self._class(value, name, text)
+        elif isinstance(value, (staticmethod, classmethod)):
+            self.visit(value.__func__, f"{name}.__func__", text)
+        elif isinstance(value, property):
+            for part in ("fget", "fset"):
+                self.visit(getattr(value, part), f"{name}.{part}", text)
+        else:
+            self._instance(value, name, text)
+
+    def function(self, value: types.FunctionType, name: str, text: str) -> None:
+        """Guard what a function of the user's refers to: closure, defaults, globals."""
+        if is_library(value.__globals__) or is_generated(value.__code__):
+            self._given_to_library(value, name, text)
+            return
+        self.require(f"{name}.__code__ is {self.bind(value.__code__)}", f"code of {text}")
+        self._attributes(vars(value), name, text)
+        if value.__code__ not in self.executed:
+            return
+        for i, cell in enumerate(value.__closure__ or ()):
+            at = f"{name}.__closure__[{i}].cell_contents"
+            label = value.__code__.co_freevars[i]
+            try:
+                self.visit(cell.cell_contents, at, f"{label} of {text}")
+            except ValueError:
+                raise Unguardable(f"{label} of {text} has no value yet") from None
+        self.visit(value.__defaults__, f"{name}.__defaults__", f"defaults of {text}")
+        self.visit(value.__kwdefaults__, f"{name}.__kwdefaults__", f"defaults of {text}")
+        self.globals_of(value.__code__, value.__globals__)
+
+    def _given_to_library(self, value: types.FunctionType, name: str, text: str) -> None:
+        """Guard the functions, modules and tensors that a library's function has been made of, as those of `func`."""
+        for i, cell in enumerate(value.__closure__ or ()):
+            found = getattr(cell, "cell_contents", None)
+            if isinstance(found, (types.FunctionType, types.MethodType, functools.partial, Variable, Calls)):
+                at = f"{name}.__closure__[{i}].cell_contents"
+                self.visit(found, at, f"{value.__code__.co_freevars[i]} of {text}")
+
+    def globals_of(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
+        """Guard the global names that code, and the code in it, refers to."""
+        key = (id(code), id(namespace))
+        if key in self._seen:
+            return
+        self._seen[key] = (code, namespace)
+        self.codes.add(code)
+        scope = self.bind(namespace)
+        read = {i.argval for i in dis.get_instructions(code) if i.opname.endswith(("_GLOBAL", "_NAME"))}
+        for name in sorted(read):
+            if name in namespace:
+                value = namespace[name]
+                if isinstance(value, types.ModuleType) and is_of_numpy(vars(value)):
+                    self._refuse_of_numpy(value, code.co_names)
+                self.visit(value, f"{scope}.get({name!r})", name)
+            else:
+                self.require(f"{name!r} not in {scope}", f"there is no global name {name}")
+                found = vars(builtins).get(name)
+                if found is not None and not isinstance(found, (type, types.BuiltinFunctionType)):
+                    self.visit(found, f"{self.bind(vars(builtins))}.get({name!r})", f"builtins.{name}")
+        self._imports(code, namespace)
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType) and constant in self.executed:
+                self.globals_of(constant, namespace)
+
+    def _imports(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
+        """Guard the modules that code imports while it runs."""
+        found = [*dis.get_instructions(code)]
+        for before, each in zip(found, found[2:], strict=False):
+            if each.opname != "IMPORT_NAME":
+                continue
+            name = "." * before.argval + each.argval
+            if before.argval:
+                name = importlib.util.resolve_name(name, namespace.get("__package__") or "")
+            for one in {name, name.partition(".")[0]} & sys.modules.keys():
+                if is_of_numpy(vars(sys.modules[one])):
+                    self._refuse_of_numpy(sys.modules[one], code.co_names)
+                self.visit(sys.modules[one], f"modules.get({one!r})", one)
+
+    def _refuse_calls(self, value: object, text: str) -> None:
+        """Refuse functions and classes written in C that may not depend on their arguments alone: C may call them."""
+        if isinstance(value, type):
+            is_known = is_library(namespace_of(value))
+        else:
+            is_known = not isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)) or is_pure(
+                value, False
+            )
+        if not is_known:
+            raise Unguardable(f"{text} may give other values in each call")
+
+    def _refuse_of_numpy(self, module: types.ModuleType, names: Iterable[str]) -> None:
+        """Refuse what code looks up in a module of NumPy, if it is not known to depend on its arguments alone."""
+        for name in {*names} & vars(module).keys():
+            value = vars(module)[name]
+            if isinstance(value, types.ModuleType):
+                if value is np.random or not is_of_numpy(vars(value)):
+                    raise Unguardable(f"{module.__name__}.{name} gives other values in each call")
+                self._refuse_of_numpy(value, names)
+            elif callable(value) and not isinstance(value, (type, np.ufunc)) and name not in _OF_NUMPY:
+                raise Unguardable(f"{module.__name__}.{name} may give other values in each call")
+
+    def _module(self, value: types.ModuleType, name: str, text: str) -> None:
+        if is_of_numpy(vars(value)) and value.__name__.startswith("numpy.random"):
+            raise Unguardable(f"{text} gives other values in each call")
+        if is_library(vars(value)):
+            return
+        names = self._user_names if is_foreign(vars(value)) else self.names
+        self.skipped |= vars(value).keys() - self.names
+        if self.misses:
+            self.require(f"len({name}.__dict__) == {len(vars(value))}", f"names in {text}")
+        for each in sorted(names & vars(value).keys()):
+            if value is sys and each == "modules":
+                raise Unguardable("sys.modules cannot be checked")
+            self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
+
+    def _class(self, value: type, name: str, text: str) -> None:
+        meta: Any = type(value)
+        if not is_library(namespace_of(meta)):
+            self.visit(meta, f"type({name})", f"type of {text}")
+        for cls in value.__mro__:
+            if is_library(namespace_of(cls)):
+                continue
+            own = name if cls is value else self.bind(cls)
+            if cls.__flags__ & _IMMUTABLE:
+                raise Unguardable(f"{text} is a class written in C, which may give other values in each call")
+            alike = f"{own}.__mro__ == {self.bind(cls.__mro__)} and len({own}.__dict__) == {len(vars(cls))}"
+            self.require(alike, f"bases and attributes of {text}")
+            for each, found in vars(cls).items():
+                special = each[:2] == "__" and each[-2:] == "__"
+                if special:  # its type is that of a method, or code of the user's has its name
+                    own_names = each in self._user_names or each == "__match_args__"
+                    is_read = isinstance(found, types.FunctionType) or (own_names and each not in _OF_CLASSES)
+                else:
+                    is_read = self.every or each in self.names
+                if is_read:
+                    self.visit(found, f"{own}.__dict__.get({each!r})", f"{text}.{each}")
+                elif not special:
+                    self.skipped.add(each)
+
+    def _instance(self, value: Any, name: str, text: str) -> None:
+        kind = type(value)
+        own, slots = getattr(value, "__dict__", None), _slots_of(kind)
+        if not (type(own) is dict or (own is None and slots)) or _has_state_in_c(kind) or hasattr(kind, "__next__"):
+            raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
+        if str(kind.__module__).startswith(("numpy", "random")):
+            raise Unguardable(f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
+        self.visit(kind, f"type({name})", f"type of {text}")
+        if own is not None:
+            self._attributes(own, name, text, value)
+        for each in slots:
+            slot = getattr(kind, each, None)
+            if not isinstance(slot, types.MemberDescriptorType):
+                raise Unguardable(f"{text} has a slot {each} that its class hides, which cannot be checked")
+            found = _read_slot(slot, value)
+            expression = f"read_slot({self.bind(slot)}, {name})"
+            if found is _MISSING:
+                self.require(f"{expression} is {self.bind(_MISSING)}", f"{text} has no {each}")
+            elif self.every or each in self.names:
+                self.visit(found, expression, f"{text}.{each}")
+            else:
+                self.skipped.add(each)
+
+    def _attributes(self, own: dict[str, Any], name: str, text: str, owner: Any = None) -> None:
+        """Guard the attributes that an object itself has; of an owner, those too that its class has for them all."""
+        if not own:
+            return self.require(f"not {name}.__dict__", f"{text} has no attributes")
+        o = self._variable(f"{name}.__dict__")
+        self.require(f"len({o}) == {len(own)}", f"attributes of {text}")
+        empty = [each for each in _TABLES if isinstance(owner, Module) and not own.get(each, True)]
+        if empty:
+            found = " or ".join(f"{o}[{each!r}]" for each in empty)
+            self.require(f"not ({found})", f"{text} has no {', '.join(empty)}")
+        of_library = owner is not None and is_library(namespace_of(type(owner)))  # which computes names that it reads
+        left = False
+        for each, found in own.items():
+            if each in empty or each == "_compiled_call_impl":  # which does what the module does
+                continue
+            if self.every or each in self.names or (of_library and each[0] != "_"):
+                self.visit(found, f"{o}[{each!r}]", f"{text}.{each}")
+            else:
+                self.skipped.add(each)
+                left = left or each[0] != "_"
+        if left and owner is not None:  # it may be deleted, and another one be there in the place of the class's
+            classes = [cls for cls in type(owner).__mro__ if not is_library(namespace_of(cls))]
+            hidden = sorted({each for cls in classes for each in vars(cls)} & self.names - own.keys())
+            hidden = [each for each in hidden if each[:2] != "__"]
+            if hidden:
+                found = " or ".join(f"{each!r} in {o}" for each in hidden)
+                self.require(f"not ({found})", f"{text} has no {', '.join(hidden)} of its own")
+        return None
+
+    def _host(self, value: Any, name: str, text: str) -> None:
+        """Guard what recorded methods of a host object read: parameters, the factor of losses."""
+        if not can_be_observed(type(value)):
+            raise Unguardable(f"{text} is of a class that looks up or sets attributes in its own way")
+        self.hosts.append(value)
+        if isinstance(value, Optimizer):  # which may change what comes after a step
+            hooks = f"bool({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"
+            self.require(f"{hooks} is {eval(hooks, self.scope)}", f"whether {text} has hooks")
+        for i, group in enumerate(value.param_groups if isinstance(value, Optimizer) else ()):
+            params = self.bind(list(group["params"]))
+            found = self._variable(f"{name}.param_groups[{i}]['params']")
+            same = f"len({name}.param_groups) == {len(value.param_groups)} and len({found}) == len({params})"
+            self.require(f"{same} and all(map(identical, {found}, {params}))", f"parameters of {text}")
+            for j, p in enumerate(group["params"]):
+                self.visit(p, f"{params}[{j}]", f"{text}.param_groups[{i}]['params'][{j}]")
+        if isinstance(value, GradScaler):
+            for each in ("_enabled", "_scale"):
+                if each in vars(value):
+                    self.visit(vars(value)[each], f"{name}.{each}", f"{text}.{each}")
+
+    # -- tensors --------------------------------------------------------------------------------------------------
+
+    def _tensor(self, t: Any, expression: str, text: str, given: bool) -> None:
+        if type(t) not in (Tensor, Parameter) or type(t._array) not in self._array_types:
+            raise Unguardable(
+                f"{text} is a {type(t).__name__} on {t._device}: programs are made of plain tensors of the CPU and CUDA"
+            )
+        if vars(t):
+            raise Unguardable(f"{text} has attributes of its own")
+        known = self._seen.get(id(t))
+        if known is not None:
+            return self.require(f"({expression}) is {known[0]}", f"{text} is {known[1]}")
+        o = self._variable(expression)
+        if given:
+            for other in self.tensors:
+                if other.given:
+                    self.require(f"{o} is not {self._seen[id(other.tensor)][0]}", f"{text} is not {other.name}")
+            self.require(f"type({o}) is {self.bind(type(t))}", f"type of {text}")
+        else:
+            self.require(f"{o} is {self.bind(t)}", f"{text} is the same tensor")
+        self._seen[id(t)] = (o, text, t)
+        self.tensors.append(TensorGuard(text, t, given))
+        self._memory(o, t, text, len(self.tensors) - 1, given)
+        self._facts(t, o, text)
+        if self.misses:
+            self.require(f"not {o}.__dict__", f"{text} has no attributes of its own")
+        meta = t._autograd
+        has_history = t._edge is not None or (
+            meta is not None and meta.base is not None and gradient_edge(t) is not None
+        )
+        if meta is None and not has_history:
+            return self.require(f"{o}._autograd is None and {o}._edge is None", f"{text} has no history", True)
+        if meta is not None and (meta.tangents or meta.inference):
+            raise Unguardable(f"{text} has tangents, or is of inference mode")
+        if has_history:
+            if self._calls_backward:
+                raise HasHistory(f"{text} has a history, through which the function may call backward")
+            if not given or (meta is not None and (t._edge is None or meta.base is not None)):
+                raise Unguardable(f"{text} is a view with a history, or found outside of the arguments with one")
+            self.require(f"{o}._edge is not None", f"{text} has a history", True)
+            m = self._variable(f"{o}._autograd")
+            plain = f"{m} is None or not ({m}.tangents or {m}.inference or {m}.base is not None)"
+            self.require(plain, f"{text} is no view", True)
+            if self.reads_grads:
+                if meta is not None and meta.grad is not None:
+                    raise Unguardable(f"{text} has a history, and retains its gradient")
+                self.require(f"{m} is None or {m}.grad is None", f"{text}.grad is None", True)
+            return None
+        if meta.observed or meta.retains_grad:
+            raise Unguardable(f"{text} has, or has had, hooks, or has a dtype for its gradient")
+        m = self._variable(f"{o}._autograd")
+        unlike = [f"{o}._edge", f"{m}.tangents", f"{m}.inference", f"{m}.retains_grad", f"{m}.observed"]
+        known = meta.base is not None
+        unlike.append(f"({m}.base is None or gradient_edge({o}) is not None)" if known else f"{m}.base is not None")
+        conditions = f"{m}.requires_grad is {meta.requires_grad} and not ({' or '.join(unlike)})"
+        self.require(conditions, f"history and hooks of {text}", True)
+        if not self.reads_grads:
+            return None
+        if meta.grad is None:
+            return self.require(f"{m}.grad is None", f"{text}.grad is None", True)
+        grad = meta.grad
+        if type(grad) is not Tensor or grad._autograd is not None or grad._edge is not None or id(grad) in self._seen:
+            raise Unguardable(f"{text}.grad has history, or is used elsewhere")
+        start = len(self.lines)
+        g = self._variable(f"{m}.grad")
+        self._seen[id(grad)] = (g, f"{text}.grad", grad)
+        self.require(f"type({g}) is Tensor and {g}._autograd is None and {g}._edge is None", f"{text}.grad")
+        self.tensors.append(TensorGuard(f"{text}.grad", grad, given))
+        self._memory(g, grad, f"{text}.grad", len(self.tensors) - 1, True)
+        self.tensors[-1] = self.tensors[-1]._replace(lines=slice(start, len(self.lines)))
+        self.passing.update(range(start + 1, len(self.lines)))
+        return None
+
+    def _facts(self, t: Any, o: str, text: str) -> None:
+        """Guard what the function reads of a tensor beside its elements and its type."""
+        meta = t._autograd
+        if None in self.facts and (t._edge is not None or (meta is not None and (meta.base is not None or meta.hooks))):
+            raise Unguardable(f"{text} is a view, or has a history or hooks, which the function looks at")
+        for each in self.facts:
+            if each is not None and (t._edge is not None or each not in _OF_HISTORY):
+                fact = each.format(o)
+                self.require(f"{fact} == {eval(fact, {o: t})!r}", each.format(text))
+
+    def _memory(self, o: str, t: Any, text: str, number: int, given: bool) -> None:
+        a, array = f"a{number}", t._array
+        self.lines += [f"t{number} = {o}", f"{a} = {o}._array"]
+        self.shapes[text] = array.shape
+        on_cpu = type(array) is np.ndarray
+        symbols = self.symbols.get(text)
+        shape, strides = f"{a}.shape == {array.shape}", f"{a}.strides == {array.strides}"
+        if symbols:
+            shape, strides = self._symbolic(a, array, symbols, text), f"{a}.flags.c_contiguous"
+        kind = f"{o}._dtype is {self.bind(t._dtype)} and {o}._device is {'CPU' if on_cpu else self.bind(t._device)}"
+        layout = f"{shape} and {strides} and type({a}) is {'ndarray' if on_cpu else self.bind(type(array))}"
+        if on_cpu:
+            layout += f" and {a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"
+        conditions = f"{kind} and {layout}"
+        if on_cpu and not symbols:  # most often the array of the last call, which no one else has
+            known = f"{self.bind(weakref.ref(array))}() is {a}"
+            conditions = f"{kind} and ({known} or {layout})" if given else f"{known} or {conditions}"
+        described = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
+        if symbols:
+            sizes = ", ".join(symbols.get(i, str(n)) for i, n in enumerate(array.shape))
+            described = f"{text}: shape [{sizes}] of sizes from 2, contiguous, {t._dtype.name}"
+        self.require(conditions, described)
+
+    def _symbolic(self, a: str, array: Any, symbols: dict[int, str], text: str) -> str:
+        """Return the condition that a shape has symbols in some dims; each is the first such dim's size."""
+        if not array.flags.c_contiguous:
+            raise Unguardable(f"{text} has sizes that change, and is not contiguous")
+        first = {symbol: dim for dim, symbol in reversed(symbols.items())}
+        first = {s: dim for s, dim in first.items() if not any(f"({s} := " in line for line in self.lines)}
+        least = "".join(f"({symbol} := {a}.shape[{dim}]) >= 2 and " for symbol, dim in first.items())
+        return f"{least}{a}.shape == ({''.join(f'{symbols.get(i, n)}, ' for i, n in enumerate(array.shape))})"
+
+    def leave_out(self, number: int) -> None:
+        """Do not check a gradient, of which the program reads nothing."""
+        lines = self.tensors[number].lines
+        name = self.lines[lines][0].partition(" ")[0] if lines.stop else ""
+        others = [*self.lines[: lines.start], *self.lines[lines.stop :]]
+        if name and not any(re.search(rf"\b{name}\b", line) for line in others):
+            self.lines[lines] = ["" for _ in self.lines[lines]]
+
+    def forget(self) -> None:
+        """Keep nothing of the call that the guards were made for."""
+        self._seen.clear()
+        self.containers.clear()
+        self.tensors = [guard._replace(tensor=None) for guard in self.tensors]
+
+    # -- the function ---------------------------------------------------------------------------------------------
+
+    def checks(self) -> list[str]:
+        """Lines that name each tensor ``t0`` and its array ``a0``, or return the number of the guard that failed."""
+        # Something has been deleted that an earlier guard does not see.
+        end = "except (AttributeError, LookupError, TypeError, ValueError): return 0"
+        return ["try:", *(f" {line}" for line in self.lines if line), end]
+
+    def changed_since(self, args: Any, named: Any, tensors: tuple[Any, ...], arrays: tuple[Any, ...]) -> str | None:
+        """What has changed since a call, made with these tensors on these arrays, in words; None if nothing has."""
+        if any(t._array is not array for t, array in zip(tensors, arrays, strict=True)):
+            return "the memory of a tensor"
+        failed, found = self._evaluate(args, named)
+        if failed is not None:
+            return str(self.texts[failed])
+        before = (t for t, guard in zip(tensors, self.tensors, strict=True) if not guard.lines.stop)
+        return None if all(map(operator.is_, found, before)) else "a tensor among the arguments"
+
+    def tensors_by_name(self, args: object, named: object) -> dict[str, AnyTensor]:
+        """Return the tensors of a call, for which the guards hold, by their names; gradients are left out."""
+        names = [guard.name for guard in self.tensors if not guard.lines.stop]
+        unique = [name if names.index(name) == i else f"{name} ({i})" for i, name in enumerate(names)]
+        return dict(zip(unique, self._evaluate(args, named)[1], strict=True))
+
+    def _evaluate(self, args: object, named: object) -> tuple[int | None, tuple[AnyTensor, ...]]:
+        """Return the number of the guard that fails, but for passing ones, and the tensors of a call."""
+        if self._still is None:
+            lines = [f" {line}" for i, line in enumerate(self.lines) if line and i not in self.passing]
+            own = "".join(f"t{i}, " for i, guard in enumerate(self.tensors) if not guard.lines.stop)
+            end = "except (AttributeError, LookupError, TypeError, ValueError): return 0, ()"
+            text = "\n ".join(["def still(args, named):", "try:", *lines, end, f"return None, ({own})"])
+            text = re.sub(r": return (\d+)$", r": return \1, ()", text, flags=re.MULTILINE)
+            exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
+            self._still = self.scope["still"]
+        found: tuple[int | None, tuple[AnyTensor, ...]] = self._still(args, named)
+        return found
+
+    def source(self) -> str:
+        """``(args, named) -> None``, or the number of the guard that failed."""
+        return "\n ".join(["def check(args, named):", *self.checks()])
+
+    def function_of(self) -> Callable[..., Any]:
+        """Return the function of `source`."""
+        text = self.source()
+        exec(compile(text, generated_file(__name__, text), "exec"), self.scope)
+        check: Callable[..., Any] = self.scope["check"]
+        return check
+
+
+def _short(value: Any) -> str:
+    named = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType))
+    return str(value.__qualname__ if named else type(value).__name__)

@@ -1,0 +1,143 @@
+"""Host calls: methods of optimisers, schedulers and gradient scalers that a program calls between its parts.
+
+While a function is recorded, looking up these methods gives ones that hand calls to the recorder. Whatever else the
+function reads of such objects ends the recording, as a program does not see how it changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Sequence
+from typing import Any
+
+from gradcore.amp.scaling import GradScaler
+from gradcore.compiler.capture.arrays import current
+from gradcore.compiler.capture.trusted import is_library, namespace_of
+from gradcore.optim import optimizer
+from gradcore.optim.lr_scheduler.base import LRScheduler
+from gradcore.optim.optimizer import Optimizer
+
+__all__ = ["HOST_CLASSES", "can_be_observed", "end_observation", "host_codes", "looked_up", "observe",
+           "recorded_methods", "runs_user_code"]  # fmt: skip
+
+#: The methods that are called as they are.
+_CALLED = {Optimizer: ("step",), LRScheduler: ("step",), GradScaler: ("unscale_", "step", "update")}
+#: The methods that are recorded, unless a subclass has its own.
+_RECORDED = {Optimizer: ("zero_grad",), LRScheduler: (), GradScaler: ("scale", "is_enabled")}
+HOST_CLASSES = tuple(_CALLED)
+
+
+def _names(table: dict[Any, tuple[str, ...]], cls: type) -> tuple[str, ...]:
+    return next(names for base, names in table.items() if issubclass(cls, base))
+
+
+def recorded_methods(cls: type) -> tuple[str, ...]:
+    """Return the methods of a class of host objects that are recorded as other functions are."""
+    base = next(base for base in HOST_CLASSES if issubclass(cls, base))
+    return tuple(name for name in _names(_RECORDED, cls) if getattr(cls, name) is getattr(base, name))
+
+
+#: What a class of its own may not replace, as the recorder sees what is done with host objects by it.
+_OBSERVING = ("__getattribute__", "__setattr__", "__delattr__")
+
+
+def can_be_observed(cls: type) -> bool:
+    """Return whether the recorder sees what is done with host objects of a class: it has no such methods itself."""
+    classes = [each for each in cls.__mro__ if each not in (object, *HOST_CLASSES)]
+    return not any(name in vars(each) for each in classes for name in _OBSERVING)
+
+
+@functools.cache
+def _methods(cls: Any) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the methods of a class that are host calls, and those that are recorded."""
+    recorded = frozenset(recorded_methods(cls))
+    return frozenset((*_names(_CALLED, cls), *_names(_RECORDED, cls))) - recorded, recorded
+
+
+def observe(hosts: Sequence[Any]) -> None:
+    """Report to the recorder what is done with host objects, whose class stays what it is.
+
+    For the time of a recording their base class has methods that look attributes up. Those do nothing else in other
+    threads, and for other objects.
+    """
+    observed = {id(host) for host in hosts}
+
+    def is_observed(self: Any) -> bool:
+        recorder = current.recorder
+        return recorder is not None and id(self) in observed
+
+    def __getattribute__(self: Any, name: str) -> Any:
+        if not is_observed(self) or name == "__class__" or current.recorder.within_library:
+            return object.__getattribute__(self, name)
+        recorder, kind = current.recorder, type(self)
+        called, recorded = _methods(kind)  # type: ignore[arg-type]
+        if name in called:
+            return functools.partial(recorder.host_call, self, name)
+        if name in recorded:
+            return lambda *args, **named: recorder.within(self, name, args, named)
+        recorder.stop(f"{name} of {type(self).__name__} is used")
+        return object.__getattribute__(self, name)
+
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        if is_observed(self):
+            current.recorder.stop(f"{name} of {type(self).__name__} is set")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self: Any, name: str) -> None:
+        if is_observed(self):
+            current.recorder.stop(f"{name} of {type(self).__name__} is deleted")
+        object.__delattr__(self, name)
+
+    for base in HOST_CLASSES if hosts else ():
+        for method in (__getattribute__, __setattr__, __delattr__):
+            setattr(base, method.__name__, method)
+
+
+def end_observation() -> None:
+    """Take the methods of `observe` away."""
+    for base in HOST_CLASSES:
+        for name in _OBSERVING:
+            if name in vars(base):
+                delattr(base, name)
+
+
+def looked_up(function: Any) -> Any:
+    """Return a function; of a bound method of a host object, one that looks the method up in each call."""
+    if isinstance(function, types.MethodType) and isinstance(function.__self__, HOST_CLASSES):
+        return lambda *args, **named: getattr(function.__self__, function.__name__)(*args, **named)
+    return function
+
+
+def runs_user_code(host: Any) -> bool:
+    """Whether a host call may run functions of the user's: of a class of theirs, hooks, or a scheduler's lambdas."""
+    tables: list[Any] = [optimizer._global_pre_hooks, optimizer._global_post_hooks]
+    waiting, seen = [host], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, HOST_CLASSES):
+            if not is_library(namespace_of(type(each))):
+                return True
+            own = object.__getattribute__(each, "__dict__")
+            tables += own.get("_hooks", {}).values()
+            waiting += own.values()
+        elif isinstance(each, (list, tuple)):
+            waiting += each
+        elif callable(each) and not is_library(getattr(each, "__globals__", {})):
+            return True
+    return any(tables)
+
+
+@functools.cache
+def host_codes() -> frozenset[types.CodeType]:
+    """Return the code of the library's host calls."""
+    classes, found = [*HOST_CLASSES], set[types.CodeType]()
+    while classes:
+        cls = classes.pop()
+        classes += cls.__subclasses__()
+        if is_library(namespace_of(cls)):
+            found |= {getattr(cls, name).__code__ for name in _names(_CALLED, cls)}
+    return frozenset(found)

@@ -1,0 +1,224 @@
+"""Local names of a function: which ones statements read, and which they bind.
+
+The analysis errs on one side: a name counts as bound only if it is on every way through the statements.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gradcore.compiler.capture.sources import SCOPES
+
+__all__ = ["LocalNames", "Unclear", "captured_names", "names_bound_in", "parameters_of"]
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+#: Functions that read all of an iterator before they return.
+_CONSUMERS = frozenset(["all", "any", "dict", "frozenset", "list", "max", "min", "set", "sorted", "sum", "tuple"])
+
+
+class Unclear(Exception):
+    """A function does something with its names that is not followed."""
+
+
+class LocalNames(ast.NodeVisitor):
+    """The local names that statements use, in the order in which they run.
+
+    Parameters
+    ----------
+    local : set of str
+        All local names of the function.
+    bound : iterable of str
+        Those that are bound before.
+
+    Attributes
+    ----------
+    exposed : set of str
+        Names that may be read before the statements have bound them.
+    written : set of str
+        Names that they may bind.
+    bound : set of str
+        Names that are bound after them, whichever way they take. After a statement that nothing follows (``return``),
+        these are all.
+    unbound : set of str
+        Names that they may leave without a value.
+    """
+
+    def __init__(self, local: Iterable[str], bound: Iterable[str] = ()) -> None:
+        self.local, self.bound = frozenset(local), set(bound)
+        self.exposed: set[str] = set()
+        self.written: set[str] = set()
+        self.unbound: set[str] = set()
+
+    def block(self, statements: Sequence[ast.AST]) -> None:
+        """Follow statements, one after the other."""
+        for each in statements:
+            self.visit(each)
+
+    def _branch(self, *ways: Sequence[ast.AST]) -> None:
+        before, ends = set(self.bound), []
+        for way in ways:
+            self.bound = set(before)
+            self.block(way)
+            ends.append(self.bound)
+        self.bound = set.intersection(*ends)
+
+    def _read(self, names: Iterable[str]) -> None:
+        self.exposed |= {name for name in names if name in self.local} - self.bound
+
+    def _bind(self, *names: str) -> None:
+        found = self.local.intersection(names)
+        self.written |= found
+        self.bound |= found
+
+    # -- names ------------------------------------------------------------------------------------------------------
+
+    def visit_Name(self, node: Any) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self._read([node.id])
+        elif isinstance(node.ctx, ast.Store):
+            self._bind(node.id)
+        elif node.id in self.local:
+            raise Unclear("a local name is deleted")
+
+    def visit_NamedExpr(self, node: Any) -> None:
+        self.visit(node.value)
+        self.written |= self.local & {node.target.id}  # perhaps: it may be within `and`
+
+    def visit_Assign(self, node: Any) -> None:
+        self.visit(node.value)
+        self.block(node.targets)
+
+    def visit_AnnAssign(self, node: Any) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+            self.visit(node.target)
+
+    def visit_AugAssign(self, node: Any) -> None:
+        if isinstance(node.target, ast.Name):
+            self._read([node.target.id])
+        self.visit(node.value)
+        self.visit(node.target)
+
+    def visit_Import(self, node: Any) -> None:
+        self._bind(*((each.asname or each.name).partition(".")[0] for each in node.names))
+
+    visit_ImportFrom = visit_Import
+
+    # -- ways -------------------------------------------------------------------------------------------------------
+
+    def visit_If(self, node: Any) -> None:
+        self.visit(node.test)
+        self._branch(node.body, node.orelse)
+
+    def visit_For(self, node: Any) -> None:
+        self.visit(node.iter)
+        self._branch([node.target, *node.body], node.orelse)
+
+    def visit_While(self, node: Any) -> None:
+        self.visit(node.test)
+        self._branch(node.body, node.orelse)
+
+    def visit_With(self, node: Any) -> None:
+        for item in node.items:
+            self.visit(item)
+        self.block(node.body)
+
+    def visit_Try(self, node: Any) -> None:
+        self._branch([*node.body, *node.orelse], *([each] for each in node.handlers))
+        self.block(node.finalbody)
+
+    visit_TryStar = visit_Try
+
+    def visit_ExceptHandler(self, node: Any) -> None:
+        if node.type is not None:
+            self.visit(node.type)
+        self._bind(*filter(None, [node.name]))
+        self.block(node.body)
+        self.bound.discard(node.name)
+        self.unbound |= self.local & {node.name}
+
+    def visit_Match(self, node: Any) -> None:
+        raise Unclear("there is a match statement")
+
+    def _nothing_follows(self, node: Any) -> None:
+        self.generic_visit(node)
+        self.bound |= self.local
+
+    visit_Return = visit_Raise = visit_Break = visit_Continue = _nothing_follows
+
+    # -- scopes of their own ------------------------------------------------------------------------------------------
+
+    def _of_scope(self, node: Any) -> None:
+        """Add the function's own names that the code inside reads, as if it ran at once."""
+        self._read(_read_in(node))
+        for each in ast.walk(node):
+            if isinstance(each, ast.NamedExpr) and isinstance(node, _COMPREHENSIONS):
+                self.written |= self.local & {each.target.id}
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            self._bind(node.name)
+
+    visit_Lambda = visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _of_scope
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _of_scope
+
+
+def _read_in(node: Any) -> set[str]:
+    """Names that are read in a nested scope and not surely its own."""
+    read = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    if isinstance(node, _COMPREHENSIONS):
+        outermost = {each.id for each in ast.walk(node.generators[0].iter) if isinstance(each, ast.Name)}
+        own = {each.id for g in node.generators for each in ast.walk(g.target) if isinstance(each, ast.Name)}
+        return read - (own - outermost)
+    if isinstance(node, ast.Lambda):
+        given = node.args
+        own = {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+        outside = {each.id for d in (*given.defaults, *filter(None, given.kw_defaults)) for each in ast.walk(d)
+                   if isinstance(each, ast.Name)}  # fmt: skip
+        return read - (own - outside)
+    return read
+
+
+def parameters_of(tree: Any) -> list[str]:
+    """Return the names of a function's parameters."""
+    given = tree.args
+    every = *given.posonlyargs, *given.args, *filter(None, [given.vararg, given.kwarg]), *given.kwonlyargs
+    return [each.arg for each in every]
+
+
+def names_bound_in(node: Any) -> set[str]:
+    """Return the names that a function's own code binds, those of ``global`` and ``nonlocal`` excepted."""
+    bound, declared = set(parameters_of(node)), set()
+    waiting = [*node.body]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, (ast.Global, ast.Nonlocal)):
+            declared.update(each.names)
+        elif isinstance(each, (*SCOPES, ast.ClassDef)):
+            bound.add(getattr(each, "name", ""))
+        elif isinstance(each, _COMPREHENSIONS):
+            bound.update(inner.target.id for inner in ast.walk(each) if isinstance(inner, ast.NamedExpr))
+        elif isinstance(each, (ast.Import, ast.ImportFrom)):
+            bound.update((alias.asname or alias.name).partition(".")[0] for alias in each.names)
+        else:
+            if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load):
+                bound.add(each.id)
+            elif isinstance(each, ast.ExceptHandler) and each.name:
+                bound.add(each.name)
+            waiting += ast.iter_child_nodes(each)
+    return bound - declared - {""}
+
+
+def captured_names(tree: Any) -> set[str]:
+    """Names that are read by functions which the function makes, and which may run at any later time."""
+    nodes: list[Any] = [*ast.walk(tree)]
+    consumed = {id(node.args[0]) for node in nodes if _is_consumed_at_once(node)}
+    later = (*SCOPES, ast.ClassDef, ast.GeneratorExp)
+    nested = [n for n in nodes if isinstance(n, later) and n is not tree and id(n) not in consumed]
+    return {each.id for scope in nested for each in ast.walk(scope) if isinstance(each, ast.Name)}
+
+
+def _is_consumed_at_once(node: Any) -> bool:
+    """Return whether a node is a call that reads its only argument, a generator expression, to its end."""
+    is_call = isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp)
+    return is_call and isinstance(node.func, ast.Name) and node.func.id in _CONSUMERS

@@ -1,0 +1,236 @@
+"""Numbers that a program computes: elements of tensors that a function reads, and what follows from them.
+
+``loss.item()`` is another number in each call. Where it is only returned, compared, or computed with together with
+numbers and tensors, the program does that too: the function is given a `RecordedNumber`, a float or an integer that
+notes these. A comparison decides how the program goes on: there is one program for each outcome. A float
+that becomes an operand of a tensor is given to the next part of the program. That a number is used in no other way is
+read from the function's source, as functions that are written in C see nothing but the float.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.autograd.variables import Variable
+from gradcore.compiler.capture.sources import SCOPES, tree_of
+from gradcore.nn.parameter import Parameter
+from gradcore.tensor import Tensor
+
+__all__ = ["RecordedFloat", "RecordedInteger", "is_followed", "plain_numbers", "recorded_number"]
+
+#: How operators are written.
+_OPERATORS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+}  # fmt: skip
+#: The operators of tensors that programs have for numbers which they compute.
+_OF_TENSORS = frozenset("+-*/")
+_CONTAINERS = (ast.Tuple, ast.List, ast.Dict)
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+_NESTED = (*SCOPES, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class RecordedFloat(float):
+    """A float that each run of a program computes anew.
+
+    Attributes
+    ----------
+    expression : str
+        Its expression in the program.
+    run : ReadNumbers
+        Those of the recording that it belongs to.
+    """
+
+    #: NumPy's scalars leave operators to this class.
+    __array_ufunc__ = None
+    expression: str
+    run: Any
+
+
+class RecordedInteger(int):
+    """An integer that each run of a program computes anew; see `RecordedFloat`."""
+
+    expression: str
+    run: Any
+
+
+_KINDS: dict[type, Any] = {float: RecordedFloat, int: RecordedInteger}
+_PLAIN: dict[type, type] = {kind: plain for plain, kind in _KINDS.items()}
+
+
+def recorded_number(value: float, expression: str, run: Any) -> Any:
+    """Return a number as a recorded one; one of another type as it is."""
+    kind = _KINDS.get(type(value))
+    if kind is None:
+        return value
+    found = kind(value)
+    found.expression, found.run = expression, run
+    return found
+
+
+def plain_numbers(value: Any) -> Any:
+    """Return a result with plain numbers in the places of recorded ones."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return _PLAIN[kind](value)
+    if kind in (tuple, list):
+        found = [plain_numbers(each) for each in value]
+        return value if all(map(operator.is_, found, value)) else kind(found)
+    if kind is dict:
+        changed = {key: plain_numbers(each) for key, each in value.items()}
+        return value if all(map(operator.is_, changed.values(), value.values())) else changed
+    return value
+
+
+def _make_operators() -> None:
+    def method_of(function: Callable[..., Any], symbol: str, reflected: bool) -> Callable[..., Any]:
+        def method(self: Any, other: Any) -> Any:
+            if isinstance(other, Variable) and symbol in _OF_TENSORS and type(self) is RecordedFloat:
+                return NotImplemented  # the tensor's own operator takes the number
+            pair = (other, self) if reflected else (self, other)
+            value = function(*map(plain_numbers, pair))
+            return self.run.computed(value, symbol, *pair)
+
+        return method
+
+    for cls in _KINDS.values():
+        for name, symbol in _OPERATORS.items():
+            function = getattr(operator, name)
+            setattr(cls, f"__{name}__", method_of(function, symbol, False))
+            if symbol[0] not in "<>=!":
+                setattr(cls, f"__r{name}__", method_of(function, symbol, True))
+        cls.__neg__ = lambda self: self.run.computed(-plain_numbers(self), "-", self)
+        cls.__bool__ = lambda self: self.run.computed(bool(plain_numbers(self)), "!=", self, 0)
+        cls.__hash__ = _PLAIN[cls].__hash__
+
+
+_make_operators()
+
+
+# -- how the source uses a number ----------------------------------------------------------------------------------
+
+
+def is_followed(frame: types.FrameType, is_last: bool) -> bool:
+    """Return whether the call of ``item()`` that a frame makes is used in ways that recorded numbers follow.
+
+    Parameters
+    ----------
+    frame : frame
+    is_last : bool
+        Whether what the frame returns is returned by the compiled function.
+    """
+    tree = tree_of(frame.f_code)
+    if tree is None:
+        return False
+    positions = [*frame.f_code.co_positions()][frame.f_lasti // 2]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _position(node) == positions:
+            item = isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args
+            return bool(item and not node.keywords and _Uses(tree, is_last, frame.f_locals).allows(node))
+    return False
+
+
+def _position(node: Any) -> tuple[Any, ...]:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def _is_number(node: Any) -> bool:
+    """Return whether a node is a number that is written out."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def _binds(node: Any, name: str) -> bool:
+    """Return whether a node may give a name another value: by itself, or by code of its own."""
+    if isinstance(node, ast.Name):
+        return node.id == name and not isinstance(node.ctx, ast.Load)
+    return isinstance(node, (*_NESTED, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar))
+
+
+class _Uses:
+    """The uses of values in a function.
+
+    Parameters
+    ----------
+    tree : ast node
+        The function.
+    is_last : bool
+        See `is_followed`.
+    values : dict
+        Of its names, where a number is read.
+    """
+
+    def __init__(self, tree: Any, is_last: bool, values: dict[str, Any]) -> None:
+        self.tree, self.is_last, self.values = tree, is_last, values
+        self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self.seen: set[str] = set()
+
+    def allows(self, node: Any) -> bool:
+        """Whether a value is only returned, compared, assigned to names of which that is true, or computed with."""
+        parent = self.parents[node]
+        if isinstance(parent, ast.Return) or (isinstance(parent, ast.Lambda) and node is parent.body):
+            return self.is_last
+        if isinstance(parent, _CONTAINERS) and node not in getattr(parent, "keys", ()):
+            return self._is_returned(parent)
+        if isinstance(parent, ast.Compare):
+            by_value = all(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)) for op in parent.ops)
+            return by_value and len(parent.ops) == 1 and (node is parent.left or _is_number(parent.left))
+        if isinstance(parent, (ast.If, ast.While, ast.IfExp)):
+            return node is parent.test
+        if isinstance(parent, ast.UnaryOp):
+            return isinstance(parent.op, ast.Not) or (isinstance(parent.op, ast.USub) and self.allows(parent))
+        if isinstance(parent, ast.BinOp):
+            known = isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod))
+            other = parent.right if node is parent.left else parent.left
+            if isinstance(parent.op, _ARITHMETIC) and self._is_tensor(other):
+                return True
+            return known and (node is parent.left or _is_number(parent.left)) and self.allows(parent)
+        if isinstance(parent, ast.Assign):
+            return all(isinstance(t, ast.Name) and self._name(t.id) for t in parent.targets)
+        return isinstance(parent, ast.Expr)
+
+    def _is_tensor(self, node: Any) -> bool:
+        """Return whether a node is certainly a tensor: a parameter that keeps its value, or arithmetic with one."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
+            other = node.right
+            is_followed = isinstance(other, ast.Name) and other.id in self.seen
+            return self._is_tensor(node.left) and (is_followed or _is_number(other) or self._is_tensor(other))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return self._is_tensor(node.operand)
+        if not isinstance(node, ast.Name) or type(self.values.get(node.id)) not in (Tensor, Parameter):
+            return False
+        given = self.tree.args
+        is_given = any(node.id == each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+        return is_given and not any(_binds(each, node.id) for each in ast.walk(self.tree) if each is not self.tree)
+
+    def _is_returned(self, node: Any) -> bool:
+        """Return whether a container that is written out is part of what is returned."""
+        parent = self.parents[node]
+        if isinstance(parent, _CONTAINERS):
+            return node not in getattr(parent, "keys", ()) and self._is_returned(parent)
+        return self.is_last and (isinstance(parent, ast.Return) or node is getattr(self.tree, "body", None))
+
+    def _name(self, name: str) -> bool:
+        """Return whether all uses of a local name are allowed."""
+        if name in self.seen:
+            return True
+        self.seen.add(name)
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
+                return False
+            if isinstance(node, _NESTED) and node is not self.tree and self._is_in(node, name):
+                return False
+            if isinstance(node, ast.Name) and node.id == name:
+                if isinstance(self.parents[node], ast.AugAssign):
+                    return False
+                if isinstance(node.ctx, ast.Load) and not self.allows(node):
+                    return False
+        return True
+
+    def _is_in(self, scope: Any, name: str) -> bool:
+        return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(scope))

@@ -1,0 +1,216 @@
+"""The script of a recorded run: lines of Python between the calls on arrays, and the names in them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from gradcore.backends.registry import CPU
+from gradcore.compiler.capture.arrays import RecordedArray, current
+from gradcore.compiler.capture.guards import Guards
+from gradcore.compiler.capture.numbers import RecordedFloat, is_followed, plain_numbers, recorded_number
+from gradcore.compiler.capture.recorder import Recorder
+from gradcore.compiler.program.effects import Effects
+from gradcore.core.tracebacks import user_frame, user_line
+from gradcore.nn.module import Module
+from gradcore.nn.module_hooks import _Call
+from gradcore.tensor import Tensor
+
+__all__ = ["Part", "ReadNumbers", "Script"]
+
+
+@dataclass
+class Part:
+    """A part of the program: the calls before `end`, and the lines after them, which need values of these numbers.
+
+    Attributes
+    ----------
+    writes : bool
+        Whether its calls write to tensors from outside.
+    is_final : bool
+        Whether its lines change tensors or objects: from there on, the function cannot be called again instead.
+    step : tuple of str, optional
+        Where the last call is the step of an optimiser, its name and those of what is prepared for it.
+    """
+
+    end: int
+    lines: list[str]
+    needed: set[int]
+    writes: bool = False
+    is_final: bool = True
+    step: tuple[str, str] | None = None
+
+
+class Script:
+    """The parts of a program, and what the names in their lines refer to.
+
+    Parameters
+    ----------
+    recorder : Recorder
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.parts: list[Part] = []
+        self.scope: dict[str, Any] = {}
+        #: The values that are given, and which tensors' arrays they are.
+        self.arguments: dict[int, int] = {}
+        #: What the program does besides calls on arrays, in words.
+        self.effects: list[str] = []
+        #: The values that are coming steps on a device, and lines that check whether these may be taken.
+        self.steps: list[int] = []
+        self.checks: list[str] = []
+
+    def begin_part(self) -> Part:
+        """Return the part of the calls since the last one."""
+        part = Part(len(self.recorder.program.calls), [], set())
+        self.parts.append(part)
+        return part
+
+    def is_pure(self) -> bool:
+        """Return whether nothing was done so far that a second run would do again."""
+        return not any(part.is_final for part in self.parts) and not Effects(self.recorder.program).writes_to_given
+
+    def wrap(self, t: Any, part: Part) -> str:
+        """Return the expression of a tensor without history, which a part needs the array of."""
+        number = self.number(t._array)
+        if number is None:
+            return "None"
+        part.needed.add(number)
+        device = "" if t._device is CPU else f", {self.bound(t._device)}"
+        return f"wrap({self.value(number)}, {self.bound(t._dtype)}{device})"
+
+    def number(self, array: Any) -> int | None:
+        """Return the number of the value that an array is."""
+        number = self.known(array)
+        if number is None:
+            self.refuse("a tensor is used that is found in a way that cannot be checked")
+        return number
+
+    def known(self, array: Any) -> int | None:
+        """Return the number of the value that an array is; None if it is none."""
+        return array.number if isinstance(array, RecordedArray) else self.recorder.number_of(array)
+
+    def value(self, number: int) -> str:
+        """Return the name of a value in the source."""
+        return f"a{self.arguments[number]}" if number in self.arguments else self.recorder.program.name_of(number)
+
+    def bound(self, value: Any) -> str:
+        """Return the name of an object in the source."""
+        name = f"c{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def refuse(self, why: str) -> None:
+        """Have no program, for this reason."""
+        if self.recorder.stopped is None:
+            self.recorder.stopped = why
+
+
+class ReadNumbers:
+    """The numbers that a recorded run reads.
+
+    Parameters
+    ----------
+    script : Script
+    guards : Guards
+    caller : frame
+        That which calls the function.
+    """
+
+    def __init__(self, script: Script, guards: Guards, caller: FrameType) -> None:
+        self.recorder: Recorder = script.recorder
+        self.script, self.guards = script, guards
+        #: None when the function has returned.
+        self.caller: FrameType | None = caller
+        #: The values of the program that are numbers, by their expressions.
+        self.numbers: dict[str, int] = {}
+
+    def item(self, array: RecordedArray) -> Any:
+        """Return the only element of an array: a recorded number, or one that decides which program it is."""
+        recorder, plain = self.recorder, self.recorder.backend_of(array.array)
+        value = array.array.item() if plain is None else plain.item(array.array)
+        if recorder.stopped is not None:
+            return value
+        if recorder.fullgraph or self.caller is None or type(value) not in (bool, int, float):
+            recorder.stop("elements of a tensor are read")
+        elif type(value) is not bool and self._is_followed():
+            name = f"n{len(self.script.parts)}"
+            self._cut(f"{name} = {self._item(array)}", array.number)
+            return recorded_number(value, name, self)
+        elif type(value) is not float:
+            self._decide(self._item(array), value, array.number)
+        else:
+            recorder.stop("elements of a tensor are read")
+        return value
+
+    def _item(self, array: RecordedArray) -> str:
+        """Return the expression of an array's only element."""
+        name, backend = self.script.value(array.number), self.recorder.backend_of(array.array)
+        return f"{name}.item()" if backend is None else f"{self.script.bound(backend.item)}({name})"
+
+    def _is_followed(self) -> bool:
+        """Return whether the user's function uses the number in ways that recorded numbers see."""
+        watch, frame = sys.getprofile(), sys._getframe()
+        sys.setprofile(None)
+        try:
+            while frame.f_code is not Tensor.item.__code__:
+                if frame.f_back is None:
+                    return False
+                frame = frame.f_back
+            own = frame.f_back
+            return own is not None and own is user_frame() and is_followed(own, _called_by(own) is self.caller)
+        finally:
+            sys.setprofile(watch)
+
+    def _cut(self, line: str, *numbers: int) -> None:
+        """End a part of the program with a line that needs some values, and changes nothing."""
+        self.script.parts.append(
+            Part(len(self.recorder.program.calls), [line], {*numbers}, not self.script.is_pure(), False)
+        )
+
+    def _decide(self, expression: str, value: Any, *numbers: int) -> None:
+        """Restrict the program to runs in which an expression has this value."""
+        if not self.script.is_pure():
+            self.recorder.stop("elements of a tensor are read, after something was written in place or called")
+            return
+        number = len(self.guards.texts)
+        self.guards.texts.append(f"the value {value!r} of what is read in {user_line()}")
+        self._cut(f"if {expression} != {self.script.bound(value)}: return undone(place, {number})", *numbers)
+
+    def computed(self, value: Any, symbol: str, *operands: Any) -> Any:
+        """Return the outcome of an operator with recorded numbers."""
+        if self.recorder.stopped is not None or current.recorder is not self.recorder:
+            return value
+        if any(type(plain_numbers(each)) not in (bool, int, float) for each in operands):
+            self.recorder.stop("elements of a tensor are computed with, together with what is no number")
+            return value
+        divisor = operands[-1] if symbol in ("/", "//", "%") else 1
+        if plain_numbers(divisor) is not divisor or type(value) not in (bool, int, float):
+            self.recorder.stop("numbers are divided by an element of a tensor")
+            return value
+        names = [getattr(each, "expression", None) or self.script.bound(each) for each in operands]
+        expression = f"({f' {symbol} '.join(names)})" if len(names) == 2 else f"({symbol}{names[0]})"
+        if type(value) is not bool:
+            return recorded_number(value, expression, self)
+        self._decide(expression, value)
+        return value
+
+    def given_number(self, value: RecordedFloat) -> int:
+        """Return the number of the value that a computed float is for the calls on arrays after it."""
+        number = self.numbers.get(value.expression)
+        if number is None:
+            number = self.numbers[value.expression] = self.recorder.new_value()
+            self.script.parts[-1].lines.append(f"v{number} = {value.expression}")
+        return number
+
+
+def _called_by(frame: FrameType) -> FrameType | None:
+    """The frame that gets what another one returns: that which has called a module without hooks, for its `forward`."""
+    above = frame.f_back
+    if above is not None and above.f_code is _Call.run.__code__ and not above.f_locals["self"].module._forward_hooks:
+        above = above.f_back
+    is_call = above is not None and above.f_code in (Module.__call__.__code__, Module._call_impl.__code__)
+    return above.f_back if is_call and above is not None else above

@@ -1,0 +1,314 @@
+"""Functions that are cut at a statement which no program can have.
+
+The statement stays in a function that runs as it is. What stands before and after it, in the same block and in the
+blocks around it, becomes functions of their own, which are compiled by themselves: they are given the local names that
+they read, and return those that are read later.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from gradcore.compiler.capture.local_names import LocalNames, Unclear, captured_names, names_bound_in, parameters_of
+from gradcore.compiler.capture.sources import codes_in, keep_tree, statements_of, tree_of
+
+__all__ = ["cut"]
+
+_RESUMES = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators: inspect.CO_*
+_FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+#: Functions that see local names, or where they are called.
+_INSPECTING = frozenset(["dir", "eval", "exec", "locals", "vars"])
+_LOOPS = (ast.For, ast.While)
+#: Statements that are left where they are: what they make is no value of a program.
+_LEFT = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal,
+    ast.Pass, ast.AsyncFor, ast.AsyncWith,
+)  # fmt: skip
+#: What a part must contain to be worth a program.
+_WORK = (ast.Call, ast.BinOp, ast.AugAssign)
+
+
+def cut(function: Any, offset: int, compiled: Callable[[Any], Any]) -> Callable[..., Any] | None:
+    """Return the function with what stands before and after a statement compiled.
+
+    Parameters
+    ----------
+    function : function
+    offset : int
+        That of an instruction of the statement that stays.
+    compiled : callable
+        Compiles a part: ``(function) -> callable``.
+
+    Returns
+    -------
+    function or None
+        None if there is nothing to compile beside that statement, or the source does not say what the parts would be.
+    """
+    code = function.__code__
+    tree = tree_of(code)
+    if not isinstance(tree, ast.FunctionDef) or code.co_flags & _RESUMES:
+        return None
+    statement = statements_of(code, tree)[offset // 2]
+    if statement is None:
+        return None
+    try:
+        cutter = _Cutter(tree, function, compiled, statement)
+        body = cutter.suite(tree.body, cutter.parameters, frozenset())
+    except (Unclear, SyntaxError):
+        return None
+    if not cutter.parts:
+        return None
+    body.append(cutter.keeps_names())
+    main = ast.FunctionDef(**{**dict(ast.iter_fields(tree)), "body": body, "decorator_list": []})
+    made = _function(ast.copy_location(main, tree), function, cutter.parts)
+    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return made
+
+
+def _function(tree: Any, function: Any, parts: dict[str, Any]) -> types.FunctionType:
+    """Return a function of a tree that has the globals and the cells of another one, and parts by their names."""
+    code = function.__code__
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    cells.update((name, types.CellType(part)) for name, part in parts.items())
+    hidden = ast.FunctionDef(**{**dict(ast.iter_fields(tree)), "name": "<function>"})  # nobody's name
+    around: Any = ast.parse("def around(): pass")
+    around.body[0].args.args = [ast.arg(name) for name in cells]
+    around.body[0].body = [ast.copy_location(hidden, tree)]
+    module = compile(ast.fix_missing_locations(around), code.co_filename, "exec", code.co_flags & _FUTURE, True)
+    made = next(each for each in codes_in(module) if each.co_name == hidden.name)
+    made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    closure = tuple(cells[name] for name in made.co_freevars)
+    found = types.FunctionType(made, function.__globals__, tree.name, None, closure)
+    found.__qualname__, found.__module__ = function.__qualname__, function.__module__
+    keep_tree(made, tree)
+    return found
+
+
+class _Cutter:
+    """The state of splitting one function.
+
+    Attributes
+    ----------
+    parts : dict
+        By the names that the rest of the function calls them by.
+    """
+
+    def __init__(self, tree: Any, function: Any, compiled: Callable[[Any], Any], statement: Any) -> None:
+        self.tree, self.function, self.compiled = tree, function, compiled
+        self.parts: dict[str, Any] = {}
+        self.local, self.parameters = frozenset(names_bound_in(tree)), set(parameters_of(tree))
+        self.names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        #: The statement that stays, and those around it.
+        self.staying = {id(node) for node in ast.walk(tree) if any(each is statement for each in ast.walk(node))}
+        self.captured = captured_names(tree) & self.local
+        self.declared = [n for n in ast.walk(tree) if isinstance(n, (ast.Global, ast.Nonlocal))]
+        self._check()
+        #: Names that are read after a ``with`` statement around, which may swallow an error in the middle of a part.
+        self.after_errors: frozenset[str] = frozenset()
+
+    def _check(self) -> None:
+        """Raise `Unclear` for what would be something else in parts of the function."""
+        words = {each.id for each in self.names}
+        words |= {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        if not _INSPECTING.isdisjoint(words) or any(w.startswith("__") and not w.endswith("__") for w in words):
+            raise Unclear("local names are looked at, or names belong to a class")
+        stores = [(name, node) for node in ast.walk(self.tree) for name in _bound_by(node)]
+        loops = [{*map(id, ast.walk(node))} for node in ast.walk(self.tree) if isinstance(node, _LOOPS)]
+        for name in self.captured:
+            bound = [node for each, node in stores if each == name]
+            if len(bound) + (name in self.parameters) > 1 or any(id(each) in loop for each in bound for loop in loops):
+                raise Unclear("a name that is bound more than once is read by a function inside")
+        for node in self.declared:
+            if node not in self.tree.body:
+                raise Unclear("names are declared in a block, or in a function inside")
+
+    def keeps_names(self) -> Any:
+        """A statement that does nothing, by which all names are local that were, wherever they are bound by now."""
+        names: list[Any] = [ast.Name(name, ast.Store()) for name in sorted(self.local - self.parameters)]
+        bind = ast.Assign(names, ast.Constant(None)) if names else ast.Pass()
+        return ast.fix_missing_locations(ast.copy_location(ast.If(ast.Constant(False), [bind], []), self.tree.body[-1]))
+
+    # -- blocks -----------------------------------------------------------------------------------------------------
+
+    def suite(self, body: Sequence[Any], bound: set[str], later: frozenset[str]) -> list[Any]:
+        """Return the statements of a block, with calls of parts in the place of all that can be in one.
+
+        Parameters
+        ----------
+        body : list of statements
+        bound : set of str
+            The local names that are bound before it.
+        later : frozenset of str
+            The local names that may be read after it.
+        """
+        names, out = LocalNames(self.local, bound), []
+        run: list[Any] = []
+        before = set(bound)
+
+        def end_of_run(end: int) -> None:
+            nonlocal run
+            if run:
+                out.extend(self.part(run, before, later | self._reads(body[end:])))
+            run = []
+
+        for i, statement in enumerate(body):
+            stays = id(statement) in self.staying
+            if stays or not self._movable(statement):
+                end_of_run(i)
+                after = later | self._reads(body[i + 1 :])
+                out.append(self._within(statement, set(names.bound), after) if stays else statement)
+                names.visit(statement)
+                before = set(names.bound)
+                continue
+            run.append(statement)
+            names.visit(statement)
+            if isinstance(statement, ast.Return):
+                end_of_run(i + 1)
+        end_of_run(len(body))
+        return out
+
+    def _reads(self, statements: Sequence[Any]) -> frozenset[str]:
+        """Return the local names that statements, or functions inside, may read."""
+        nodes = [node for each in statements for node in ast.walk(each)]
+        found = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        targets = [node.target for node in nodes if isinstance(node, ast.AugAssign)]
+        return self.local & found.union(node.id for node in targets if isinstance(node, ast.Name))
+
+    def _within(self, statement: Any, bound: set[str], later: frozenset[str]) -> Any:
+        """Return a statement that stays, with its blocks cut in turn."""
+        if not isinstance(statement, (ast.If, ast.With, *_LOOPS)):
+            return statement
+        outside = self.after_errors
+        names = LocalNames(self.local, bound)
+        if isinstance(statement, _LOOPS):
+            later |= self._reads([statement])  # in the next turn
+        if isinstance(statement, ast.For):
+            names.block([statement.iter, statement.target])
+        elif isinstance(statement, ast.With):
+            names.block(statement.items)
+            if not all(map(self._lets_errors_pass, statement.items)):
+                self.after_errors |= later
+        fields = dict(ast.iter_fields(statement))
+        for name, start in (("body", names.bound), ("orelse", bound)):
+            if fields.get(name):
+                fields[name] = self.suite(fields[name], set(start), later)
+        self.after_errors = outside
+        return ast.copy_location(type(statement)(**fields), statement)
+
+    def _lets_errors_pass(self, item: Any) -> bool:
+        """Return whether an item of a ``with`` statement is a call of a global function or class of gradcore's."""
+        node, path = getattr(item.context_expr, "func", None), []
+        while isinstance(node, ast.Attribute):
+            path.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id in self.local:
+            return False
+        value = self.function.__globals__.get(node.id)
+        for name in reversed(path):
+            value = getattr(value, name, None) if isinstance(value, types.ModuleType) else None
+        return str(getattr(value, "__module__", "")).partition(".")[0] == "gradcore"
+
+    def _movable(self, statement: Any) -> bool:
+        """Return whether a statement can be in a function of its own."""
+        if isinstance(statement, _LEFT):
+            return False
+        if isinstance(statement, ast.Return):
+            return statement.value is not None and not _is_special(statement)
+        return not (_leaves(statement, False) or _is_special(statement))
+
+    # -- parts ------------------------------------------------------------------------------------------------------
+
+    def part(self, run: Sequence[Any], before: set[str], later: frozenset[str]) -> list[Any]:
+        """Return statements that do what others do: a call of the part that is made of them, or they themselves.
+
+        Parameters
+        ----------
+        run : list of statements
+        before : set of str
+            The local names that are bound before them.
+        later : frozenset of str
+            The local names that may be read after them.
+        """
+        if not any(isinstance(node, _WORK) for each in run for node in ast.walk(each)):
+            return [*run]
+        names = LocalNames(self.local)
+        names.block(run)
+        returns = isinstance(run[-1], ast.Return)
+        outs = [] if returns else sorted(names.written & (later | self.captured))
+        given = sorted(names.exposed.union(name for name in outs if name not in names.bound))
+        if not before.issuperset(given) or not names.unbound.isdisjoint(outs):
+            return [*run]
+        if not self.after_errors.isdisjoint(outs) and not (len(run) == 1 and _binds_at_its_end(run[0])):
+            return [*run]
+        load: list[Any] = [ast.Name(name, ast.Load()) for name in outs]
+        store: list[Any] = [ast.Name(name, ast.Store()) for name in outs]
+        body = [*self.declared, *run]
+        if outs:
+            body.append(_after(ast.Return(load[0] if len(outs) == 1 else ast.Tuple(load, ast.Load())), run[-1]))
+        head: Any = ast.parse(f"def {self.tree.name}(): pass").body[0]
+        head.args.args, head.body = [ast.arg(name) for name in given], body
+        where = run[0]
+        head.lineno = head.end_lineno = where.lineno
+        ast.copy_location(head.args, where)
+        name = f"part {len(self.parts)} of {self.function.__code__.co_name}"
+        self.parts[name] = self.compiled(_function(head, self.function, {}))
+        call: Any = ast.Call(ast.Name(name, ast.Load()), [ast.Name(each, ast.Load()) for each in given], [])
+        if returns:
+            made: Any = ast.Return(call)
+        elif outs:
+            made = ast.Assign([store[0] if len(outs) == 1 else ast.Tuple(store, ast.Store())], call)
+        else:
+            made = ast.Expr(call)
+        return [ast.fix_missing_locations(ast.copy_location(made, where))]
+
+
+def _after(statement: Any, last: Any) -> Any:
+    """Return a statement whose position is the empty one behind another statement, where none of the source's is."""
+    nodes: list[Any] = [*ast.walk(statement)]
+    for node in nodes:
+        node.lineno = node.end_lineno = last.end_lineno
+        node.col_offset = node.end_col_offset = last.end_col_offset
+    return statement
+
+
+def _binds_at_its_end(statement: Any) -> bool:
+    """Return whether a statement only binds names, after all else that it does."""
+    walrus = any(isinstance(node, ast.NamedExpr) for node in ast.walk(statement))
+    is_plain = isinstance(statement, ast.Assign) and all(isinstance(node, ast.Name) for node in statement.targets)
+    return is_plain and not walrus
+
+
+def _bound_by(node: Any) -> list[str]:
+    """Return the names that a node by itself binds."""
+    if isinstance(node, ast.Name):
+        return [] if isinstance(node.ctx, ast.Load) else [node.id]
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
+        return [node.name] if node.name else []
+    return [(node.asname or node.name).partition(".")[0]] if isinstance(node, ast.alias) else []
+
+
+def _is_special(statement: Any) -> bool:
+    """Return whether a statement has another meaning in another function."""
+    return any(isinstance(n, ast.Name) and n.id in ("super", "__class__") for n in ast.walk(statement))
+
+
+def _leaves(statement: Any, in_loop: bool) -> bool:
+    """Return whether a statement may leave the block that it is in: by ``return``, or the loop around it."""
+    if isinstance(statement, ast.Return) or (isinstance(statement, (ast.Break, ast.Continue)) and not in_loop):
+        return True
+    if isinstance(statement, (*_LEFT, ast.Match)) and not isinstance(statement, ast.Pass):
+        return True
+    inside = in_loop or isinstance(statement, _LOOPS)
+    return any(_leaves(each, inside) for each in _statements_in(statement))
+
+
+def _statements_in(statement: Any) -> Iterator[Any]:
+    for each in ast.iter_child_nodes(statement):
+        if isinstance(each, ast.stmt):
+            yield each
+        elif isinstance(each, (ast.ExceptHandler, ast.match_case)):
+            yield from _statements_in(each)

@@ -1,0 +1,290 @@
+"""What takes the place of the library's parts while a function is recorded.
+
+Backends and the tables of kernels of their devices are replaced by ones that note each call and then make it; so are
+methods of generators' states, the run of backward, and the operators of tensors that take computed numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gradcore.autograd.engine import GraphTask
+from gradcore.backends.base import Kernels
+from gradcore.backends.random.generator import PhiloxState
+from gradcore.backends.registry import connect, devices_of, put
+from gradcore.compiler.capture.arrays import RecordedArray, current
+from gradcore.compiler.capture.host_calls import end_observation, observe
+from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger, plain_numbers
+from gradcore.compiler.capture.sizes import SymbolicNumber
+from gradcore.tensor import Tensor
+
+__all__ = ["RecordingBackend", "Substitutes", "plain_draw"]
+
+
+class Substitutes:
+    """What takes the place of backends, and of the library's parts that a recorder sees, during a recording.
+
+    Parameters
+    ----------
+    recorder : Recorder
+    backends : sequence of Backend
+    hosts : sequence of object
+        Optimisers, schedulers and scalers, which tell the recorder what is done with them.
+    """
+
+    def __init__(self, recorder: Any, backends: Sequence[Any], hosts: Sequence[Any]) -> None:
+        self.recorder, self.hosts = recorder, hosts
+        self.backends = [_Substitute(backend) for backend in backends]
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Context in which this thread is recorded."""
+        try:
+            self._begin()
+            for name in _STATE_METHODS:
+                setattr(PhiloxState, name, _watched(name))
+            GraphTask.run = _seen_run  # type: ignore[assignment,method-assign]
+            for name, operator in _OPERATORS.items():
+                setattr(Tensor, name, _taking_numbers(operator))
+            observe(self.hosts)
+            yield
+        finally:
+            self.restore()
+
+    def restore(self) -> None:
+        """Take everything back, also where an interrupt has ended the context of `on`."""
+        for name, method in _STATE_METHODS.items():
+            setattr(PhiloxState, name, method)
+        GraphTask.run = _run  # type: ignore[method-assign]
+        for name, operator in _OPERATORS.items():
+            setattr(Tensor, name, operator)
+        end_observation()
+        self._end()
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """Context, within that of `on`, in which everything runs as it is."""
+        watch = sys.getprofile()
+        sys.setprofile(None)
+        self._end()
+        try:
+            yield
+        finally:
+            self._begin()
+            sys.setprofile(watch)
+
+    def _begin(self) -> None:
+        current.recorder = self.recorder
+        for each in self.backends:
+            each.begin()
+
+    def _end(self) -> None:
+        for each in self.backends:
+            each.end()
+        current.recorder = None
+
+
+#: The operators of tensors that take numbers which programs compute.
+_OPERATORS = {
+    name: getattr(Tensor, name) for each in ("add", "sub", "mul", "truediv") for name in (f"__{each}__", f"__r{each}__")
+}
+
+
+def _taking_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
+    def taking_numbers(self: Any, other: Any) -> Any:
+        if other.__class__ in (RecordedFloat, RecordedInteger):
+            recorder = current.recorder
+            other = plain_numbers(other) if recorder is None else recorder.as_tensor(other, self)
+        return operator(self, other)
+
+    return taking_numbers
+
+
+_run = GraphTask.run
+
+
+def _seen_run(task: GraphTask) -> None:
+    """`GraphTask.run`, seen by the recorder."""
+    if current.recorder is not None:
+        current.recorder.on_backward(task)
+    _run(task)
+
+
+plain_draw = PhiloxState.draw
+#: Methods of generators' states that programs do not have, beside `draw`.
+_STATE_METHODS = {name: getattr(PhiloxState, name) for name in ("assign", "draw", "place")}
+
+
+def _watched(name: str) -> Callable[..., Any]:
+    plain = _STATE_METHODS[name]
+
+    def method(state: PhiloxState, *args: Any) -> Any:
+        recorder = current.recorder
+        if recorder is None:
+            return plain(state, *args)
+        if name == "draw":
+            return recorder.draw(state, *args)
+        recorder.stop("the state of a generator is read or set")
+        return plain(state, *args)
+
+    return method
+
+
+# -- backends and their parts -----------------------------------------------------------------------------------------
+
+
+class _Recorded:
+    """A function of a backend or of its array library, noted as it is called, and with it its attributes."""
+
+    __slots__ = ("function", "name", "on_cpu")
+
+    def __init__(self, name: str, function: Any, on_cpu: bool = True) -> None:
+        self.name, self.function, self.on_cpu = name, function, on_cpu
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        recorder = current.recorder
+        if recorder is None:
+            return self.function(*args, **named)
+        return recorder.call(self.name, self.function, args, named, self.on_cpu)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "nout":  # such kernels write to ``out=``, and these are computed apart
+            raise AttributeError(name)
+        return _recorded(f"{self.name}.{name}", getattr(self.function, name), self.on_cpu)
+
+
+class _Namespace:
+    """A module of the array library with functions that are noted."""
+
+    def __init__(self, name: str, module: Any, on_cpu: bool) -> None:
+        self._name, self._module, self._on_cpu = name, module, on_cpu
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        if type(value) is type(self._module):
+            return _Namespace(f"{self._name}.{name}", value, self._on_cpu)
+        return _recorded(f"{self._name}.{name}", value, self._on_cpu)
+
+
+def _recorded(name: str, value: Any, on_cpu: bool) -> Any:
+    if isinstance(value, types.ModuleType):
+        return _Namespace(name, value, on_cpu)
+    return value if isinstance(value, type) or not callable(value) else _Recorded(name, value, on_cpu)
+
+
+class RecordingBackend:
+    """A backend whose functions are noted."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend, self.type, self._on_cpu = backend, backend.type, backend.array_type is np.ndarray
+        self.xp = _Namespace("xp", backend.xp, self._on_cpu)
+        self.kernels = Kernels(_resolver(backend.kernels, self._on_cpu))
+
+    @property
+    def array_type(self) -> Any:
+        return self._backend.array_type if current.recorder is None else RecordedArray
+
+    def __getattr__(self, name: str) -> Any:
+        return _recorded(f"backend.{name}", getattr(self._backend, name), self._on_cpu)
+
+    def half_kernel(self, name: str) -> None:
+        """None: conversions are noted, as they become a part of the loops around them."""
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, RecordedArray) or bool(self._backend.is_tensor(value))
+
+    def asarray(self, value: Any) -> Any:
+        """Return the array itself; of what was made apart, the program has a copy."""
+        return self._taken(value, "asarray")
+
+    def from_host(self, array: Any) -> Any:
+        """Return a copy of an array of the host, which the program makes anew if it is one of its values."""
+        return self._taken(array, "from_host")
+
+    def _taken(self, value: Any, name: str) -> Any:
+        recorder, plain = current.recorder, getattr(self._backend, name)
+        if recorder is None:
+            return plain(value)
+        if isinstance(value, RecordedArray):
+            own = isinstance(value.array, self._backend.array_type)
+            return value if own else recorder.call(f"backend.{name}", plain, (value,), {}, self._on_cpu)
+        return recorder.taken(plain(value))
+
+    def to_host(self, array: Any) -> Any:
+        if not isinstance(array, RecordedArray):
+            return self._backend.to_host(array)
+        if current.recorder is not None:
+            current.recorder.stop("elements of a tensor are read")
+        return self._backend.to_host(array.array)
+
+    def item(self, array: Any) -> Any:
+        """Return the only element of an array: the function may go on by its value."""
+        if not isinstance(array, RecordedArray):
+            return self._backend.item(array)
+        recorder = current.recorder
+        return self._backend.item(array.array) if recorder is None else recorder.on_item(array)
+
+    #: The backend's own name of it, by which gradcore itself asks whether a condition holds.
+    number = item
+
+    def scalar(self, value: Any, dtype: Any) -> Any:
+        if type(value) is SymbolicNumber and current.recorder is not None:
+            return current.recorder.call("backend.scalar", self._backend.scalar, (value, dtype), {}, self._on_cpu)
+        array = self._backend.scalar(value, dtype)
+        return array if current.recorder is None else current.recorder.constant(array)
+
+    def constant(self, table: Any) -> Any:
+        array = self._backend.constant(table)
+        return array if current.recorder is None else current.recorder.constant(array)
+
+    def use_index(self, index: int | None) -> Any:
+        return self._backend.use_index(index)
+
+    def random_words(self, n: int, key: Any, counter: Any) -> Any:
+        """All words at once, where plain backends make them in parts."""
+        return _Recorded("random.words", self._words, self._on_cpu)(n, key, counter)
+
+    def _words(self, n: int, key: Any, counter: Any) -> Any:
+        return self._backend.random_words(n, key, counter)[:]
+
+    def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
+        recorder = current.recorder
+        if recorder is None:
+            return self._backend.random_place(state, words)  # type: ignore[no-any-return]
+        return recorder.draw(state, words, self._backend)  # type: ignore[no-any-return]
+
+
+def _resolver(kernels: Any, on_cpu: bool) -> Callable[[str], Any]:
+    return lambda name: _Recorded(f"kernels.{name}", kernels[name], on_cpu)
+
+
+class _Substitute:
+    """What takes the place of a backend, and of the tables of its devices, during a recording.
+
+    Parameters
+    ----------
+    backend : Backend
+    """
+
+    def __init__(self, backend: Any) -> None:
+        self.backend, self.recording = backend, RecordingBackend(backend)
+        on_cpu = backend.array_type is np.ndarray
+        self.devices = [(d, d.kernels, Kernels(_resolver(d.kernels, on_cpu))) for d in devices_of(backend)]
+
+    def begin(self) -> None:
+        put(self.recording)
+        for where, _, kernels in self.devices:
+            where.backend, where.kernels = self.recording, kernels  # type: ignore[assignment]
+
+    def end(self) -> None:
+        put(self.backend)
+        for where in devices_of(self.recording):
+            connect(where, self.backend)
+        for where, kernels, _ in self.devices:
+            where.kernels = kernels

@@ -1,0 +1,388 @@
+"""Which code a function runs, and whether it does something that a program of array calls would leave out."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import gc
+import importlib
+import importlib._bootstrap
+import re
+import sys
+import types
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gradcore.autograd.gradients import backward
+from gradcore.autograd.graph import get_gradient_edge
+from gradcore.autograd.node import Node
+from gradcore.compiler.capture.host_calls import host_codes
+from gradcore.compiler.capture.sources import codes_in, running_offset, statements_of, tree_of
+from gradcore.compiler.capture.trusted import (
+    PURE_FUNCTIONS,
+    backend_packages,
+    is_foreign,
+    is_generated,
+    is_library,
+    is_of_numpy,
+)
+from gradcore.core.tracebacks import is_own
+from gradcore.cuda import graphs, streams
+from gradcore.tensor import Tensor
+from gradcore.tensor.layouts import rows_with_sparse_gradient
+
+__all__ = ["FACTS", "Watch", "garbage_waits", "handled", "is_pure", "left_out", "offset_after_which"]
+
+#: Code that is not to be part of a program: sparse gradients are no arrays.
+left_out: set[Any] = {rows_with_sparse_gradient.__code__}
+#: Functions by which users choose streams, and wait for them: a program is in one.
+_OF_STREAMS = frozenset(
+    function.__code__
+    for cls in (streams.Stream, streams.Event, streams.StreamContext, graphs.CUDAGraph)
+    for function in (streams.set_stream, *vars(cls).values())
+    if isinstance(function, types.FunctionType)
+)
+
+#: What tensors say of themselves beside what guards check in any case: the code that says it, and the expression that
+#: guards compare; None for what leads to other tensors or nodes, of which not all can be checked.
+FACTS: dict[Any, str | None] = {
+    **{Tensor.__dict__[name].fget.__code__: f"{{}}.{name}" for name in ("_version", "output_nr", "retains_grad")},
+    Tensor.storage_offset.__code__: "{}.storage_offset()",
+    **{Tensor.__dict__[name].fget.__code__: None for name in ("_backward_hooks", "_base", "_grad_fn", "grad_fn")},
+    Node.__dict__["next_functions"].fget.__code__: None,
+    get_gradient_edge.__code__: None,
+}
+
+#: What trusted modules may call beside `PURE_FUNCTIONS`.
+_OF_LIBRARIES = frozenset((
+    "builtins.compile", "builtins.dir", "builtins.eval", "builtins.exec", "builtins.globals", "builtins.hash",
+    "builtins.id", "builtins.locals", "builtins.next", "builtins.vars", "sys._getframe", "sys.exc_info", "sys.intern",
+))  # fmt: skip
+#: What reads or sets attributes by names that the code may have computed.
+_BY_NAME = frozenset(
+    ["__dict__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr", "vars"]
+)
+_METHODS_OF = (
+    list, dict, tuple, str, bytes, set, frozenset, int, float, complex, range, slice, types.GeneratorType,
+    BaseException, re.Pattern, re.Match,
+)  # fmt: skip
+#: Methods of classes that are written in C and depend on their arguments alone; `__subclasses__` and `now` do not.
+_OF_CLASSES = frozenset((
+    "__init_subclass__", "__new__", "__prepare__", "__subclasshook__", "from_bytes", "from_iterable", "fromhex",
+    "fromkeys", "maketrans", "mro",
+))  # fmt: skip
+#: Beginnings of the names of functions without arguments that tell a setting of the library's.
+_QUERIES = ("current_", "default_", "get_", "initial_", "is_")
+
+
+def is_pure(function: Any, trusted: bool) -> bool:
+    """Return whether what a function written in C gives depends on its arguments alone.
+
+    Parameters
+    ----------
+    function : builtin function or method
+    trusted : bool
+        Whether a trusted module calls it, which may do more.
+    """
+    owner, name = getattr(function, "__self__", None), function.__name__
+    of = getattr(function, "__objclass__", None)
+    if isinstance(owner, types.ModuleType) or (owner is None and of is None):
+        module = str(getattr(owner, "__name__", None) or getattr(function, "__module__", None) or "")
+        if trusted and (f"{module}.{name}" in _OF_LIBRARIES or module == "_weakref" or _is_of_numpy(module)):
+            return True
+        names = PURE_FUNCTIONS.get("numpy" if _is_of_numpy(module) else module, frozenset())
+        return names is None or name in names
+    if trusted:
+        return True
+    if isinstance(owner, type):
+        return name in _OF_CLASSES and PURE_FUNCTIONS.get(owner.__module__, ()) != ()
+    return isinstance(owner, _METHODS_OF) if of is None else issubclass(of, _METHODS_OF)
+
+
+def _is_of_numpy(module: str) -> bool:
+    return module.partition(".")[0] == "numpy" and "random" not in module
+
+
+#: The code that imports a module: what the module does then is done once, whoever imports it.
+_IMPORTING = frozenset(getattr(importlib._bootstrap, name).__code__ for name in ("_find_and_load", "_handle_fromlist"))
+#: The code of trusted modules that reads state which guards do not see, with its name: tables of functions, modules.
+_LOOKING_UP = {
+    **dict.fromkeys(codes_in(functools.singledispatch.__code__), "a function of functools.singledispatch"),
+    importlib.import_module.__code__: "importlib.import_module",
+}
+
+
+def _matches_positions(code: types.CodeType) -> bool:
+    """Return whether code has a pattern ``Class(x)``, for which Python reads attributes by ``__match_args__``."""
+    return any(each.opname == "MATCH_CLASS" and each.arg for each in dis.get_instructions(code))
+
+
+def handled(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tuple[int, int]]]:
+    """By code, the offsets between which the errors of instructions may be caught."""
+    suppressing = any(code.co_name == "__exit__" for code in codes)
+    found: dict[types.CodeType, list[tuple[int, int]]] = {}
+    for code in codes:
+        if not code.co_exceptiontable:
+            continue
+        names = {each.offset: each.opname for each in dis.get_instructions(code)}
+        after = dict(zip(names, [*names.values()][1:], strict=False))
+        bytecode: Any = dis.Bytecode(code)
+        for entry in bytecode.exception_entries:
+            catches = names.get(entry.target) == "PUSH_EXC_INFO"
+            if catches and (suppressing or after.get(entry.target) != "WITH_EXCEPT_START"):
+                found.setdefault(code, []).append((entry.start, entry.end))
+    return found
+
+
+@contextmanager
+def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -> Iterator[list[int]]:
+    """Context that finds the statement of a function after which something is so, in the outermost call of it.
+
+    Yields
+    ------
+    list of int
+        The offset of an instruction of that statement, once it has run; empty if there is none.
+    """
+    found: list[int] = []
+    before: list[tuple[int, Any]] = []
+    running: list[types.FrameType] = []
+    statements = [] if code is None else statements_of(code, tree_of(code))
+
+    def step(frame: types.FrameType, event: str, arg: Any) -> Any:
+        sys.settrace(None)
+        frame.f_trace_opcodes = True
+        statement = None if event == "return" else statements[frame.f_lasti // 2]
+        if not found and event in ("opcode", "return") and not (before and statement is before[0][1]):
+            if before and is_so():
+                found.append(before[0][0])
+            before[:] = [(frame.f_lasti, statement)]
+        sys.settrace(call)
+        return step
+
+    def call(frame: types.FrameType, event: str, arg: Any) -> Any:
+        if frame.f_code is not code or running:
+            return None
+        running.append(frame)
+        frame.f_trace_opcodes = True
+        return step
+
+    outside = sys.gettrace()
+    sys.settrace(call)
+    try:
+        yield found
+    finally:
+        sys.settrace(outside)
+
+
+@contextmanager
+def garbage_waits() -> Iterator[None]:
+    """Context in which no garbage is collected, so that nobody's callbacks run, nor is what is recorded searched."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+class Watch:
+    """What ran while this was on.
+
+    Parameters
+    ----------
+    code : code, optional
+        Of the function that is watched.
+    with_host_calls : bool
+        Whether to look into host calls, which are no part of programs.
+
+    Attributes
+    ----------
+    executed, user_codes : set of code
+        All code that ran, and that of it which is no library's.
+    facts : set of code
+        That of `FACTS` which code of the user's has called.
+    queries : set of function
+        Functions of gradcore without arguments by which the user's code has asked for settings.
+    computed_names : bool
+        Whether attributes were read by names that the code does not contain.
+    refused : str or None
+        What would be left out, or would be another in each call.
+    offset : int or None
+        The instruction of the watched function where this was, if that is known.
+    offset_of_backward : int or None
+        The instruction of that function where derivatives were first computed.
+    """
+
+    def __init__(self, code: types.CodeType | None = None, with_host_calls: bool = True) -> None:
+        self.code = code
+        self._skipped = frozenset[types.CodeType]() if with_host_calls else host_codes()
+        #: The code that was seen, by its id as the hash of code takes microseconds, and what calls of it are.
+        self._seen: dict[int, tuple[types.CodeType, str]] = {}
+        self._backends = backend_packages()
+        self.executed: set[types.CodeType] = set()
+        self.user_codes: set[types.CodeType] = set()
+        #: The code of `FACTS` that the user's code has called.
+        self.facts: set[types.CodeType] = set()
+        self.queries: set[Any] = set()
+        self.computed_names = False
+        self.refused: str | None = None
+        self.offset: int | None = None
+        self.offset_of_backward: int | None = None
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Context in which this thread is watched."""
+        before = sys.getprofile()
+        with garbage_waits():
+            sys.setprofile(self._sees())
+            try:
+                yield
+            finally:
+                sys.setprofile(before)
+
+    def _sees(self) -> Callable[[types.FrameType, str, Any], None]:
+        """Return the function that is called for each event of this thread."""
+        seen, unseen = self._seen, (None, "")
+        opaque: types.FrameType | None = None
+        #: Frames of the user's within opaque ones, and these.
+        inner: list[tuple[types.FrameType, types.FrameType]] = []
+
+        def event(frame: types.FrameType, event: str, arg: Any) -> None:
+            nonlocal opaque
+            if event == "call":
+                if opaque is not None:
+                    if seen[id(opaque.f_code)][1] != "foreign" or self._is_trusted_within(frame):
+                        return
+                    inner.append((frame, opaque))  # a function that was given to one of a package's
+                    opaque = None
+                kind = seen.get(id(frame.f_code), unseen)[1] or self._kind_of(frame)
+                if kind == "foreign":
+                    kind = "skipped" if self._within_own(frame) else self._kind_of_user(frame)
+                if kind == "library":
+                    return
+                if kind == "skipped":  # a host call, or a function of a backend's packages: it is not looked into
+                    opaque = frame
+                elif kind == "fact" and not self._within_library(frame):
+                    self.facts.add(frame.f_code)
+                elif kind == "query" and not self._within_library(frame):
+                    self._ask(frame)
+                elif kind == "numpy" and not self._is_pure_of_numpy(frame):
+                    self._refuse(f"numpy.{frame.f_code.co_qualname} is called", frame)
+            elif event == "c_call":
+                if opaque is None:
+                    kind = seen.get(id(frame.f_code), unseen)[1]
+                    if kind in ("user", "foreign"):
+                        self._called(arg, frame)
+                    elif kind in ("pure", "numpy") and not (
+                        is_pure(arg, True) or self._within_own(frame) or self._is_importing(frame)
+                    ):
+                        self._refuse(f"{arg.__name__} is called", frame)
+            elif event == "return":
+                if frame is opaque:
+                    opaque = None
+                elif inner and frame is inner[-1][0]:
+                    opaque = inner.pop()[1]
+
+        return event
+
+    def _kind_of(self, frame: types.FrameType) -> str:
+        """Return what code is that runs for the first time.
+
+        It is skipped, foreign (trusted where gradcore has called it), the user's, pure, a library's, one of `FACTS`,
+        or a query of a setting.
+        """
+        code, kind, namespace = frame.f_code, "library", frame.f_globals
+        name = str(namespace.get("__name__", ""))
+        if code in self._skipped or code in _IMPORTING or name.startswith(self._backends):
+            kind = "skipped"
+        elif not (is_library(namespace) or is_generated(code)) and is_foreign(namespace):
+            kind = "foreign"  # which is the user's where he calls it
+        else:
+            self.executed.add(code)
+            if code is backward.__code__:
+                self.offset_of_backward = running_offset(self.code)
+            if code in left_out:
+                self._refuse(f"{code.co_name} is not to be compiled", frame)
+            if code in _LOOKING_UP or (code in _OF_STREAMS and not self._within_library(frame)):
+                self._refuse(f"{_LOOKING_UP.get(code, code.co_qualname)} is called", frame)
+            generated = "__name__" not in namespace and code is not self.code and self._within_library(frame)
+            if not (is_library(namespace) or generated or is_generated(code)):
+                return self._kind_of_user(frame)
+            if code in FACTS:
+                kind = "fact"
+            elif name.partition(".")[0] == "gradcore":
+                is_query = (
+                    not name.startswith("gradcore.compiler")
+                    and not code.co_argcount + code.co_kwonlyargcount
+                    and code.co_name.startswith(_QUERIES)
+                )
+                kind = "query" if is_query and code.co_qualname == code.co_name else kind
+            elif is_of_numpy(namespace):
+                kind = "numpy"
+            else:
+                kind = "pure"
+        self._seen[id(code)] = code, kind
+        return kind
+
+    def _kind_of_user(self, frame: types.FrameType) -> str:
+        """Note code of the user's, or of a module that is not trusted."""
+        code, namespace = frame.f_code, frame.f_globals
+        if code not in self.user_codes and not self._is_importing(frame):
+            self.executed.add(code)
+            self.user_codes.add(code)
+            self.computed_names |= not _BY_NAME.isdisjoint(code.co_names) or _matches_positions(code)
+        if not is_foreign(namespace):
+            self._seen[id(code)] = code, "user"
+        return "user"
+
+    def _is_trusted_within(self, frame: types.FrameType) -> bool:
+        """Return whether code that runs within foreign code, or a backend's package, is not the user's."""
+        namespace = frame.f_globals
+        name = str(namespace.get("__name__", ""))
+        trusted = not name or name.startswith(self._backends) or is_generated(frame.f_code)
+        return trusted or is_library(namespace) or is_foreign(namespace)
+
+    def _within_library(self, frame: types.FrameType) -> bool:
+        """Return whether trusted code, not the user's, has called."""
+        return frame.f_back is not None and is_library(frame.f_back.f_globals)
+
+    def _within_own(self, frame: types.FrameType) -> bool:
+        """Return whether gradcore has called, perhaps by way of functions of trusted modules."""
+        back = frame.f_back
+        while back is not None and not is_own(back) and (is_library(back.f_globals) or is_foreign(back.f_globals)):
+            back = back.f_back
+        return back is not None and is_own(back)
+
+    def _is_pure_of_numpy(self, frame: types.FrameType) -> bool:
+        """Return whether code of NumPy is trusted: a trusted module calls it, or it is in the list, or of a method."""
+        name = frame.f_code.co_qualname.partition(".")[0]
+        return name[0] == "_" or name in (PURE_FUNCTIONS["numpy"] or ()) or self._within_library(frame)
+
+    def _is_importing(self, frame: types.FrameType | None) -> bool:
+        """Return whether a module is being imported, which is done once, whoever needs it first."""
+        while frame is not None and frame.f_code not in _IMPORTING:
+            frame = None if frame.f_code is self.code else frame.f_back
+        return frame is not None
+
+    def _ask(self, frame: types.FrameType) -> None:
+        function = frame.f_globals.get(frame.f_code.co_name)
+        if getattr(function, "__code__", None) is frame.f_code:
+            self.queries.add(function)
+        else:
+            self._refuse(f"{frame.f_code.co_name} is called", frame)
+
+    def _called(self, function: Any, frame: types.FrameType) -> None:
+        owner, name = getattr(function, "__self__", None), function.__name__
+        by_format = name in ("format", "format_map") and isinstance(owner, str) and ("." in owner or "[" in owner)
+        self.computed_names |= (isinstance(owner, types.ModuleType) and name in _BY_NAME) or by_format
+        if not (is_pure(function, False) or self._is_importing(frame)):
+            self._refuse(f"{name} is called", frame)
+
+    def _refuse(self, what: str, frame: types.FrameType) -> None:
+        if self.refused is None:
+            self.offset = running_offset(self.code)
+            while frame.f_back is not None and is_library(frame.f_globals):
+                frame = frame.f_back
+            self.refused = f"{what} ({frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name})"

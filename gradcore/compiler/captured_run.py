@@ -1,0 +1,318 @@
+"""A recorded run: the effects of a function on tensors, besides its calls on arrays.
+
+Gradients that are set, versions, host calls and results are noted as lines of Python, in their order. Host calls cut
+the calls on arrays into parts, each of which becomes a `Program`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from gradcore.autograd.modes import GRAD, local
+from gradcore.autograd.variables import Variable, version_counter
+from gradcore.compiler.autograd.backward import RecordedBackward
+from gradcore.compiler.autograd.node import grad_of, ignore, tensors_in, unique
+from gradcore.compiler.autograd.optimizer_steps import PlannedStep, planned
+from gradcore.compiler.capture.arrays import RecordedArray, give_plain_arrays
+from gradcore.compiler.capture.guards import Guards
+from gradcore.compiler.capture.host_calls import HOST_CLASSES, runs_user_code
+from gradcore.compiler.capture.recorder import Recorder
+from gradcore.compiler.capture.script import Part, ReadNumbers, Script
+from gradcore.compiler.program.program import ArrayType, Call, Value
+from gradcore.compiler.program.storage import share_memory
+from gradcore.compiler.targets.cuda import DeviceStep
+from gradcore.tensor import Tensor
+
+__all__ = ["RecordedRun"]
+
+
+class RecordedRun:
+    """The tensors that take part in a recording, and their state before it.
+
+    Parameters
+    ----------
+    recorder : Recorder
+    guards : Guards
+    reads_grads : bool
+        Whether code of the user's may read gradients.
+    """
+
+    def __init__(self, recorder: Recorder, guards: Guards, reads_grads: bool) -> None:
+        self.reads_grads = reads_grads
+        self.recorder, self.guards = recorder, guards
+        self.tensors = [guard.tensor for guard in guards.tensors]
+        self.arrays = [t._array for t in self.tensors]
+        self.first_grads = [grad_of(t) for t in self.tensors]
+        self.grads = [*self.first_grads]
+        self.requires_grad = [t.requires_grad for t in self.tensors]
+        self.mode = local.state.mode
+        self.script = Script(recorder)
+        self.backward = RecordedBackward(self.script, guards, self.tensors)
+        self.numbers: ReadNumbers
+        self.result: Any = None
+        #: Tensors that lines can name: by their ids the tensor, its name, and the version that is accounted for.
+        self.named: dict[int, list[Any]] = {
+            id(t): [t, f"t{i}", version_counter(t).version] for i, t in enumerate(self.tensors)
+        }
+        #: The steps of optimisers that are parts of the program.
+        self.steps: list[PlannedStep] = []
+
+    def begin(self, caller: FrameType) -> None:
+        """Give the tensors arrays that are recorded."""
+        recorder, numbers = self.recorder, ReadNumbers(self.script, self.guards, caller)
+        recorder.on_host_call, recorder.on_backward = self.host_call, self.backward.backward_runs
+        recorder.on_item, recorder.on_number = numbers.item, numbers.given_number
+        for i, (t, array) in enumerate(zip(self.tensors, self.arrays, strict=True)):
+            t._array = recorder.given(array)
+            self.script.arguments.setdefault(t._array.number, i)
+        self.numbers = numbers
+
+    def record_backward(self, result: Any) -> None:
+        """Record, after the function, the gradients of its results that have a history."""
+        self.numbers.caller = None
+        self.backward.record(result)
+
+    # -- what the function does with tensors ------------------------------------------------------------------------
+
+    def host_call(self, host: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Make a host call, and note it with what comes before it."""
+        foreign = runs_user_code(host)
+        self._check_host_call(host, name, [*args, *named.values()], foreign)
+        stopped = self.recorder.stopped is not None
+        if stopped and any(map(callable, (*args, *named.values()))):
+            return self.recorder.within(host, name, args, named)
+        if not stopped:
+            part = self._changes()
+            given = [self._argument(each, part) for each in args]
+            given += [f"{key}={self._argument(each, part)}" for key, each in named.items()]
+            call = f"{self.script.bound(host)}.{name}({', '.join(given)})"
+            mode = local.state.mode
+            part.lines.append(call if mode == self.mode else f"with_mode(state, {mode}, lambda: {call})")
+            mark = len(part.lines)
+            self.script.effects.append(f"{type(host).__name__}.{name} is called")
+        grads = [grad for grad in map(grad_of, self.tensors) if grad is not None]
+        tensors = [*self.tensors, *grads, *(known[0] for known in self.named.values()), *tensors_in(args, ignore)]
+        result = self._made_by_host(
+            tensors, foreign or stopped, host, name, lambda: getattr(host, name)(*args, **named)
+        )
+        if foreign:
+            self.recorder.foreign = f"{type(host).__name__}.{name} runs functions of yours"
+        if result is not None:
+            self.recorder.stop(f"{name} of {type(host).__name__} returns something")
+        if not stopped:
+            self._account_for_host_call()
+            if name == "step" and not (args or named or foreign):
+                part.lines[mark - 1 :] = self._planned(host, part, part.lines[-1])
+        return result
+
+    def _made_by_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
+        """Make a host call as it is."""
+        with self.recorder.off():
+            return self._with_plain_arrays(tensors, every, call)
+
+    def _planned(self, optimizer: Any, part: Part, call: str) -> list[str]:
+        """Lines that take the step of an optimiser as a part of the program, if they can; else by its method."""
+        step = None
+        with self.recorder.off():
+            tensors = [*self.tensors, *[grad for grad in self.grads if grad is not None]]
+            program = self.recorder.program
+            step = self._with_plain_arrays(
+                tensors, False, lambda: planned(optimizer, self.recorder.cpp, program.backend, program.index)
+            )
+        if step is None:
+            return [call]
+        if isinstance(step, DeviceStep):
+            return self._inside(step, part) or [call]
+        given, known = [], f"x{len(self.steps)}"
+        place = 0
+        for params, states in step.arrays():
+            own = [[p._array for p in params], [p._autograd.grad._array for p in params]]
+            given.append(f"{known}[{place}]")
+            for array in (*own[0], *own[1]):
+                number = self.script.number(array)
+                if number is None:
+                    return [call]
+                part.needed.add(number)
+                given.append(self.script.value(number))
+            given += [f"{known}[{place + 1 + i}]" for i in range(states)]
+            place += 1 + states
+        self.steps.append(step)
+        name = self.script.bound(step)
+        return [
+            f"{known} = {name}.prepare()", f"if {known} is None: {call}",
+            f"else: {name}.run({', '.join(given)}); {name}.finish()",
+        ]  # fmt: skip
+
+    def _inside(self, step: DeviceStep, part: Part) -> list[str] | None:
+        """Let a step on a device be the last call of a part; returns the lines after it, None if it cannot be."""
+        recorder, script, program = self.recorder, self.script, self.recorder.program
+        (coming, *memory), step.values = step.values, []
+        params = [script.known(p._array) for p in step.params]
+        grads = [script.known(p._autograd.grad._array) for p in step.params]
+        if None in (*params, *grads) or any(recorder.number_of(array) in script.arguments for array in memory):
+            return None
+        states = [recorder.apart(a).number if (n := recorder.number_of(a)) is None else n for a in memory]
+        number = recorder.new_value()
+        program.types[number] = ArrayType(coming.values.shape, coming.values.dtype, coming.values.strides, number)
+        script.steps.append(number)
+        values, name = (
+            [[Value(n) for n in each if n is not None] for each in (params, grads, states)],
+            script.bound(step),
+        )
+        args, out = (Value(number), values[1]), {"out": (values[0], values[2])}
+        program.calls.append(Call("optimizer.step", step.take, args, out, None))
+        part.end += 1
+        part.step = name, ", ".join(map(script.value, [number, *states]))
+        script.checks.append(f"if not {name}.fits(): return {len(self.guards.texts)}")
+        self.guards.texts.append(f"what the step of {type(step.optimizer).__name__} is")
+        return [f"{name}.finish()"]
+
+    def _check_host_call(self, host: Any, name: str, args: list[Any], foreign: bool) -> None:
+        state, stop = local.state, self.recorder.stop
+        if state.task is not None or state.batches or state.transforms:
+            stop(f"{name} is called within a transformation, or in a backward")
+        if state.mode & ~GRAD != self.mode & ~GRAD:
+            stop(f"{name} is called in another mode")
+        for each in args:
+            if isinstance(each, Variable):
+                if foreign:
+                    stop(f"{name} of {type(host).__name__}, which runs functions of yours, is given a tensor")
+            elif not (each is None or type(each) in (bool, int, float, str) or isinstance(each, HOST_CLASSES)):
+                stop(f"{name} of {type(host).__name__} is given a {type(each).__name__}")
+
+    def _argument(self, value: Any, part: Part) -> str:
+        if not isinstance(value, Variable):
+            return self.script.bound(value)
+        known = self.named.get(id(value))
+        if known is None:
+            made = self.script.wrap(value, part)
+            return f"freed({made})" if value._edge is not None else made
+        return str(known[1])
+
+    def _with_plain_arrays(self, tensors: list[Any], every: bool, call: Callable[[], Any]) -> Any:
+        """Make a call while tensors have plain arrays."""
+        before = [(t, t._array) for t in unique(tensors) if isinstance(t._array, RecordedArray)]
+        for t, recorded in before:
+            t._array = recorded.array
+        if every:
+            self.recorder.give_all_plain_arrays()
+        try:
+            return call()
+        finally:
+            for t, recorded in before:
+                if t._array is recorded.array:
+                    t._array = recorded
+                else:
+                    self.script.refuse("the memory of a tensor is replaced")
+
+    def _account_for_host_call(self) -> None:
+        """Take what tensors are now as what the host call leaves."""
+        self.grads = [grad_of(t) for t in self.tensors]
+        for grad in self.grads:
+            if grad is not None and not isinstance(grad._array, RecordedArray):
+                self.script.refuse("a step replaces a gradient")
+        for known in self.named.values():
+            known[2] = version_counter(known[0]).version
+
+    def _changes(self) -> Part:
+        """Return the part of the program up to here, and the changes of tensors since the last one."""
+        part = self.script.begin_part()
+        after = [grad_of(t) for t in self.tensors]
+        for i, (before, grad) in enumerate(zip(self.grads, after, strict=True)):
+            if grad is before:
+                continue
+            if not self.requires_grad[i] or i in self.backward.histories:
+                self.script.refuse("the gradient of a tensor is set that has a history, or does not require grad")
+            self.script.effects.append(f"{self.guards.tensors[i].name}.grad is {'None' if grad is None else 'set'}")
+            part.lines.append(f"t{i}._autograd.grad = {self._gradient(grad, part)}")
+        self.grads = after
+        counters: list[Any] = []
+        for t, name, version in self.named.values():
+            counter = version_counter(t)
+            if counter.version > version and not any(counter is other for other in counters):
+                counters.append(counter)
+                part.lines.extend([f"bump({name})"] * (counter.version - version))
+                if name[0] == "t":
+                    part.writes = True
+                    self.script.effects.append(f"{self.guards.tensors[int(name[1:])].name} is written in place")
+        for known in self.named.values():
+            known[2] = version_counter(known[0]).version
+        return part
+
+    def _gradient(self, grad: Any, part: Part) -> str:
+        if grad is None:
+            return "None"
+        known = self.named.get(id(grad))
+        if known is None:
+            if type(grad) is not Tensor or grad._edge is not None or not self.recorder.records(grad._device):
+                self.script.refuse("a gradient has a history, or is no plain tensor of the CPU or of CUDA")
+            known = self.named[id(grad)] = [grad, f"g{len(self.named)}", 0]
+            return f"({known[1]} := {self.script.wrap(grad, part)})"
+        return str(known[1])
+
+    # -- the end of the recording -------------------------------------------------------------------------------------
+
+    def end(self, result: Any) -> None:
+        """Give all tensors plain arrays, and find out what the function has done to them."""
+        recorder = self.recorder
+        if recorder.stopped is None:
+            calls = recorder.program.calls
+            backward, calls[self.backward.mark :] = calls[self.backward.mark :], []
+            self._changes()
+            calls += backward
+        for t, array in zip(self.tensors, self.arrays, strict=True):
+            if isinstance(t._array, RecordedArray):
+                t._array = t._array.array
+            if t._array is not array:
+                self.script.refuse("the memory of a tensor is replaced")
+        grads = [grad for grad in map(grad_of, self.tensors) if grad is not None]
+        for t in (*tensors_in(result, self.script.refuse), *grads, *(known[0] for known in self.named.values())):
+            base = t._autograd and t._autograd.base
+            for each in (t, base):
+                if each is not None and each._strided and isinstance(each._array, RecordedArray):
+                    each._array = each._array.array
+        outs = [*tensors_in(result, ignore), *(self.tensors[i] for i in self.backward.histories)]
+        ends = [edge[0] for edge, *_ in self.backward.histories.values()]
+        give_plain_arrays([t._edge[0] for t in outs if t._edge is not None], ends)
+        self.result = result
+        for t, needed in zip(self.tensors, self.requires_grad, strict=True):
+            if t.requires_grad is not needed:
+                self.script.refuse("requires_grad of a tensor is changed, or a history is recorded into it")
+        self._check_outputs()
+        if recorder.release():
+            self.script.refuse("the function keeps a tensor that it computes, beside what it returns")
+
+    def checked(self, check: Callable[[], Any]) -> Any:
+        """Return the outcome of the guards with the gradients that leaves had before."""
+        leaves = [(t, grad) for t, grad in zip(self.tensors, self.first_grads, strict=True) if t._autograd is not None]
+        after = [t._autograd.grad for t, _ in leaves]
+        for t, grad in leaves:
+            t._autograd.grad = grad
+        try:
+            return check()
+        finally:
+            for (t, _), grad in zip(leaves, after, strict=True):
+                t._autograd.grad = grad
+
+    def _check_outputs(self) -> None:
+        named = [known[0] for known in self.named.values()]
+        seen: list[Any] = list(self.tensors)
+        if any(vars(t) for t in self.tensors):
+            self.script.refuse("an attribute of a tensor is set")
+        for t in tensors_in(self.result, self.script.refuse):
+            if vars(t):
+                self.script.refuse("an attribute of a tensor is set")
+            if any(t is other for other in (*seen, *named)):
+                continue
+            if t.requires_grad and not any(t is out for out in (*self.backward.outs, *self.backward.freed)):
+                self.script.refuse("a result is a leaf that requires grad")
+            meta = t._autograd
+            if meta is not None and (meta.inference or meta.tangents or meta.retains_grad):
+                self.script.refuse("a result retains its gradient, has tangents, or is of inference mode")
+            if type(t) is not Tensor or not self.recorder.records(t._device):
+                self.script.refuse("a result is no plain tensor of the CPU or of CUDA")
+            elif any(share_memory(t._array, other._array) for other in seen):
+                self.script.refuse("a result shares memory with an argument or with another result")
+            seen.append(t)

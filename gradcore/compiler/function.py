@@ -1,0 +1,671 @@
+"""Compiled functions: programs by their guards, and what happens where there is none."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from textwrap import indent
+from typing import Any, TypeAlias
+
+from gradcore.autograd.modes import GRAD, PROFILE, local
+from gradcore.compiler.autograd.node import all_tensors_in
+from gradcore.compiler.capture.arrays import current
+from gradcore.compiler.capture.guards import Guards, HasHistory, Unguardable, names_in
+from gradcore.compiler.capture.host_calls import looked_up
+from gradcore.compiler.capture.numbers import plain_numbers
+from gradcore.compiler.capture.recorder import Recorder, Unrecordable, recording_lock
+from gradcore.compiler.capture.sizes import Symbols
+from gradcore.compiler.capture.sources import offset_of_return
+from gradcore.compiler.capture.split import cut
+from gradcore.compiler.capture.trusted import is_library
+from gradcore.compiler.capture.watch import Watch, garbage_waits, handled, offset_after_which
+from gradcore.compiler.captured_run import RecordedRun
+from gradcore.compiler.explanation import Explanation, GraphBreak, explained
+from gradcore.compiler.program.storage import connected
+from gradcore.compiler.specialization import Specialization, SpecializationWriter
+from gradcore.compiler.symbolic_sizes import (
+    SizeEscapes,
+    SymbolicRecorder,
+    SymbolicRun,
+    SymbolicSpecializationWriter,
+    symbols_between,
+)
+from gradcore.compiler.targets import cuda, native
+from gradcore.compiler.verification import Verifier
+from gradcore.core import config
+from gradcore.core.tracebacks import is_own, shorten
+from gradcore.nn.module import Module
+
+__all__ = ["CompiledFunction", "choose_stance", "explain_calls", "forget_programs"]
+
+_Args: TypeAlias = tuple[Any, ...]
+_Named: TypeAlias = dict[str, Any]
+#: Programs that one function may have, for different arguments and modes; and with ``dynamic=True``.
+MOST_PROGRAMS, MOST_DYNAMIC = 8, 64
+#: What to do about reasons for which there is no program, by words in them.
+_REMEDIES = {
+    "elements of a tensor are read": "compute with tensors (gradcore.where in the place of `if`), or read them outside",
+    "on values": "compute with gradcore.where, or select outside",
+    "shares memory": "return a clone",
+    "keeps a tensor": "return the tensor",
+    "has a history, through which": "call backward outside",
+    "changes what it depends on": "give it what changes as an argument, and return it",
+    "is a leaf that requires grad": "call requires_grad_() outside",
+    "in place": "write to a clone, or outside",
+    "is called": "move the call out of the function",
+    "cannot be checked": "pass it as an argument, or keep it in a plain attribute, list or dict",
+}
+
+#: After so many calls without a new program or graph break, there are no more.
+_LAST_CALLS = 4
+#: How often it is tried to make sizes symbols, by the setting `dynamic`.
+_MOST_ATTEMPTS = {True: 6, None: 2}
+
+#: How often programs have been forgotten; None as long as none is used.
+_generation: list[int | None] = [0]
+_forgotten = [0]
+#: What happens where there is no program, see `gradcore.compiler.set_stance`.
+_stance = ["default"]
+
+
+def _describe_error(error: BaseException) -> str:
+    """Return why sizes could not become symbols."""
+    known = isinstance(error, (Unguardable, RecursionError, SizeEscapes))
+    return str(error) if known else f"{type(error).__name__}: {error}"
+
+
+def _are_alike(shapes: dict[str, tuple[int, ...]], others: dict[str, tuple[int, ...]]) -> bool:
+    """Return whether two calls have the same tensors, with the same numbers of dims."""
+    return shapes.keys() == others.keys() and all(len(shapes[name]) == len(others[name]) for name in shapes)
+
+
+@contextmanager
+def _compiling_nothing() -> Iterator[None]:
+    """Context in which all compiled functions run as they are."""
+    before = choose_stance("force_eager")
+    try:
+        yield
+    finally:
+        choose_stance(before)
+
+
+def _code_of(function: types.FunctionType) -> tuple[Any, ...]:
+    """Return a function with what may be replaced of it, and of which its parts are made."""
+    return function, function.__code__, function.__defaults__, function.__kwdefaults__
+
+
+def _call_module(module: Module, forward: Any, cut: Any, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Call a module whose `forward` is cut, as long as the call is that and nothing else."""
+    if module._has_hooks() or getattr(module.forward, "__func__", module.forward) is not forward:
+        return call(*args, **named)
+    return cut(module, *args, **named) if hasattr(module.forward, "__func__") else cut(*args, **named)
+
+
+def forget_programs() -> None:
+    """Drop the programs of every compiled function."""
+    _forgotten[0] += 1
+    choose_stance(_stance[0])
+
+
+def choose_stance(stance: str) -> str:
+    """Choose what compiled functions do from now on; returns the choice before."""
+    before, _stance[0] = _stance[0], stance
+    _generation[0] = None if stance == "force_eager" else _forgotten[0]
+    return before
+
+
+class CompiledFunction:
+    """A function of which the first calls are recorded, and later ones run as programs.
+
+    Parameters
+    ----------
+    function : callable
+    fullgraph : bool
+        Whether it is an error if the function cannot be recorded as a whole.
+    cpp : str, optional
+        Whether programs become C++, and when: see `gradcore.compiler.targets.native.runnable`.
+    dynamic : bool, optional
+        Whether sizes that change become symbols: the second time if True, the third time if None.
+    graphs : str, optional
+        Whether programs become CUDA graphs: see `gradcore.compiler.targets.cuda.runnable`.
+    verify : int, optional
+        One of so many calls is compared with eager execution: see `gradcore.compiler.verification`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        fullgraph: bool = False,
+        cpp: str | None = None,
+        dynamic: bool | None = None,
+        graphs: str | None = None,
+        verify: int | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.settings = fullgraph, cpp, dynamic, graphs, verify
+        self._graphs = graphs
+        every = config.COMPILE_VERIFY if verify is None else verify
+        self._verifier = Verifier(self, every, _compiling_nothing) if every else None
+        self._dynamic, self._most = dynamic, MOST_DYNAMIC if dynamic else MOST_PROGRAMS
+        self._function, self._fullgraph, self._cpp = function, fullgraph, cpp
+        #: Whether it was cut out of another one, which is why nobody is told that it runs as it is.
+        self._is_part = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._generation = _forgotten[0]
+        self._specializations: list[Specialization] = []
+        self._executed: set[types.CodeType] = set()
+        self._users: set[types.CodeType] = set()
+        self._facts: set[types.CodeType] = set()
+        #: Functions of gradcore by which the user's code asks for settings.
+        self._queries: set[Any] = set()
+        #: Where the users' code may catch errors.
+        self._handled: dict[types.CodeType, list[tuple[int, int]]] = {}
+        self._computed_names = False
+        self._offset_of_backward: int | None = None
+        #: The names in the code that was executed.
+        self._names: frozenset[str] = frozenset()
+        self._left: str | None = None
+        #: With ``fullgraph``, checks of the arguments and state of refused calls, and why they were refused.
+        self._refusals: list[tuple[Callable[[_Args, _Named], object], str]] = []
+        self._break: GraphBreak | None = None
+        #: Why there is no program, as long as it is not known at which statement.
+        self._sought: str | None = None
+        #: Called where there is no program: the function, or what it was cut into.
+        self._instead: Callable[..., Any] = self._function
+        self._parts: list[CompiledFunction] = []
+        #: The function that was split, with its code and defaults.
+        self._split: tuple[Any, ...] | None = None
+        #: How often sizes could not become symbols, and why.
+        self._static: list[str] = []
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._function!r}>"
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if current.recorder is not None or self._generation != _generation[0]:
+            if current.recorder is not None or _generation[0] is None:
+                return self._function(*args, **named)
+            self._begin()
+        entries = self._specializations
+        for entry in entries:
+            result = entry.run(args, named)
+            if type(result) is not int:
+                if entry.decides and entry is not entries[0]:  # the others have computed up to their decisions in vain
+                    self._specializations = [entry, *(each for each in entries if each is not entry)]
+                return result[0]
+        return self._first(args, named)
+
+    # -- calls for which there is no program --------------------------------------------------------------------
+
+    def _first(self, args: _Args, named: _Named) -> object:
+        outside, current.is_compiling = current.is_compiling, True
+        try:
+            return self._without_program(args, named)
+        finally:
+            current.is_compiling = outside
+
+    def eager(self, *args: object, **named: object) -> object:
+        """Call the function as it is, which sees itself being compiled as in the calls that were captured."""
+        outside, current.is_compiling = current.is_compiling, True
+        try:
+            return self._function(*args, **named)
+        finally:
+            current.is_compiling = outside
+
+    def _without_program(self, args: _Args, named: _Named) -> object:
+        state = local.state
+        if state.mode & PROFILE and current.profiler is None:
+            return self._profiled(args, named)
+        split = self._split
+        if split is not None and not all(map(operator.is_, split, _code_of(split[0]))):
+            self._begin()
+        if self._left is not None and self._fullgraph:
+            raise Unrecordable(self._left)
+        for check, why in self._refusals:
+            if type(check(args, named)) is not int:
+                raise Unrecordable(why)
+        if self._left is not None or state.mode & ~GRAD or state.batches or state.transforms or state.task is not None:
+            return self._instead(*args, **named)
+        if _stance[0] in ("eager_on_recompile", "fail_on_recompile"):
+            if _stance[0] == "fail_on_recompile":
+                raise RuntimeError(
+                    f"Detected recompile when compile's stance is 'fail_on_recompile': {self._name()}{self._line()}"
+                )
+            return self._instead(*args, **named)
+        if any(backend.is_capturing() for backend in connected()):  # a graph, in which nothing runs
+            return self._function(*args, **named)
+        if not recording_lock.acquire(blocking=False):  # another thread is recording
+            return self._function(*args, **named)
+        try:
+            found = self._with_symbols(args, named)
+            return found[0] if type(found) is tuple else self._next(args, named)
+        except Unrecordable:
+            self._remember_refusal(args, named)
+            raise
+        finally:
+            recording_lock.release()
+
+    def _remember_refusal(self, args: _Args, named: _Named) -> None:
+        """Refuse the same call again without calling the function, but no other; all if they cannot be told apart."""
+        if self._left is None or not self._fullgraph:
+            return
+        with suppress(Unguardable, RecursionError):
+            guards = self._guards(args, named, {})
+            check = guards.function_of()
+            guards.forget()
+            self._refusals = [(check, self._left), *self._refusals[: self._most - 1]]
+            self._left = None
+
+    def _next(self, args: _Args, named: _Named) -> Any:
+        """Make one more program, if there may be one."""
+        if self._sought is not None:
+            return self._seek(args, named)
+        if len(self._specializations) >= self._most:
+            failed = self._specializations[0].run(args, named)
+            text = self._specializations[0].guards.texts[failed] if type(failed) is int else ""
+            self._leave(
+                f"there are {self._most} programs of it already, and this guard keeps failing: {text}. Pass what "
+                "changes as a tensor, or keep it the same"
+            )
+            return self._instead(*args, **named)
+        return self._record(args, named) if self._executed else self._observe(args, named)
+
+    def _profiled(self, args: _Args, named: _Named) -> Any:
+        """Call within a range of the profiler: of a program it sees groups of fused calls, else operations."""
+        state = local.state
+        current.profiler = state.profiler
+        event = state.profiler.begin(f"compiled {self._name()}")
+        state.mode &= ~PROFILE
+        try:
+            for entry in self._specializations:
+                result = entry.run(args, named)
+                if type(result) is not int:
+                    return result[0]
+            state.mode |= PROFILE
+            return self._instead(*args, **named)
+        finally:
+            state.mode |= PROFILE
+            current.profiler.end(event)
+            current.profiler = None
+
+    def _observe(self, args: _Args, named: _Named) -> Any:
+        """Run the function as it is, and see which code it is made of."""
+        watch = Watch(self._code(), with_host_calls=False)
+        with watch.on():
+            result = self._function(*args, **named)
+        self._learn(watch)
+        return result
+
+    def _learn(self, watch: Watch) -> None:
+        """Take note of what ran."""
+        self._names |= names_in(watch.executed - self._executed)
+        self._executed |= watch.executed
+        self._facts |= watch.facts
+        self._queries |= watch.queries
+        if not watch.user_codes <= self._users:
+            self._users |= watch.user_codes
+            self._handled = handled(self._users)
+        self._computed_names |= watch.computed_names
+        self._offset_of_backward = self._offset_of_backward or watch.offset_of_backward
+        if watch.refused is not None:
+            self._leave(watch.refused, watch.offset)
+
+    def _knows(self, watch: Watch, guards: Guards) -> bool:
+        """Return whether what ran has run before, so that guards are complete."""
+        names = names_in(watch.executed)
+        known = watch.user_codes <= self._users and watch.computed_names <= self._computed_names
+        known = known and not (guards.skipped & names or guards.reads_grads < ("grad" in names))
+        return known and watch.facts <= self._facts and watch.queries <= self._queries
+
+    def _stop(self, why: str, offset: int | None) -> None:
+        """End the recordings for a reason that was found in one, at this instruction if that is known."""
+        function = self._source()
+        if offset is None and why.startswith("a result") and function is not None:
+            offset = offset_of_return(function.__code__)
+        if offset is None and function is not None and not self._fullgraph:
+            self._sought = why
+        else:
+            self._leave(why, offset)
+
+    def _seek(self, args: _Args, named: _Named) -> Any:
+        """Run the function as it is, and find the statement after which it is no longer what the guards say it is."""
+        why, self._sought = str(self._sought), None
+        try:
+            guards = self._guards(args, named, {})
+        except (Unguardable, RecursionError):
+            self._leave(why)
+            return self._function(*args, **named)
+        check = guards.function_of()
+        metas = [each.tensor._autograd for each in guards.tensors]
+        leaves = [(meta, meta.grad) for meta in metas if meta is not None]
+
+        def is_changed() -> bool:
+            after = [meta.grad for meta, _ in leaves]
+            for meta, grad in leaves:
+                meta.grad = grad
+            try:
+                return type(check(args, named)) is int
+            finally:
+                for (meta, _), grad in zip(leaves, after, strict=True):
+                    meta.grad = grad
+
+        with offset_after_which(self._code(), is_changed) as found:
+            result = self._function(*args, **named)
+        self._leave(why, found[0] if found else None)
+        return result
+
+    def _leave(self, why: str, offset: int | None = None) -> None:
+        """Have no more programs: cut the function at this instruction's statement if possible, else run it as it is."""
+        if self._left is None:
+            self._left = why
+            remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
+            self._break = GraphBreak(why, *self._position(offset), remedy)
+            if (not self._fullgraph and offset is not None and self._cut_at(offset)) or (
+                self._is_part and not self._specializations
+            ):
+                return
+            text = f"compile: {self._name()}{self._line()} runs as it is: {why}"
+            text += f"; {remedy}" if remedy else ""
+            if self._fullgraph:
+                self._left = f"{text}. With fullgraph=True this is an error."
+                raise Unrecordable(self._left)
+            frame, level = sys._getframe(), 1
+            while frame.f_back is not None and is_own(frame):
+                frame, level = frame.f_back, level + 1
+            warnings.warn(text, stacklevel=level)
+
+    def _position(self, offset: int | None) -> tuple[str, int]:
+        """Return the file and line of an instruction of the function; of its beginning if there is none."""
+        code = self._code()
+        if code is None:
+            return "", 0
+        line = None if offset is None else [*code.co_positions()][offset // 2][0]
+        return code.co_filename, line or code.co_firstlineno
+
+    def _cut_at(self, offset: int) -> bool:
+        """Cut the function at the statement of an instruction; return whether that was possible."""
+
+        def compiled(function: Any) -> CompiledFunction:
+            part = CompiledFunction(function, False, *self.settings[1:])
+            part._is_part = True
+            self._parts.append(part)
+            return part
+
+        function = self._source()
+        made = None if function is None or is_library(function.__globals__) else cut(function, offset, compiled)
+        if function is None or made is None:
+            return False
+        self._split = _code_of(function)
+        owner = getattr(self._function, "__self__", self._function)
+        if isinstance(owner, Module):
+            self._instead = functools.partial(_call_module, owner, function, made, self._function)
+        else:
+            self._instead = made if owner is self._function else types.MethodType(made, owner)
+        return True
+
+    def _source(self) -> types.FunctionType | None:
+        """Return the function that users have written: of a module `forward`, of a method that of the class."""
+        shown = self._shown()
+        function = getattr(shown, "forward", shown) if isinstance(shown, Module) else shown
+        function = getattr(function, "__func__", function)
+        return function if isinstance(function, types.FunctionType) else None
+
+    def _code(self) -> types.CodeType | None:
+        function = self._source()
+        return None if function is None else function.__code__
+
+    def _name(self) -> str:
+        """Return the function's name, for messages; that of the class of a module."""
+        shown = self._shown()
+        return getattr(shown, "__qualname__", type(shown).__name__)
+
+    def _shown(self) -> Any:
+        """Return the function as users know it: a module in the place of its method."""
+        function: Any = self._function
+        owner = getattr(function, "__self__", None)
+        return owner if isinstance(owner, Module) and function.__func__ is Module._call_impl else function
+
+    def _line(self) -> str:
+        """Return the place in which the function is written, for messages."""
+        shown = self._shown()
+        function = getattr(shown, "forward", shown)
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+
+    # -- programs for many sizes ------------------------------------------------------------------------------------
+
+    def _with_symbols(self, args: _Args, named: _Named) -> Any:
+        """Return the result, in a tuple, of a program for many sizes, else something else.
+
+        Whatever goes wrong while symbols are tried means that there are none.
+        """
+        for entry in self._specializations:
+            if entry.sizes is not None:
+                try:
+                    frequent = entry.sizes.frequent(args, named)
+                    serves = not (frequent and len(self._specializations) < self._most) and (
+                        frequent or entry.sizes.admits(args, named)
+                    )
+                except (Exception, SizeEscapes) as error:
+                    self._static.append(_describe_error(error))
+                    return None
+                if serves:
+                    return entry.run(args, named)
+                if frequent:
+                    return None
+        tried = len(self._static) + sum(entry.sizes is not None for entry in self._specializations)
+        if (
+            self._dynamic is False
+            or tried >= _MOST_ATTEMPTS[self._dynamic]
+            or not 0 < len(self._specializations) < self._most
+        ):
+            return None
+        try:
+            made = self._symbolic(args, named)
+        except (Exception, SizeEscapes) as error:
+            self._static.append(_describe_error(error))
+            return None
+        if made is None:
+            return None
+        if self._verifier is not None:
+            made = self._verifier.wrap_entry(made, self.visible_state(args, named))
+        self._specializations.append(made)
+        return made.run(args, named)
+
+    def _symbolic(self, args: _Args, named: _Named) -> Specialization | None:
+        """The program for these arguments, and such of other sizes; None if there have not been enough of these."""
+        shapes = self._guards(args, named, {}).shapes
+        known = [entry.guards.shapes for entry in self._specializations if _are_alike(entry.guards.shapes, shapes)]
+        symbols, tries = symbols_between(shapes, known)
+        if not symbols or len({*map(str, known)}) < (1 if self._dynamic else 2):
+            return None
+        first = Symbols(tries[0])
+        try:
+            return self._symbolic_at(args, named, symbols, first)
+        except SizeEscapes:
+            if not first.decided:
+                raise
+            return self._symbolic_at(args, named, symbols, Symbols(tries[1]))
+
+    def _symbolic_at(self, args: _Args, named: _Named, symbols: Any, values: Symbols) -> Specialization:
+        """Return the program for these arguments, recorded at these sizes of symbols."""
+        guards = self._guards(args, named, symbols)
+        if self._looks_at_types(guards):
+            raise SizeEscapes("the function looks at types, which sizes that are recorded do not have")
+        recorder, watch = SymbolicRecorder(values), Watch()
+        recorder.handled = self._handled
+        recorded = SymbolicRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
+        try:
+            with recorder.on(guards.hosts):
+                recorded.begin(sys._getframe())
+                with watch.on():
+                    result = looked_up(self._function)(*args, **named)
+                    recorded.record_backward(result)
+            recorded.end(result)
+            entry = SymbolicSpecializationWriter(recorded).entry(self.eager)
+        except Exception as error:
+            raise SizeEscapes(str(error)) from error
+        finally:
+            recorded.restore()
+        if watch.refused is not None or not self._knows(watch, guards):
+            raise SizeEscapes("the function does what it has not done before")
+        if recorder.stopped is not None:
+            raise SizeEscapes(recorder.stopped)
+        guards.forget()
+        return entry
+
+    def _looks_at_types(self, guards: Guards) -> bool:
+        """Whether code other than gradcore's may call ``type``: it sees that sizes that are recorded are no ints."""
+        return self._computed_names or any("type" in code.co_names for code in self._users) or guards.refers_to(type)
+
+    def _guards(self, args: _Args, named: _Named, symbols: dict[str, dict[int, str]]) -> Guards:
+        """Return the guards of a call."""
+        return self._visit_all(self._new_guards(self._computed_names), args, named, symbols)
+
+    def _new_guards(self, every: bool) -> Guards:
+        handled = bool(self._handled)
+        return Guards(self._executed, self._names, every, self._facts, handled, self._users, self._queries)
+
+    def _visit_all(self, guards: Guards, args: _Args, named: _Named, symbols: dict[str, dict[int, str]]) -> Guards:
+        guards.symbols = symbols
+        guards.modes()
+        guards.visit(self._function, guards.bind(self._function), "the function")
+        guards.arguments(args, named)
+        return guards
+
+    def visible_state(self, args: _Args, named: _Named) -> list[str]:
+        """Return all that the function can see of Python's state, in words: by whatever names it reads attributes."""
+        guards = self._new_guards(True)
+        with suppress(Unguardable, RecursionError):
+            self._visit_all(guards, args, named, {})
+        return guards.texts
+
+    def _record(self, args: _Args, named: _Named) -> Any:
+        """Make one more program of a call."""
+        with garbage_waits():
+            return self._recorded(args, named)
+
+    def _recorded(self, args: _Args, named: _Named) -> Any:
+        try:
+            guards = self._guards(args, named, {})
+        except (Unguardable, RecursionError) as error:
+            self._leave(str(error), self._offset_of_backward if isinstance(error, HasHistory) else None)
+            return self._function(*args, **named)
+        state = [] if self._verifier is None else self.visible_state(args, named)
+        recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())
+        function, given = looked_up(self._function), all_tensors_in([*args, named])
+        recorder.code, recorder.handled = self._code(), self._handled
+        recorded = RecordedRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
+        profile = sys.getprofile()
+        try:
+            with recorder.on(guards.hosts):
+                recorded.begin(sys._getframe())
+                with watch.on():
+                    result = function(*args, **named)
+                    recorded.record_backward(result)
+            recorded.end(result)
+        except BaseException as error:
+            sys.setprofile(profile)
+            recorder.restore()
+            if isinstance(error, Unrecordable) and self._fullgraph and recorder.stopped:
+                self._left = str(error)
+            recorder.stopped = recorder.stopped or "an error"
+            recorded.end(None)
+            shorten(error)
+            raise
+        result = plain_numbers(result)
+        known = self._knows(watch, guards)
+        self._learn(watch)
+        if self._is_part and not recorder.program.calls:
+            self._leave("nothing in it is computed with arrays")
+        if self._left is not None or not known:
+            return result
+        for code in watch.user_codes - guards.codes:
+            where = f"{code.co_filename}:{code.co_firstlineno}"
+            recorded.script.refuse(f"{code.co_name} ({where}) is called, and found in a way that cannot be checked")
+        entry = SpecializationWriter(recorded).entry(self.eager) if recorder.stopped is None else None
+        failed = None if entry is None else recorded.checked(lambda: entry.run(args, named, True))
+        if recorder.stopped is None and type(failed) is int:
+            recorder.stopped = f"the function changes what it depends on: {guards.texts[failed]}"
+        if [*map(id, given)] != [*map(id, all_tensors_in([*args, named]))]:
+            recorded.script.refuse(
+                "the function changes what it depends on: a tensor in a list or dict that it is given"
+            )
+        if entry is None or recorder.stopped is not None:
+            self._stop(str(recorder.stopped), recorder.offset)
+            return result
+        self._specializations.insert(0, entry if self._verifier is None else self._verifier.wrap_entry(entry, state))
+        guards.forget()
+        return result
+
+    # -- for readers ----------------------------------------------------------------------------------------------
+
+    def explain(self, *args: Any, **named: Any) -> str:
+        """Call the function until there is a program for these arguments, and describe it.
+
+        Shown are the guards, each program before and after each pass, fused groups and why other calls are in none,
+        the memory plan, the source, and what else the program does.
+        """
+        entry = self._specialize(args, named)
+        return self._cut_text() if entry is None else self._text(entry)
+
+    def breaks(self) -> list[GraphBreak]:
+        """Return the statements of the function that cannot be captured, those of its parts included."""
+        own = [] if self._break is None else [self._break]
+        return [*own, *(each for part in self._parts for each in part.breaks())]
+
+    def count_programs(self) -> int:
+        """Return the number of programs, those of parts included."""
+        return len(self._specializations) + sum(part.count_programs() for part in self._parts)
+
+    def _cut_text(self) -> str:
+        """What `explain` says of a function without a program for these arguments."""
+        texts = [f"{'cut' if self._parts else 'no program'}: {self._left}"]
+        for each in self._parts:
+            found = each._text(each._specializations[0]) if each._specializations else each._cut_text()
+            texts.append(f"part {each._line().strip()}:\n" + indent(found, "  "))
+        return "\n".join(texts)
+
+    def _text(self, entry: Specialization) -> str:
+        """Return the description of a program for `explain`."""
+        parts = ["guards:", *(f"  {each}" for each in entry.guards.texts)]
+        for name, program, run in zip(entry.names, entry.programs, entry.functions, strict=True):
+            writer, writes = ("C++", native) if program.backend is None else ("CUDA", cuda)
+            parts += [*explained(name, program), f"{writer} of the {name}:"]
+            parts += [f"  {line}" for line in writes.described(run)]
+        parts += [f"sizes are no symbols: {each}" for each in dict.fromkeys(self._static)]
+        parts += ["effects:", *(f"  {each}" for each in entry.effects)] if entry.effects else []
+        return "\n".join(parts)
+
+    def _specialize(self, args: _Args, named: _Named) -> Specialization | None:
+        """Return the program for these arguments, after calls with them; None if there is none."""
+        for _ in range(3):
+            self(*args, **named)
+            for entry in self._specializations:
+                if type(entry.guards.function_of()(args, named)) is not int:
+                    return entry
+        return None
+
+
+def explain_calls(function: Callable[..., object], /, *args: object, **named: object) -> Explanation:
+    """Call a function until nothing more of it is compiled, and describe the outcome."""
+    compiled = CompiledFunction(function, cpp="0", verify=0)
+    unchanged, before = 0, None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while unchanged < _LAST_CALLS:
+            compiled(*args, **named)
+            now = compiled.count_programs(), len(compiled.breaks())
+            unchanged, before = unchanged + 1 if now == before else 0, now
+    return Explanation(compiled.count_programs(), compiled.breaks())

@@ -1,0 +1,206 @@
+"""Effects of calls: the values that they write to, and whether they can be left out, moved or merged."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.backends.base import Backend
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
+from gradcore.backends.portable.foreach import Lists
+from gradcore.backends.portable.optimizers import Optimizers
+from gradcore.compiler.program.program import Call, Program, values_in
+from gradcore.ops.declare.table import OPS
+from gradcore.ops.products import collectives
+
+__all__ = ["Effects", "is_pure", "is_total", "written"]
+
+#: Methods of arrays, and functions of NumPy, that write to their first argument.
+_WRITERS = {
+    "method": frozenset(["fill", "partition", "put", "setfield", "sort"]),
+    "xp": frozenset(["add.at", "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "subtract.at"]),
+}
+_NOTHING = frozenset[int]()
+#: Parameters of kernels that are written to.
+_TARGETS = frozenset(["out", "target"])
+#: Functions of NumPy, and of its arrays, that give a result for any values.
+_TOTAL = {
+    "xp": frozenset(["empty", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]),
+    "method": frozenset(
+        ["astype", "conj", "copy", "max", "mean", "min", "ravel", "reshape", "squeeze", "sum", "swapaxes", "transpose"]
+    ),
+    "operator": frozenset(
+        ["abs", "add", "and", "eq", "ge", "gt", "iadd", "imul", "isub", "le", "lt", "mul", "ne", "neg", "or", "pos"]
+    )
+    | {"sub", "truediv", "xor"},
+}
+
+
+def written(call: Call) -> list[int] | None:
+    """Return the values that a call writes to; None if that is not known."""
+    known = vars(call)
+    try:
+        return known["written"]  # type: ignore[no-any-return]
+    except KeyError:
+        found = known["written"] = _written(call)
+        return found
+
+
+def _written(call: Call) -> list[int] | None:
+    kind, _, name = call.name.partition(".")
+    if "out" in call.named:
+        return list(values_in(call.named["out"]))
+    if kind == "operator":
+        return list(values_in(call.args[0])) if _is_in_place(name) else []
+    if kind in ("method", "xp"):
+        given = len(call.args) > getattr(call.function, "nin", len(call.args))  # with an output
+        return list(values_in(call.args)) if given or name in _WRITERS[kind] else []
+    if call.name in ("copy", "fused", "listed") or kind == "random":
+        return []
+    if kind in ("kernels", "backend") and _is_own(name):
+        targets = _targets(name)
+        return [n for i in targets if i < len(call.args) for n in values_in(call.args[i])]
+    return None
+
+
+def is_pure(call: Call) -> bool:
+    """Return whether a call with the same arguments has the same results, and does nothing else."""
+    return written(call) == [] and call.name != "random.draw"
+
+
+def is_total(call: Call, program: Program) -> bool:
+    """Return whether a call raises no error, whatever the values: it may be left out if nobody sees what it does."""
+    kind, _, name = call.name.partition(".")
+    if call.name == "copy":
+        return True
+    if kind in _TOTAL:
+        by_settings = name in ("getitem", "setitem") and not any(True for _ in values_in(call.args[1]))
+        return name in _TOTAL[kind] or by_settings
+    if kind not in ("kernels", "backend"):
+        return False
+    known = [program.types.get(n) for n in call.read]
+    if any(each is None or each.dtype.kind not in "fc" for each in known):  # quotients by zero, indices out of bounds
+        return False
+    op = OPS.get(name)
+    return _is_ufunc(name) or name in Backend.elementwise or (op is not None and op.kind in ("linear", "bilinear"))
+
+
+def _is_in_place(name: str) -> bool:
+    return name == "setitem" or (name[0] == "i" and name not in ("index", "inv", "invert"))
+
+
+@functools.cache
+def _is_own(name: str) -> bool:
+    """Return whether a kernel is gradcore's: those of other packages may do anything."""
+    op = OPS.get(name)
+    if op is not None:
+        module = op.declaration.__module__
+        return module.startswith("gradcore.ops.") and module != collectives.__name__ and not name.endswith(("r_", "l_"))
+    return name in Backend.elementwise or name in Backend.bodies or _is_ufunc(name) or _method(name) is not None
+
+
+def _method(name: str) -> Any:
+    """Return the backends' method of a name: NumPy's, else CuPy's, which takes time to be imported."""
+    if hasattr(NumpyBackend, name):
+        return getattr(NumpyBackend, name)
+    from gradcore.backends.cupy.backend import CupyBackend
+
+    return getattr(CupyBackend, name, None)
+
+
+def _is_ufunc(name: str) -> bool:
+    return name in RENAMED or name in SPECIAL
+
+
+@functools.cache
+def _targets(name: str) -> tuple[int, ...]:
+    """Return the positions of arguments that a kernel writes to, by the names of its parameters."""
+    if name in OPS:
+        return ()
+    if hasattr(Lists, name) or (hasattr(Optimizers, name) and not hasattr(object, name)):
+        return tuple(range(100))
+    with contextlib.suppress(TypeError, ValueError):
+        return tuple(i - 1 for i, each in enumerate(inspect.signature(_method(name)).parameters) if each in _TARGETS)
+    return ()
+
+
+class _Memories(dict[int, int]):
+    """The numbers of values' memory: that of those that are no arrays, or of an input, is no other one's."""
+
+    given: set[int]
+
+    def __missing__(self, number: int) -> int:
+        return -1 if number in self.given else number
+
+
+class Effects:
+    """The memory that the calls of a program write to.
+
+    The memory of all inputs counts as one, as one may be a view of another.
+
+    Parameters
+    ----------
+    program : Program
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        types, memories = program.types, _Memories()
+        given = memories.given = {types[n].memory for n in program.inputs if n in types}.union(program.inputs)
+        for n, known in types.items():
+            memories[n] = -1 if known.memory in given else known.memory
+        #: The number of the memory of a value.
+        self.memory: Callable[[int], int] = memories.__getitem__
+        self.escaping = {self.memory(n) for n in program.outputs}
+        self.writes: list[frozenset[int]] = []
+        self._positions: dict[int, list[int]] = {}
+        for position, call in enumerate(program.calls):
+            found = written(call)
+            if found is None:  # whatever it is given, or can be reached from outside
+                found = [*call.read, *program.inputs[:1]]
+            writes = frozenset(map(self.memory, found)) if found else _NOTHING
+            self.writes.append(writes)
+            for memory in writes:
+                self._positions.setdefault(memory, []).append(position)
+        self.written = frozenset(self._positions)
+        #: Whether they may write to what is given to the program.
+        self.writes_to_given = -1 in self.written
+
+    def written_inputs(self) -> set[int]:
+        """The inputs whose memory the program writes to, as far as these do not share it in this recorded run."""
+        inputs, types = self.program.inputs, self.program.types
+        found: set[int] = set()
+        for call in self.program.calls:
+            numbers = written(call)
+            if numbers is None:
+                return {*inputs}
+            found |= {types[n].memory for n in numbers if n in types}
+        return {n for n in inputs if n in types and types[n].memory in found}
+
+    def is_constant(self, number: int) -> bool:
+        """Return whether the program never writes to the memory of a value."""
+        return self.memory(number) not in self.written
+
+    def reads(self, call: Call) -> frozenset[int]:
+        """Return the memory of a call's arguments."""
+        return frozenset(map(self.memory, call.read))
+
+    def changes(self, memory: frozenset[int], start: int, stop: int) -> bool:
+        """Return whether one of the calls from `start` to before `stop` writes to this memory."""
+        if self.written.isdisjoint(memory):
+            return False
+        for positions in (self._positions[m] for m in memory & self.written):
+            found = bisect_left(positions, start)
+            if found < len(positions) and positions[found] < stop:
+                return True
+        return False
+
+    def is_private(self, number: int) -> bool:
+        """Whether a value is seen by nobody else, and only read: another one with the same elements may replace it."""
+        memory = self.memory(number)
+        return memory != -1 and memory not in self.escaping and memory not in self.written

@@ -1,0 +1,178 @@
+"""The memory of a program's large intermediate values: buffers that are allocated once, and used for several of them.
+
+A value has a buffer from the call that computes it to the last one that reads it, or a view of it. What a program
+returns never has one. Each run takes a set of buffers for itself, so threads and calls within calls have their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.portable.elementwise import RENAMED
+from gradcore.compiler.program.effects import Effects
+from gradcore.compiler.program.program import ArrayType, Call, Program, Value
+
+__all__ = ["NO_PLAN", "Buffers", "MemoryPlan", "memory_plan", "peak_of", "ufunc_of"]
+
+#: Bytes from which values have buffers.
+_LARGE = 1 << 16
+#: Sets of buffers that a program keeps between runs.
+_MOST_SETS = 2
+
+
+class MemoryPlan(NamedTuple):
+    """The buffers of the values of a program.
+
+    Attributes
+    ----------
+    buffers : list of int
+        Their bytes.
+    chosen : dict
+        By the number of a value that of its buffer.
+    types : dict
+        The types of these values.
+    lifetimes : dict
+        By the number of a value the positions of the first and the last call that need it.
+    """
+
+    buffers: list[int]
+    chosen: dict[int, int]
+    types: dict[int, ArrayType]
+    lifetimes: dict[int, tuple[int, int]]
+
+    def __str__(self) -> str:
+        if not self.chosen:
+            return "no value has a buffer"
+        whole = sum(self.types[n].nbytes for n in self.chosen)
+        lines = [f"{len(self.buffers)} buffers of {sum(self.buffers):,} bytes for values of {whole:,} bytes"]
+        for n, buffer in self.chosen.items():
+            first, last = self.lifetimes[n]
+            lines.append(f"v{n}: {self.types[n]} in buffer {buffer}, from call {first} to {last}")
+        return "\n".join(lines)
+
+
+#: That of a program whose memory comes from a pool.
+NO_PLAN = MemoryPlan([], {}, {}, {})
+
+
+def memory_plan(program: Program) -> MemoryPlan:
+    """Find buffers for the large values of a program that nobody else sees."""
+    large = {n for n, known in program.types.items() if known.nbytes >= _LARGE}
+    if program.symbols or not large:
+        return NO_PLAN
+    effects = Effects(program)
+    last: dict[int, int] = {}
+    for position, call in enumerate(program.calls):
+        for n in (*call.read, *call.made):
+            last[effects.memory(n)] = position
+    plan = MemoryPlan([], {}, {}, {})
+    for position, call in enumerate(program.calls):
+        if large.isdisjoint(call.made):
+            continue
+        for n in _destinations(call, program):
+            known = program.types[n]
+            if effects.memory(n) != n or n in effects.escaping or n not in large or n in plan.chosen:
+                continue
+            free = [i for i in range(len(plan.buffers)) if _is_free(i, position, plan, call, known)]
+            fitting = min(
+                (i for i in free if plan.buffers[i] >= known.nbytes), key=plan.buffers.__getitem__, default=None
+            )
+            if fitting is None and free:
+                fitting = max(free, key=plan.buffers.__getitem__)
+                plan.buffers[fitting] = known.nbytes
+            elif fitting is None:
+                fitting = len(plan.buffers)
+                plan.buffers.append(known.nbytes)
+            plan.chosen[n], plan.types[n], plan.lifetimes[n] = fitting, known, (position, last[n])
+    return plan
+
+
+def peak_of(program: Program) -> int:
+    """The most bytes that large values have at a time, from the call that makes each to the last that needs it."""
+    effects, types = Effects(program), program.types
+    last = {effects.memory(n): i for i, call in enumerate(program.calls) for n in (*call.read, *call.made)}
+    over: dict[int, list[int]] = {}
+    alive = peak = 0
+    known: set[int] = set()
+    for position, call in enumerate(program.calls):
+        new = {n for n in call.made if n in types and effects.memory(n) == n and types[n].nbytes >= _LARGE} - known
+        known |= new
+        for n in new - effects.escaping:
+            over.setdefault(last[n], []).append(types[n].nbytes)
+        alive += sum(types[n].nbytes for n in new)
+        peak = max(peak, alive)
+        alive -= sum(over.get(position, ()))
+    return peak
+
+
+def _destinations(call: Call, program: Program) -> list[int]:
+    """Return the results that a call can write into arrays that it is given."""
+    if call.name == "fused":
+        return list(call.made)
+    if type(call.results) is not Value or ufunc_of(call) is None or call.results.number not in program.types:
+        return []
+    return [call.results.number] if _is_contiguous(program.types[call.results.number]) else []
+
+
+def _is_contiguous(known: ArrayType) -> bool:
+    step = known.dtype.itemsize
+    for n, stride in zip(reversed(known.shape), reversed(known.strides), strict=True):
+        if n != 1 and stride != step:
+            return False
+        step *= n
+    return True
+
+
+def ufunc_of(call: Call) -> Any:
+    """Return the function of a call that takes an array to write to as its last argument; None if there is none."""
+    kind, _, name = call.name.partition(".")
+    function = _OPERATORS.get(name) if kind == "operator" else call.function
+    inputs, outputs = getattr(function, "nin", 1), getattr(function, "nout", 0)
+    if call.named or outputs != 1 or inputs != len(call.args) or (kind != "operator" and name not in RENAMED):
+        return None
+    return function
+
+
+_OPERATORS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "neg": np.negative,
+}  # fmt: skip
+
+
+def _is_free(buffer: int, position: int, plan: MemoryPlan, call: Call, known: ArrayType) -> bool:
+    """Whether a buffer can be written to by a call: its values are over, or the call reads one element for element."""
+    for n, chosen in plan.chosen.items():
+        _, end = plan.lifetimes[n]
+        if chosen == buffer and end >= position:
+            own = Value(n) in call.args and plan.types[n][:3] == known[:3]
+            if end > position or not own or call.name == "fused":
+                return False
+    return True
+
+
+class Buffers:
+    """Sets of arrays for the values of a plan.
+
+    Parameters
+    ----------
+    plan : MemoryPlan
+    """
+
+    def __init__(self, plan: MemoryPlan) -> None:
+        self.plan = plan
+        self._free: list[tuple[Any, ...]] = []
+
+    def take(self) -> tuple[Any, ...]:
+        """Return a set that nobody else has, one array for each value."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            buffers = [np.empty(size, np.uint8) for size in self.plan.buffers]
+            types = self.plan.types
+            return tuple([np.ndarray(types[n].shape, types[n].dtype, buffers[i]) for n, i in self.plan.chosen.items()])
+
+    def give(self, arrays: tuple[Any, ...]) -> None:
+        """Give back a set."""
+        if len(self._free) < _MOST_SETS:
+            self._free.append(arrays)

@@ -1,0 +1,410 @@
+"""Passes: what makes a recorded program shorter, each a function of a program that returns another.
+
+Results stay what they are, bit for bit. A value may take the place of another one only where nobody can tell them
+apart: where neither is written to, and the one that goes is not returned.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.base import SMALL, Backend
+from gradcore.backends.portable.elementwise import RENAMED
+from gradcore.backends.registry import CPU
+from gradcore.compiler.program.effects import Effects, is_pure, is_total, written
+from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, substituted
+
+__all__ = ["PASSES", "optimized", "stages", "takes_scalars"]
+
+#: Arrays of at most so many bytes are computed once and for all.
+_FOLDED = 1 << 14
+
+
+def optimized(program: Program) -> Program:
+    """Return the program after all passes."""
+    return [program, *(after for _, after in stages(program))][-1]
+
+
+def stages(program: Program) -> Iterator[tuple[str, Program]]:
+    """Yield the program after each pass, by the pass's name."""
+    for name, run in PASSES.items():
+        if (program.backend is None or run not in _OF_NUMPY) and not (program.symbols and run in _OF_ONE_SIZE):
+            program = run(program)
+            yield name, program
+
+
+# -- functions of small arrays ----------------------------------------------------------------------------------------
+
+
+def with_small_kernels(program: Program) -> Program:
+    """With the kernels of small arrays, which are NumPy's own functions, where no array is larger."""
+    return program.copy([_small(call, program) for call in program.calls])
+
+
+def _small(call: Call, program: Program) -> Call:
+    kind, _, name = call.name.partition(".")
+    if kind not in ("kernels", "backend") or call.named or not (name in Backend.elementwise or name in RENAMED):
+        return call
+    sizes = [program.types[n].size for n in call.read if n in program.types]
+    kernels: Any = CPU.kernels
+    small = kernels.small[name] if max(sizes, default=SMALL) < SMALL else None
+    return call._replace(function=small) if isinstance(small, np.ufunc) else call
+
+
+# -- in-place arithmetic on what the program has made itself --------------------------------------------------------
+
+
+def without_writes(program: Program) -> Program:
+    """``v += w`` as a new value, where nobody else sees the memory of `v`."""
+    effects, found = Effects(program), program.copy()
+    sharing: dict[int, int] = {}
+    for n in program.types:
+        sharing[effects.memory(n)] = sharing.get(effects.memory(n), 0) + 1
+    names: dict[int, Any] = {}
+    for call in program.calls:
+        function, number = _IN_PLACE.get(call.name), call.results.number if type(call.results) is Value else -1
+        memory = effects.memory(number)
+        call = substituted(call, names)
+        if function is not None and memory != -1 and sharing[memory] == 1 and _keeps_type(call, program, number):
+            names[number] = found.new_value(program.types[number])
+            found.calls.append(Call(call.name.replace(".i", "."), function, call.args, {}, names[number]))
+        else:
+            found.calls.append(call)
+    found.outputs = [names[n].number if n in names else n for n in program.outputs]
+    return found
+
+
+_IN_PLACE: dict[str, Callable[..., Any]] = {
+    "operator.iadd": np.add, "operator.isub": np.subtract, "operator.imul": np.multiply,
+    "operator.itruediv": np.true_divide,
+}  # fmt: skip
+
+
+def _keeps_type(call: Call, program: Program, number: int) -> bool:
+    """Return whether the arithmetic gives what the array was: neither converted, nor repeated, nor in another order."""
+    target, other = program.types[number], program.type_of(call.args[1])
+    if program.backend is not None and not target.shape:
+        return False  # NumPy would give a scalar, if the array is its own
+    if other is None or other.dtype != target.dtype or np.broadcast_shapes(other.shape, target.shape) != target.shape:
+        return False
+    return target.dtype.kind in "fc" and target.strides == np.empty(target.shape, target.dtype).strides
+
+
+# -- what gives its argument -------------------------------------------------------------------------------------------
+
+#: Calls that copy, where the result is of the argument's type.
+_COPIES = {
+    "alias", "astype", "clone", "contiguous", "copy", "expand", "permute", "positive", "ravel", "reshape", "squeeze",
+    "to", "transpose", "unsafe_view", "view", "view_shape",
+}  # fmt: skip
+
+
+def without_copies(program: Program) -> Program:
+    """Without calls that give what they are given, or a copy that nobody can tell apart."""
+    effects, found = Effects(program), program.copy()
+    names: dict[int, Any] = {}
+    for call in program.calls:
+        call = substituted(call, names)
+        if not is_pure(call) or type(call.results) is not Value:
+            found.calls.append(call)
+            continue
+        number = call.results.number
+        if number in call.read:
+            continue
+        same = _same_elements(call, program)
+        if same is not None and _may_replace(same, number, effects):
+            names[number] = same
+        else:
+            found.calls.append(call)
+    return found
+
+
+def _same_elements(call: Call, program: Program) -> Any:
+    """Return the argument that the result of a pure call is equal to, in its type too; None if there is none."""
+    _, _, name = call.name.rpartition(".")
+    wanted = program.types[call.results.number]
+    for each in call.read:
+        if each in program.types and program.types[each] == wanted:  # where it is, too: a view of everything
+            return Value(each)
+    candidates: list[Any] = []
+    if (name in _COPIES and call.args) or (
+        name == "pow" and len(call.args) == 2 and call.args[1] == 1 and wanted.dtype.kind in "fc"
+    ):
+        candidates = [call.args[0]]
+    elif name in ("mul", "div", "truediv") and len(call.args) == 2:
+        x, y = call.args
+        candidates = [x] if _is_one(y, program) else [y] if name == "mul" and _is_one(x, program) else []
+    for each in candidates:
+        known = program.type_of(each)
+        if known is not None and known[:3] == wanted[:3] and wanted.dtype.kind in "biuf":
+            return each
+    return None
+
+
+def _is_one(leaf: Any, program: Program) -> bool:
+    """Return whether an argument is 1, or an array of ones."""
+    if type(leaf) is Literal:
+        array = program.literals[leaf.number]
+        return _span(array) <= _FOLDED and bool((_distinct(array) == 1).all())
+    return type(leaf) in (int, float) and leaf == 1
+
+
+def _span(array: Any) -> int:
+    """Return the bytes from the first to the last element of an array, or of its type."""
+    steps = zip(array.shape, array.strides, strict=True)
+    return sum((n - 1) * abs(step) for n, step in steps if n) + array.dtype.itemsize  # type: ignore[no-any-return]
+
+
+def _distinct(array: Any) -> Any:
+    """Return the elements of an array without its repetitions."""
+    return array[tuple(slice(None) if step else slice(0, 1) for step in array.strides)]
+
+
+def _may_replace(leaf: Any, number: int, effects: Effects) -> bool:
+    """Return whether nobody can tell an argument from a value with the same elements, in the value's place."""
+    if type(leaf) is not Value:
+        return effects.is_private(number)
+    types, outputs = effects.program.types, effects.program.outputs
+    if leaf.number in types and types[leaf.number] == types.get(number):  # the same elements in memory
+        return number not in outputs
+    return effects.is_private(number) and effects.is_constant(leaf.number)
+
+
+# -- constants -----------------------------------------------------------------------------------------------------
+
+
+def folded(program: Program) -> Program:
+    """With literals for what follows from literals, where it is small: also for what is made in steps, by writing."""
+    effects = Effects(program)
+    constant = _constant_calls(program, effects)
+    if not constant or (program.backend is not None and program.index is None):
+        return program
+    found, known = program.copy(), dict[int, Any]()
+
+    def plain(leaf: Any) -> Any:
+        if type(leaf) is Literal:
+            return program.literals[leaf.number]
+        return known[leaf.number] if type(leaf) is Value else leaf
+
+    def keep(target: Any, result: Any) -> None:
+        if type(target) is Value:
+            known[target.number] = np.asarray(result) if isinstance(result, np.generic) else result
+        elif target is not None:
+            for each, part in zip(target, result, strict=True):
+                keep(each, part)
+
+    for call in (program.calls[position] for position in sorted(constant)):
+        try:
+            with np.errstate(all="ignore"):
+                keep(call.results, call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named)))
+        except Exception:
+            return program  # each run raises it
+    if program.backend is not None and program.backend.has_streams:
+        program.backend.xp.cuda.get_current_stream().synchronize()  # once: every stream uses them
+    for number, array in known.items():
+        if (array.shape, array.dtype, array.strides) != program.types[number][:3]:
+            return program
+    names: dict[int, Any] = {}
+    for position, call in enumerate(program.calls):
+        if position not in constant:
+            for n in call.read:
+                if n in known and n not in names:
+                    names[n] = found.new_literal(known[n])
+            found.calls.append(substituted(call, names))
+    return found
+
+
+def _constant_calls(program: Program, effects: Effects) -> set[int]:
+    """The positions of calls that do the same in each run, on memory that nobody sees before they are through."""
+    spoilt = {-1, *effects.escaping}
+    while True:
+        constant, last_write = set(), dict[int, int]()
+        made: set[int] = set()
+        for position, call in enumerate(program.calls):
+            if not made.issuperset(call.read) or not _is_repeatable(call):
+                continue
+            results, writes = call.made, effects.writes[position]
+            memory = writes.union(map(effects.memory, results))
+            small = all(n in program.types and _span(program.types[n]) <= _FOLDED for n in results)
+            if small and memory.isdisjoint(spoilt):
+                constant.add(position)
+                made.update(results)
+                last_write.update(dict.fromkeys(writes, position))
+        if not constant:
+            return constant
+        seen, owned = set[int](), {effects.memory(n) for n in made}
+        for position, call in enumerate(program.calls):
+            if position not in constant:
+                seen |= {m for m in effects.reads(call) if position < last_write.get(m, -1)}
+                seen |= effects.writes[position] & owned
+        if not seen:
+            return constant
+        spoilt |= seen
+
+
+def _is_repeatable(call: Call) -> bool:
+    """Return whether a call does what it does by its arguments alone."""
+    return written(call) is not None and not call.name.startswith("random") and not call.name.endswith(".empty")
+
+
+# -- algebra -----------------------------------------------------------------------------------------------------------
+
+
+def simplified(program: Program) -> Program:
+    """With calls of simpler functions that give the same bits."""
+    found = program.copy([_simpler(call, program) for call in program.calls])
+    for before, after in zip(program.calls, found.calls, strict=True):
+        if before is not after and not program.types[after.results.number].shape:
+            found.scalars.add(after.results.number)
+    return found
+
+
+def _simpler(call: Call, program: Program) -> Call:
+    rule = _SIMPLER.get(call.name.rpartition(".")[2]) if call.name.startswith(("kernels.", "backend.")) else None
+    if rule is None or call.named or type(call.results) is not Value:
+        return call
+    result, x = program.types[call.results.number], program.type_of(call.args[0])
+    found = rule(x, *call.args) if x is not None else None
+    if found is None or x is None or result.dtype != x.dtype or result.dtype.kind != "f":
+        return call
+    name, function, args = found
+    kinds = [program.type_of(each) for each in args]
+    if any(each is not None and each.dtype != result.dtype for each in kinds):
+        return call
+    return Call(name, function, args, {}, call.results)
+
+
+def _power(x: Any, base: Any, exponent: Any) -> Any:
+    if type(exponent) not in (int, float) or exponent not in (0, 2):
+        return None
+    return ("kernels.square", np.square, (base,)) if exponent else ("xp.ones", np.ones, (x.shape, x.dtype))
+
+
+def _scaled(name: str, function: Any, reflected: bool = False) -> Any:
+    def rule(x: Any, a: Any, b: Any, factor: Any = 1) -> Any:
+        is_one = type(factor) in (int, float) and factor == 1
+        return (name, function, (b, a) if reflected else (a, b)) if is_one else None
+
+    return rule
+
+
+#: By the name of a kernel: a function of the first argument's type and of the arguments that gives name, function and
+#: arguments of another call; None where there is none.
+_SIMPLER: dict[str, Callable[..., Any]] = {
+    "pow": _power,
+    "add_scaled": _scaled("kernels.add", np.add),
+    "sub_scaled": _scaled("kernels.sub", np.subtract),
+    "rsub": _scaled("kernels.sub", np.subtract, reflected=True),
+    "slice_of": lambda x, a, dim, start, stop, step=1: (
+        ("operator.getitem", operator.getitem, (a, (*[slice(None)] * dim, slice(start, stop, step))))
+        if dim >= 0 and all(each is None or type(each) is int for each in (start, stop, step))
+        else None
+    ),
+}
+
+
+# -- common subexpressions, dead code ---------------------------------------------------------------------------------
+
+
+def without_repeats(program: Program) -> Program:
+    """With one call for all that are alike, where no write lies between them."""
+    effects, found = Effects(program), program.copy()
+    names: dict[int, Any] = {}
+    first: dict[Any, tuple[int, Call]] = {}
+    for position, call in enumerate(program.calls):
+        call = substituted(call, names)
+        if is_pure(call):
+            key = call.name, id(call.function), _key(call.args, program), _key(call.named, program)
+            start, known = first.setdefault(key, (position, call))
+            if known is not call and _is_repeat(known, call, start, position, effects):
+                pairs = zip(call.made, known.made, strict=True)
+                names.update((n, Value(other)) for n, other in pairs)
+                continue
+            first[key] = position, call
+        found.calls.append(call)
+    return found
+
+
+def _is_repeat(known: Call, call: Call, start: int, stop: int, effects: Effects) -> bool:
+    if effects.changes(effects.reads(call), start, stop):
+        return False
+    pairs = zip(call.made, known.made, strict=True)
+    return all(_may_replace(Value(other), n, effects) for n, other in pairs)
+
+
+def _key(value: Any, program: Program) -> Any:
+    """What is equal for equal arguments only, and can be a key."""
+    kind = type(value)
+    if kind is Literal:
+        array = program.literals[value.number]
+        return (array.shape, array.dtype, array.strides, array.tobytes()) if array.nbytes <= 64 else id(array)
+    if kind is Value:
+        return value
+    if kind in (tuple, list) or hasattr(value, "_fields"):
+        return kind, *(_key(each, program) for each in value)
+    if kind is dict:
+        return kind, *((name, _key(each, program)) for name, each in value.items())
+    if kind is slice:
+        return kind, *(_key(each, program) for each in (value.start, value.stop, value.step))
+    return (kind, repr(value)) if kind in (bool, int, float, complex, str, type(None)) else (kind, id(value))
+
+
+def without_dead_calls(program: Program) -> Program:
+    """Without calls that raise no errors, and whose results, or what they write, nobody reads."""
+    effects, kept = Effects(program), list[Call]()
+    needed, memory = {*program.outputs}, {-1, *effects.escaping}
+    for position, call in reversed([*enumerate(program.calls)]):
+        used = any(n in needed for n in call.made)
+        writes = effects.writes[position]
+        if used or not is_total(call, program) or not writes.isdisjoint(memory):
+            needed.update(call.read)
+            memory |= effects.reads(call)
+            kept.append(call)
+    return program.copy(kept[::-1])
+
+
+# -- scalars -----------------------------------------------------------------------------------------------------------
+
+
+def with_scalars(program: Program) -> Program:
+    """With results without dims as the scalars that NumPy gives, where they are only computed with."""
+    effects, found = Effects(program), program.copy(program.calls)
+    minding = {*program.outputs}
+    for call in program.calls:
+        if not takes_scalars(call):
+            minding.update(call.read)
+    found.scalars -= {
+        n for n in program.scalars - minding if program.types[n].dtype.kind == "f" and effects.is_private(n)
+    }
+    return found
+
+
+def takes_scalars(call: Call) -> bool:
+    """Return whether a call gives the same bits for NumPy's scalars as for arrays without dims."""
+    kind, _, name = call.name.partition(".")
+    if kind == "operator":
+        return name in ("add", "sub", "mul", "truediv", "neg", "lt", "le", "gt", "ge", "eq", "ne")
+    return isinstance(call.function, np.ufunc) and not call.named
+
+
+PASSES: dict[str, Callable[[Program], Program]] = {
+    "with small kernels": with_small_kernels,
+    "without writes": without_writes,
+    "without copies": without_copies,
+    "simplified": simplified,
+    "folded": folded,
+    "without copies of what is folded": without_copies,
+    "folded again": folded,
+    "without repeats": without_repeats,
+    "without dead calls": without_dead_calls,
+    "with scalars": with_scalars,
+}
+
+#: Passes that compare sizes.
+_OF_ONE_SIZE = frozenset([with_small_kernels, without_writes, without_copies, simplified])
+#: Passes that call functions of NumPy.
+_OF_NUMPY = frozenset([with_small_kernels, simplified, with_scalars])

@@ -1,0 +1,347 @@
+"""Entries of compiled functions: the source that does again what a recorded run did, of its script and its programs."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gradcore.autograd.variables import Variable, bump, version_counter
+from gradcore.compiler.autograd.node import Backward, connect, connect_one, freed, is_planned, with_history, wrapped
+from gradcore.compiler.capture.guards import Guards
+from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger
+from gradcore.compiler.capture.script import Part
+from gradcore.compiler.capture.sizes import SymbolicNumber
+from gradcore.compiler.captured_run import RecordedRun
+from gradcore.compiler.program.effects import is_total
+from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.program import Program
+from gradcore.compiler.targets import cuda, native
+from gradcore.core.tracebacks import generated_file
+from gradcore.random.generator import default_generator
+
+__all__ = ["Specialization", "SpecializationWriter"]
+
+
+class Specialization(NamedTuple):
+    """A program with its guards.
+
+    Attributes
+    ----------
+    guards : Guards
+    run : callable
+        Of the arguments and the named ones, the result in a tuple, or the number of the guard that failed; with True
+        it only checks the guards.
+    programs, names : list
+        The parts, and that of backward, if there is one; and what they are called.
+    effects : list of str
+        What else the program does, in words.
+    functions : list of function
+        Those of the programs.
+    decides : bool
+        Whether it computes something to find out if it is the program to run.
+    sizes : Sizes or None
+        Those that it is a program for, if it is one for many; see `gradcore.compiler.symbolic_sizes`.
+    """
+
+    guards: Guards
+    run: Callable[..., Any]
+    programs: list[Program]
+    names: list[str]
+    effects: list[str]
+    functions: list[Any]
+    decides: bool
+    sizes: Any = None
+
+
+class LazyRun:
+    """The function of a backward program of the CPU, which is made when it is first needed.
+
+    Attributes
+    ----------
+    found : tuple of bool
+        For each tensor, whether there is a gradient.
+    """
+
+    def __init__(self, program: Program, cpp: str | None, gradients: list[int | None]) -> None:
+        self.program, self.cpp = program, cpp
+        self.found = tuple(n is not None for n in gradients)
+
+    @functools.cached_property
+    def run(self) -> Callable[..., Any]:
+        """The function."""
+        return native.runnable(optimized(self.program), self.cpp)  # type: ignore[no-any-return]
+
+
+class SpecializationWriter:
+    """The writer of an entry.
+
+    Parameters
+    ----------
+    run : RecordedRun
+        One that has ended.
+    """
+
+    def __init__(self, run: RecordedRun) -> None:
+        self.run, self.backward, self.script = run, run.backward, run.script
+        self.recorder, self.guards = run.recorder, run.guards
+        #: Lists and dicts of the result.
+        self.rebuilt: list[Any] = []
+        #: The backward programs of single results.
+        self.alone: list[Program] = []
+
+    def entry(self, function: Any) -> Specialization:
+        """Return the program, and the function that runs it for what passes the guards."""
+        last = self.script.parts[-1]
+        backward, saved = self._split()
+        half = self._connect(function, backward, saved, last) if self.backward.outs else None
+        for t in self.backward.freed:
+            last.lines.append(f"{self._made(t)} = freed({self.script.wrap(t, last)})")
+        result = self._rebuilt(self.run.result, last)
+        programs = self._programs()
+        self._leave_out_gradients(programs, [result, *(line for part in self.script.parts for line in part.lines)])
+        self._check_errors(programs)
+        source = self._source(programs, result)
+        self.script.scope |= {
+            **self.guards.scope, "bump": bump, "wrap": wrapped, "failed": function, "generator": default_generator,
+            "connect": connect, "connect_one": connect_one, "freed": freed, "with_mode": _with_mode, "undone": _undone,
+        }  # fmt: skip
+        runs = [self.runnable(program) for program in programs]
+        self.script.scope |= {f"program{i}": run for i, run in enumerate(runs)}
+        exec(compile(source, generated_file(__name__, source), "exec"), self.script.scope)
+        shown = [program for program in programs if program.calls]
+        runs = [run for run, program in zip(runs, programs, strict=True) if program.calls]
+        names = ["program"] if len(shown) == 1 else [f"part {i + 1}" for i in range(len(shown))]
+        if half is not None:
+            shown, names, runs = [*shown, backward], [*names, "backward"], [*runs, half.run]
+        for step in self.run.steps:
+            names.append(f"step of {type(step.optimizer).__name__}")
+            shown.append(step.program)
+            runs.append(step.run)
+        decides = any(not part.is_final for part in self.script.parts)
+        return Specialization(self.guards, self.script.scope["run"], shown, names, self.script.effects, runs, decides)
+
+    def _connect(self, function: Any, program: Program, saved: list[int], last: Part) -> Backward:
+        """Let the last lines connect the results to a node with the backward program."""
+        bound, outs = self.script.bound, self.backward.outs
+        numbers = [self.script.number(t._array) for t in outs]
+        last.needed.update(n for n in (*numbers, *saved) if n is not None)
+        repeatable = not self.script.effects and not self._reads_gradients(program)
+        half = self._backward(function, program, saved, repeatable)
+        names, kept = ([self.script.value(n) for n in each if n is not None] for each in (numbers, saved))
+        made = "".join(f"{self._made(t)}, " for t in outs)
+        tensors = "".join(f"t{i}, " for i in range(len(self.run.tensors)))
+        arrays = tensors.replace("t", "a")
+        call = f"({''.join(f'{name}, ' for name in kept)}), (({tensors}), ({arrays}), args, named, place)"
+        if len(outs) == 1 and is_planned(half):
+            dtype, device = bound(outs[0]._dtype), bound(outs[0]._device)
+            line = f"{made[:-2]} = connect_one({bound(half)}, {names[0]}, {dtype}, {device}, {call})"
+        else:
+            device = bound(outs[0]._device)
+            line = f"{made}= connect({bound(half)}, {device}, ({''.join(f'{n}, ' for n in names)}), {call})"
+        last.lines.append(line)
+        return half
+
+    def _reads_gradients(self, backward: Program) -> bool:
+        """Return whether something is computed with the gradients that leaves had before."""
+        used = _used(self.recorder.program) | _used(backward)
+        gradients = [i for i, guard in enumerate(self.guards.tensors) if guard.lines.stop]
+        return any(self.script.number(self.run.arrays[i]) in used for i in gradients)
+
+    def _check_errors(self, programs: list[Program]) -> None:
+        """Refuse calls whose errors may be caught after something was changed: the function cannot be called again."""
+        changed = False
+        for part, program in zip(self.script.parts, programs, strict=True):
+            risky = [call for call in program.calls if any(call is each for each in self.recorder.caught)]
+            if (changed or part.writes) and not all(is_total(call, program) for call in risky):
+                self.script.refuse("an error may have to be caught after something was changed")
+            changed = changed or part.writes or part.is_final
+
+    def runnable(self, program: Program) -> Any:
+        """Return the function that one of the writers makes of a program."""
+        program = optimized(program)
+        if program.backend is not None:
+            given = {n for n, i in self.script.arguments.items() if self.guards.tensors[i].given}
+            copied, steps = frozenset([*given, *self.backward.given]), frozenset(self.script.steps)
+            return cuda.runnable(program, self.recorder.graphs, copied, steps)
+        return native.runnable(program, self.recorder.cpp)
+
+    def _programs(self) -> list[Program]:
+        """Return a program for each part, of what it reads, with the results that are needed after it."""
+        whole, start = self.recorder.program, 0
+        programs = []
+        for part in self.script.parts:
+            program = _like(whole, whole.calls[start : part.end])
+            program.inputs = sorted(_used(program) - _made_in(program))
+            programs.append(program)
+            start = part.end
+        for i, program in enumerate(programs):
+            later = {n for part in self.script.parts[i:] for n in part.needed}
+            later |= {n for after in programs[i + 1 :] for n in after.inputs}
+            program.outputs = sorted(later & _made_in(program))
+        return programs
+
+    def _source(self, programs: list[Program], result: str) -> str:
+        draws = self.recorder.draws_default
+        lines = [f"place = {'generator._state.copy()' if draws else 'None'}"]
+        can_fail = True
+        for i, (part, program) in enumerate(zip(self.script.parts, programs, strict=True)):
+            lines += [f"[{part.step[1]}] = {part.step[0]}.prepare()"] if part.step else []
+            if program.calls:
+                call = ", ".join([f"program{i}", *map(self.script.value, program.inputs)])
+                target = f"[{', '.join(map(self.script.value, program.outputs))}] = " if program.outputs else ""
+                lines += ["try:"] * can_fail
+                lines += [f"{' ' * can_fail}{line}" for line in (
+                    f"try: {target}state.enter({call})",
+                    f"except RuntimeError as error: {target}state.reenter(error)({call})",
+                )]  # fmt: skip
+                if can_fail:
+                    lines.append("except Exception:")
+                    lines += [f" if {part.step[0]}.begun: raise"] if part.step else []
+                    lines += [" generator._state.assign(place)"] if draws and not part.writes else []
+                    lines.append(" raise" if part.writes else " return (failed(*args, **named),)")
+            lines += part.lines
+            can_fail = can_fail and not (part.writes or part.is_final)
+        same = [f"if a{i} is not a{self.script.arguments[n]}: return 0" for i, n in self._given_twice()]
+        same += [*self.script.checks, *self.size_checks()]
+        head = ["def run(args, named, is_check=False):", *self.guards.checks(), "if is_check: return (None,)"]
+        return "\n ".join([*head, *same, *lines, f"return ({result},)"])
+
+    def size_checks(self) -> list[str]:
+        """Lines that return if the sizes are not known to be those of the program."""
+        return []
+
+    def _leave_out_gradients(self, programs: list[Program], lines: list[str]) -> None:
+        """Leave gradients unchecked that are reset before anything reads them."""
+        if self.run.reads_grads:
+            return
+        text = "\n".join(lines)
+        numbers = [self.script.number(array) for array in self.run.arrays]
+        used = {n for program in programs for n in program.inputs} | {n for n in numbers if numbers.count(n) > 1}
+        for i, guard in enumerate(self.guards.tensors):
+            if guard.lines.stop and numbers[i] not in used and not re.search(rf"\b[ta]{i}\b", text):
+                self.guards.leave_out(i)
+
+    def _given_twice(self) -> list[tuple[int, int]]:
+        """Return the tensors whose arrays are those of others, and the numbers of these."""
+        numbers = [self.script.number(array) for array in self.run.arrays]
+        return [(i, n) for i, n in enumerate(numbers) if n is not None and self.script.arguments[n] != i]
+
+    def _split(self) -> tuple[Program, list[int]]:
+        """Cut the program where backward begins; returns that part and the values that it needs of the first."""
+        whole = self.recorder.program
+        backward = _like(whole, whole.calls[self.backward.mark :])
+        del whole.calls[self.backward.mark :]
+        backward.outputs = [n for n in self.backward.gradients if n is not None]
+        known = {*self.script.arguments, *whole.symbols, *_made_in(whole)}
+        used = {*_used(backward), *backward.outputs}
+        for calls, given, gradients in self.backward.alone:
+            program = _like(whole, calls)
+            program.inputs, program.outputs = [given], [n for n in gradients if n is not None]
+            self.alone.append(program)
+            used |= {*_used(program), *program.outputs}
+        saved = sorted(known.intersection(used))
+        backward.inputs = [*saved, *self.backward.given]
+        for program in self.alone:
+            program.inputs = [*saved, *program.inputs]
+        return backward, saved
+
+    def _backward(self, function: Any, program: Program, saved: list[int], repeatable: bool) -> Backward:
+        is_shared = self.recorder.memories_of(saved)
+
+        def watched(tensors: list[Any]) -> tuple[int, ...]:
+            return tuple(i for i, t in enumerate(tensors) if is_shared(t._array))
+
+        found = tuple(n is not None for n in self.backward.gradients)
+        run = self.runnable(program)
+        fresh = all(
+            not set(each.outputs) & set(each.inputs) and len(set(each.outputs)) == len(each.outputs)
+            for each in (program, *self.alone)
+        )
+        seen = watched(self.run.tensors), watched(self.backward.outs)
+        inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
+        counted = [version_counter(t).version for t in self.backward.outs]
+        versions = tuple((i, version) for i, version in enumerate(counted) if version)
+        called = repeatable, self.guards.changed_since
+        alone = tuple(
+            LazyRun(each, self.recorder.cpp, gradients)
+            for each, (_, _, gradients) in zip(self.alone, self.backward.alone, strict=True)
+        )
+        return Backward(function, with_history, run, inputs, found, reached, *seen, *called, fresh, versions, alone)
+
+    def _made(self, t: Any) -> str:
+        """Return the name of a result in the source."""
+        return str(self.run.named.setdefault(id(t), [t, f"r{len(self.run.named)}", 0])[1])
+
+    def _rebuilt(self, value: Any, part: Part) -> str:
+        """Return the expression of a result."""
+        kind = type(value)
+        if kind in (RecordedFloat, RecordedInteger, SymbolicNumber):
+            return str(value.expression)
+        if isinstance(value, Variable):
+            known = self.run.named.get(id(value))
+            if known is not None:
+                return str(known[1])
+            made = self._made(value)
+            part.lines.append(f"{made} = {self.script.wrap(value, part)}")
+            part.lines.extend([f"bump({made})"] * version_counter(value).version)
+            return made
+        if kind is tuple:
+            return f"({''.join(f'{self._rebuilt(each, part)}, ' for each in value)})"
+        if kind in (list, dict):
+            given = self.guards.containers.get(id(value))
+            if given is not None:
+                return given[1]
+            if any(value is each for each in self.rebuilt):
+                self.script.refuse(f"a {kind.__name__} is returned twice")
+            self.rebuilt.append(value)
+        if kind is list:
+            return f"[{', '.join(self._rebuilt(each, part) for each in value)}]"
+        if kind is dict:
+            items = (f"{self.script.bound(key)}: {self._rebuilt(each, part)}" for key, each in value.items())
+            return f"{{{', '.join(items)}}}"
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return f"{self.script.bound(kind)}({', '.join(self._rebuilt(each, part) for each in value)})"
+        if value is not None and self.recorder.foreign is not None:
+            self.script.refuse(f"{self.recorder.foreign}, after which a number is returned")
+        return self.script.bound(value)
+
+
+def _like(program: Program, calls: list[Any]) -> Program:
+    """Some calls of a program as one of their own."""
+    part = Program()
+    part.literals, part.scalars, part.types = program.literals, program.scalars, program.types
+    part.backend, part.index, part.symbols = program.backend, program.index, program.symbols
+    part.calls = calls
+    return part
+
+
+def _used(program: Program) -> set[int]:
+    return {n for call in program.calls for n in call.read}
+
+
+def _made_in(program: Program) -> set[int]:
+    """Return the values that are results of a program's calls, and no others' before."""
+    made: set[int] = set()
+    read: set[int] = set()
+    for call in program.calls:
+        read.update(n for n in call.read if n not in made)
+        made.update(n for n in call.made if n not in read)
+    return made
+
+
+def _with_mode(state: Any, mode: int, call: Callable[[], Any]) -> None:
+    """Make a call with gradients recorded, or not."""
+    before, state.mode = state.mode, mode
+    try:
+        call()
+    finally:
+        state.mode = before
+
+
+def _undone(place: Any, number: int) -> int:
+    """Take back the random numbers that were drawn since then; returns the number of the guard that failed."""
+    if place is not None:
+        default_generator._state.assign(place)
+    return number

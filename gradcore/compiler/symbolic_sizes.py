@@ -1,0 +1,561 @@
+"""Programs for many sizes: a function is recorded once more, with symbols in the place of sizes that have changed.
+
+That recording computes with copies, at several sizes at once, and changes nothing. It finds the shape of each result as
+an expression, and calls have expressions in the place of numbers. So the program is that of other sizes too, as long as
+conditions on them that were asked for are true, and results have the shapes that are expected. Both is checked before
+the program runs with sizes for the first time; where it is not so, the call is recorded as every other one.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.autograd.variables import version_counter
+from gradcore.backends.portable.optimizers import Batch
+from gradcore.backends.random.generator import PhiloxState
+from gradcore.compiler.capture.arrays import RecordedArray, RecordedInt, current
+from gradcore.compiler.capture.guards import Guards
+from gradcore.compiler.capture.host_calls import runs_user_code
+from gradcore.compiler.capture.recorder import OF_METADATA, Recorder
+from gradcore.compiler.capture.sizes import (
+    RECORDED,
+    ConstantsWithSizes,
+    SizeEscapes,
+    SymbolicNumber,
+    Symbols,
+    expressed,
+    number_at,
+)
+from gradcore.compiler.capture.substitutes import plain_draw
+from gradcore.compiler.captured_run import RecordedRun
+from gradcore.compiler.program.effects import Effects
+from gradcore.compiler.program.passes import optimized
+from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, map_leaves
+from gradcore.compiler.specialization import Specialization, SpecializationWriter
+from gradcore.compiler.targets.python import emitter
+from gradcore.core.tracebacks import generated_file, user_line
+from gradcore.core.typing import Array
+from gradcore.dispatch import operands
+from gradcore.random.generator import default_generator
+
+__all__ = ["SizeEscapes", "Sizes", "SymbolicRecorder", "SymbolicRun", "SymbolicSpecializationWriter", "symbols_between"]
+
+#: After so many calls with the same sizes, these have a program of their own: it is the faster one.
+FREQUENT = 16
+#: Symbols of one program at most.
+_MOST_SYMBOLS = 4
+#: Host calls that leave shapes as they are.
+_HOST_CALLS = frozenset(["step", "unscale_", "update", "zero_grad"])
+#: Functions of arrays that give what a layout has.
+_OF_LAYOUTS = {"xp.shape": "shape", "xp.size": "size"}
+
+
+class Layout:
+    """The shape and the strides of a value, as expressions.
+
+    Parameters
+    ----------
+    arrays : tuple of array
+        What the value is at each of the sizes that are recorded.
+    shape : tuple of int or SymbolicNumber
+    """
+
+    def __init__(self, arrays: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
+        self.arrays, self.shape = arrays, shape
+        #: The strides, if they have been read.
+        self.known_strides: tuple[Any, ...] = ()
+
+    @property
+    def size(self) -> Any:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> Any:
+        return self.size * self.arrays[0].itemsize
+
+    @property
+    def strides(self) -> tuple[Any, ...]:
+        products = [
+            math.prod(self.shape[i:j]) for i in range(len(self.shape)) for j in range(i + 1, len(self.shape) + 1)
+        ]
+        found = tuple(expressed(each, products) for each in zip(*(a.strides for a in self.arrays), strict=True))
+        if any(type(each) is type(None) for each in found):
+            current.recorder.stop("strides follow no rule")
+        self.known_strides = found
+        return found
+
+    def expected(self) -> Expected:
+        """What arrays at other sizes are to be like."""
+        return Expected(_text(self.shape), _text(self.known_strides), _kind(self.arrays[0]))
+
+
+class Expected(NamedTuple):
+    """What a value is to be like at other sizes.
+
+    Attributes
+    ----------
+    shape, strides : str
+        Expressions; of strides that nothing depends on, of an empty tuple.
+    kind : tuple
+        See `_kind`.
+    """
+
+    shape: str
+    strides: str
+    kind: tuple[Any, ...]
+
+
+def _text(numbers: tuple[Any, ...]) -> str:
+    return f"({''.join(f'{each.expression if type(each) is SymbolicNumber else each}, ' for each in numbers)})"
+
+
+def _kind(array: Any) -> tuple[Any, ...]:
+    """What matters of an array beside its sizes: its dtype, how it lies in memory, whether it is a view."""
+    return array.dtype, array.flags.c_contiguous, array.flags.f_contiguous, array.flags.writeable, array.base is None
+
+
+class SymbolicRecorder(Recorder):
+    """The recording of a run in which sizes are symbols: each call is made at several sizes.
+
+    Parameters
+    ----------
+    symbols : Symbols
+    """
+
+    records_alone = False
+
+    def __init__(self, symbols: Symbols) -> None:
+        super().__init__()
+        self.symbols = symbols
+        self._state = default_generator._state.copy()
+        self.layouts: dict[int, Layout] = {}
+        #: Questions about arrays, with the answers.
+        self.asked: list[Call] = []
+        for name in symbols.values:
+            number = symbols.numbers[name] = self.new_value()
+            self.program.symbols[number] = name
+
+    def stop(self, why: str) -> None:
+        """End the recording at once: its results are nobody's."""
+        if self.stopped is None:
+            self.stopped = f"{why} ({user_line()})"
+            raise SizeEscapes(why)
+
+    @contextmanager
+    def on(self, hosts: Any = ()) -> Iterator[None]:
+        with super().on(hosts):
+            constants = operands._constants
+            operands._constants = ConstantsWithSizes(constants)
+            try:
+                yield
+            finally:
+                operands._constants = constants
+
+    def _stand_for(self, array: Array, number: int) -> RecordedArray:
+        found = super()._stand_for(array, number)
+        found.sized = self.layouts.get(number, array)
+        return found
+
+    def know(self, recorded: RecordedArray, arrays: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
+        """Take note of what a value is at each of the sizes."""
+        self.layouts[recorded.number] = recorded.sized = Layout(arrays, shape)
+
+    def literal(self, array: Any) -> RecordedArray:
+        found = super().literal(array)
+        self.know(found, (array, *(array.copy("K") for _ in range(1, RECORDED))), array.shape)
+        return found
+
+    def ones(self, t: Any) -> RecordedArray:
+        layout = t._array.sized
+        arrays = tuple(np.ones(a.shape, a.dtype) for a in layout.arrays)
+        found = self.apart(arrays[0])
+        self.know(found, arrays, layout.shape)
+        return found
+
+    def as_tensor(self, value: Any, like: Any) -> Any:
+        self.stop("a number that is read is computed with")
+
+    def draw(self, state: PhiloxState, words: Any, backend: Any = None) -> Any:
+        if state is not default_generator._state or backend not in (None, self._cpu):
+            self.stop("random numbers are drawn from another generator than the default one")
+        return self._drawn(*plain_draw(self._state, number_at(words, 0)), words, backend)
+
+    def _call(self, name: str, function: Any, args: Any, named: dict[str, Any], on_cpu: bool, watch: Any) -> Any:
+        if self._depth:
+            self.stop("an array is hidden from the recording, in an object or a function")
+        leaves: list[Any] = []
+        map_leaves(leaves.append, (args, named))
+        for each in leaves:
+            self._check(each, name)
+        arrays = [each for each in leaves if type(each) is RecordedArray]
+        if name in _OF_LAYOUTS and len(args) == 1 and type(args[0]) is RecordedArray:
+            return getattr(args[0], _OF_LAYOUTS[name])
+        self._depth += 1
+        functions = [each for each in leaves if callable(each)]
+        if functions:
+            sys.setprofile(watch)
+        try:
+            with np.errstate(all="ignore"):
+                results = [
+                    function(*(_at(each, i) for each in args), **{key: _at(each, i) for key, each in named.items()})
+                    for i in range(RECORDED)
+                ]
+        except Exception as error:
+            self._depth -= 1
+            self.stop(f"{name} raises an error: {error}")
+            raise
+        except SizeEscapes:
+            self._depth -= 1
+            raise
+        else:
+            self._depth -= 1
+        finally:
+            if functions:
+                sys.setprofile(None)
+        if name in OF_METADATA or name == "backend.shares_memory":
+            return self._asked(name, function, args, named, results, arrays)
+        self._check_sizes(name, arrays)
+        outcome = self._note(name, function, args, named, results[0], bool(arrays), on_cpu)
+        self._know_all(name, outcome, results, leaves)
+        return outcome
+
+    def _asked(self, name: str, function: Any, args: Any, named: Any, results: list[Any], arrays: list[Any]) -> Any:
+        """What a function says of arrays, which is to be the same for all sizes."""
+        if any(each != results[0] for each in results):
+            self.stop(f"{name} gives something else for other sizes")
+        if name == "backend.shares_memory":
+            self._check_sharing(arrays)
+        shown = tuple(map(self._shown, args)), map_leaves(self._argument, named)
+        self.asked.append(Call(name, function, *shown, results[0]))
+        return results[0]
+
+    def _check(self, leaf: Any, name: str) -> None:
+        """Stop for arguments that hide arrays or sizes, before they are written to."""
+        if isinstance(leaf, np.ndarray) and not self._is_constant(leaf):
+            self.stop(f"a tensor is used that is found in a way that cannot be checked, by {name}")
+        if isinstance(leaf, functools.partial):
+            map_leaves(self._check_inside, (leaf.args, leaf.keywords))
+        if isinstance(leaf, types.FunctionType):
+            cells = [cell.cell_contents for cell in leaf.__closure__ or ()]
+            map_leaves(self._check_inside, (cells, leaf.__defaults__, leaf.__kwdefaults__))
+        if isinstance(leaf, Batch):
+            self.stop("an optimiser takes a step")
+
+    def _check_inside(self, leaf: Any) -> None:
+        if type(leaf) is SymbolicNumber:
+            self.stop("a function with a size inside is given to a kernel")
+
+    def _know_all(self, name: str, outcome: Any, results: list[Any], given: list[Any]) -> None:
+        """Find the shapes of the results, from those of the arguments."""
+        recorded, *arrays = ([*_leaves(each)] for each in (outcome, *results))
+        if len({len(each) for each in (recorded, *arrays)}) > 1:
+            self.stop(f"{name} has another number of results for other sizes")
+        known = [n for each in given if type(each) is RecordedArray for n in self.layouts[each.number].shape]
+        known += [each for each in given if type(each) is SymbolicNumber]
+        known += [self.symbols.symbol(symbol) for symbol in self.symbols.values]
+        for each, *found in zip(recorded, *arrays, strict=True):
+            if type(each) is not RecordedArray:
+                if any(other is not each and (type(other) is not type(each) or other != each) for other in found):
+                    self.stop(f"{name} gives {each} for some sizes")
+                continue
+            found[0] = each.array
+            found = [np.asarray(array) for array in found]
+            layout = self.layouts.get(each.number)
+            if layout is not None:
+                if any(a is not b for a, b in zip(layout.arrays, found, strict=True)):
+                    self.stop(f"{name} gives an argument for some sizes")
+                continue
+            if len({(array.ndim, _kind(array)) for array in found}) > 1:
+                self.stop(f"{name} gives other kinds of arrays for other sizes")
+            shape = tuple(expressed(sizes, known) for sizes in zip(*(array.shape for array in found), strict=True))
+            if any(type(n) is not int and type(n) is not SymbolicNumber for n in shape):
+                self.stop(f"the sizes of what {name} gives follow no rule")
+            self.know(each, tuple(found), shape)
+
+    def _shown(self, argument: Any) -> Any:
+        return argument.in_program() if type(argument) is SymbolicNumber else super()._shown(argument)
+
+    def _argument(self, leaf: Any) -> Any:
+        return leaf.in_program() if type(leaf) is SymbolicNumber else super()._argument(leaf)
+
+
+def _at(value: Any, position: int) -> Any:
+    """Return an argument at one of the sizes."""
+
+    def plain(leaf: Any) -> Any:
+        if type(leaf) is RecordedArray:
+            return leaf.sized.arrays[position]
+        return int(leaf) if type(leaf) is RecordedInt else number_at(leaf, position)
+
+    return map_leaves(plain, value)
+
+
+def _leaves(value: Any) -> list[Any]:
+    found: list[Any] = []
+    map_leaves(found.append, value)
+    return found
+
+
+class SymbolicRun(RecordedRun):
+    """A recorded run in which sizes are symbols; it computes with copies.
+
+    Parameters
+    ----------
+    recorder : SymbolicRecorder
+    guards : Guards
+    reads_grads : bool
+    """
+
+    recorder: SymbolicRecorder
+
+    def __init__(self, recorder: SymbolicRecorder, guards: Guards, reads_grads: bool) -> None:
+        super().__init__(recorder, guards, reads_grads)
+        self.originals = self.arrays
+        self.versions = [version_counter(t).version for t in self.tensors]
+        self.symbols = recorder.symbols
+        copies: dict[int, tuple[Any, ...]] = {}
+        self.copies: list[tuple[Any, ...]] = []
+        for guard, array in zip(guards.tensors, self.arrays, strict=True):
+            symbols = guards.symbols.get(guard.name, {})
+            sizes = {dim: self.symbols.values[symbol] for dim, symbol in symbols.items()}
+            if id(array) not in copies:
+                first = _copied(array)
+                others = (_copied(first, sizes, i) if sizes else first for i in range(1, RECORDED))
+                copies[id(array)] = first, *others
+            self.copies.append(copies[id(array)])
+        self.arrays = [each[0] for each in self.copies]
+
+    def begin(self, caller: FrameType) -> None:
+        super().begin(caller)
+        self.recorder.on_item = lambda array: self.recorder.stop("elements of a tensor are read")
+        for guard, arrays in zip(self.guards.tensors, self.copies, strict=True):
+            symbols, t = self.guards.symbols.get(guard.name, {}), guard.tensor
+            shape = [self.symbols.symbol(symbols[i]) if i in symbols else n for i, n in enumerate(arrays[0].shape)]
+            self.recorder.know(t._array, arrays, tuple(shape))
+
+    def restore(self) -> None:
+        """Leave all tensors as they were."""
+        for t, array, grad, version in zip(self.tensors, self.originals, self.first_grads, self.versions, strict=True):
+            t._array = array
+            version_counter(t).version = version
+            if t._autograd is not None:
+                t._autograd.grad = grad
+
+    def _made_by_host(self, tensors: list[Any], every: bool, host: Any, name: str, call: Callable[[], Any]) -> Any:
+        """Leave out what changes values alone: parameters and states are to stay what they are."""
+        if runs_user_code(host) or name not in _HOST_CALLS:
+            self.recorder.stop(f"{name} of {type(host).__name__} is called")
+        return super()._made_by_host(tensors, every, host, name, call) if name == "zero_grad" else None
+
+    def _planned(self, optimizer: Any, part: Any, call: str) -> list[str]:
+        return [call]
+
+
+class SymbolicSpecializationWriter(SpecializationWriter):
+    """The writer of an entry for many sizes."""
+
+    run: SymbolicRun
+
+    def entry(self, function: Any) -> Specialization:
+        calls = [*self.recorder.program.calls]
+        names = [*self.run.symbols.values]
+        self.key = names[0] if len(names) == 1 else f"({', '.join(names)})"
+        self.failed = len(self.guards.texts)
+        self.guards.texts.append("other sizes than before")
+        self.sizes = Sizes(names, self.run, calls)
+        found = super().entry(function)
+        self.sizes.find = self._finder()
+        first = tuple(values[0] for values in self.run.symbols.values.values())
+        self.sizes.remaining[first if len(first) > 1 else first[0]] = FREQUENT
+        conditions = {
+            each: outcome for each, outcome in self.run.symbols.conditions.items() if str(sys.maxsize) not in each
+        }
+        self.guards.texts += [f"{each} is {outcome}" for each, outcome in conditions.items()]
+        return found._replace(sizes=self.sizes)
+
+    def size_checks(self) -> list[str]:
+        self.script.scope["remaining"] = self.sizes.remaining
+        return [
+            f"left = remaining.get({self.key}, 0)", f"if not left: return {self.failed}",
+            f"remaining[{self.key}] = left - 1",
+        ]  # fmt: skip
+
+    def _finder(self) -> Callable[..., Any]:
+        """Return the function that gives the sizes and the arrays of a call, or the number of the guard that fails."""
+        arrays = ", ".join(f"{n}: a{i}" for n, i in self.sizes.inputs.items())
+        text = "\n ".join(["def find(args, named):", *self.guards.checks(), f"return {self.key}, {{{arrays}}}"])
+        scope = {**self.guards.scope}
+        exec(compile(text, generated_file(__name__, text), "exec"), scope)
+        return scope["find"]  # type: ignore[no-any-return]
+
+    def runnable(self, program: Program) -> Any:
+        run = emitter.function_of(optimized(program))
+        run.state = f"sizes are symbols; sizes of {FREQUENT} calls have a program of their own"
+        return run
+
+
+class Sizes:
+    """The sizes that a program is right for.
+
+    Parameters
+    ----------
+    names : list of str
+        The symbols.
+    run : SymbolicRun
+    calls : list of Call
+        All that were recorded, with those of backward.
+
+    Attributes
+    ----------
+    remaining : dict
+        By sizes, how many calls there are until these have a program of their own.
+    refused : set
+        The sizes that it is no program for.
+    """
+
+    def __init__(self, names: list[str], run: SymbolicRun, calls: list[Call]) -> None:
+        recorder: Any = run.recorder
+        self.names, self.calls = names, calls
+        self.remaining: dict[Any, int] = {}
+        self.refused: set[Any] = set()
+        self.find: Any = None
+        made = {n for call in calls for n in call.made}
+        self.expected = {n: layout.expected() for n, layout in recorder.layouts.items() if n in made}
+        self.upstream = {
+            n: (_text(recorder.layouts[n].shape), recorder.program.types[n].dtype) for n in run.backward.given
+        }
+        self.literals = recorder.program.literals
+        read = {n for call in calls for n in call.read}
+        self.inputs = {n: i for n, i in run.script.arguments.items() if n in read}
+        self.conditions, self.asked = {**run.symbols.conditions}, recorder.asked
+        self.writes_to_given = Effects(recorder.program).writes_to_given
+
+    def frequent(self, args: Any, named: Any) -> bool:
+        """Return whether there have been many calls with these sizes: they are told once, and admitted for good."""
+        found = self.find(args, named)
+        if type(found) is int or self.remaining.get(found[0], 1):
+            return False
+        self.remaining[found[0]] = sys.maxsize
+        return True
+
+    def admits(self, args: Any, named: Any) -> bool:
+        """Return whether the program is right for a call with sizes that are new to it; if so, they are admitted."""
+        found = self.find(args, named)
+        if type(found) is int or found[0] in self.refused:
+            return False
+        key, arrays = found
+        try:
+            is_right = self._is_right(
+                dict(zip(self.names, key if len(self.names) > 1 else (key,), strict=True)), arrays
+            )
+        except Exception:  # the function itself raises it
+            is_right = False
+        if is_right:
+            self.remaining[key] = FREQUENT
+        else:
+            self.refused.add(key)
+        return is_right
+
+    def _is_right(self, sizes: dict[str, int], arrays: dict[int, Any]) -> bool:
+        """Return whether conditions are true at some sizes, and all calls, of copies, give what is expected."""
+        if any(bool(eval(each, {}, sizes)) is not outcome for each, outcome in self.conditions.items()):
+            return False
+        values = {n: _copied(array) if self.writes_to_given else array for n, array in arrays.items()}
+        values |= {n: np.ones(eval(shape, {}, sizes), dtype) for n, (shape, dtype) in self.upstream.items()}
+
+        def plain(leaf: Any) -> Any:
+            if type(leaf) is Value:
+                return values[leaf.number]
+            if type(leaf) is Expression:
+                return eval(leaf.text, {}, sizes)
+            return self.literals[leaf.number] if type(leaf) is Literal else leaf
+
+        for call in self.calls:
+            if call.name == "random.draw":
+                values.update(zip(call.made, (0, 0), strict=True))
+                continue
+            with np.errstate(all="ignore"):
+                result = call.function(*map_leaves(plain, call.args), **map_leaves(plain, call.named))
+            expected, found = _leaves(call.results), _leaves(result)
+            if len(expected) != len(found):
+                return False
+            for each, array in zip(expected, found, strict=True):
+                if type(each) is not Value:
+                    continue
+                array = np.asarray(array)
+                known = values.setdefault(each.number, array)
+                if known is not array:
+                    return False
+                if each.number in self.inputs:
+                    continue
+                shape, strides, kind = self.expected[each.number]
+                if array.shape != eval(shape, {}, sizes) or _kind(array) != kind:
+                    return False
+                if strides != "()" and array.strides != eval(strides, {}, sizes):
+                    return False
+        answers = [each.function(*map_leaves(plain, each.args), **map_leaves(plain, each.named)) for each in self.asked]
+        return all(answer == each.results for answer, each in zip(answers, self.asked, strict=True))
+
+
+def _copied(array: Any, sizes: dict[int, tuple[int, ...]] | None = None, position: int = 0) -> Any:
+    """Return a copy that lies alike in memory; with other sizes of some dims, its elements repeat."""
+    if type(array) is not np.ndarray:
+        raise SizeEscapes("programs of CUDA tensors are for one size each")
+    if any(step < 0 for step in array.strides):
+        raise SizeEscapes("an array has negative strides")
+    if sizes:
+        for dim, values in sizes.items():
+            array = np.take(array, np.arange(values[position]) % array.shape[dim], dim)
+        return np.ascontiguousarray(array)
+    if array.flags.c_contiguous or not array.size:
+        found = np.array(array, order="C")
+    else:
+        span = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)) + array.itemsize
+        memory = np.zeros(-(-span // array.itemsize), array.dtype)
+        found = np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
+        found[...] = array
+    if not array.flags.writeable:
+        found.flags.writeable = False
+    return found
+
+
+def symbols_between(
+    shapes: dict[str, tuple[int, ...]], known: list[dict[str, tuple[int, ...]]]
+) -> tuple[dict[str, dict[int, str]], list[dict[str, tuple[int, ...]]]]:
+    """The dims that have other sizes than in calls before, as symbols; and sizes of these, for each recording to try.
+
+    Dims with the same sizes in all calls are one symbol. Beside the sizes of the call there are others near to them,
+    which are those of no other dim.
+    """
+    names: dict[tuple[int, ...], str] = {}
+    found: dict[str, dict[int, str]] = {}
+    taken: set[int] = set()
+    for text, shape in shapes.items():
+        for dim, n in enumerate(shape):
+            sizes = (n, *(each[text][dim] for each in known))
+            if len({*sizes}) > 1:
+                found.setdefault(text, {})[dim] = names.setdefault(sizes, f"s{len(names)}")
+            taken.update(sizes)
+    if len(names) > _MOST_SYMBOLS or any(n < 2 for sizes in names for n in sizes):
+        return {}, []
+    tries = []
+    for below in (False, True):
+        used, values = {*taken}, {}
+        for i, ((n, *before), name) in enumerate(names.items()):
+            down = [m for m in range(n - 1, 1, -1) if m not in used][:1] if below else []
+            first = next(m for m in itertools.count(n + 1 + i) if m not in used)
+            second = next(m for m in itertools.count(first + 1 + 2 * i) if m not in used)
+            values[name] = (n, *[*down, first, second][: RECORDED - 1], *before)
+            used.update(values[name])
+        tries.append(values)
+    return found, tries

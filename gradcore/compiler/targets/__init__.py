@@ -1,0 +1,1 @@
+"""Targets: what a program becomes, in Python, C++ or CUDA."""

@@ -1,0 +1,285 @@
+"""CUDA graphs of programs, captured once for the memory that they read and write, then launched.
+
+Arguments are copied into memory of the graph; parameters, buffers and all that the program writes to are read and
+written where they are: if they move, there is another graph. What moves often, and is only read, is copied then.
+Results lie in the memory of a graph, which is launched again only when they are gone: until then another instance of it
+is. Results that are kept for long are copied instead.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+from gradcore.backends.streams import in_order
+from gradcore.compiler.program.effects import Effects
+from gradcore.compiler.program.program import Program
+from gradcore.compiler.program.storage import bounds, share_memory
+from gradcore.compiler.targets.cuda.groups import grouped
+from gradcore.compiler.targets.python import emitter
+from gradcore.cuda.graphs import CUDAGraph, graph
+
+__all__ = ["GraphedProgram", "described", "runnable"]
+
+#: Calls before the capture: kernels are compiled, and chosen, by then.
+_FIRST_CALLS = 2
+#: Instances of a graph for the same memory, places that there are graphs for, and captures before a program gives up.
+_MOST_INSTANCES, _MOST_PLACES, _MOST_CAPTURES = 2, 4, 24
+#: Addresses that an input has had before it is copied, and bytes between its ends at most, for each byte of its own.
+_MOST_ADDRESSES, _MOST_GAPS = 4, 4
+#: Products can be captured, by other kernels than otherwise.
+_OTHER_BITS = (
+    "products are those of another kernel inside of a graph, as CuPy does not call cuBLAS there: install "
+    "nvmath-python, or compile with mode='reduce-overhead'"
+)
+
+
+def runnable(
+    program: Program,
+    graphs: str | None = None,
+    copied: frozenset[int] = frozenset(),
+    steps: frozenset[int] = frozenset(),
+) -> Any:
+    """Return the function of a program on CUDA.
+
+    Parameters
+    ----------
+    program : Program
+    graphs : {'equal', 'always', 'never'}
+        Whether the program becomes a CUDA graph: if it then gives the same bits (by default), also otherwise, or not.
+    copied : set of int
+        The inputs that are other memory in each call.
+    steps : set of int
+        Those that are a `StepInput`.
+    """
+    return GraphedProgram(program, graphs or "equal", copied, steps)
+
+
+def described(run: GraphedProgram) -> list[str]:
+    """What became of a program: kernels, and graphs or why there is none."""
+    return [f"{run.groups} generated kernels of groups, {run.calls} calls in all", f"CUDA graph: {run.state}"]
+
+
+class GraphedProgram:
+    """A program as a function without loops, until it is captured, and where it cannot be; then as CUDA graphs.
+
+    Attributes
+    ----------
+    state : str
+        What became of the graph.
+    calls, groups : int
+        How many calls the program makes, and generated kernels among them.
+    """
+
+    def __init__(self, program: Program, graphs: str, copied: frozenset[int], steps: frozenset[int]) -> None:
+        whole = grouped(program)
+        self.backend, self._program, self._graphs = program.backend, program, graphs
+        self.calls, self.groups = len(whole.calls), sum(call.name == "fused" for call in whole.calls)
+        self._run = emitter.function_of(whole)
+        given = [program.types.get(n) for n in program.inputs]
+        written = Effects(program).written_inputs()
+        #: Positions of the inputs that are written to, that are (in part) results, that are copied into memory of the
+        #: graph, and that are steps.
+        self._written = [i for i, n in enumerate(program.inputs) if n in written]
+        returned = {program.types[n].memory for n in program.outputs if n in program.types}
+        self._returned = [
+            i for i, n in enumerate(program.inputs) if n in program.types and program.types[n].memory in returned
+        ]
+        self._copied = [i for i, n in enumerate(program.inputs) if n in copied and n not in written]
+        #: The addresses, when there was a capture, of the inputs that are neither.
+        self._addresses: dict[int, set[int]] = {}
+        self._steps = [i for i, n in enumerate(program.inputs) if n in steps]
+        self._kept: set[int] = set()
+        self._instances: dict[tuple[Any, ...], list[_Instance]] = {}
+        self._lock = threading.RLock()
+        self._stream: Any = None
+        self._captures = self._seen = 0
+        self.state = f"not captured: it is after {_FIRST_CALLS} calls"
+        why = self._why_not(graphs, given)
+        self._waiting = why is None
+        self.state = why or self.state
+
+    def _why_not(self, graphs: str, given: list[Any]) -> str | None:
+        program = self._program
+        if graphs == "never":
+            return "switched off"
+        if not hasattr(self.backend, "capturing") or not self.backend.has_streams:
+            return "the device has none"
+        if program.index is None:
+            return "calls are made on several devices"
+        if any("fft" in call.name for call in program.calls):
+            return "plans of FFTs, and the memory that they work in, belong to CuPy"
+        if None in given or any(n not in program.types for n in program.outputs):
+            return "numbers that were drawn go from part to part"
+        return None
+
+    def __call__(self, *arrays: Any) -> Any:
+        if not self._waiting or self.backend.is_capturing():
+            return self._run(*arrays)
+        stream = self.backend.xp.cuda.get_current_stream()
+        if self._seen < _FIRST_CALLS or stream.is_capturing() or self._reads_what_it_writes(arrays):
+            self._seen += 1
+            return self._run(*arrays)
+        if any(arrays[i] is None for i in self._steps):  # the optimiser takes it
+            return self._run(*arrays)
+        with self._lock:
+            instance = self._instance_for(arrays)
+            if instance is None:
+                return self._run(*arrays)
+            self._wait(stream)
+            return instance.launch(arrays, self._kept, stream)
+
+    def _reads_what_it_writes(self, arrays: tuple[Any, ...]) -> bool:
+        """Return whether an argument that would be copied shares memory with what the program writes to."""
+        return any(share_memory(arrays[i], arrays[j]) for i in self._written for j in self._copied)
+
+    def _wait(self, stream: Any) -> None:
+        """Make the current stream wait for the launches before, if those were in another one."""
+        if self._stream is not None and self._stream != stream:
+            index: Any = self._program.index
+            in_order(self.backend, (index, self._stream), (index, stream))
+        self._stream = stream
+
+    # -- instances ------------------------------------------------------------------------------------------------
+
+    def _instance_for(self, arrays: tuple[Any, ...]) -> _Instance | None:
+        """Return a graph for arrays, whose results are gone; None if there is none."""
+        steps = self._steps
+        if any(type(a) is not self.backend.array_type for i, a in enumerate(arrays) if i not in steps):
+            return self._give_up("it reads arrays of the CPU")
+        key = self._key(arrays)
+        if key not in self._instances and self._copies_more(arrays):
+            if self._reads_what_it_writes(arrays):
+                return None
+            key = self._key(arrays)
+        found = self._instances.get(key)
+        if found is None:
+            if len(self._instances) >= _MOST_PLACES:
+                self._instances.clear()
+            found = self._instances[key] = []
+        for instance in found:
+            if instance.is_free():
+                return instance
+        if len(found) >= _MOST_INSTANCES:
+            oldest = found.pop(0)
+            self._kept |= oldest.in_use()
+        return self._captured(arrays, found)
+
+    def _key(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What is part of a captured graph: addresses, and kernels of steps."""
+        copied, steps = self._copied, self._steps
+        return tuple([a.key if i in steps else a.data.ptr for i, a in enumerate(arrays) if i not in copied])
+
+    def _copies_more(self, arrays: tuple[Any, ...]) -> bool:
+        """Let inputs that move often be copied from now on; returns whether there are some."""
+        for i, array in enumerate(arrays):
+            if not any(i in each for each in (self._steps, self._written, self._copied, self._returned)):
+                self._addresses.setdefault(i, set()).add(array.data.ptr)
+        found = [i for i, known in self._addresses.items() if len(known) > _MOST_ADDRESSES and _is_dense(arrays[i])]
+        for i in found:
+            del self._addresses[i]
+        self._copied += found
+        if found:
+            self._instances.clear()
+        return bool(found)
+
+    def _captured(self, arrays: tuple[Any, ...], found: list[_Instance]) -> _Instance | None:
+        if self._captures >= _MOST_CAPTURES:
+            return self._give_up(f"what it reads or writes was elsewhere {self._captures} times")
+        self._captures += 1
+        try:
+            instance = _Instance(self._run, self.backend, arrays, self._copied, self._steps)
+        except Exception as error:
+            return self._give_up(f"it cannot be captured: {error}")
+        if self._graphs == "equal" and self.backend.capture.differs:
+            return self._give_up(_OTHER_BITS)
+        found.append(instance)
+        self.state = f"{self._captures} captured, {len(self._copied)} of {len(arrays)} inputs copied"
+        return instance
+
+    def _give_up(self, why: str) -> _Instance | None:
+        self._waiting, self.state = False, why
+        self._instances.clear()
+        return None
+
+
+def _is_dense(array: Any) -> bool:
+    """Return whether the bytes between the ends of an array are few enough to be copied."""
+    start, stop = bounds(array)
+    return stop - start <= _MOST_GAPS * array.nbytes or not array.size
+
+
+def _like(backend: Any, array: Any) -> tuple[Any, Any, int]:
+    """An array with the strides of another one, its memory from end to end, and the bytes before its first element."""
+    start, stop = bounds(array)
+    memory, before = backend.xp.empty(stop - start, "u1"), array.data.ptr - start
+    return backend.xp.ndarray(array.shape, array.dtype, memory.data + before, array.strides), memory, before
+
+
+class _Result:
+    """Holds the memory of a result: when nobody holds this, the result is gone."""
+
+    __slots__ = ("__weakref__", "array")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
+class _Instance:
+    """A captured program, with memory for what is copied into it and for its results.
+
+    Its pool is its own: what another instance computes on the way must not lie where this one's results are.
+    """
+
+    def __init__(self, run: Any, backend: Any, arrays: tuple[Any, ...], copied: list[int], steps: list[int]) -> None:
+        self.backend, inputs = backend, list(arrays)
+        #: Position of steps, and memory of their numbers.
+        self.steps = [(i, backend.xp.asarray(arrays[i].values)) for i in steps]
+        for i, numbers in self.steps:
+            inputs[i] = arrays[i].within(numbers)
+        #: Position of what is copied before each launch, memory for it, and its bytes before the first element.
+        self.copies: list[tuple[int, Any, int]] = []
+        for i in copied:
+            if not _is_dense(arrays[i]):
+                raise RuntimeError("an argument has gaps in memory")
+            if arrays[i].size:
+                inputs[i], memory, before = _like(backend, arrays[i])
+                self.copies.append((i, memory, before))
+        self.graph = CUDAGraph()
+        with graph(self.graph):
+            self.outputs = run(*inputs)
+        #: What the graph reads and writes where it is.
+        self.inputs = inputs
+        self.results: list[Any] = [None] * len(self.outputs)
+
+    def is_free(self) -> bool:
+        """Return whether all results of the last launch are gone."""
+        return not any(result is not None and result() is not None for result in self.results)
+
+    def in_use(self) -> set[int]:
+        """Return the results of the last launch that are not gone."""
+        return {i for i, result in enumerate(self.results) if result is not None and result() is not None}
+
+    def launch(self, arrays: tuple[Any, ...], kept: set[int], stream: Any) -> list[Any]:
+        """Copy arguments, launch the graph, and return its results; those to be kept are copies."""
+        for i, memory, before in self.copies:
+            memory.data.copy_from_device_async(arrays[i].data - before, memory.nbytes, stream)
+        for i, numbers in self.steps:
+            values = arrays[i].values
+            if values.size:  # memory that is not pinned is read before this returns
+                numbers.data.copy_from_host_async(values.ctypes.data, values.nbytes, stream)
+        self.graph.replay()
+        return [self._result(i, out, i in kept) for i, out in enumerate(self.outputs)]
+
+    def _result(self, i: int, out: Any, kept: bool) -> Any:
+        if kept:
+            self.results[i] = None
+            return out.copy("K")
+        cuda, held = self.backend.xp.cuda, _Result((self, out))
+        self.results[i] = weakref.ref(held)
+        if not out.size:
+            return out.copy("K")
+        start, stop = out.data.ptr, out.data.mem.ptr + out.data.mem.size
+        memory = cuda.UnownedMemory(start, max(stop - start, out.nbytes), held, out.device.id)
+        return self.backend.xp.ndarray(out.shape, out.dtype, cuda.MemoryPointer(memory, 0), out.strides)

@@ -1,0 +1,389 @@
+"""Fusion on CUDA: elementwise calls of one shape, forward and backward, become one generated kernel.
+
+Calls change their order for that, as far as none comes before what it depends on.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.codegen.emit_cuda import CudaTracer
+from gradcore.backends.codegen.expr import Expr, NotFusible, as_output
+from gradcore.backends.codegen.scalars import ScalarParameter
+from gradcore.backends.codegen.schedule import Input
+from gradcore.backends.codegen.trace import compute_dtype, trace
+from gradcore.backends.cupy.fusion import CudaFusion
+from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
+from gradcore.compiler.capture.arrays import current
+from gradcore.compiler.program.effects import Effects, is_pure, written
+from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, values_in
+from gradcore.core import dtypes
+
+__all__ = ["FusedLaunch", "grouped"]
+
+_HALVES = tuple(known.numpy for known in (dtypes.float16, dtypes.bfloat16))
+_DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool), *_HALVES
+#: Methods of the backend that run a formula as one kernel, and those that are formulas of elements.
+_FUSED = frozenset(["evaluated", "evaluate_step", "fused_forward", "fused_gradients", "rounded_once"])
+#: Those of them that are given the dtype of what they store.
+_STORED = frozenset(["fused_forward", "fused_gradients", "rounded_once"])
+_FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
+#: Operators that CuPy and generated kernels compute alike.
+_OPERATORS = frozenset((
+    "abs", "add", "and", "eq", "ge", "gt", "invert", "le", "lt", "mul", "ne", "neg", "or", "pow", "sub", "truediv",
+    "xor",
+))  # fmt: skip
+#: Functions that CuPy computes otherwise than generated kernels do, where they are alone.
+_LEFT_TO_CUPY = frozenset([*SPECIAL, "exp2"])
+#: Arrays that a kernel is given at most, and calls of a group; bytes of a copy that comes later than it could.
+_MOST_ARRAYS, _MOST_CALLS, _MOST_COPIED = 48, 200, 1 << 16
+
+
+class _Collector:
+    """What takes the place of `gradcore.backends.codegen.launch.Fusion`: formulas give expressions of the group."""
+
+    def __init__(self, F: CudaTracer) -> None:
+        self.F = F
+
+    def run(
+        self, name: str, key: Any, formula: Any, operands: Any, compute: Any = None, stored: Any = None
+    ) -> list[Any]:
+        arguments: list[Any] = []
+        for i, (_, value) in enumerate(operands):
+            if isinstance(value, np.generic):
+                value = self.F.graph.constant(value.item(), compute_dtype(value.dtype))
+            if isinstance(value, Expr):
+                to = None if compute is None else compute[i]
+                arguments.append(value if to is None else self.F.graph.cast(value, compute_dtype(to)))
+            else:
+                arguments.append(ScalarParameter(value) if value.__class__ is float else value)
+        found = formula(self.F, *arguments)
+        dtypes = [None] * len(found) if stored is None else stored
+        return [x if d is None else self.F.graph.cast(x, compute_dtype(d)) for x, d in zip(found, dtypes, strict=True)]
+
+
+class _Formulas(CudaFusion):
+    """The methods of the backend that run formulas, on expressions of a group."""
+
+    array_type = Expr
+
+    def __init__(self, F: CudaTracer, backend: Any) -> None:
+        self.fusion = _Collector(F)  # type: ignore[assignment]
+        self.bodies, self.elementwise = backend.bodies, backend.elementwise
+
+    def generates(self, operands: Any) -> bool:
+        return True
+
+
+class FusedLaunch:
+    """A group of elementwise calls as one kernel.
+
+    Parameters
+    ----------
+    calls : list of Call
+    inputs : list of Value or Literal
+        The arrays that it reads.
+    outputs : list of int
+        The values that it gives.
+    program : Program
+        The program that they are of.
+
+    Raises
+    ------
+    NotFusible
+        If the calls are no expressions of single elements.
+    """
+
+    def __init__(self, calls: list[Call], inputs: list[Any], outputs: list[int], program: Program) -> None:
+        self.calls, self.outputs = calls, outputs
+        backend = program.backend
+        types: list[Any] = [program.type_of(leaf) for leaf in inputs]
+        operands = [(f"x{i}", Input(known.dtype)) for i, known in enumerate(types)]
+
+        def formula(F: Any, *given: Any) -> list[Any]:
+            values = {(type(leaf), leaf.number): expr for leaf, expr in zip(inputs, given, strict=True)}
+            formulas = _Formulas(F, backend)
+            loaded = {id(expr): known.dtype for expr, known in zip(given, types, strict=True)}
+
+            def plain(leaf: Any) -> Any:
+                if type(leaf) in (Value, Literal):
+                    return values[type(leaf), leaf.number]
+                return ScalarParameter(leaf) if type(leaf) is float else leaf
+
+            for call in calls:
+                found = _called(call, F, formulas, plain)
+                several = type(call.results) in (list, tuple)
+                pairs = zip(call.results, found, strict=True) if several else [(call.results, found)]
+                for result, expr in pairs:
+                    if type(result) is Value:
+                        dtype = program.types[result.number].dtype
+                        if not isinstance(expr, Expr) or expr.dtype != compute_dtype(dtype):
+                            raise NotFusible("it has other dtypes")
+                        rounds = dtype in _HALVES and loaded.get(id(expr)) != dtype
+                        values[Value, result.number] = F.graph.rounded(expr, dtype) if rounds else expr
+            found = [values[Value, n] for n in outputs]
+            if any(expr.function == "input" for expr in found):
+                raise NotFusible("a result is an operand as it is")
+            return found
+
+        stored = [program.types[n].dtype for n in outputs]
+        self.kernel = trace("group", formula, operands, CudaTracer(backend.bodies), stored)
+        self._launch = backend.fusion.launcher(self.kernel)
+
+    @property
+    def described(self) -> str:
+        """What it takes, in words."""
+        return f"one kernel of {len(self.kernel.computed)} steps"
+
+    def __repr__(self) -> str:
+        return f"FusedLaunch({len(self.calls)} calls)"
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        profiler = current.profiler
+        event = None if profiler is None else profiler.begin(f"fused {' '.join(map(_last_name, self.calls))}")
+        results: list[Any] = self._launch(list(arrays))
+        if event is not None:
+            profiler.end(event)
+        return results
+
+
+def _rounds_once(call: Call, operands: list[Any]) -> bool:
+    """Return whether a call on 16-bit floats computes in float32, and rounds the result alone."""
+    kind, _, name = call.name.partition(".")
+    if name == "astype":
+        return bool(operands[0].dtype != "f8")
+    alone = kind == "operator" or (kind in ("kernels", "backend") and name in RENAMED)
+    return name in _STORED or (alone and len(operands) == len(call.args) and not call.named)
+
+
+def _last_name(call: Call) -> str:
+    return call.name.rpartition(".")[2]
+
+
+def _called(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
+    """Return the expressions of a call's results."""
+    kind, _, name = call.name.partition(".")
+    args, named = map_leaves(plain, call.args), map_leaves(plain, call.named)
+    if call.name == "method.copy":
+        return as_output(args[0])
+    if name == "astype":
+        return F.graph.cast(args[0], compute_dtype(np.dtype(args[1])))
+    if name in _FUSED:
+        return getattr(formulas, name)(*args, **named)
+    if name == "evaluate_tiled":
+        return args[0](F, *args[1:])
+    return (getattr(operator, name) if kind == "operator" else getattr(F, name))(*args, **named)
+
+
+def grouped(program: Program, refused: list[str] | None = None) -> Program:
+    """With groups of elementwise calls as one kernel each.
+
+    Parameters
+    ----------
+    program : Program
+    refused : list of str, optional
+        Receives why elementwise calls are not part of a group.
+    """
+    if program.index is None or not getattr(program.backend, "supports_fusion", False):
+        return program
+    return _Grouping(program, [] if refused is None else refused).run()
+
+
+class _Grouping:
+    """The order of a program's calls in which elementwise ones come together.
+
+    Of the calls that may come next, those that are not elementwise come first. Then a group takes all of one shape, and
+    those that they make possible, and so on; what reads the group comes after it.
+    """
+
+    def __init__(self, program: Program, refused: list[str]) -> None:
+        self.program, self.refused = program, refused
+        self.found = program.copy()
+        self.copied = Counter(n for call in program.calls if call.name == "method.copy" for n in call.read)
+        #: The values that calls of no group make.
+        self.alone = set[int]()
+        self.shapes: list[Any] = []
+        for call in program.calls:
+            self.shapes.append(self._shape(call))
+            if self.shapes[-1] is None:
+                self.alone.update(call.made)
+        self.before = _order(program)
+        self.uses: dict[int, int] = dict.fromkeys(program.outputs, 1)
+        for call in program.calls:
+            for n in arguments_of(call):
+                self.uses[n] = self.uses.get(n, 0) + 1
+
+    def run(self) -> Program:
+        waiting, done = [*range(len(self.program.calls))], set[int]()
+        while waiting:
+            left = []
+            for i in waiting:  # in their order, so that one pass finds what earlier ones make possible
+                if self.shapes[i] is None and self.before[i] <= done:
+                    done.add(i)
+                    self.found.calls.append(self.program.calls[i])
+                else:
+                    left.append(i)
+            waiting = left
+            group = self._group(waiting, done)
+            self._add([self.program.calls[i] for i in group])
+            done.update(group)
+            waiting = [i for i in waiting if i not in done]
+        return self.found
+
+    def _group(self, waiting: list[int], done: set[int]) -> list[int]:
+        """Return the first elementwise call that may come next, and all of its shape that may come with it."""
+        shape, group, leaves = None, list[int](), set[Any]()
+        copies = [i for i in waiting if self.program.calls[i].name == "method.copy"]
+        for i in [*(i for i in waiting if i not in copies), *copies]:  # so that many copies come together
+            if self.shapes[i] is None or shape not in (None, self.shapes[i]) or not self.before[i] <= done.union(group):
+                continue
+            more = leaves | {*leaves_of(self.program.calls[i])}
+            if group and (len(group) >= _MOST_CALLS or len(more) > _MOST_ARRAYS):
+                break
+            shape, leaves = self.shapes[i], more
+            group.append(i)
+        return group
+
+    def _shape(self, call: Call) -> tuple[int, ...] | None:
+        """Return the shape of an elementwise call's results; None for other calls."""
+        kind, _, name = call.name.partition(".")
+        known = name in _FUSED or name in _FORMULAS or name == "astype" or self._is_single_copy(call)
+        known = known or (
+            kind in ("kernels", "backend") and (name in self.program.backend.elementwise or name in RENAMED)
+        )
+        known = known or (kind == "operator" and name in _OPERATORS)
+        results: list[Any] = [self.program.types.get(n) for n in values_in(call.results)]
+        if not known or name in _LEFT_TO_CUPY or not results or None in results or not is_pure(call):
+            return None
+        why = self._refusal(call, results)
+        if why is not None:
+            self.refused.append(f"{call!r}: {why}")
+            return None
+        return results[0].shape  # type: ignore[no-any-return]
+
+    def _is_single_copy(self, call: Call) -> bool:
+        """Whether a call is the only copy of a small array that no group computes, as of gradients in one array."""
+        if call.name != "method.copy" or len(call.args) != 1 or call.named or len(call.read) != 1:
+            return False
+        (n,) = call.read
+        known = self.program.types.get(n)
+        if known is None or n not in self.alone or known.dtype not in _DTYPES or known.dtype.kind != "f":
+            return False
+        return known.strides == _dense(known) and known.nbytes <= _MOST_COPIED and self.copied[n] == 1
+
+    def _refusal(self, call: Call, results: list[Any]) -> str | None:
+        shape = results[0].shape
+        numbers = {*values_in(call.results)}
+        if any(t.shape != shape or t.memory not in numbers or t.strides != _dense(t) for t in results):
+            return "a result is a view, or not contiguous"
+        if not results[0].size:
+            return "it has no elements"
+        leaves = [_leaf(key) for key in leaves_of(call)]
+        if any(type(leaf) is Literal and isinstance(self.program.literals[leaf.number], np.ndarray) for leaf in leaves):
+            return "an array is the CPU's"
+        operands: list[Any] = [self.program.type_of(leaf) for leaf in leaves]
+        if None in operands:
+            return "it is given a number that is drawn"
+        if any(t.dtype not in _DTYPES for t in (*results, *operands)):
+            return "it computes other numbers than floats and bools"
+        if any(t.dtype in _HALVES for t in (*results, *operands)) and not _rounds_once(call, operands):
+            return "16-bit floats may be rounded in between"
+        try:
+            fits = np.broadcast_shapes(shape, *(t.shape for t in operands)) == shape
+        except ValueError:
+            fits = False
+        return None if fits else "its operands have other shapes"
+
+    def _add(self, calls: list[Call]) -> None:
+        """Add a group to the program: as one kernel, if it is one."""
+        made, keys = dict[int, None](), dict[tuple[Any, int], None]()
+        inside: dict[int, int] = {}
+        for call in calls:
+            for n in arguments_of(call):
+                inside[n] = inside.get(n, 0) + 1
+            keys |= dict.fromkeys(key for key in leaves_of(call) if key[0] is Literal or key[1] not in made)
+            made |= dict.fromkeys(n for n in values_in(call.results) if (Value, n) not in keys)  # some give an argument
+        inputs = [_leaf(key) for key in keys]
+        outputs = [n for n in made if self.uses.get(n, 0) > inside.get(n, 0)]
+        try:
+            if len(calls) < 2 or not outputs:
+                raise NotFusible("it is alone")
+            inputs = self._in_order(inputs, self.program.types[outputs[0]])
+            function = FusedLaunch(calls, inputs, outputs, self.program)
+        except Exception as error:  # NotFusible, or what a formula raises for expressions in the place of arrays
+            self.refused += [f"{call!r}: {error}" for call in calls]
+            self.found.calls += calls
+            return
+        self.found.calls.append(Call("fused", function, tuple(inputs), {}, [*map(Value, outputs)]))
+
+    def _in_order(self, inputs: list[Any], result: Any) -> list[Any]:
+        """Return the operands, those first by whose order in memory kernels write their results."""
+        types: list[Any] = [self.program.type_of(leaf) for leaf in inputs]
+        whole = [t.shape == result.shape and all(t.strides) for t in types]
+        dense = [w and t.strides == _dense(t) for w, t in zip(whole, types, strict=True)]
+        if any(whole) and not any(dense):
+            raise NotFusible("its operands lie in another order in memory")
+        return [leaf for _, leaf in sorted(zip(dense, inputs, strict=True), key=lambda pair: not pair[0])]
+
+
+def _order(program: Program) -> list[set[int]]:
+    """For each call the calls that it has to come after: those that make or write what it reads, and the like."""
+    effects = Effects(program)
+    made: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    writers: dict[int, list[int]] = {}
+    found: list[set[int]] = []
+    barrier: int | None = None
+    for i, call in enumerate(program.calls):
+        numbers = arguments_of(call)
+        reads, writes = effects.reads(call), effects.writes[i]
+        before = {made[n] for n in numbers if n in made}
+        before |= {j for m in reads for j in writers.get(m, ())}
+        before |= {j for m in writes for j in (*readers.get(m, ()), *writers.get(m, ()))}
+        before |= {made[n] for n in values_in(call.results) if n in made}
+        if barrier is not None:
+            before.add(barrier)
+        if written(call) is None or call.name.startswith("random"):  # numbers are drawn in their order
+            before.update(range(i))
+            barrier = i
+        for m in reads:
+            readers.setdefault(m, []).append(i)
+        for m in writes:
+            writers.setdefault(m, []).append(i)
+        made.update(dict.fromkeys(values_in(call.results), i))
+        found.append(before)
+    return found
+
+
+def arguments_of(call: Call) -> list[int]:
+    """Return the values that a call is given."""
+    return [*values_in(call.args), *values_in(call.named)]
+
+
+def leaves_of(call: Call) -> list[tuple[Any, int]]:
+    """Return the arrays that a call is given, by class and number: as tuples, values and literals can be equal."""
+    found: list[tuple[Any, int]] = []
+
+    def note(leaf: Any) -> None:
+        if type(leaf) in (Value, Literal):
+            found.append((type(leaf), leaf.number))
+
+    map_leaves(note, (call.args, call.named))
+    return found
+
+
+def _leaf(key: tuple[Any, int]) -> Any:
+    return key[0](key[1])
+
+
+def _dense(known: Any) -> tuple[int, ...]:
+    """Return the strides of an array that is contiguous in C order."""
+    strides, step = [], known.dtype.itemsize
+    for n in reversed(known.shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))

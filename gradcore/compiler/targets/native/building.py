@@ -1,0 +1,250 @@
+"""Building native parts: compiled once, kept in the user's folder, and loaded from there by later processes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.compiled.building import BuildError, find_compiler
+from gradcore.backends.compiled.cache import cache_folder
+from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, distrust, made_of
+from gradcore.backends.compiled.workplaces import workplace
+from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.openblas import NUMPY
+from gradcore.backends.registry import CPU
+from gradcore.compiler.targets.native.files import find_library, is_whole_library, write_library
+
+__all__ = ["has_blas", "has_libraries", "has_vector_functions", "library_of", "loaded", "made_with"]
+
+#: Compilation takes less time with them than with those of the library, whose loops it does not gain.
+_OPTIONS = ("-O2", "-ftree-vectorize", "-fwrapv", "-fvisibility=hidden", "-shared")
+_FOLDER, _PHILOX = Path(__file__).parent, HERE.parent / "cupy" / "sources"
+_HEADERS = _FOLDER / "program.h", _FOLDER / "draws.h", _PHILOX / "philox.cuh"
+#: Libraries that are kept; those used longest ago go first.
+_MOST_LIBRARIES = 500
+
+
+class _Tools(ctypes.Structure):
+    """``gradcore::Tools``."""
+
+    _fields_ = (
+        ("items", ctypes.c_int64), ("share", ctypes.c_void_p), ("multiply_f", ctypes.c_void_p),
+        ("multiply_d", ctypes.c_void_p), ("long_integers", ctypes.c_int64), ("correlate_f", ctypes.c_void_p),
+        ("correlate_d", ctypes.c_void_p), ("windows_f", ctypes.c_void_p), ("windows_d", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+@functools.cache
+def has_blas() -> bool:
+    """Return whether NumPy brings a BLAS with functions of CBLAS."""
+    return all(NUMPY.function(name) is not None for name in ("sgemm", "dgemm"))
+
+
+@functools.cache
+def _compiler() -> tuple[str, str]:
+    """Return the compiler, and what it says of its version."""
+    path = find_compiler()
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+    return path, said
+
+
+@functools.cache
+def has_vector_functions() -> bool:
+    """Return whether loops call the C library's functions of vectors: ``GRADCORE_VECTORS`` of ``program.h``."""
+    library, version = platform.libc_ver()
+    try:
+        by_gcc = "Free Software Foundation" in _compiler()[1]
+    except BuildError:
+        return False
+    later = library == "glibc" and tuple(map(int, version.split(".")[:2])) >= (2, 35)
+    return later and by_gcc and platform.machine() == "x86_64"
+
+
+def _name(source: str) -> str:
+    """Return what the name of a source's library begins with: by what it is made of, for what CPU and compiler."""
+    path, version = _compiler()
+    parts = [
+        source,
+        *(header.read_text() for header in _HEADERS),
+        made_of(),
+        path,
+        version,
+        repr((_OPTIONS, NATIVE)),
+        sys.prefix,
+    ]
+    return f"program-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"
+
+
+def made_with() -> str:
+    """What libraries are made with, beside their source: without a call of the compiler, which takes a while."""
+    path = find_compiler()
+    known, vectors = os.stat(path), os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else ""
+    return repr((path, known.st_size, known.st_mtime_ns, vectors, made_of(), _OPTIONS, NATIVE, sys.prefix))
+
+
+def has_libraries() -> bool:
+    """Return whether there are libraries of programs."""
+    folder = cache_folder()
+    return folder is not None and os.path.isdir(os.path.join(folder, "programs"))
+
+
+def library_of(source: str, build: bool = True) -> Path | None:
+    """Return the library of a source; None if it is not there and is not to be built.
+
+    Raises
+    ------
+    BuildError
+        If there is no compiler or no folder, or the compiler fails.
+    """
+    kept_in = cache_folder()
+    if kept_in is None:
+        raise BuildError("There is no absolute folder for libraries. Name one by GRADCORE_CACHE.")
+    folder, name = Path(kept_in) / "programs", _name(source)
+    path = find_library(folder, name)
+    if path is not None:
+        with suppress(OSError):
+            os.utime(path)
+        return path
+    if not build:
+        return None
+    try:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        problem = distrust(folder)
+        if problem is not None:
+            raise BuildError(problem)
+        with workplace(folder) as place:
+            path = write_library(folder, name, _compile(source, place))
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"The program cannot be built: {error}") from None
+    _forget_old(folder)
+    return path
+
+
+def _compile(source: str, folder: Path) -> bytes:
+    """Compile a source in a folder, and return the library."""
+    text, made = folder / "program.cpp", folder / "program.so"
+    text.write_text(source)
+    flags = [flag for flag in FLAGS if flag != "-O3"]
+    command = [
+        _compiler()[0],
+        *flags,
+        *NATIVE,
+        *_OPTIONS,
+        f"-I{HERE}",
+        f"-I{_FOLDER}",
+        f"-I{_PHILOX}",
+        str(text),
+        "-o",
+        str(made),
+    ]
+    nice = shutil.which("nice")  # the program's threads come first
+    done = subprocess.run(
+        [nice, *command] if nice else command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, timeout=300, check=False, process_group=0,
+    )  # fmt: skip
+    if done.returncode:
+        raise BuildError(f"The compiler failed: {' '.join(command)}\n{done.stderr[:4000]}")
+    return made.read_bytes()
+
+
+def _forget_old(folder: Path) -> None:
+    """Delete the libraries that were used longest ago, if there are many."""
+    with suppress(OSError):
+        found = sorted(folder.glob("program-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
+        plans = sorted(folder.glob("plan-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in (*found[_MOST_LIBRARIES:], *plans[_MOST_LIBRARIES:]):
+            path.unlink(missing_ok=True)
+
+
+@functools.cache
+def _tools() -> _Tools:
+    """Return the data and functions that the process gives to its libraries."""
+    library = getattr(CPU.backend, "library", None)
+
+    def address(name: str) -> int:
+        function = getattr(library, name, None)
+        return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    (sgemm, long), (dgemm, _) = (NUMPY.function(name) or (0, False) for name in ("sgemm", "dgemm"))
+    convolution = [address(f"gradcore_{name}_{char}") for name in ("correlate", "sum_windows") for char in "fd"]
+    return _Tools(tuple.__basicsize__, address("gradcore_share"), sgemm, dgemm, long, *convolution)
+
+
+def loaded(path: Path, first: int, parts: Sequence[tuple[bool, bool]]) -> list[Callable[..., Any]]:
+    """Return the functions of a library's parts from the first one on, which take a tuple of arrays.
+
+    Parameters
+    ----------
+    path : Path
+    first : int
+    parts : sequence of (bool, bool)
+        Of each, `PartPlan.in_threads` and `PartPlan.multiplies`.
+
+    Raises
+    ------
+    OSError
+        If the library is damaged, another user could have changed it, or it does not find in arrays what these say of
+        themselves.
+    """
+    problem = distrust(path.parent) or distrust(path)
+    if problem is not None:
+        raise OSError(problem)
+    if not is_whole_library(path):
+        raise OSError(f"{path} is damaged")
+    library = ctypes.CDLL(str(path))
+    begin = library.gradcore_program_begin
+    begin.argtypes, begin.restype = [ctypes.c_int64, ctypes.c_void_p], None
+    begin(object.__basicsize__, ctypes.addressof(_tools()))
+    _check(library)
+    return [_function(library, i, *each) for i, each in enumerate(parts, first)]
+
+
+def _check(library: ctypes.CDLL) -> None:
+    describe = library.gradcore_program_describe
+    describe.argtypes, describe.restype = [ctypes.py_object, ctypes.c_int64, ctypes.c_void_p], None
+    found = (ctypes.c_int64 * 5)()
+    if sys.implementation.name != "cpython":
+        raise OSError("this interpreter's arrays are not what it expects")
+    numbers = np.arange(24.0).reshape(4, 6)
+    given = numbers, numbers.T, numbers[1:3]
+    for i, array in enumerate(given):
+        describe(given, i, found)
+        flags = array.flags.aligned
+        if list(found) != [array.ctypes.data, array.ndim, flags, array.shape[0], array.strides[1]]:
+            raise OSError("this interpreter's arrays are not what it expects")
+
+
+def _function(library: ctypes.CDLL, number: int, in_threads: bool, multiplies: bool) -> Callable[..., Any]:
+    address = ctypes.cast(getattr(library, f"part{number}"), ctypes.c_void_p).value or 0
+    if not in_threads:  # it is short: other threads of Python may wait
+        short: Any = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object)(address)
+        short.library = library
+        return short  # type: ignore[no-any-return]
+    shared = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_int64)(address)
+    available = threads.available
+
+    def run_in_threads(given: tuple[Any, ...]) -> Any:
+        return shared(given, available())
+
+    def run_alone(given: tuple[Any, ...]) -> Any:
+        number = available()
+        if number < 2:
+            return shared(given, number)
+        with NUMPY.alone():  # threads that BLAS has started would be in the way of these
+            return shared(given, number)
+
+    run = run_alone if multiplies and _tools().share else run_in_threads
+    run.library = library  # type: ignore[attr-defined]
+    return run

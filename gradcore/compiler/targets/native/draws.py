@@ -1,0 +1,134 @@
+"""Lowering of random numbers: Python reserves words of the generator, and native parts make numbers of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.backends.random import philox
+from gradcore.compiler.program.program import ArrayType, Call, Program, Value
+from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
+
+__all__ = ["RESERVING", "Draws", "with_positions"]
+
+#: The name of calls that reserve words, and give the key and the counter as an array.
+RESERVING = "random.position"
+#: Numbers that are worth a thread.
+_LARGE = 1 << 14
+_U64 = np.dtype(np.uint64)
+
+
+class Draws:
+    """Steps of calls that make random numbers."""
+
+    _view: Any
+
+    def _lower_numbers(self, call: Call, results: list[View]) -> list[Step]:
+        (out,), (distribution, n, dtype, position, *parameters) = results, call.args
+        made = _FORMULAS.get(distribution)
+        plain = all(type(each) in (int, float) for each in parameters)
+        if made is None or not plain or not out.size or not out.is_contiguous or dtype.char not in "fd":
+            raise Unsupported("the distribution")
+        per_word, word = (1, "u64") if dtype.char == "d" else (2, "u32")
+        formula = made(dtype.type, *parameters).replace("{", "{{").replace("}", "}}")
+        function = f"[]([[maybe_unused]] auto h) {{{{ return {formula}; }}}}"
+        text = f"draw<{per_word}>({{0}}, {{1}}, {n}, threads, {function})".replace("auto h", f"{word} h")
+        return [Kernel(text, [out], [self._view(position)], lasting=n >= _LARGE)]
+
+
+# -- formulas of C++, of the word h ------------------------------------------------------------------------------------
+
+
+def _number(value: Any) -> str:
+    """Return a number of C++."""
+    return f"{C_TYPES[np.dtype(type(value)).name]}({float(value).hex()})"
+
+
+def _uniform(real: Any, low: float = 0.0, high: float = 1.0) -> str:
+    unit = f"philox::uniform<{C_TYPES[np.dtype(real).name]}, {24 if real is np.float32 else 53}>"
+    if (low, high) == (0, 1):
+        return f"{unit}(h)"
+    first, end = real(low), real(high)
+    with np.errstate(all="ignore"):
+        numbers = first, end - first, np.nextafter(end, first)
+    if not np.isfinite(numbers).all():
+        raise Unsupported("the bounds")
+    return f"{unit}(h, {', '.join(map(_number, numbers))})"
+
+
+def _normal(real: Any, mean: float = 0.0, std: float = 1.0) -> str:
+    scale = "" if std == 1 else f" * {_number(real(std))}"
+    shift = "" if mean == 0 else f" + {_number(real(mean))}"
+    if not np.isfinite([real(mean), real(std)]).all():
+        raise Unsupported("the parameters")
+    return f"philox::normal<{C_TYPES[np.dtype(real).name]}>(h){scale}{shift}"
+
+
+def _exponential(real: Any, rate: float = 1.0) -> str:
+    if not np.isfinite(real(rate)):
+        raise Unsupported("the rate")
+    quotient = "" if rate == 1 else f" / {_number(real(rate))}"
+    return f"philox::exponential<{C_TYPES[np.dtype(real).name]}>(h){quotient}"
+
+
+def _bernoulli(real: Any, p: float) -> str:
+    bits, digits = (32, 31) if real is np.float32 else (64, 53)
+    return f"(h >> {bits - digits}) < {int(np.ceil(real(p) * real(2.0**digits)))}ull"
+
+
+_FORMULAS: dict[Any, Callable[..., str]] = {
+    philox.uniform: _uniform,
+    philox.normal: _normal,
+    philox.exponential: _exponential,
+    philox.bernoulli: _bernoulli,
+}
+
+# -- positions ---------------------------------------------------------------------------------------------------------
+
+
+def with_positions(program: Program) -> Program:
+    """With positions of the generator as arrays, where native parts can make all numbers that are drawn there."""
+    draws = {call.made: call for call in program.calls if call.name == "random.draw" and len(call.made) == 2}
+    users: dict[int, list[Call]] = {}
+    for call in program.calls if draws else ():
+        for n in call.read:
+            users.setdefault(n, []).append(call)
+    out = program.copy()
+    positions: dict[int, Value] = {}
+    for call in program.calls:
+        reading = [user for n in call.made for user in users.get(n, [])] if call.made in draws else []
+        seen = bool({*call.made} & {*program.outputs})
+        if reading and not seen and all(_is_native(user, *call.made) for user in reading):
+            position = positions[call.made[0]] = out.new_value(ArrayType((6,), _U64, (8,), -1))
+            out.calls.append(Call(RESERVING, _position, (call.function, *call.args), {}, position))
+            continue
+        if call.name == "backend.random_numbers" and type(call.args[3]) is Value and call.args[3].number in positions:
+            distribution, n, dtype, key, _, *parameters = call.args
+            args = distribution, n, dtype, positions[key.number], *parameters
+            call = Call("random.numbers", functools.partial(_numbers, call.function), args, {}, call.results)
+        out.calls.append(call)
+    return out if positions else program
+
+
+def _is_native(call: Call, key: int, counter: int) -> bool:
+    """Return whether a call makes numbers, at a position, for which there is a formula."""
+    if call.name != "backend.random_numbers" or call.named or call.args[3:5] != (Value(key), Value(counter)):
+        return False
+    return call.args[0] in _FORMULAS and all(type(each) in (int, float) for each in call.args[5:])
+
+
+def _position(draw: Callable[[int], tuple[int, int]], words: int) -> Any:
+    """Reserve words: the key and the counter, the lowest bits first."""
+    key, counter = draw(words)
+    return np.frombuffer(key.to_bytes(16, "little") + counter.to_bytes(32, "little"), "<u8").astype(_U64, copy=False)
+
+
+def _numbers(make: Callable[..., Any], distribution: Any, n: int, dtype: Any, position: Any, *parameters: Any) -> Any:
+    """Return the numbers at a position."""
+    data = position.astype("<u8").tobytes()
+    key, counter = int.from_bytes(data[:16], "little"), int.from_bytes(data[16:], "little")
+    return make(distribution, n, dtype, key, counter, *parameters)

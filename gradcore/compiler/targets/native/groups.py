@@ -1,0 +1,216 @@
+"""Grouping: loops and reductions over one shape that follow each other, as far as memory allows, are one loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.codegen import emit_cpp
+from gradcore.backends.codegen.cpp import Dialect
+from gradcore.backends.codegen.expr import Expr, NotFusible
+from gradcore.backends.codegen.schedule import Input, Kernel, schedule
+from gradcore.backends.codegen.trace import compute_dtype
+from gradcore.backends.registry import CPU
+from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, View, clashes, overlap
+
+__all__ = ["DIALECT", "Group", "TracedGroup", "grouped", "stored", "trace_group", "tracer"]
+
+#: Functions of the C library: where they are for one element at a time, NumPy's are as fast above so many elements.
+_LIBRARY = {
+    "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh",
+    "cosh": "cosh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "exp2": "exp2", "log2": "log2",
+    "log10": "log10", "cbrt": "cbrt", "power": "power", "arctan2": "atan2",
+}  # fmt: skip
+_SLOW_ABOVE = 1 << 12
+#: The functions of generated loops, and those.
+DIALECT = Dialect(emit_cpp.CPU.real | _LIBRARY, None, emit_cpp.CPU.where)
+#: Expressions that one group has at most, functions counted as so many.
+_MOST, _FUNCTION = 240, 8
+
+
+class _Tracer(emit_cpp.CppTracer):
+    """The namespace for native parts of programs."""
+
+    target = "native programs"
+
+    def supports(self, expr: Expr) -> bool:
+        if expr.function == "cast" and expr.operands[0].dtype.kind == "f" and expr.dtype.kind in "iu":
+            return False  # out of range, C++ has no result for it
+        if expr.function == "power" and expr.dtype.kind != "f":
+            return False
+        return DIALECT.supports(expr)
+
+    def check(self, exprs: Sequence[Expr]) -> None:
+        """Raise `NotFusible` where there is no C++ for something."""
+        for expr in self.graph._known.values():
+            if expr.operands and not self.supports(expr):
+                raise NotFusible(f"there is no {expr.function}")
+
+
+def tracer() -> _Tracer:
+    """Return a namespace for formulas, with a graph of its own."""
+    return _Tracer(CPU.backend.bodies)
+
+
+def stored(F: Any, expr: Expr, dtype: np.dtype[Any]) -> Expr:
+    """Return the expression as it is after it was stored in a dtype."""
+    if compute_dtype(dtype) == dtype:
+        return F.graph.cast(expr, dtype)  # type: ignore[no-any-return]
+    if expr.dtype not in (np.dtype(bool), np.dtype(np.float32)):
+        raise NotFusible("it would be rounded twice")
+    return F.graph.rounded(F.graph.cast(expr, np.dtype(np.float32)), dtype)  # type: ignore[no-any-return]
+
+
+class Group:
+    """Loops and reductions of one shape.
+
+    Parameters
+    ----------
+    step : Loop or Reduction
+        The first one.
+    relation : int
+        See `_related`.
+    """
+
+    def __init__(self, step: Loop | Reduction, relation: int = 0) -> None:
+        self.shape, self.relations = step.shape, {relation}
+        self.steps: list[Loop | Reduction] = [step]
+        self.dims: tuple[int, ...] | None = step.dims if isinstance(step, Reduction) else None
+        self.fallible = False
+
+    @property
+    def reads(self) -> list[View]:
+        return [r for step in self.steps for r in step.reads]
+
+    @property
+    def writes(self) -> list[View]:
+        return [w for step in self.steps for w in step.writes]
+
+    def takes(self, step: Step, relation: int, given: frozenset[int]) -> bool:
+        """Return whether a step can be one of the group: element by element, in the order of the steps."""
+        if not isinstance(step, (Loop, Reduction)) or step.shape != self.shape or len(self.steps) >= _MOST:
+            return False
+        if isinstance(step, Reduction) and self.dims not in (None, step.dims):
+            return False
+        if relation not in self.relations and math.prod(self.shape) > 1:
+            return False
+        for r in step.reads:
+            if any(_differ(r, w, given) for w in self.writes):
+                return False
+        return not any(_differ(w, v, given) for w in step.writes for v in (*self.reads, *self.writes))
+
+    def add(self, step: Loop | Reduction, relation: int) -> None:
+        self.steps.append(step)
+        self.relations.add(relation)
+        if isinstance(step, Reduction):
+            self.dims = step.dims
+
+
+def _related(steps: list[Step]) -> list[int]:
+    """A number for each step: equal for loops over one shape that have arrays in common, with each other or others."""
+    above = [*range(len(steps))]
+    users: dict[Any, int] = {}
+
+    def top(i: int) -> int:
+        while above[i] != i:
+            above[i] = i = above[above[i]]
+        return i
+
+    for i, step in enumerate(steps):
+        if isinstance(step, (Loop, Reduction)):
+            for v in (*step.reads, *step.writes):
+                if any(v.strides):  # one number may be a part of what has nothing to do with each other
+                    above[top(i)] = top(users.setdefault((step.shape, v.memory, v.offset), i))
+    return [*map(top, above)]
+
+
+def _differ(a: View, b: View, given: frozenset[int]) -> bool:
+    """Return whether two views may have elements in common that are not each other's."""
+    if a.memory != b.memory:
+        return a.memory in given and b.memory in given
+    return overlap(a, b) and a != b
+
+
+def grouped(steps: list[Step], given: frozenset[int], made: Collection[int]) -> list[Any]:
+    """Groups and kernels in an order in which they can run.
+
+    Memories that are `given` may share elements. Before a step that may fail, only memories are written that are
+    `made` by the steps.
+    """
+    out: list[Any] = []
+    for step, relation in zip(steps, _related(steps), strict=True):
+        chosen = None
+        if isinstance(step, (Loop, Reduction)):
+            for each in reversed(out[-24:]):
+                if isinstance(each, Group) and each.takes(step, relation, given):
+                    chosen = each
+                    break
+                if clashes(each, step, given) or (each.fallible and any(w.memory not in made for w in step.writes)):
+                    break
+        if chosen is None:
+            out.append(Group(step, relation) if isinstance(step, (Loop, Reduction)) else step)
+        elif isinstance(step, (Loop, Reduction)):
+            chosen.add(step, relation)
+    return out
+
+
+class TracedGroup(NamedTuple):
+    """A group as expressions.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Its outputs are those of `stores`, and then those of `reductions`.
+    loads : list of View
+        The views of the kernel's inputs.
+    stores : list of View
+    reductions : list of Reduction
+    shape : tuple of int
+    """
+
+    kernel: Kernel
+    loads: list[View]
+    stores: list[View]
+    reductions: list[Reduction]
+    shape: tuple[int, ...]
+
+
+def trace_group(group: Group, kept: Any, constants: dict[int, Any]) -> TracedGroup:
+    """Trace the formulas of a group; `kept` says of what memories elements are needed later."""
+    F = tracer()
+    inputs: list[View] = []
+    known: dict[View, Expr] = {}
+    stores: dict[View, Expr] = {}
+    reductions: list[tuple[Reduction, Expr]] = []
+
+    def read(view: View) -> Expr:
+        found = known.get(view)
+        if found is None and view.memory in constants:
+            found = F.graph.constant(constants[view.memory].item(), compute_dtype(view.dtype))
+        if found is None:
+            found = known[view] = F.graph.input(len(inputs), compute_dtype(view.dtype))
+            inputs.append(view)
+        return found
+
+    for step in group.steps:
+        exprs = [read(r) for r in step.reads]
+        if isinstance(step, Reduction):
+            reductions.append((step, exprs[0]))
+            continue
+        for view, expr in zip(step.writes, step.formula(F, *exprs), strict=True):
+            known[view] = stores[view] = stored(F, expr, view.dtype)
+    stores = {v: e for v, e in stores.items() if kept(v.memory)}
+    outputs = [(e, v.dtype) for v, e in stores.items()] + [(e, e.dtype) for _, e in reductions]
+    named = [Input(v.dtype, name=f"x{i}", position=i) for i, v in enumerate(inputs)]
+    kernel = schedule("loop", named, F.graph, outputs, [])
+    loads = [inputs[i.position] for i in kernel.inputs]
+    return TracedGroup(kernel, loads, list(stores), [r for r, _ in reductions], group.shape)
+
+
+def is_slow(traced: TracedGroup) -> bool:
+    """Whether NumPy's functions, which use all lanes, would be faster than those of the C library, which do not."""
+    size = int(np.prod(traced.shape, dtype=np.int64))
+    return size > _SLOW_ABOVE and any(e.function in _LIBRARY for e in traced.kernel.computed)

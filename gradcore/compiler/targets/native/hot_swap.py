@@ -1,0 +1,168 @@
+"""Swapping: the Python function of a program gets the code that calls its native parts, when they are built."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from gradcore.backends.compiled.building import BuildError
+from gradcore.compiler.program.program import Call, Program
+from gradcore.compiler.targets.native import building, plans
+from gradcore.compiler.targets.native.draws import with_positions
+from gradcore.compiler.targets.native.segments import NativeProgram, name_of_plan, source_of
+from gradcore.compiler.targets.python import emitter
+from gradcore.core import config
+
+__all__ = ["described", "runnable", "swap"]
+
+#: Calls after which a program is worth a compiler's time.
+_HOT = 32
+
+
+def runnable(program: Program, cpp: str | None = None) -> Any:
+    """Return the function of a program: Python's, whose code becomes that of native parts.
+
+    Parameters
+    ----------
+    program : Program
+    cpp : str, optional
+        ``"background"``, ``"wait"`` for the compiler, or ``"0"``; by default what ``GRADCORE_COMPILE_CPP`` says.
+    """
+    cpp = config.COMPILE_CPP if cpp is None else cpp
+    if cpp in ("background", "wait") and building.has_libraries():
+        run = _kept(program)
+        if run is not None:
+            return run
+    if cpp == "background":
+        return _in_background(program)
+    run = emitter.function_of(program)
+    if cpp == "wait":
+        swap([(run, program)])
+    else:
+        run.state = "switched off"
+    return run
+
+
+def described(run: Any) -> list[str]:
+    """What became of a program's native parts, which calls are loops, and which calls Python makes, and why."""
+    native = getattr(run, "native", None)
+    loops, refused = getattr(native, "rolled", []), getattr(native, "refused", [])
+    return [run.state, *(f"in a loop: {each}" for each in loops), *(f"by Python: {each}" for each in refused)]
+
+
+# -- in a thread of its own ------------------------------------------------------------------------------------------
+
+
+class _Background:
+    """A thread that takes jobs one by one, started with the first of them."""
+
+    def __init__(self) -> None:
+        self.forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Begin anew: the child of a fork has no other threads."""
+        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.thread: threading.Thread | None = None
+        self.lock = threading.Lock()
+
+    def put(self, job: Callable[[], None]) -> None:
+        self.jobs.put(job)
+        with self.lock:
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.live, name="gradcore-compile", daemon=True)
+                self.thread.start()
+
+    def live(self) -> None:
+        jobs = self.jobs
+        while True:
+            jobs.get()()
+
+
+_background = _Background()
+
+
+def _in_background(program: Program) -> Any:
+    """Return the function, which counts its calls; a library that is there already is loaded at once."""
+    calls = itertools.count(1)
+
+    def count() -> None:
+        if next(calls) == _HOT:
+            _background.put(lambda: swap([(run, program)]))
+
+    counting = Program()
+    vars(counting).update(vars(program))
+    counting.calls = [Call("native.count", count, (), {}, None), *program.calls]
+    run = emitter.function_of(counting)
+    run.state = f"not built: it is after {_HOT} calls"
+    if building.has_libraries():
+        _background.put(lambda: swap([(run, program)], build=False))
+    return run
+
+
+def _kept(program: Program) -> Any:
+    """Return the function that calls a library which an earlier process has built; None if there is none."""
+    whole = _given(program)
+    found = plans.kept(whole, name_of_plan(whole))
+    if found is None:
+        return None
+    plan, path = found
+    try:
+        run = plan.function(path)
+    except (OSError, AttributeError):  # another file under its name
+        return None
+    run.native, run.state = plan, plan.state
+    return run
+
+
+def _given(program: Program) -> Program:
+    """What native parts are made of."""
+    return with_positions(program.native or program)
+
+
+def swap(pairs: list[tuple[Any, Program]], build: bool = True) -> None:
+    """Build programs as one library, or load what is built, and let their functions call it."""
+    found: list[tuple[Any, NativeProgram]] = []
+    try:
+        for run, program in pairs:
+            if getattr(run, "native", None) is None:
+                native = NativeProgram(_given(program), building.has_blas())
+                if native.parts and not (program.native and native.refused):
+                    found.append((run, native))
+                else:
+                    _replace(run, emitter.function_of(program), native, "there is nothing for it")
+        path = building.library_of(source_of([native for _, native in found]), build) if found else None
+        if path is None:
+            return
+        first = 0
+        for run, native in found:
+            plan = native.plan()
+            _replace(run, plan.function(path, first), plan, plan.state)
+            first += len(plan.parts)
+        if len(pairs) == 1:
+            given = _given(pairs[0][1])
+            plans.keep(plan, given, name_of_plan(given), path)
+    except (BuildError, OSError) as error:
+        _give_up(pairs, str(error))
+    except Exception as error:  # nobody who calls the function should see it
+        _give_up(pairs, f"an error of gradcore's: {type(error).__name__}: {error}")
+
+
+def _give_up(pairs: list[tuple[Any, Program]], why: str) -> None:
+    for run, program in pairs:
+        if getattr(run, "native", None) is None:
+            _replace(run, emitter.function_of(program), program, why)
+
+
+def _replace(run: Any, other: Any, native: Any, state: str) -> None:
+    """Let a function do what another one does, from its next call on; calls that are running go on as they were."""
+    names = {name: f"native_{name}" for name in other.__globals__ if name not in ("__builtins__", "program")}
+    run.__globals__.update({names.get(name, name): value for name, value in other.__globals__.items()})
+    run.__globals__["program"] = run
+    run.native, run.state = native, state
+    run.__code__ = other.__code__.replace(co_names=tuple(names.get(name, name) for name in other.__code__.co_names))

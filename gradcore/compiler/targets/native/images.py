@@ -1,0 +1,137 @@
+"""Lowering of convolutions, by the compiled library's kernels, and of pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.backends.compiled.convolution import geometry_of
+from gradcore.backends.portable.convolution import ConvSettings
+from gradcore.backends.portable.pooling import MaxPool
+from gradcore.backends.registry import CPU
+from gradcore.compiler.program.program import Call
+from gradcore.compiler.targets.native.steps import Kernel, Loop, Step, Unsupported, View, contiguous_strides
+
+__all__ = ["Images"]
+
+#: The last arguments of a convolution: the bias, and settings.
+_DEFAULTS: tuple[Any, ...] = (None, (1,), (0,), (1,), False, (0,), 1)
+
+
+class Images:
+    """Steps of calls on batches of images."""
+
+    _view: Any
+    _checked: Any
+
+    # -- convolution --------------------------------------------------------------------------------------------------
+
+    def _lower_convolution(self, call: Call, results: list[View]) -> list[Step]:
+        x, weight, bias, *rest = (*call.args, *_DEFAULTS[len(call.args) - 2 :])
+        stride, padding, dilation, transposed, _, groups = rest
+        if transposed or call.named:
+            raise Unsupported("a transposed convolution")
+        return self._convolved(results[0], x, weight, bias, ConvSettings(stride, padding, dilation, groups))
+
+    def _lower_conv(self, call: Call, results: list[View]) -> list[Step]:
+        x, weight, *settings = call.args
+        return self._convolved(results[0], x, weight, None, _packed(ConvSettings, settings))
+
+    def _lower_conv_output(self, call: Call, results: list[View]) -> list[Step]:
+        x, weight, _, *settings = call.args
+        return self._convolved(results[0], x, weight, None, _packed(ConvSettings, settings))
+
+    def _convolved(self, out: View, x: Any, weight: Any, bias: Any, settings: ConvSettings) -> list[Step]:
+        kernel = self._correlated(out, self._view(x), self._view(weight), settings)
+        if bias is None:
+            return [kernel]
+        b, dims = self._view(bias), len(out.shape) - 2
+        column = b._replace(shape=(*b.shape, *(1,) * dims), strides=(*b.strides, *(0,) * dims))
+        return [kernel, self._checked(Loop([out], [out, column], lambda F, y, z: [y + z]))]
+
+    def _correlated(self, out: View, x: View, weight: View, settings: ConvSettings) -> Step:
+        geometry = _geometry([out, x, weight], x, weight.shape, out, settings)
+        text = f"correlate<{C_TYPES[out.dtype.name]}>({{0}}, {{1}}, {{2}}, {geometry}, {_table(_steps(out))}, threads)"
+        return Kernel(text, [out], [x, weight], lasting=True)
+
+    def _lower_conv_input(self, call: Call, results: list[View]) -> list[Step]:
+        grad, weight, _, *rest = call.args
+        settings, out = _packed(ConvSettings, rest), results[0]
+        if any(s != 1 for s in settings.stride):
+            raise Unsupported("the stride")
+        g, w, groups = self._view(grad), self._view(weight), settings.groups
+        outputs, channels, kernel = w.shape[0] // groups, w.shape[1], w.shape[2:]
+        reaches = [(k - 1) * d for k, d in zip(kernel, settings.dilation, strict=True)]
+        pads = [reach - p for reach, p in zip(reaches, settings.padding, strict=True)]
+        back = ConvSettings(settings.stride, pads, settings.dilation, groups)
+        geometry = _geometry([out, g, w], g, (groups * channels, outputs, *kernel), out, back)
+        numbers = f"{geometry}, {_table(_steps(out))}, {groups}, {outputs}, {channels}, {prod(kernel)}, threads"
+        return [Kernel(f"correlate_back<{C_TYPES[out.dtype.name]}>({{0}}, {{1}}, {{2}}, {numbers})", [out], [g, w],
+                       lasting=True)]  # fmt: skip
+
+    def _lower_conv_weight(self, call: Call, results: list[View]) -> list[Step]:
+        x, grad, _, *settings = call.args
+        out, a, g = results[0], self._view(x), self._view(grad)
+        geometry = _geometry([out, a, g], a, out.shape, g, _packed(ConvSettings, settings))
+        text = f"sum_windows<{C_TYPES[out.dtype.name]}>({{0}}, {{1}}, {{2}}, {geometry}, threads)"
+        return [Kernel(text, [out], [a, g], lasting=True)]
+
+    # -- pooling ------------------------------------------------------------------------------------------------------
+
+    def _lower_max_pool(self, call: Call, results: list[View]) -> list[Step]:
+        out, index = results
+        x, window = self._view(call.args[0]), _packed(MaxPool, call.args[1:])
+        _check([out, index, x], x)
+        if len(window.kernel) > 2:
+            raise Unsupported("three dims")
+        n = len(window.kernel)
+        dims = [(1,) * (2 - n) + tuple(each) for each in (x.shape[-n:], out.shape[-n:], window.kernel, window.stride)]
+        dims += [(0,) * (2 - n) + tuple(window.padding), (1,) * (2 - n) + tuple(window.dilation)]
+        if prod(dims[0]) >= 1 << 31:
+            raise Unsupported("the size")
+        planes = prod(x.shape[: len(x.shape) - n])
+        numbers = f"Windows{{{{{planes}, {', '.join(f'{{{{{a}, {b}}}}}' for a, b in dims)}}}}}"
+        return [Kernel(f"max_pool({{0}}, {{1}}, (const {C_TYPES[x.dtype.name]}*){{2}}, {numbers}, threads)",
+                       [out, index], [x], lasting=x.size >= 1 << 15, narrow=True)]  # fmt: skip
+
+    def _lower_max_pool_spread(self, call: Call, results: list[View]) -> list[Step]:
+        x, index, size, *_ = call.args
+        out, a, i = results[0], self._view(x), self._view(index)
+        _check([out, a, i], a)
+        planes = prod(a.shape[: len(a.shape) - len(size)])
+        numbers = f"{planes}, {a.size // max(planes, 1)}, {prod(size)}"
+        text = f"spread_places<{C_TYPES[a.dtype.name]}>({{0}}, {{1}}, {{2}}, {numbers})"
+        return [Kernel(text, [out], [a, i], fallible=True, lasting=a.size >= 1 << 15, narrow=prod(size) < 1 << 31)]
+
+
+def _packed(kind: Any, settings: Sequence[Any]) -> Any:
+    """Settings that are given as one object, or one by one."""
+    return settings[0] if len(settings) == 1 else kind(*settings)
+
+
+def _check(views: list[View], x: View) -> None:
+    if x.dtype.char not in "fd" or not all(v.size and v.is_contiguous for v in views):
+        raise Unsupported("the arrays")
+
+
+def _geometry(views: list[View], x: View, weight: tuple[int, ...], positions: View, settings: ConvSettings) -> str:
+    """The table of a convolution that reads `x`, with outputs at `positions`, if the library has a kernel for it."""
+    _check(views, x)
+    if getattr(CPU.backend, "library", None) is None or any(v.dtype != x.dtype for v in views):
+        raise Unsupported("there is no kernel")
+    numbers = geometry_of(x.dtype.char, x.shape, weight, positions.shape[2:], settings)
+    if numbers is None:
+        raise Unsupported("the shapes")
+    return _table(numbers)
+
+
+def _table(numbers: Sequence[int]) -> str:
+    return f"table_of<{', '.join(map(str, numbers))}>"
+
+
+def _steps(out: View) -> tuple[int, ...]:
+    """Return the elements from image to image, from output to output, and along three dims."""
+    steps = [s // out.dtype.itemsize for s in contiguous_strides(out.shape, out.dtype.itemsize)]
+    return (*steps[:2], *(0,) * (5 - len(steps)), *steps[2:])

@@ -1,0 +1,232 @@
+"""Lowering of reading and writing by tensors of indices, and of the places of extrema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.backends.numpy.tiled import NO_CACHE
+from gradcore.compiler.program.program import Call, Literal, Value
+from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
+
+__all__ = ["Places"]
+
+#: Elements that are worth a thread.
+_LARGE = 1 << 15
+
+
+class _Indexed(NamedTuple):
+    """Elements of an array at indices.
+
+    Attributes
+    ----------
+    x : View
+    shape : tuple of int
+        Of the elements.
+    strides : tuple of int
+        Of the array along these dims, zero along those of the indices.
+    indices : list of View
+        In that shape.
+    dims : list of int
+        The dims of the array that they are along.
+    negative : bool
+        Whether they may count from the end.
+    """
+
+    x: View
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    indices: list[View]
+    dims: list[int]
+    negative: bool
+
+
+class Places:
+    """Steps of calls on tensors of indices."""
+
+    _view: Any
+    _moved: Any
+    _filled: Any
+    _write: Any
+    temporary_view: Any
+
+    # -- tuples of indices, some dims without one ---------------------------------------------------------------------
+
+    def _lower_index(self, call: Call, results: list[View]) -> list[Step]:
+        x, indices = call.args
+        return [_kernel("take", results[0], self._by_tuple(self._view(x), indices))]
+
+    def _lower_index_backward(self, call: Call, results: list[View]) -> list[Step]:
+        grad, _, indices = call.args
+        (out,) = results
+        return [*self._filled(out, 0), _kernel("add", self._view(grad), self._by_tuple(out, indices))]
+
+    def _lower_index_write(self, call: Call, results: list[View]) -> list[Step]:
+        x, values, indices, accumulate = (*call.args, False)[:4]
+        (out,) = results
+        kind = "add" if accumulate else "put"
+        return [self._moved(out, self._view(x)), _kernel(kind, self._view(values), self._by_tuple(out, indices))]
+
+    def _lower_index_into(self, call: Call, results: list[View]) -> list[Step]:
+        out, values, indices, accumulate = (*call.args, False)[:4]
+        kind = "add" if accumulate else "put"
+        return [_kernel(kind, self._view(values), self._by_tuple(self._view(out), indices))]
+
+    def _put(self, out: View, index: tuple[Any, ...], value: Any) -> list[Step]:
+        """Write a number, or an array, to tensors of indices along the first dims."""
+        if any(type(each) not in (Value, Literal) for each in index):
+            raise Unsupported("the index")
+        at = self._by_tuple(out, index)
+        values: View = self.temporary_view(at.shape, out.dtype)
+        return [*self._write(values, value), _kernel("put", values, at)]
+
+    def _by_tuple(self, x: View, indices: Sequence[Any]) -> _Indexed:
+        dims = [d for d, index in enumerate(indices) if index is not None]
+        given = [self._view(indices[d]) for d in dims]
+        shape = np.broadcast_shapes(*[i.shape for i in given])
+        lead = dims[0] if dims == [*range(dims[0], dims[-1] + 1)] else 0
+        rest = [d for d in range(len(x.shape)) if d not in dims]
+        before, after = rest[:lead], rest[lead:]
+        whole = (*(x.shape[d] for d in before), *shape, *(x.shape[d] for d in after))
+        strides = (*(x.strides[d] for d in before), *(0 for _ in shape), *(x.strides[d] for d in after))
+        spread = []
+        for i in given:
+            own = i.broadcast(shape).strides
+            spread.append(i._replace(shape=whole, strides=(*(0 for _ in before), *own, *(0 for _ in after))))
+        return _Indexed(x, whole, strides, spread, dims, True)
+
+    # -- an index along a dim -----------------------------------------------------------------------------------------
+
+    def _lower_index_select(self, call: Call, results: list[View]) -> list[Step]:
+        x, dim, index = call.args
+        a, i = self._view(x), self._view(index)
+        vector = i if i.shape else i._replace(shape=(1,), strides=(0,))
+        return [_kernel("take", results[0], self._along(a, dim, vector))]
+
+    def _lower_embedding_rows(self, call: Call, results: list[View]) -> list[Step]:
+        weight, index = call.args[:2]
+        return [_kernel("take", results[0], self._along(self._view(weight), 0, self._view(index)))]
+
+    def _along(self, x: View, dim: int, index: View) -> _Indexed:
+        if not x.shape:
+            raise Unsupported("the shape of what is indexed")
+        dim %= len(x.shape)
+        lead, tail = x.shape[:dim], x.shape[dim + 1 :]
+        whole = (*lead, *index.shape, *tail)
+        strides = (*x.strides[:dim], *(0 for _ in index.shape), *x.strides[dim + 1 :])
+        spread = index._replace(shape=whole, strides=(*(0 for _ in lead), *index.strides, *(0 for _ in tail)))
+        return _Indexed(x, whole, strides, [spread], [dim], False)
+
+    # -- an index for each element ------------------------------------------------------------------------------------
+
+    def _lower_gather(self, call: Call, results: list[View]) -> list[Step]:
+        x, dim, index = call.args[:3]
+        return [_kernel("take", results[0], self._each(self._view(x), dim, index))]
+
+    def _lower_gather_backward(self, call: Call, results: list[View]) -> list[Step]:
+        grad, _, dim, index = call.args
+        (out,) = results
+        return [*self._filled(out, 0), _kernel("add", self._view(grad), self._each(out, dim, index))]
+
+    def _lower_place(self, call: Call, results: list[View]) -> list[Step]:
+        x, _, dim, index = call.args
+        (out,) = results
+        return [*self._filled(out, 0), _kernel("put", self._view(x), self._each(out, dim, index))]
+
+    def _lower_scatter_src(self, call: Call, results: list[View]) -> list[Step]:
+        x, src, dim, index = call.args
+        (out,) = results
+        places = self._each(out, dim, index)
+        values = self._view(src).indexed(tuple(slice(n) for n in places.shape))
+        return [self._moved(out, self._view(x)), _kernel("put", values, places)]
+
+    def _each(self, x: View, dim: int, index: Any) -> _Indexed:
+        i = self._view(index)
+        if not x.shape or len(i.shape) != len(x.shape):
+            raise Unsupported("the shape of an index")
+        dim %= len(x.shape)
+        if any(n > size for d, (n, size) in enumerate(zip(i.shape, x.shape, strict=True)) if d != dim):
+            raise Unsupported("the shape of an index")
+        strides = tuple(0 if d == dim else s for d, s in enumerate(x.strides))
+        return _Indexed(x, i.shape, strides, [i], [dim], False)
+
+    # -- extrema ------------------------------------------------------------------------------------------------------
+
+    def _lower_argmax(self, call: Call, results: list[View]) -> list[Step]:
+        x, dim, _ = (*call.args, None, False)[:3]
+        return self._extrema(call, x, dim, results[0], None)
+
+    _lower_argmin = _lower_argmax
+
+    def _lower_max_dim(self, call: Call, results: list[View]) -> list[Step]:
+        return self._extrema(call, call.args[0], call.args[1], results[1], results[0])
+
+    _lower_min_dim = _lower_max_dim
+
+    def _extrema(self, call: Call, x: Any, dim: int | None, index: View, values: View | None) -> list[Step]:
+        a: View = self._view(x)
+        steps: list[Step] = []
+        if not a.size or not a.shape or call.named or a.dtype.kind == "b":
+            raise Unsupported("the extrema")
+        if any(v is not None and not v.is_contiguous for v in (index, values)):
+            raise Unsupported("the strides")
+        if not a.is_contiguous:
+            copy = self.temporary_view(a.shape, a.dtype)
+            steps, a = [self._moved(copy, a)], copy
+        shape = a.shape if dim is not None else (a.size,)
+        dim = 0 if dim is None else dim % len(shape)
+        sizes = f"{prod(shape[:dim])}, {shape[dim]}, {prod(shape[dim + 1 :])}"
+        least = "true" if "min" in call.name.rpartition(".")[2] else "false"
+        kind, writes = C_TYPES[a.dtype.name], [index] if values is None else [index, values]
+        of_values = f"({kind}*)nullptr" if values is None else "{1}"
+        text = f"extrema<{kind}, {least}>({{0}}, {of_values}, {{{len(writes)}}}, {sizes}, threads)"
+        return [*steps, Kernel(text, writes, [a], lasting=a.size >= _LARGE)]
+
+
+def _kernel(kind: str, values: View, at: _Indexed) -> Step:
+    """Return the kernel that takes elements to `values`, puts them to where they belong, or adds them there."""
+    x = at.x
+    values = values if kind == "take" else values.broadcast(at.shape)
+    if kind == "add" and x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+        raise Unsupported("the dtype")
+    if values.shape != at.shape or values.dtype != x.dtype or not values.size or not x.size:
+        raise Unsupported("the arrays")
+    if any(i.dtype != at.indices[0].dtype or i.dtype.name not in ("int32", "int64") for i in at.indices):
+        raise Unsupported("the indices")
+    size, integer = x.dtype.itemsize, at.indices[0].dtype.itemsize
+    if kind != "put" and prod(x.shape) * size >= NO_CACHE:
+        raise Unsupported("the library's kernel is faster on arrays that fit into no cache")
+    rows = [(values.strides, size), (at.strides, size), *((i.strides, integer) for i in at.indices)]
+    if any(s % unit for strides, unit in [*rows, (x.strides, size)] for s in strides):
+        raise Unsupported("the strides")
+    shape, steps = _merged(at.shape, [tuple(s // unit for s in strides) for strides, unit in rows])
+    tables = [shape, *steps[:2], *[tuple(row) for row in steps[2:]]]
+    tables += [tuple(x.shape[d] for d in at.dims), tuple(x.strides[d] // size for d in at.dims)]
+    numbers = [f"{{{{{', '.join(map(str, each))}}}}}" for each in tables]
+    numbers[3:-2] = [f"{{{{{', '.join(numbers[3:-2])}}}}}"]
+    count = len(at.indices)
+    where = f"Indexed<{len(shape)}, {count}>{{{{{', '.join(numbers)}, {'true' if at.negative else 'false'}}}}}"
+    kernel, integers = f"{kind}_places<{C_TYPES[x.dtype.name]}, {C_TYPES[at.indices[0].dtype.name]}", at.indices
+    names = ", ".join(f"{{{2 + i}}}" for i in range(count))
+    text = f"{kernel}, {len(shape)}, {count}>({{0}}, {{1}}, {where}, {{{{{names}}}}}, threads)"
+    written, read = (values, x) if kind == "take" else (x, values)
+    return Kernel(text, [written], [read, *integers], fallible=True, lasting=values.size >= _LARGE)
+
+
+def _merged(shape: tuple[int, ...], rows: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """Return a shape and the steps of arrays along its dims, neighbours that are one in memory taken as one."""
+    dims: list[tuple[int, ...]] = []
+    for size, *steps in zip(shape, *rows, strict=True):
+        if size == 1:
+            continue
+        if dims and all(before == step * size for before, step in zip(dims[-1][1:], steps, strict=True)):
+            dims[-1] = (dims[-1][0] * size, *steps)
+        else:
+            dims.append((size, *steps))
+    merged = dims or [(1, *(0 for _ in rows))]
+    first, *rest = zip(*merged, strict=True)
+    return first, rest

@@ -1,0 +1,501 @@
+"""Lowering: the calls of a program as steps on views of memory, where there are native ones for them."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.codegen.expr import Expr, NotFusible
+from gradcore.backends.codegen.trace import compute_dtype
+from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
+from gradcore.backends.registry import CPU
+from gradcore.compiler.program.effects import Effects, written
+from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value, values_in
+from gradcore.compiler.targets.native.channels import Channels
+from gradcore.compiler.targets.native.draws import Draws
+from gradcore.compiler.targets.native.images import Images
+from gradcore.compiler.targets.native.indexing import Places
+from gradcore.compiler.targets.native.products import Products
+from gradcore.compiler.targets.native.rows import ROW_OPERATIONS, Rows
+from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
+from gradcore.core import dtypes
+
+__all__ = ["DTYPES", "Lowering"]
+
+#: Dtypes of what native parts compute with.
+DTYPES = frozenset(map(np.dtype, ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")))
+_HALVES = frozenset([dtypes.float16.numpy, dtypes.bfloat16.numpy])
+#: What moves elements only: also those of 16-bit floats, which are computed with in float32.
+_MOVING = frozenset([
+    "cat", "copy_into", "embedding_rows", "empty", "empty_like", "gather", "getitem_backward", "index", "index_into",
+    "index_select", "index_write", "masked_fill_number", "place", "repeat", "scatter_src", "setitem", "stack",
+])  # fmt: skip
+#: Functions whose results are arguments, or views of them, where they share their memory; else copies of them.
+_VIEWS = {
+    "T", "alias", "astype", "broadcast_to", "chunk", "clone", "conj", "contiguous", "copied", "copy", "detach",
+    "diagonal", "expand", "expanded", "getitem", "hermitian", "mT", "narrow", "permute", "real", "reshape", "select",
+    "slice_of", "split", "squeeze", "swapaxes", "t", "to", "transpose", "unbind", "unsafe_view", "unsqueeze", "view",
+    "view_shape",
+}  # fmt: skip
+#: Those of them that copy elements in the order of the result's dims, and those that copy them one after the other.
+_COPIES = frozenset(["astype", "clone", "conj", "contiguous", "copied", "copy", "to"])
+_EXPANDING = frozenset(["broadcast_to", "expand", "expanded"])
+_RESHAPES = frozenset(["reshape", "view", "unsafe_view", "view_shape"])
+#: Elementwise functions beside those of operations and of NumPy.
+_ELEMENTWISE = {
+    "add", "sub", "mul", "truediv", "neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne", "and", "or",
+    "xor", "iadd", "isub", "imul", "itruediv", "where", "relu", "clamp", "sigmoid", "pow", "div",
+    "evaluate_tiled", "half_weighted", "rsqrt", "logical_and", "gelu_slope",
+    "activation_backward",
+}  # fmt: skip
+_OPERATORS = {"and": operator.and_, "or": operator.or_}
+_FILLS = {"zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1, "new_zeros": 0}
+#: Reductions: kind, and the names of their parameters after the array.
+_REDUCTIONS = {
+    "sum": "sum", "sum_over": "sum", "mean": "mean", "mean_over": "mean", "sum_rows": "sum", "sum_to_size": "sum",
+    "amax": "max", "amin": "min", "max_over": "max", "min_over": "min", "max": "max", "min": "min",
+}  # fmt: skip
+
+
+class Lowering(Channels, Draws, Images, Places, Products, Rows):
+    """The steps of a program's calls.
+
+    Parameters
+    ----------
+    program : Program
+    blas : bool
+        Whether there is a BLAS to call.
+
+    Attributes
+    ----------
+    views : dict
+        The `View` of each value.
+    constants : dict
+        The number that all elements of a memory are.
+    temporary : set of int
+        Memories that are no values: steps of one call use them.
+    """
+
+    def __init__(self, program: Program, blas: bool) -> None:
+        self.program, self.blas = program, blas
+        self.views: dict[int, View] = {}
+        self.constants: dict[int, Any] = {}
+        self.temporary: set[int] = set()
+        self._effects = Effects(program)
+        for n in program.inputs:
+            self._own(n)
+
+    def _own(self, number: int) -> View:
+        kind = self.program.types[number]
+        view = self.views[number] = View(number, 0, kind.shape, kind.strides, kind.dtype)
+        return view
+
+    def temporary_view(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> View:
+        """Return a contiguous view of a memory of its own."""
+        number = self.program.new_value(ArrayType(shape, dtype, contiguous_strides(shape, dtype.itemsize), -1)).number
+        self.temporary.add(number)
+        return self._own(number)
+
+    def follow(self, call: Call) -> None:
+        """Take note of the results of a call that Python makes."""
+        for n in call.made:
+            if n in self.program.types and n not in self.views:
+                self._result(call, n)
+
+    def _result(self, call: Call, number: int) -> View:
+        """Return the view of a result: in a memory of its own, or in that of an argument."""
+        kind = self.program.types[number]
+        bases = {}
+        for n in call.read:
+            if n in self.views and self.program.types[n].memory == kind.memory:
+                bases[self.views[n].memory] = n
+        if len(bases) > 1:
+            raise Unsupported("a view of one of several arguments that share memory")
+        if not bases:
+            expands = call.name.rpartition(".")[2] in _EXPANDING and self._effects.is_constant(number)
+            if expands and kind.memory not in self.views:  # which was a copy of the argument, or is part of the program
+                view = self.views[number] = self._view(call.args[0]).broadcast(kind.shape)
+                return view
+            return self._own(number)
+        n = next(iter(bases.values()))
+        moved = kind.address - self.program.types[n].address
+        base = self.views[n]
+        view = self.views[number] = View(base.memory, base.offset + moved, kind.shape, kind.strides, kind.dtype)
+        return view
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def steps(self, call: Call) -> list[Step]:
+        """Return the steps of a call; none if it makes views only.
+
+        Raises
+        ------
+        Unsupported
+            If Python has to make it.
+        """
+        before = dict(self.views)
+        try:
+            return self._steps(call)
+        except Exception as error:  # of a formula that is given expressions, whatever it is
+            self.views = before
+            raise Unsupported(str(error)) from None
+
+    def _steps(self, call: Call) -> list[Step]:
+        _, _, name = call.name.rpartition(".")
+        into = call.name.startswith("xp.") and call.named.keys() == {"out"} and call.named["out"] == (call.results,)
+        if name not in _WRITERS and not into and (written(call) != [] or "out" in call.named):
+            raise Unsupported("it writes in place")
+        numbers = list(call.made)
+        kinds = {self.program.types[n].dtype for n in (*numbers, *values_in(call.args))}
+        if not kinds <= DTYPES | _HALVES:
+            raise Unsupported("the dtype")
+        known = set(self.views)
+        results = [self.views[n] if n in known else self._result(call, n) for n in numbers]
+        own = [n for n in numbers if n not in known and self.views[n].memory == n]
+        if into:
+            return [self._loop(call._replace(named={}), name, results)]
+        if name in _VIEWS and not own:
+            return []
+        handler = getattr(self, f"_lower_{name}", None)
+        if name in ROW_OPERATIONS:
+            handler = functools.partial(self._lower_row_kernel, *ROW_OPERATIONS[name])
+        if kinds & _HALVES and (handler is not None or name in _REDUCTIONS) and name not in _MOVING:
+            raise Unsupported("the dtype")
+        if handler is not None:
+            found: list[Step] = handler(call, results)
+            return found
+        if name in _FILLS or name == "full":
+            return self._fill(call, results[0], call.args[1] if name == "full" else _FILLS[name])
+        if name in _VIEWS:
+            return self._copy(call, name, results)
+        if name in _REDUCTIONS and call.name.partition(".")[0] in ("kernels", "backend", "method"):
+            return self._reduce(call, _REDUCTIONS[name], results[0])
+        return [self._loop(call, name, results)]
+
+    def _view(self, argument: Any) -> View:
+        if type(argument) is Literal:
+            return self._literal(argument.number)
+        if type(argument) is not Value:
+            raise Unsupported("an argument that is no array")
+        return self.views[argument.number]
+
+    def _literal(self, number: int) -> View:
+        """Return the view of an array that is part of the program: its memory has a negative number."""
+        array = self.program.literals[number]
+        if array.dtype not in DTYPES | _HALVES:
+            raise Unsupported("the dtype")
+        return View(-1 - number, 0, array.shape, array.strides, array.dtype)
+
+    def _constant(self, argument: Any) -> Any:
+        """Return the number that an argument is, for all its elements; None if it is none."""
+        memory = self._view(argument).memory
+        if memory >= 0:
+            return self.constants.get(memory)
+        array = self.program.literals[-1 - memory]
+        return array.reshape(-1)[0] if array.size == 1 else None
+
+    # -- loops ----------------------------------------------------------------------------------------------------
+
+    def _loop(self, call: Call, name: str, results: list[View]) -> Step:
+        kind = call.name.partition(".")[0]
+        names = CPU.backend.elementwise.keys() | RENAMED.keys() | SPECIAL.keys() | _ELEMENTWISE
+        if kind == "xp":
+            names = names | set(RENAMED.values())
+        if name not in names or len(results) != 1:
+            raise Unsupported(name)
+        reads: list[View] = []
+        places: list[tuple[bool, Any]] = []
+        given = [*call.args, *call.named.values()]
+        for argument in given:
+            if type(argument) in (Value, Literal):
+                number = self._constant(argument)
+                if number is None:
+                    places.append((True, len(reads)))
+                    reads.append(self._view(argument))
+                else:
+                    places.append((False, number))
+            elif any(True for _ in values_in(argument)):
+                raise Unsupported("lists of arrays")
+            else:
+                places.append((False, argument))
+        out = results[0]
+        if any(v.dtype in _HALVES for v in (out, *reads)) and not _rounds_once(call, name, places):
+            raise Unsupported("the dtype")
+        keys, positional, kept = list(call.named), len(call.args), compute_dtype(out.dtype)
+        shape = np.broadcast_shapes(*[r.shape for r in reads]) if reads else ()
+        scalars = all(place[0] for place in places if isinstance(place[1], np.generic))
+        if shape != out.shape and not (name[0] == "i" and name[1:] in _ELEMENTWISE) and (reads or not scalars):
+            full = np.broadcast_shapes(shape, *[_shape_of(self, each) for each in given])
+            if full != out.shape:
+                raise Unsupported("the shape of the result")
+        function = _function_of(kind, name)
+        if name == "evaluate_tiled":
+            positional, places, of_settings = positional - 1, places[1:], places[0][1]
+            function = lambda F, *given: of_settings(F, *given)  # noqa: E731
+
+        def formula(F: Any, *exprs: Expr) -> list[Expr]:
+            found = [exprs[v] if is_array else _operand(F, v) for is_array, v in places]
+            expr = function(F, *found[:positional], **dict(zip(keys, found[positional:], strict=True)))
+            if not isinstance(expr, Expr):
+                expr = F.graph.constant(expr, kept)
+            if name[0] == "i" and name[1:] in _ELEMENTWISE:
+                expr = F.graph.cast(expr, kept)
+            if expr.dtype != kept:
+                raise NotFusible(f"{name} gives {expr.dtype} in the place of {out.dtype}")
+            return [expr]
+
+        return self._checked(Loop([out], reads, formula))
+
+    def _checked(self, loop: Loop) -> Loop:
+        """Return a loop whose formula can be traced."""
+        from gradcore.compiler.targets.native.groups import stored, tracer
+
+        F = tracer()
+        exprs = loop.formula(F, *[F.graph.input(i, compute_dtype(r.dtype)) for i, r in enumerate(loop.reads)])
+        F.check([stored(F, expr, w.dtype) for expr, w in zip(exprs, loop.writes, strict=True)])
+        if any(r.size and w.memory == r.memory and r != w for r in loop.reads for w in loop.writes):
+            raise Unsupported("it reads another part of what it writes")
+        if not all(w.is_injective for w in loop.writes):
+            raise Unsupported("it writes to elements more than once")
+        return loop
+
+    def _filled(self, out: View, value: Any) -> list[Step]:
+        return [Loop([out], [], lambda F: [F.graph.constant(value, compute_dtype(out.dtype))])]
+
+    def _fill(self, call: Call, out: View, value: Any) -> list[Step]:
+        if type(value) in (Value, Literal):
+            value = self._constant(value)
+            if value is None:
+                raise Unsupported("filled by an array")
+        number = out.dtype.type(value).item()
+        if self._effects.is_constant(out.memory):
+            self.constants[out.memory] = out.dtype.type(number)
+        return self._filled(out, number)
+
+    def _moved(self, out: View, x: View) -> Loop:
+        """Return a copy, in the dtype of what is written."""
+        kept = compute_dtype(out.dtype)  # what is stored is rounded
+        if kept != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != kept:
+            raise Unsupported("it would be rounded twice")
+        return self._checked(Loop([out], [x], lambda F, e: [F.graph.cast(e, kept)]))
+
+    def _added(self, out: View, x: View) -> Loop:
+        return self._checked(Loop([out], [out, x], lambda F, y, b: [y + b]))
+
+    def _scaled(self, out: View, x: View, scale: float) -> Loop:
+        return self._checked(Loop([out], [x], lambda F, e: [e * scale]))
+
+    def _copy(self, call: Call, name: str, results: list[View]) -> list[Step]:
+        out = results[0]
+        if len(results) != 1 or name not in _COPIES | _RESHAPES:
+            raise Unsupported("the copy")
+        number = self._constant(call.args[0])
+        if number is not None and out.memory == call.made[0]:
+            return self._fill(call, out, number)
+        x = self._view(call.args[0])
+        if name in _RESHAPES and x.shape != out.shape:
+            if not out.is_contiguous:
+                raise Unsupported("the copy's order")
+            out = out.reshaped(x.shape)
+        if x.shape != out.shape:
+            raise Unsupported("the copy's shape")
+        return [self._moved(out, x)]
+
+    def _lower_repeat(self, call: Call, results: list[View]) -> list[Step]:
+        (out,), x = results, self._view(call.args[0])
+        sizes, size = (1,) * (len(out.shape) - len(x.shape)) + x.shape, out.dtype.itemsize
+        shape = tuple(n for whole, part in zip(out.shape, sizes, strict=True) for n in (whole // max(part, 1), part))
+        if not out.size or not out.is_contiguous:
+            raise Unsupported("the copy's order")
+        dims = tuple(n for part in sizes for n in (1, part))
+        steps = tuple(s for each in (*(0,) * (len(sizes) - len(x.shape)), *x.strides) for s in (0, each))
+        strides = contiguous_strides(shape, size)
+        return [self._moved(out._replace(shape=shape, strides=strides), x._replace(shape=dims, strides=steps))]
+
+    def _lower_empty(self, call: Call, results: list[View]) -> list[Step]:
+        return []
+
+    _lower_empty_like = _lower_empty
+
+    def _write(self, out: View, value: Any) -> list[Step]:
+        if type(value) in (Value, Literal):
+            number = self._constant(value)
+            if number is None:
+                x = self._view(value)
+                lead = len(x.shape) - len(out.shape)
+                if lead > 0 and all(n == 1 for n in x.shape[:lead]):
+                    x = x._replace(shape=x.shape[lead:], strides=x.strides[lead:])
+                return [self._moved(out, x)]
+            value = number.item()
+        if not isinstance(value, (bool, int, float)):
+            raise Unsupported("what is written")
+        return self._filled(out, np.asarray(value).astype(out.dtype).item())
+
+    def _lower_setitem(self, call: Call, results: list[View]) -> list[Step]:
+        target, index, value = call.args
+        if any(True for _ in values_in(index)) or not _is_basic(index):
+            return self._put(self._view(target), index if isinstance(index, tuple) else (index,), value)
+        return self._write(self._view(target).indexed(index), value)
+
+    def _lower_copy_into(self, call: Call, results: list[View]) -> list[Step]:
+        return self._write(self._view(call.args[0]), call.args[1])
+
+    def _lower_masked_fill_number(self, call: Call, results: list[View]) -> list[Step]:
+        (x, mask, value), (out,) = call.args, results
+        a, m = self._view(x), self._view(mask)
+        if type(value) not in (bool, int, float) or a.dtype != out.dtype or m.dtype != np.bool_:
+            raise Unsupported("the number")
+        number, kept = np.asarray(value).astype(out.dtype).item(), compute_dtype(out.dtype)
+        formula = lambda F, e, given: [F.graph.where(given, F.graph.constant(number, kept), e)]  # noqa: E731
+        return [self._checked(Loop([out], [a, m], formula))]
+
+    def _lower_getitem_backward(self, call: Call, results: list[View]) -> list[Step]:
+        grad, _, index = call.args
+        if any(True for _ in values_in(index)) or not _is_basic(index):
+            raise Unsupported("the index")
+        out = results[0]
+        return [*self._filled(out, 0), *self._write(out.indexed(index), grad)]
+
+    def _lower_cat(self, call: Call, results: list[View]) -> list[Step]:
+        arrays, dim = call.args
+        steps, start, out = [], 0, results[0]
+        dim %= len(out.shape)
+        for each in arrays:
+            n = self._view(each).shape[dim]
+            steps += self._write(out.indexed((slice(None),) * dim + (slice(start, start + n),)), each)
+            start += n
+        return steps
+
+    def _lower_stack(self, call: Call, results: list[View]) -> list[Step]:
+        arrays, dim = call.args
+        out = results[0]
+        dim %= len(out.shape)
+        return [s for i, a in enumerate(arrays) for s in self._write(out.indexed((slice(None),) * dim + (i,)), a)]
+
+    # -- reductions -------------------------------------------------------------------------------------------------
+
+    def _reduce(self, call: Call, kind: str, out: View) -> list[Step]:
+        x, name = self._view(call.args[0]), call.name.rpartition(".")[2]
+        rest = dict(zip(("dim", "keepdim", "dtype"), call.args[1:], strict=False)) | call.named
+        if len(call.results if isinstance(call.results, tuple) and type(call.results) is not Value else [0]) != 1:
+            raise Unsupported("several results")
+        if call.name.startswith("method") and len(call.args) > 2:
+            raise Unsupported("settings of a method")
+        if name == "sum_rows":
+            dims = tuple(range(len(x.shape) - 1))
+        elif name == "sum_to_size":
+            dims = _dims_summed(x.shape, out.shape)
+        else:
+            given = rest.get("dim", rest.get("dims", rest.get("axis")))
+            given = range(len(x.shape)) if given is None or given == () else given
+            given = (given,) if isinstance(given, int) else given if x.shape else ()
+            dims = tuple(d % max(len(x.shape), 1) for d in given) if x.shape else ()
+        if rest.get("dtype") is not None and name not in ("sum_rows", "sum_to_size"):
+            raise Unsupported("the dtype")
+        if (kind != "sum" and (x.dtype != out.dtype or not x.size)) or (kind == "mean" and x.dtype.kind != "f"):
+            raise Unsupported("the dtype")
+        if kind == "sum" and x.dtype != out.dtype and (x.dtype.kind not in "biu" or out.dtype != np.int64):
+            raise Unsupported("the dtype")
+        if kind in ("max", "min") and (x.dtype.kind not in "fiu" or x.size > 1 << 13):
+            raise Unsupported("what is large")
+        return self._reduced(kind, out, x, dims)
+
+    def _reduced(self, kind: str, out: View, x: View, dims: tuple[int, ...]) -> list[Step]:
+        """Return a reduction over dims, with or without these dims in the result."""
+        kept = [n for d, n in enumerate(x.shape) if d not in dims]
+        if math.prod(kept) != out.size:
+            raise Unsupported("the shape of the result")
+        if len(kept) != len(out.shape):  # with dims of one element in the places of those reduced
+            lead = len(x.shape) - len(out.shape)
+            where = [d - lead for d in range(len(x.shape)) if d not in dims]
+            strides = tuple(out.strides[d] for d in where) if min(where, default=0) >= 0 else ()
+            if len(strides) != len(kept) or [out.shape[d] for d in where] != kept:
+                raise Unsupported("the shape of the result")
+            out = out._replace(shape=tuple(kept), strides=strides)
+        if out.shape != tuple(kept):
+            raise Unsupported("the shape of the result")
+        if not dims:
+            return [self._moved(out, x)]
+        divisor = math.prod(x.shape[d] for d in dims) if kind == "mean" else 1
+        return [Reduction("sum" if kind == "mean" else kind, out, x, dims, divisor)] if x.size else self._filled(out, 0)
+
+    def _reduced_product(self, kind: str, out: View, x: View, y: View, dims: tuple[int, ...]) -> list[Step]:
+        product = self.temporary_view(np.broadcast_shapes(x.shape, y.shape), out.dtype)
+        return [
+            self._checked(Loop([product], [x, y], lambda F, a, b: [a * b])),
+            *self._reduced(kind, out, product, dims),
+        ]
+
+    def _lower_product_to_size(self, call: Call, results: list[View]) -> list[Step]:
+        x, y = map(self._view, call.args[:2])
+        if x.dtype != results[0].dtype or y.dtype != x.dtype:
+            raise Unsupported("the dtype")
+        return self._reduced_product("sum", results[0], x, y, _dims_summed(x.shape, results[0].shape))
+
+    def _lower_linalg_vector_norm(self, call: Call, results: list[View]) -> list[Step]:
+        rest: tuple[Any, ...] = (2, None)
+        x, order, dim, *_ = (*call.args, *rest[len(call.args) - 1 :])
+        a, out = self._view(x), results[0]
+        if (
+            order != 2
+            or call.named.get("dtype") is not None
+            or not a.size
+            or a.dtype.kind != "f"
+            or a.dtype != out.dtype
+        ):
+            raise Unsupported("the norm")
+        dims = tuple(range(len(a.shape))) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+        dims = tuple(d % len(a.shape) for d in dims) if a.shape else ()
+        root = self._checked(Loop([out], [out], lambda F, e: [F.xp.sqrt(e)]))
+        return [*self._reduced_product("sum", out, a, a, dims), root]
+
+
+def _operand(F: Any, value: Any) -> Any:
+    """Return a setting, or a number in the place of an array."""
+    return F.graph.constant(value.item(), compute_dtype(value.dtype)) if isinstance(value, np.generic) else value
+
+
+def _rounds_once(call: Call, name: str, places: list[tuple[bool, Any]]) -> bool:
+    """Return whether a call on 16-bit floats is computed in float32, and its result alone is rounded."""
+    alone = call.name.startswith("operator.") or name in RENAMED or name == "where"
+    return alone and not call.named and all(is_array or isinstance(value, np.generic) for is_array, value in places)
+
+
+def _shape_of(lowering: Lowering, argument: Any) -> tuple[int, ...]:
+    if type(argument) is Value:
+        return lowering.views[argument.number].shape
+    return lowering.program.literals[argument.number].shape if type(argument) is Literal else ()
+
+
+def _dims_summed(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the dims that are summed, so that a shape becomes one that can be broadcast to it."""
+    lead = len(shape) - len(to)
+    return tuple(d for d, n in enumerate(shape) if d < lead or (to[d - lead] == 1 and n != 1))
+
+
+def _is_basic(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(i is None or i is ... or type(i) in (int, slice) for i in parts)
+
+
+@functools.cache
+def _function_of(kind: str, name: str) -> Callable[..., Any]:
+    """Return a function of a namespace and expressions."""
+    if kind == "operator":
+        plain = _OPERATORS.get(name) or getattr(operator, name[1:] if name in _IN_PLACE else name)
+        return lambda F, *given: plain(*given)
+    if kind == "method":
+        return lambda F, x, *given, **named: getattr(x, name)(*given, **named)
+    if kind == "xp":
+        return lambda F, *given, **named: getattr(F.xp, name)(*given, **named)
+    return lambda F, *given, **named: getattr(F, name)(*given, **named)
+
+
+#: Operators in place, and the functions that write to their first argument.
+_IN_PLACE = frozenset(["iadd", "isub", "imul", "itruediv"])
+_WRITERS = _IN_PLACE | {"setitem", "copy_into", "index_into"}

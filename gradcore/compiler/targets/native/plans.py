@@ -1,0 +1,372 @@
+"""Plans: how Python calls the native parts of a program. They are kept beside libraries, by what their programs are.
+
+So a later process neither lowers the program nor writes C++ again: it finds the plan, and loads the library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import marshal
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import gradcore
+from gradcore.backends.compiled.building import BuildError
+from gradcore.backends.compiled.cache import cache_folder
+from gradcore.backends.compiled.library import distrust
+from gradcore.backends.registry import CPU
+from gradcore.compiler.program.program import Call, Literal, Program, Value
+from gradcore.compiler.targets.native import building
+from gradcore.compiler.targets.native.files import is_library_name, is_whole_library, read_whole, write_whole
+from gradcore.compiler.targets.native.steps import View, contiguous_strides
+from gradcore.compiler.targets.python import emitter
+from gradcore.core import dtypes
+from gradcore.core.device import device
+from gradcore.ops.declare.table import Formula
+
+__all__ = ["PartPlan", "Plan", "keep", "kept", "name_of"]
+
+#: Folders of the package whose files decide what a program's C++ is.
+_SOURCES = (
+    "compiler", "backends/codegen", "backends/compiled", "backends/cupy/sources", "backends/portable", "backends/numpy",
+    "backends/random", "ops",
+)  # fmt: skip
+#: Elements of literals that are a part of a program's name.
+_TOLD = 1 << 12
+
+
+class PartPlan(NamedTuple):
+    """The call of a native function.
+
+    Attributes
+    ----------
+    calls : tuple of int
+        The positions of the calls that it makes.
+    computing : int
+        How many of them compute.
+    arguments : tuple of int
+        The values whose memory it is given, literals as negative numbers.
+    scratch : int
+        The bytes that it is given beside.
+    in_threads : bool
+        Whether it is told how many threads there are, and other threads of Python run.
+    multiplies : bool
+        Whether its products are those of BLAS, which is to use one thread meanwhile.
+    """
+
+    calls: tuple[int, ...]
+    computing: int
+    arguments: tuple[int, ...]
+    scratch: int
+    in_threads: bool
+    multiplies: bool
+
+
+class Plan:
+    """The calls of a program that native functions make.
+
+    Parameters
+    ----------
+    program : Program
+        With the literals that are parts' own.
+    pieces : list
+        In order positions of calls that Python makes, and a `PartPlan` for each part.
+    views : dict
+        The `View` of each value.
+    begun : set of int
+        The values that begin in parts.
+    refused : list of str
+        The calls that Python makes, and why.
+    rolled : list of str
+        The loops over calls that repeat.
+    """
+
+    def __init__(
+        self, program: Program, pieces: list[Any], views: dict[int, View], begun: set[int], refused: list[str],
+        rolled: list[str],
+    ) -> None:  # fmt: skip
+        self.program, self.pieces, self.views, self.begun = program, pieces, views, begun
+        self.refused, self.rolled = refused, rolled
+        self.parts = [piece for piece in pieces if isinstance(piece, PartPlan)]
+
+    @property
+    def state(self) -> str:
+        """Return a text that says which calls are native."""
+        return f"{sum(part.computing for part in self.parts)} calls in {len(self.parts)} functions"
+
+    # -- Python -----------------------------------------------------------------------------------------------------
+
+    def function(self, path: Path, first: int = 0) -> Any:
+        """Return the program as a function of Python that calls a library's, from that of the first part on."""
+        runs = building.loaded(path, first, [(part.in_threads, part.multiplies) for part in self.parts])
+        for run, part in zip(runs, self.parts, strict=True):
+            vars(run)["again"] = functools.partial(_again, self, part, [])
+        return emitter.function_of(self.linked(runs))
+
+    def linked(self, functions: list[Callable[..., Any]]) -> Program:
+        """Return the program with calls of native functions in the places of the parts."""
+        old, out = self.program, Program()
+        out.inputs, out.outputs, out.literals = list(old.inputs), list(old.outputs), old.literals
+        out.scalars, out.types = old.scalars, dict(old.types)
+        there = set(old.inputs)
+        by_result: dict[int, Call] = {}
+        for call in old.calls:
+            for n in call.made:
+                by_result.setdefault(n, call)
+        free = 1 + max([*old.types, *by_result], default=0)
+
+        def make(number: int) -> None:
+            """Let Python have a value: by its call, which makes a view, or as a new array."""
+            if number in there:
+                return
+            view = self.views.get(number)
+            if view is not None and view.memory == number and number in self.begun:
+                there.add(number)
+                out.calls.append(_allocation(number, view))
+                return
+            call = by_result[number]
+            for n in call.read:
+                make(n)
+            out.calls.append(call)
+            there.update(call.made)
+
+        runs = iter(functions)
+        for piece in self.pieces:
+            if not isinstance(piece, PartPlan):
+                call = old.calls[piece]
+                for n in call.read:
+                    make(n)
+                out.calls.append(call)
+                there.update(call.made)
+                continue
+            for n in piece.arguments:
+                if n >= 0:
+                    make(n)
+            given: list[Any] = [Value(n) if n >= 0 else Literal(-1 - n) for n in piece.arguments]
+            if piece.scratch:
+                out.calls.append(Call("xp.empty", np.empty, (piece.scratch, np.uint8), {}, Value(free)))
+                out.types[free] = old.types[next(iter(old.types))]._replace(
+                    shape=(piece.scratch,), dtype=np.dtype(np.uint8), strides=(1,), memory=free
+                )
+                given.append(Value(free))
+                free += 1
+            out.calls.append(Call("native.run", next(runs), (tuple(given),), {}, None))
+        for n in out.outputs:
+            make(n)
+        return out
+
+    def slow(self, part: PartPlan) -> Callable[..., None]:
+        """Return the calls of a part, made by Python: so errors are those that the calls raise."""
+        old, own = self.program, Program()
+        own.calls, own.literals = [old.calls[i] for i in part.calls], old.literals
+        own.scalars, own.types = old.scalars, old.types
+        first_made: set[int] = set()
+        needed: list[int] = []
+        for call in own.calls:
+            needed += [n for n in call.read if n not in first_made]
+            first_made |= set(call.made)
+        own.inputs = sorted(set(needed))
+        own.outputs = sorted(n for n in part.arguments if n >= 0 and n in first_made and n not in own.inputs)
+        views = [self.views[n] for n in own.inputs]
+        run = emitter.function_of(own)
+        place = {memory: i for i, memory in enumerate(part.arguments)}
+        targets = [place[n] for n in own.outputs]
+
+        def again(given: tuple[Any, ...]) -> None:
+            found = run(*[_view_of(given[place[v.memory]], v) for v in views])
+            for target, array in zip(targets, found, strict=True):
+                given[target][...] = array
+
+        return again
+
+
+def _again(plan: Plan, part: PartPlan, known: list[Any], given: tuple[Any, ...]) -> None:
+    """Make the calls of a part by Python, which are written when they are first needed."""
+    if not known:
+        known.append(plan.slow(part))
+    known[0](given)
+
+
+def _view_of(owner: Any, view: View) -> Any:
+    if view.offset == 0 and view.shape == owner.shape and view.strides == owner.strides:
+        return owner
+    return np.asarray(_Interface(owner, view))
+
+
+class _Interface:
+    """Elements at an address, kept alive by the array that owns them."""
+
+    def __init__(self, owner: Any, view: View) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "data": (owner.ctypes.data + view.offset, False), "shape": view.shape, "strides": view.strides,
+            "typestr": view.dtype.str, "version": 3,
+        }  # fmt: skip
+
+
+def _allocation(number: int, view: View) -> Call:
+    """Return the call that makes the memory of a value."""
+    if view.strides == contiguous_strides(view.shape, view.dtype.itemsize) or view.is_contiguous:
+        return Call("xp.empty", np.empty, (view.shape, view.dtype), {}, Value(number))
+    return Call("native.empty_strided", _empty_strided, (view.shape, view.strides, view.dtype), {}, Value(number))
+
+
+def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
+    size = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + dtype.itemsize if np.prod(shape) else 0
+    return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
+
+
+# -- on disk -----------------------------------------------------------------------------------------------------------
+
+
+def keep(plan: Plan, given: Program, name: str | None, library: Path) -> None:
+    """Store a plan for later processes."""
+    if name is None:
+        return
+    own = plan.program.literals[len(given.literals) :]
+    views = {n: (*view[:4], view.dtype.name) for n, view in plan.views.items()}
+    literals = [(array.shape, array.dtype.name, array.tobytes()) for array in own]
+    pieces = [tuple(piece) if isinstance(piece, PartPlan) else piece for piece in plan.pieces]
+    with suppress(OSError, ValueError):
+        data = marshal.dumps((library.name, pieces, views, plan.begun, literals, plan.refused, plan.rolled))
+        write_whole(library.parent / name, data)
+
+
+def kept(program: Program, name: str | None) -> tuple[Plan, Path] | None:
+    """Return the plan of a program that was kept, and the library; None if they are not there."""
+    folder = cache_folder()
+    if name is None or folder is None:
+        return None
+    path = Path(folder, "programs", name)
+    try:
+        if distrust(path.parent) or distrust(path):
+            return None
+        data = read_whole(path)
+        if data is None:
+            return None
+        file, pieces, views, begun, literals, refused, rolled = marshal.loads(data)
+        library = path.parent / file
+        if not is_library_name(file) or not is_whole_library(library):
+            return None
+        os.utime(library)
+        os.utime(path)
+    except (OSError, ValueError, EOFError, TypeError):
+        return None
+    names = {view[4] for view in views.values()} | {dtype for _, dtype, _ in literals}
+    known = {name: dtypes.as_dtype(name).numpy for name in names}
+    whole = program.copy(program.calls)
+    whole.literals += [np.frombuffer(data, known[dtype]).reshape(shape) for shape, dtype, data in literals]
+    found = {n: View(view[0], view[1], view[2], view[3], known[view[4]]) for n, view in views.items()}
+    plan = Plan(
+        whole, [piece if type(piece) is int else PartPlan(*piece) for piece in pieces], found, begun, refused, rolled
+    )
+    return plan, library
+
+
+class _Unnamed(Exception):
+    """Something in a program may be another thing in the next process."""
+
+
+def name_of(program: Program, *settings: Any) -> str | None:
+    """Return the name of a program's plan: by all that its C++ is made of; None where that cannot be told."""
+    try:
+        told = [_environment(), repr(settings), repr((program.inputs, program.outputs, sorted(program.scalars)))]
+        told += [f"{call.name}{_told(call.args)}{_told(call.named)}{_told(call.results)}" for call in program.calls]
+        told += [_literal(array) for array in program.literals]
+    except (_Unnamed, OSError, BuildError, RecursionError):
+        return None
+    first: dict[int, int] = {}
+    for n, (shape, dtype, strides, memory, address) in program.types.items():
+        moved = address - first.setdefault(memory, address)
+        told.append(f"{n} {shape} {dtype.str} {strides} {memory} {moved}")
+    return f"plan-{hashlib.sha256(chr(0).join(told).encode()).hexdigest()[:32]}"
+
+
+def _environment() -> str:
+    """Return a text of everything that C++ and plans depend on, beside programs."""
+    backend = type(CPU.backend).__qualname__, getattr(CPU.backend, "library", None) is None
+    return repr((backend, building.has_blas(), building.made_with(), _stamp(), np.__version__, sys.version))
+
+
+@functools.cache
+def _stamp() -> str:
+    """Return the sizes of the package's files, and when they were changed."""
+    root, found = Path(gradcore.__file__).parent, [gradcore.__version__]
+    for folder in _SOURCES:
+        for place, _, files in os.walk(root / folder):
+            for file in sorted(files):
+                if not file.endswith(".pyc"):
+                    known = os.stat(os.path.join(place, file))
+                    found.append(f"{place}/{file} {known.st_size} {known.st_mtime_ns}")
+    return hashlib.sha256(chr(0).join(sorted(found)).encode()).hexdigest()
+
+
+def _literal(array: Any) -> str:
+    if array.dtype.hasobject:
+        raise _Unnamed
+    content = hashlib.sha256(array.tobytes()).hexdigest() if array.size <= _TOLD else ""
+    return f"{array.shape} {array.dtype.str} {array.strides} {content}"
+
+
+def _told(value: Any) -> str:
+    """Return an argument or result, in the same words in each process."""
+    kind = type(value)
+    if kind is Value:
+        return f"v{value.number},"
+    if kind is Literal:
+        return f"l{value.number},"
+    if value is None or value is ... or kind in (bool, int, float, complex, str):
+        return f"{value!r},"
+    if kind in (tuple, list):
+        return f"{kind.__name__}({''.join(map(_told, value))}),"
+    return f"{kind.__module__}.{kind.__qualname__}({''.join(_parts(value, kind))}),"
+
+
+def _parts(value: Any, kind: Any) -> Iterator[str]:
+    """Yield the serialized fields of a value that has a class of its own, for the cache key."""
+    if kind is dict:
+        for key, each in value.items():
+            yield f"{_told(key)}{_told(each)}"
+    elif kind is slice:
+        yield from map(_told, (value.start, value.stop, value.step))
+    elif isinstance(value, tuple):
+        yield from map(_told, value)
+    elif isinstance(value, np.generic):
+        yield f"{value.dtype.str} {value.tobytes().hex()}"
+    elif isinstance(value, np.dtype):
+        yield value.str
+    elif isinstance(value, (dtypes.dtype, device)):
+        yield repr(value)
+    elif isinstance(value, (type, types.BuiltinFunctionType)):
+        yield f"{value.__module__}.{value.__qualname__}"
+    elif isinstance(value, np.ufunc):
+        yield value.__name__
+    elif kind is Formula:
+        yield from map(_told, (value.function, value.names))
+    elif kind is functools.partial:
+        yield from map(_told, (value.func, value.args, value.keywords))
+    elif kind is types.FunctionType:
+        code = value.__code__
+        if not str(value.__module__).startswith("gradcore.") and not code.co_filename.startswith("<gradcore"):
+            raise _Unnamed
+        yield f"{value.__module__}.{value.__qualname__} {code.co_firstlineno} {code.co_code.hex()} {code.co_names}"
+        yield from map(_told, (value.__defaults__, value.__kwdefaults__))
+        for constant in code.co_consts:
+            if not isinstance(constant, types.CodeType):
+                yield repr(constant)
+        for cell in value.__closure__ or ():
+            yield _told(cell.cell_contents)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield _told(getattr(value, field.name))
+    else:
+        raise _Unnamed

@@ -1,0 +1,226 @@
+"""Lowering of products of matrices, and of attention, which is made of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.compiler.program.program import Call, Program
+from gradcore.compiler.targets.native.rows import rows_kernel
+from gradcore.compiler.targets.native.steps import Kernel, Loop, Step, Unsupported, View
+
+__all__ = ["LARGE_PRODUCT", "Products"]
+
+#: The function of products by BLAS.
+LARGE_PRODUCT = "large_product"
+
+#: Multiplications in a product for which one written here is at least as fast as BLAS.
+_SMALL_PRODUCT = 1 << 15
+#: Products of a batch, which become a loop.
+_MOST_PRODUCTS = 1 << 10
+
+
+class Products:
+    """Steps of calls on matrices."""
+
+    program: Program
+    blas: bool
+    temporary_view: Any
+    _view: Any
+    _literal: Any
+    _checked: Any
+    _filled: Any
+    _added: Any
+    _moved: Any
+    _scaled: Any
+
+    def _product(self, out: View, a: View, b: View) -> list[Step]:
+        if not (a.dtype == b.dtype == out.dtype and a.dtype.char in "fd"):
+            raise Unsupported("the dtype")
+        if len(a.shape) == 1:
+            a = a._replace(shape=(1, *a.shape), strides=(a.dtype.itemsize * a.shape[0], *a.strides))
+            out = out._replace(
+                shape=(*out.shape[:-1], 1, *out.shape[-1:]), strides=(*out.strides[:-1], 0, *out.strides[-1:])
+            )
+        if len(b.shape) == 1:
+            b = b._replace(shape=(*b.shape, 1), strides=(*b.strides, b.dtype.itemsize))
+            out = out._replace(shape=(*out.shape, 1), strides=(*out.strides, out.dtype.itemsize))
+        if len(a.shape) > 2 and len(b.shape) == 2 and a.is_contiguous and out.is_contiguous:
+            a = a.reshaped((math.prod(a.shape[:-1]), a.shape[-1]))
+            out = out.reshaped((a.shape[0], out.shape[-1]))
+        if len(a.shape) > 2 or len(b.shape) > 2:
+            batch = out.shape[:-2]
+            if math.prod(batch) > _MOST_PRODUCTS:
+                raise Unsupported("many products")
+            a, b = a.broadcast((*batch, *a.shape[-2:])), b.broadcast((*batch, *b.shape[-2:]))
+            steps: list[Step] = []
+            if not any(b.strides[:-2]) and b.size and b.strides[-1] != b.dtype.itemsize and b.shape[-1] > 1:
+                rows = self.temporary_view(b.shape[-2:], b.dtype)  # one matrix in columns for all: once in rows
+                steps, b = [self._moved(rows, b.indexed((0,) * len(batch)))], rows.broadcast(b.shape)
+            for i in np.ndindex(batch):
+                steps += self._product(out.indexed(i), a.indexed(i), b.indexed(i))
+            return steps
+        (height, inner), width, size = a.shape, b.shape[1], out.dtype.itemsize
+        if any(s % size for v in (a, b, out) for s in v.strides) or out.shape != (height, width):
+            raise Unsupported("the strides")
+        if width != 1 and out.strides[1] != size:
+            raise Unsupported("the strides of a product")
+        if not out.size or not inner:
+            return list(self._filled(out, 0))
+        (a0, a1), (b0, b1), o0 = _steps(a), _steps(b), out.strides[0] // size
+        kind = C_TYPES[out.dtype.name]
+        if width == 1:  # then columns are rows
+            b1 = 1 if inner == 1 or b0 == 1 else b1
+        small = height * inner * width <= _SMALL_PRODUCT and inner * width * size <= 1 << 15
+        if small:
+            text = (
+                f"small_product<{kind}, {height}, {inner}, {width}, {a0}, {a1}, {b0}, {b1}, {o0}>({{0}}, {{1}}, {{2}})"
+            )
+            return [Kernel(text, [out], [a, b])]
+        if not self.blas:
+            raise Unsupported("there is no BLAS")
+        (at, lead_a), (bt, lead_b) = _blas(a), _blas(b)
+        if height > 1 and o0 < width:
+            raise Unsupported("the strides of a product")
+        sizes, leads = f"{height}, {inner}, {width}", (lead_a, lead_b, max(o0, width))
+        arrays = "{{0}}, {{1}}, {}, {{2}}, {}, {}".format(*leads)
+        text = f"{LARGE_PRODUCT}<{kind}>({at}, {bt}, {sizes}, {arrays}, threads)"
+        return [Kernel(text, [out], [a, b], lasting=True)]
+
+    def _lower_mm(self, call: Call, results: list[View]) -> list[Step]:
+        a, b = call.args
+        return self._product(results[0], self._view(a), self._view(b))
+
+    _lower_matmul = _lower_bmm = _lower_batched_matmul = _lower_mv = _lower_mm
+
+    def _lower_times_adjoint(self, call: Call, results: list[View]) -> list[Step]:
+        a, b = map(self._view, call.args)
+        return self._product(results[0], a, _transposed(b))
+
+    def _lower_adjoint_times(self, call: Call, results: list[View]) -> list[Step]:
+        a, b = map(self._view, call.args)
+        return self._product(results[0], _transposed(a), b)
+
+    def _lower_addmm(self, call: Call, results: list[View]) -> list[Step]:
+        summand, a, b, beta, alpha = (*call.args, 1, 1)[:5]
+        if beta != 1 or alpha != 1 or call.named:
+            raise Unsupported("factors of a product")
+        out = results[0]
+        return [*self._product(out, self._view(a), self._view(b)), self._added(out, self._view(summand))]
+
+    def _lower_outer(self, call: Call, results: list[View]) -> list[Step]:
+        a, b = map(self._view, call.args)
+        column = a._replace(shape=(*a.shape, 1), strides=(*a.strides, 0))
+        return [self._checked(Loop(results, [column, b], lambda F, x, y: [x * y]))]
+
+    def _lower_dot(self, call: Call, results: list[View]) -> list[Step]:
+        a, b = map(self._view, call.args)
+        if len(a.shape) == len(b.shape) == 1 and a.dtype == b.dtype:
+            return self._product(results[0], a, b)
+        raise Unsupported("the shapes of a product")
+
+    def _lower_contract(self, call: Call, results: list[View]) -> list[Step]:
+        a, b, of_a, of_b, of_out = call.args
+        shared = {*of_a} & {*of_b}
+        batch, inner = [n for n in of_out if n in shared], [n for n in of_a if n in shared and n not in of_out]
+        rows, columns = ([n for n in of_out if n in labels and n not in shared] for labels in (of_a, of_b))
+        if len({*of_a, *of_b}) != len(batch) + len(inner) + len(rows) + len(columns):
+            raise Unsupported("sums of one factor")
+        x, y = (
+            _regrouped(self._view(a), of_a, batch, rows, inner),
+            _regrouped(self._view(b), of_b, batch, inner, columns),
+        )
+        out = _regrouped(results[0], of_out, batch, rows, columns)
+        if out.strides[-1] != out.dtype.itemsize and out.shape[-1] != 1:
+            return self._product(_transposed(out), _transposed(y), _transposed(x))
+        return self._product(out, x, y)
+
+    def _lower_linear(self, call: Call, results: list[View]) -> list[Step]:
+        x, weight, bias = (*call.args, None)[:3]
+        w, out = self._view(weight), results[0]
+        steps = self._product(out, self._view(x), w._replace(shape=w.shape[::-1], strides=w.strides[::-1]))
+        return steps if bias is None else [*steps, self._added(out, self._view(bias))]
+
+    def _lower_attention(self, call: Call, results: list[View]) -> list[Step]:
+        query, key, value, mask, scale, causal = (*call.args, None, 1.0, False)[:6]
+        out, weights = results
+        q, k, v = map(self._view, (query, key, value))
+        if call.named or q.dtype.char not in "fd" or not (weights.size and weights.is_contiguous):
+            raise Unsupported("attention")
+        scaled = self.temporary_view(q.shape, q.dtype)
+        steps: list[Step] = [self._scaled(scaled, q, scale), *self._product(weights, scaled, _transposed(k))]
+        if causal:
+            seen = self._literal(self.program.new_literal(np.tri(*weights.shape[-2:], dtype=bool)).number)
+            formula = lambda F, x, s: [F.where(s, x, F.graph.constant(-math.inf, x.dtype))]  # noqa: E731
+            steps.append(self._checked(Loop([weights], [weights, seen], formula)))
+        if mask is not None:
+            steps.append(self._added(weights, self._view(mask)))
+        steps.append(rows_kernel("softmax_or_zero", [weights], [weights]))
+        return [*steps, *self._product(out, weights, v)]
+
+    def _lower_attention_backward(self, call: Call, results: list[View]) -> list[Step]:
+        grad, grad_weights, query, key, value, weights, scale, _, needs = call.args
+        if grad is None or grad_weights is not None or needs[3] or len(results) != sum(map(bool, needs)):
+            raise Unsupported("the gradients")
+        g, q, k, v, w = map(self._view, (grad, query, key, value, weights))
+        if not (w.size and w.is_contiguous) or w.dtype.char not in "fd":
+            raise Unsupported("attention")
+        steps: list[Step] = []
+        left = iter(results)
+        to_query, to_key, to_value = (next(left) if need else None for need in needs[:3])
+        if to_value is not None:
+            steps += self._product(to_value, _transposed(w), g)
+        scores = self.temporary_view(w.shape, w.dtype)
+        steps += self._product(scores, g, _transposed(v))
+        steps.append(rows_kernel("softmax_backward", [scores], [scores, w]))
+        for out, a, b in ((to_query, scores, k), (to_key, _transposed(scores), q)):
+            if out is not None:
+                steps += [*self._product(out, a, b), self._scaled(out, out, scale)]
+        return steps
+
+
+def _steps(matrix: View) -> tuple[int, ...]:
+    """Return the elements from row to row and from column to column."""
+    size, one = matrix.dtype.itemsize, [n == 1 for n in matrix.shape]
+    steps = [s // size for s in matrix.strides]
+    if one[1]:
+        steps[1] = 1
+    if one[0] and not one[1]:
+        steps[0] = max(matrix.shape[1], 1)
+    return tuple(steps)
+
+
+def _blas(matrix: View) -> tuple[str, int]:
+    """Return whether BLAS has to transpose a matrix, and the elements from one of its rows to the next."""
+    (height, width), (row, column) = matrix.shape, _steps(matrix)
+    if (column == 1 or width == 1) and (row >= width or height == 1):
+        return "false", max(row, width)
+    if (row == 1 or height == 1) and (column >= height or width == 1):
+        return "true", max(column, height)
+    raise Unsupported("the strides of a product")
+
+
+def _transposed(x: View) -> View:
+    """Return the view of matrices with rows and columns exchanged."""
+    if len(x.shape) < 2:
+        raise Unsupported("the shapes of a product")
+    return x._replace(shape=(*x.shape[:-2], *x.shape[:-3:-1]), strides=(*x.strides[:-2], *x.strides[:-3:-1]))
+
+
+def _regrouped(x: View, labels: Any, batch: list[int], *groups: list[int]) -> View:
+    """Return the view with dims in this order, those of each group as one."""
+    known = dict(zip(labels, zip(x.shape, x.strides, strict=True), strict=True))
+    dims = [known[n] for n in batch]
+    for group in groups:
+        size, step = 1, x.dtype.itemsize
+        for n, stride in (known[label] for label in reversed(group)):
+            if n != 1:
+                if size != 1 and stride != size * step:
+                    raise Unsupported("the strides")
+                size, step = size * n, step if size != 1 else stride
+        dims.append((size, step))
+    shape, strides = zip(*dims, strict=True)
+    return x._replace(shape=shape, strides=strides)

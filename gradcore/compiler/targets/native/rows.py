@@ -1,0 +1,143 @@
+"""Lowering of rows: softmax, normalization, cross entropy, and rows of tables."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.backends.compiled.row_kernels import ROW_KERNELS, RowCall, RowKernel
+from gradcore.compiler.program.program import Call
+from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
+
+__all__ = ["ROW_OPERATIONS", "Rows", "rows_kernel"]
+
+#: Elements of rows that are worth a thread.
+_SMALL_ROWS = 1 << 15
+
+
+#: Declared kernels, and how they take their other arguments, by the names of operations.
+ROW_OPERATIONS = {name: (kernel, call) for kernel in ROW_KERNELS.values() for name, call in kernel.operations.items()}
+
+
+class Rows:
+    """Steps of calls on rows."""
+
+    _view: Any
+
+    def _lower_row_kernel(self, kernel: RowKernel, arguments: RowCall, call: Call, results: list[View]) -> list[Step]:
+        """Return the step of an operation that is the declared kernel; `arguments` says where its settings are."""
+        count = len(kernel.reads)
+        x, settings = self._view(call.args[0]), call.args[count:]
+        dims = arguments.row_dims(len(x.shape), settings)
+        if call.named or not dims or x.dtype.kind != "f" or not x.size or arguments.dtype_of(settings) is not None:
+            raise Unsupported("rows")
+        width = math.prod(x.shape[len(x.shape) - dims :])
+        sizes = {"rows": x.size, "index": x.size, "row": x.size // width, "kept": x.size // width}
+        reads, places, kind = [], [], C_TYPES[x.dtype.name]
+        for word, argument in zip(kernel.reads, call.args, strict=False):
+            name, _, default = word.partition("=")
+            place = "nullptr"
+            if argument is not None:
+                reads.append(self._view(argument))
+                place = f"(const {kind}*){{{len(results) + len(reads) - 1}}}"
+                if reads[-1].size != sizes.get(name, width) or reads[-1].dtype != x.dtype:
+                    raise Unsupported("rows")
+            places.append(f"Filled<{kind}>({place}, {width}, {default})" if default else place)
+        for word, result in zip(kernel.writes, results, strict=True):
+            if result.size != sizes[word] or result.dtype != (np.int64 if word == "index" else x.dtype):
+                raise Unsupported("rows")
+        if not all(view.is_contiguous for view in (*reads, *results)):
+            raise Unsupported("rows")
+        number = float(arguments.number_of(settings))
+        places += [f"{{{i}}}" for i in range(len(results))]
+        text = rows_call(kernel.symbol, kind, x.size // width, width, places, repr(number))
+        return [Kernel(text, results, reads, lasting=x.size >= _SMALL_ROWS)]
+
+    def _lower_layer_norm_backward(self, call: Call, results: list[View]) -> list[Step]:
+        args = tuple(call.args[0]) if len(call.args) == 1 else call.args
+        grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, ndims = args
+        if grad is None or grad_mean is not None or grad_var is not None or len(results) != sum(map(bool, needs)):
+            raise Unsupported("rows")
+        a = self._view(x)
+        given = [self._view(each) for each in (grad, x, weight, mean, var) if each is not None]
+        rows, n = _norm_rows(a, ndims, [*given, *results])
+        places = iter(range(len(results) + len(given)))
+        names = [f"{{{next(places)}}}" if need else "nullptr" for need in needs]
+        names += [f"{{{next(places)}}}" if each is not None else "nullptr" for each in (grad, x, weight, mean, var)]
+        kind = C_TYPES[a.dtype.name]
+        text = f"normed_rows_back<{kind}>({', '.join(names)}, {rows}, {n}, {float(eps)!r}, threads)"
+        return [Kernel(text, results, given, lasting=a.size >= _SMALL_ROWS)]
+
+    def _lower_softmax_nll(self, call: Call, results: list[View]) -> list[Step]:
+        x, target, weight, reduction, ignore_index = call.args
+        a, t = self._view(x), self._view(target)
+        _check_classes(a, t, weight, reduction, ignore_index)
+        if not all(each.is_contiguous for each in results):
+            raise Unsupported("rows")
+        rows, n = a.shape
+        places = ", ".join(f"{{{i}}}" for i in range(6))
+        text = f"cross_entropy({places}, {rows}, {n}, {_word(reduction == 'mean')}, threads)"
+        return [Kernel(text, results, [a, t], fallible=True, lasting=a.size >= _SMALL_ROWS)]
+
+    def _lower_softmax_nll_backward(self, call: Call, results: list[View]) -> list[Step]:
+        grad, grad_powers, grad_total, target, weight, number, powers, total, reduction, ignore_index = call.args
+        p, t = self._view(powers), self._view(target)
+        _check_classes(p, t, weight, reduction, ignore_index)
+        given = [self._view(grad), t, self._view(number), p, self._view(total)]
+        if grad_powers is not None or grad_total is not None or not results[0].is_contiguous or given[0].size != 1:
+            raise Unsupported("rows")
+        if given[0].dtype != p.dtype or not given[4].is_contiguous:
+            raise Unsupported("rows")
+        rows, n = p.shape
+        places = ", ".join(f"{{{i}}}" for i in range(6))
+        text = f"cross_entropy_back({places}, {rows}, {n}, {_word(reduction == 'mean')}, threads)"
+        return [Kernel(text, results, given, fallible=True, lasting=p.size >= _SMALL_ROWS)]
+
+    def _lower_embedding_sum(self, call: Call, results: list[View]) -> list[Step]:
+        rows, index, height, *padding = call.args
+        out, x, i = results[0], self._view(rows), self._view(index)
+        good = i.dtype == np.int64 and x.dtype == out.dtype and x.dtype.kind == "f" and x.size
+        if not good or not (x.is_contiguous and i.is_contiguous and out.is_contiguous) or call.named:
+            raise Unsupported("rows")
+        numbers = f"{i.size}, {height}, {x.size // i.size}, {padding[0] if padding else -1}"
+        text = f"add_rows<{C_TYPES[x.dtype.name]}>({{0}}, {{1}}, {{2}}, {numbers})"
+        return [Kernel(text, [out], [x, i], fallible=True)]
+
+
+def rows_kernel(symbol: str, writes: list[View], reads: list[View]) -> Kernel:
+    """Return the step of a kernel of the form of ``rows.h`` that takes contiguous arrays of one shape and dtype."""
+    size, n, kind = reads[0].size, reads[0].shape[-1], C_TYPES[reads[0].dtype.name]
+    places = [f"(const {kind}*){{{len(writes) + i}}}" for i in range(len(reads))]
+    text = rows_call(symbol, kind, size // n, n, [*places, "{0}"], "0")
+    return Kernel(text, writes, reads, lasting=size >= _SMALL_ROWS)
+
+
+def rows_call(symbol: str, kind: str, height: int, width: int, places: list[str], number: str) -> str:
+    """Return the call of a kernel of ``rows.h`` on all rows; `number` is the setting of its work."""
+    work = f"Work{{{{{height}, {height}, {width}, 0, 0, {number}}}}}"
+    return f"run_rows<{symbol}<{kind}>>({work}, threads, {', '.join(places)})"
+
+
+def _norm_rows(x: View, ndims: int, views: list[View]) -> tuple[int, int]:
+    """Return the number of rows that are normalized, and of their elements."""
+    n = math.prod(x.shape[len(x.shape) - ndims :])
+    if not x.size or x.dtype.kind != "f":
+        raise Unsupported("rows")
+    if any(v.dtype != x.dtype or not v.is_contiguous for v in views):
+        raise Unsupported("rows")
+    return x.size // n, n
+
+
+def _check_classes(x: View, target: View, weight: Any, reduction: str, ignore_index: int) -> None:
+    plain = len(x.shape) == 2 and x.size and x.is_contiguous and x.dtype.kind == "f"
+    if not plain or weight is not None or reduction not in ("mean", "sum") or 0 <= ignore_index < x.shape[1]:
+        raise Unsupported("rows")
+    if target.dtype != np.int64 or target.shape != x.shape[:1] or not target.is_contiguous:
+        raise Unsupported("the classes")
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"

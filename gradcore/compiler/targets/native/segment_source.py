@@ -1,0 +1,255 @@
+"""The C++ function of a native part: its calls, in loops where they repeat, and the arena of what only it sees."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from bisect import insort
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from gradcore.backends.codegen.cpp import C_TYPES
+from gradcore.compiler.targets.native.rolling import Invocation, Repeat, rolled, slots
+from gradcore.compiler.targets.native.steps import View
+
+__all__ = ["PartSource"]
+
+#: Bytes of memory that a part has on its stack.
+_STACK = 1 << 15
+#: Bytes of memories that may be where results will be; memories among which places are looked for by size.
+_HOST, _MANY = 1 << 14, 1000
+
+
+class _Item(NamedTuple):
+    """Memories with one place, or places in a row so many bytes from each other, and the bytes of each."""
+
+    row: list[int]
+    size: int
+    step: int
+
+    @property
+    def whole(self) -> int:
+        """The bytes of all places."""
+        return self.size + self.step * (len(self.row) - 1)
+
+
+class _Region:
+    """Memory with places for others, before a call that needs it for itself."""
+
+    def __init__(self, name: str, size: int, until: int) -> None:
+        self.name, self.size, self.until, self.used = name, size, until, 0
+        self._taken: list[tuple[int, int, int, int]] = []  # start, stop, first and last use
+
+    def place(self, first: int, last: int, size: int, in_time: bool) -> int | None:
+        """Return the first place that is free from the first to the last use; None if there is none.
+
+        What is over then is forgotten, where places are asked for in the order of first uses.
+        """
+        if last >= self.until:
+            return None
+        if in_time:
+            self._taken = [each for each in self._taken if each[3] >= first]
+        start = 0
+        for low, high, begin, end in self._taken:
+            if begin <= last and first <= end:
+                if start + size <= low:
+                    break
+                start = max(start, high)
+        if start + size > self.size:
+            return None
+        insort(self._taken, (start, start + size, first, last))
+        self.used = max(self.used, start + size)
+        return start
+
+
+_Life = tuple[int, int, _Item]
+#: The orders in which memories get places: by first uses, which is fast, or the largest, or those used longest first.
+_ORDERS: list[Callable[[_Life], Any]] = [
+    lambda life: life,
+    lambda life: (-life[2].whole, *life),
+    lambda life: (life[0] - life[1], *life),
+    lambda life: (-life[2].whole * (life[1] - life[0] + 1), *life),
+]
+
+
+class PartSource:
+    """The source of a part.
+
+    Parameters
+    ----------
+    invocations : list of Invocation
+    is_private : callable
+        Whether only this part sees a memory: it is in the arena.
+    owner : callable
+        The view of all of a memory.
+    is_result : callable
+        Whether a memory that is given has nothing in it before the part writes to it.
+
+    Attributes
+    ----------
+    arguments : list of int
+        The memories that it is given.
+    apart : dict
+        Those that have to be apart from the written ones among them, and whether they are written to.
+    repeats : list of Repeat
+    scratch : int
+        The bytes of the arena that it is given beside; zero if it is on the stack.
+    """
+
+    def __init__(
+        self, invocations: list[Invocation], is_private: Callable[[int], bool], owner: Callable[[int], View],
+        is_result: Callable[[int], bool] = lambda memory: False,
+    ) -> None:  # fmt: skip
+        self.owner = owner
+        uses: dict[int, list[int]] = {}
+        for i, invocation in enumerate(invocations):
+            for view in invocation.views:
+                uses.setdefault(view.memory, []).append(i)
+        self.arguments = sorted(m for m in uses if not is_private(m))
+        self.apart: dict[int, bool] = {}
+        self.items = rolled(invocations, is_private)
+        self.repeats = [item for item in self.items if isinstance(item, Repeat)]
+        self._shared = [frozenset(invocation.shared) for invocation in invocations]
+        results = {m: uses[m] for m in self.arguments if is_result(m)}
+        self._size = self._arrange({m: found for m, found in uses.items() if is_private(m)}, results)
+        self.scratch = self._size if self._size > _STACK else 0
+        self._tables = 0
+
+    def text(self, in_threads: bool) -> str:
+        """Return the function, but for its name."""
+        lines = [f"(const void* given{', i64 threads' if in_threads else ''}) {{"]
+        lines.append("(void)given;" if in_threads else "const i64 threads = 1; (void)given; (void)threads;")
+        for i, memory in enumerate(self.arguments):
+            known = self.owner(memory)
+            shape, strides = (f"{{{', '.join(map(str, each)) or '0'}}}" for each in (known.shape, known.strides))
+            dims = len(known.shape)
+            lines.append(f"const Array& g{i} = item(given, {i});")
+            lines.append(f"if (!fits<{max(dims, 1)}>(g{i}, {shape}, {strides}, {dims})) return 1;")
+            lines.append(f"char* const {_name(memory)} = g{i}.data;")
+        if self.apart:
+            spans = ", ".join(map(self._bounds, self.apart))
+            lines += [f"const Span spans[] = {{{spans}}};", f"static thread_local Order<{len(self.apart)}> order;"]
+            lines.append("if (!apart(spans, order)) return 1;")
+        if self.scratch:
+            lines.append(f"char* const arena = item(given, {len(self.arguments)}).data;")
+        elif self._size:
+            lines.append(f"alignas(64) char arena[{self._size}];")
+        for item in self.items:
+            if isinstance(item, Invocation):
+                lines.append(_called(item, [self._address(view) for view in item.views]))
+            else:
+                lines += self._loop(item)
+        return "\n    ".join([*lines, "return 0;"]) + "\n}"
+
+    def _bounds(self, memory: int) -> str:
+        """Return the span of an argument."""
+        (low, high), name = self.owner(memory).extent, _name(memory)
+        return f"{{{name} + {low}, {name} + {high}, {str(self.apart[memory]).lower()}}}"
+
+    # -- addresses --------------------------------------------------------------------------------------------------
+
+    def _arrange(self, uses: dict[int, list[int]], given: dict[int, list[int]]) -> int:
+        """Give memories places in the arena, by the time in which they are used; returns the size of all.
+
+        Large ones may be where results of the part will be, until these are written.
+        """
+        rows = slots(self.repeats, uses, self._span)
+        chains = self._chains({m: found for m, found in uses.items() if all(m not in row for row, _ in rows)})
+        items = [_Item(row, size := self._room(row[0]), 0 if one else size) for row, one in rows]
+        items += [_Item(chain, self._room(chain[0]), 0) for chain in chains]
+        lives = [(min(uses[m][0] for m in item.row), max(uses[m][-1] for m in item.row), item) for item in items]
+        results = [(m, found[0]) for m, found in given.items() if self._span(m) >= _HOST]
+        orders = _ORDERS if len(items) <= _MANY else _ORDERS[:1]
+        tried = [self._placed(sorted(lives, key=order), results, order is _ORDERS[0]) for order in orders]
+        size, self.places = min(tried, key=operator.itemgetter(0))
+        return size
+
+    def _placed(
+        self, lives: list[tuple[int, int, _Item]], results: list[tuple[int, int]], in_time: bool
+    ) -> tuple[int, dict[int, tuple[str, int]]]:
+        """Return the size of the arena, and by memory its place, if places are looked for in this order."""
+        regions = [] if in_time else [_Region(_name(m), self._span(m), first) for m, first in results]
+        arena = _Region("arena", sys.maxsize, sys.maxsize)
+        places: dict[int, tuple[str, int]] = {}
+        for first, last, item in lives:
+            small = item.step or item.size < _HOST
+            for region in [arena] if small else [*regions, arena]:
+                start = region.place(first, last, item.whole, in_time)
+                if start is not None:
+                    places.update((m, (region.name, start + item.step * i)) for i, m in enumerate(item.row))
+                    break
+        return arena.used, places
+
+    def _chains(self, uses: dict[int, list[int]]) -> list[list[int]]:
+        """Memories that can be where others have ended, in calls that read these and write those."""
+        after: dict[int, int] = {}
+        for call, pairs in enumerate(self._shared):
+            for old, new in sorted(pairs):
+                ends = old in uses and new in uses and uses[old][-1] == call == uses[new][0]
+                if ends and old not in after and new not in after.values() and self._span(old) == self._span(new):
+                    after[old] = new
+        found = []
+        for head in uses.keys() - after.values():
+            found.append([head])
+            while found[-1][-1] in after:
+                found[-1].append(after[found[-1][-1]])
+        return sorted(found)
+
+    def _room(self, memory: int) -> int:
+        """Return the bytes of a memory, those of whole lines of the cache."""
+        size = max(self._span(memory), 1)
+        return size + -size % 64
+
+    def _span(self, memory: int) -> int:
+        return self.owner(memory).extent[1]
+
+    def _place(self, view: View) -> tuple[str, int]:
+        """Return the place where a view begins: a name, and bytes from there."""
+        name, start = self.places.get(view.memory, (_name(view.memory), 0))
+        return name, start + view.offset
+
+    def _address(self, view: View) -> str:
+        name, offset = self._place(view)
+        return _pointer(view, f"{name} + {offset}" if offset else name)
+
+    # -- loops ------------------------------------------------------------------------------------------------------
+
+    def _loop(self, repeat: Repeat) -> list[str]:
+        tables: list[str] = []
+        calls = []
+        for each in zip(*repeat.turns, strict=True):
+            addresses = [self._moving(views, tables) for views in zip(*[call.views for call in each], strict=True)]
+            calls.append(f"    {_called(each[0], addresses)}")
+        return [*tables, f"for (i64 turn = 0; turn < {len(repeat.turns)}; ++turn) {{", *calls, "}"]
+
+    def _moving(self, views: Sequence[View], tables: list[str]) -> str:
+        """Return the address of what is another view in each turn: arithmetic, or looked up in a table."""
+        places = [self._place(view) for view in views]
+        name, first = places[0]
+        offsets = [offset for _, offset in places]
+        if any(other != name for other, _ in places):
+            found = f"t{self._tables}[turn]"
+            tables.append(f"char* const t{self._tables}[] = {{{', '.join(f'{n} + {o}' for n, o in places)}}};")
+        elif len({b - a for a, b in pairwise(offsets)}) == 1:
+            step = offsets[1] - first
+            return _pointer(views[0], f"{name} + {first}" + (f" + turn * {step}" if step else ""))
+        else:
+            found = f"{name} + t{self._tables}[turn]"
+            tables.append(f"static const i64 t{self._tables}[] = {{{', '.join(map(str, offsets))}}};")
+        self._tables += 1
+        return _pointer(views[0], found)
+
+
+def _pointer(view: View, place: str) -> str:
+    return f"({C_TYPES[view.dtype.name]}*)({place})"
+
+
+def _called(invocation: Invocation, addresses: list[str]) -> str:
+    text = invocation.text.format(*addresses)
+    return f"if (!{text}) return 1;" if invocation.fallible else f"{text};"
+
+
+def _name(memory: int) -> str:
+    """Return the name of a memory that is given: a value's, or a literal's, whose numbers are negative."""
+    return f"m{memory}" if memory >= 0 else f"ml{-1 - memory}"

@@ -1,0 +1,310 @@
+"""Cutting: runs of calls that have native steps become calls of one native function each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.codegen.expr import NotFusible
+from gradcore.compiler.program.program import Call, Program
+from gradcore.compiler.targets.native import building, groups, source
+from gradcore.compiler.targets.native.draws import RESERVING
+from gradcore.compiler.targets.native.lowering import Lowering
+from gradcore.compiler.targets.native.plans import PartPlan, Plan, name_of
+from gradcore.compiler.targets.native.products import LARGE_PRODUCT
+from gradcore.compiler.targets.native.rolling import Invocation
+from gradcore.compiler.targets.native.segment_source import PartSource
+from gradcore.compiler.targets.native.steps import Kernel, Loop, Reduction, Step, Unsupported, View, overlap
+
+__all__ = ["NativeProgram", "Part", "name_of_plan", "source_of"]
+
+#: Calls that are worth a native part.
+_LEAST = 2
+
+
+class Part:
+    """A run of calls that one native function makes.
+
+    Attributes
+    ----------
+    calls : list of Call
+    steps : list of Step
+    arguments : list of int
+        The values whose memory it is given, literals as negative numbers.
+    scratch : int
+        The bytes that it is given beside.
+    in_threads : bool
+        Whether its function takes some time: it is told how many threads there are, and other threads of Python run.
+    multiplies : bool
+        Whether its products are those of BLAS, which is to use one thread meanwhile.
+    text : str
+        The C++ function, but for its name.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.steps: list[Step] = []
+        self.computing = 0
+        self.arguments: list[int] = []
+        self.scratch = 0
+        self.in_threads = self.multiplies = False
+        self.text = ""
+
+    @property
+    def touched(self) -> set[int]:
+        return {v.memory for step in self.steps for v in (*step.reads, *step.writes)}
+
+
+class NativeProgram:
+    """A program in parts.
+
+    Parameters
+    ----------
+    program : Program
+    blas : bool
+        Whether there is a BLAS to call.
+
+    Attributes
+    ----------
+    parts : list of Part
+    loops : dict
+        The C++ functions that parts call, by name.
+    refused : list of str
+        The calls that Python makes, and why.
+    rolled : list of str
+        The loops over calls that repeat.
+    """
+
+    def __init__(self, program: Program, blas: bool) -> None:
+        self.program = program = program.copy(program.calls)  # which gets memories and literals that are steps' own
+        self.lowering = Lowering(program, blas)
+        self.are_apart = _are_apart(program)
+        self.pieces: list[Any] = []
+        self.refused: list[str] = []
+        self._cut()
+        self.parts = [piece for piece in self.pieces if isinstance(piece, Part)]
+        self._plan()
+        self.loops: dict[str, str] = {}
+        self.rolled: list[str] = []
+        for part in self.parts:
+            self._write(part)
+
+    # -- which calls are native -------------------------------------------------------------------------------------
+
+    def _cut(self) -> None:
+        part = Part()
+        for call in self.program.calls:
+            if call.name == RESERVING and not any(s.fallible for s in part.steps):
+                self.lowering.follow(call)
+                self.pieces.append(call)  # before the part, which goes on
+                continue
+            steps = self._native(call)
+            if steps is not None and any(s.fallible for s in steps) and self._writes_outside(part):
+                self._close(part)
+                part = Part()
+            if steps is None:
+                self.lowering.follow(call)
+                self._close(part)
+                part = Part()
+                self.pieces.append(call)
+            else:
+                part.calls.append(call)
+                part.steps += steps
+                part.computing += bool(steps)
+        self._close(part)
+
+    def _native(self, call: Call) -> list[Step] | None:
+        try:
+            steps = self.lowering.steps(call)
+            if any(self._may_meet(step) for step in steps):
+                raise Unsupported("what it reads may be what it writes to")
+            for step in [] if building.has_vector_functions() else steps:
+                if isinstance(step, (Loop, Reduction)):
+                    traced = groups.trace_group(groups.Group(step), lambda memory: True, {})
+                    if groups.is_slow(traced):
+                        return None
+            return steps
+        except (Unsupported, NotFusible, AttributeError, TypeError, ValueError) as error:  # of a formula
+            self.refused.append(f"{call.name}: {error}")
+            return None
+
+    def _may_meet(self, step: Step) -> bool:
+        """Return whether a step may read elements of other positions than those that it writes at the same time."""
+        given = frozenset() if self.are_apart else frozenset(self.program.inputs)
+        pairs = [(w, r) for w in step.writes for r in step.reads if w != r]
+        return any(overlap(w, r) or (w.memory != r.memory and {w.memory, r.memory} <= given) for w, r in pairs)
+
+    def _writes_outside(self, part: Part) -> bool:
+        """Return whether a part could not run again from its beginning."""
+        made = self._made(part)
+        return any(w.memory not in made for s in part.steps for w in s.writes)
+
+    def _made(self, part: Part) -> set[int]:
+        """Return the memories that begin in a part: it may write to them again from its beginning."""
+        views = self.lowering.views
+        made = {n for call in part.calls for n in call.made if n in views and views[n].memory == n}
+        return (made | self.lowering.temporary) - {*self.program.inputs}
+
+    def _close(self, part: Part) -> None:
+        if part.computing >= _LEAST:
+            self.pieces.append(part)
+        else:
+            self.pieces += part.calls
+
+    # -- memory -----------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        """Decide which memories Python makes, and which are inside of one part."""
+        program, lowering = self.program, self.lowering
+        given = set(program.inputs)
+        self.made_by: dict[int, Any] = {}  # the piece in which a value begins
+        for piece in self.pieces:
+            for call in piece.calls if isinstance(piece, Part) else [piece]:
+                for n in call.made:
+                    self.made_by.setdefault(n, piece)
+            if isinstance(piece, Part):
+                self.made_by.update(dict.fromkeys(piece.touched & lowering.temporary, piece))
+        users: dict[int, set[int]] = {}
+        for i, piece in enumerate(self.pieces):
+            if isinstance(piece, Part):
+                touched: Iterable[int] = piece.touched
+            else:
+                numbers = (*piece.read, *piece.made)
+                touched = [lowering.views[n].memory for n in numbers if n in lowering.views]
+            for memory in touched:
+                users.setdefault(memory, set()).add(i)
+        visible = {lowering.views[n].memory for n in program.outputs if n in lowering.views}
+        order = {id(piece): i for i, piece in enumerate(self.pieces)}
+        self.private: dict[int, Part] = {}
+        for memory, used in users.items():
+            owner = self.made_by.get(memory)
+            if memory < 0 or memory in given or memory in visible or not isinstance(owner, Part):
+                continue
+            if used == {order[id(owner)]}:
+                self.private[memory] = owner
+
+    # -- C++ --------------------------------------------------------------------------------------------------------
+
+    def _narrow(self, part: Part) -> None:
+        """Store indices that only a part sees in 32 bits, where all that use them can."""
+        users: dict[int, list[Step]] = {}
+        for step in part.steps:
+            for view in (*step.reads, *step.writes):
+                users.setdefault(view.memory, []).append(step)
+        for memory, steps in users.items():
+            if self.private.get(memory) is not part or not all(isinstance(s, Kernel) and s.narrow for s in steps):
+                continue
+            views = [v for s in steps for v in (*s.reads, *s.writes) if v.memory == memory]
+            if any(v.dtype != np.int64 or not v.is_contiguous or v.offset for v in views):
+                continue
+            self.lowering.views[memory] = _narrowed(self.owner(memory))
+            for s in steps:
+                s.reads = [_narrowed(v) if v.memory == memory else v for v in s.reads]
+                s.writes = [_narrowed(v) if v.memory == memory else v for v in s.writes]
+
+    def _write(self, part: Part) -> None:
+        self._narrow(part)
+        given = frozenset(n for n in part.touched if n in self.program.inputs)
+        written = given & {w.memory for step in part.steps for w in step.writes}
+        apart = given if written and len(given) > 1 and self.are_apart else frozenset()
+        ordered = groups.grouped(part.steps, given - apart, self._made(part))
+        users: dict[int, set[int]] = {}
+        for i, each in enumerate(ordered):
+            for view in (*each.reads, *each.writes):
+                users.setdefault(view.memory, set()).add(i)
+        constants = self.lowering.constants
+        invocations: list[Invocation] = []
+        for i, each in enumerate(ordered):
+            if isinstance(each, Kernel):
+                invocations.append(Invocation(each.text, (*each.writes, *each.reads), each.fallible))
+                part.in_threads |= each.lasting
+                part.multiplies |= each.text.startswith(LARGE_PRODUCT)
+                continue
+
+            def kept(memory: int, i: int = i) -> bool:
+                later = [ordered[j] for j in users[memory] if j > i]
+                read = any(isinstance(user, Kernel) for user in later) if memory in constants else bool(later)
+                return memory not in self.private or read
+
+            traced = groups.trace_group(each, kept, constants)
+            if traced.stores or traced.reductions:
+                name, text = source.loop_source(traced)
+                self.loops[name] = text
+                part.in_threads |= "spread(" in text
+                invocations.append(source.loop_call(name, traced))
+        writer = PartSource(invocations, self.private.__contains__, self.owner, lambda m: self._is_fresh(m, part))
+        writer.apart = {m: m in written for m in writer.arguments if m in apart and self.owner(m).size}
+        part.arguments, part.scratch = writer.arguments, writer.scratch
+        part.text = writer.text(part.in_threads)
+        self.rolled += map(str, writer.repeats)
+
+    def _is_fresh(self, memory: int, part: Part) -> bool:
+        """Return whether a memory is allocated for a part, which is the first to write to it."""
+        return self.made_by.get(memory) is part and memory not in self.program.inputs and self._spans_itself(memory)
+
+    def _spans_itself(self, memory: int) -> bool:
+        """Return whether a value's first element is the first in its memory."""
+        return self.lowering.views[memory].memory == memory and self.owner(memory).extent[0] == 0
+
+    def owner(self, memory: int) -> View:
+        """Return the view of all of a memory: of the value that owns it, or of a literal."""
+        return self.lowering.views[memory] if memory >= 0 else self.lowering._literal(-1 - memory)
+
+    # -- Python -----------------------------------------------------------------------------------------------------
+
+    def plan(self) -> Plan:
+        """Return the plan by which Python calls the parts."""
+        position = {id(call): i for i, call in enumerate(self.program.calls)}
+        pieces: list[Any] = []
+        for piece in self.pieces:
+            if isinstance(piece, Part):
+                calls = tuple([position[id(call)] for call in piece.calls])
+                pieces.append(
+                    PartPlan(
+                        calls,
+                        piece.computing,
+                        tuple(piece.arguments),
+                        piece.scratch,
+                        piece.in_threads,
+                        piece.multiplies,
+                    )
+                )
+            else:
+                pieces.append(position[id(piece)])
+        begun = {n for n, piece in self.made_by.items() if isinstance(piece, Part)}
+        return Plan(self.program, pieces, self.lowering.views, begun, self.refused, self.rolled)
+
+
+def _are_apart(program: Program) -> bool:
+    """Return whether what is given to a program shares no memory in the recorded run."""
+    types = [program.types[n] for n in program.inputs if n in program.types]  # else a number
+    spans = sorted(
+        (known.address + low, known.address + high)
+        for known in types
+        for low, high in [View(0, 0, known.shape, known.strides, known.dtype).extent]
+    )
+    return all(stop <= start for (_, stop), (start, _) in pairwise(spans))
+
+
+def _narrowed(indices: View) -> View:
+    """Return the view of as many indices of 32 bits."""
+    return indices._replace(dtype=np.dtype(np.int32)).reshaped(indices.shape)
+
+
+def source_of(programs: list[NativeProgram]) -> str:
+    """Return the C++ of the parts of programs, numbered through."""
+    loops = {name: text for program in programs for name, text in program.loops.items()}
+    texts = [part.text for program in programs for part in program.parts]
+    shown = 'extern "C" __attribute__((visibility("default"))) i64'
+    parts = [f"{shown} part{i}{text}" for i, text in enumerate(texts)]
+    draws = ['#include "draws.h"'] if any("philox::" in text or "draw<" in text for text in texts) else []
+    head = ['#include "program.h"', *draws, "namespace gradcore {", *loops.values(), "}", "using namespace gradcore;"]
+    return "\n".join([*head, *parts, ""])
+
+
+def name_of_plan(program: Program) -> str | None:
+    """Return the name of a program's plan; None where there cannot be one."""
+    return name_of(program, _LEAST, _are_apart(program))

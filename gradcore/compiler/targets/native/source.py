@@ -1,0 +1,351 @@
+"""The C++ of a native part: a function for each loop, and one that calls them in turn."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from typing import Any, NamedTuple
+
+from gradcore.backends.codegen.cpp import C_TYPES, statements
+from gradcore.compiler.targets.native.groups import DIALECT, TracedGroup
+from gradcore.compiler.targets.native.rolling import Invocation
+
+__all__ = ["loop_call", "loop_source"]
+
+#: Elements times expressions that are worth a thread; elements that one thread sums.
+_WORTH_A_THREAD, _CHUNK = 1 << 17, 1 << 15
+#: Sums that a loop keeps at a time, where rows are summed.
+_MOST_SUMS = 4096
+#: The bytes of types that do not have eight; those that are computed with in float.
+_SIZES = {
+    "bool": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "float16": 2, "bfloat16": 2, "i32": 4, "u32": 4, "float": 4,
+}  # fmt: skip
+_HALVES = ("float16", "bfloat16")
+
+
+class _Dim(NamedTuple):
+    """A dim of a loop: its size, whether it is reduced, and for each array the bytes of a step."""
+
+    size: int
+    reduced: bool
+    steps: tuple[int, ...]
+
+
+def _dims(traced: TracedGroup) -> list[_Dim]:
+    """Return the dims of a group's loop, from the outermost; neighbours that are one in memory are one."""
+    reduced = set(traced.reductions[0].dims) if traced.reductions else set()
+    views = [*traced.loads, *traced.stores]
+    rows = [v.strides for v in views]
+    for r in traced.reductions:
+        steps = iter(r.writes[0].strides)
+        rows.append(tuple(0 if d in reduced else next(steps) for d in range(len(traced.shape))))
+    found = [_Dim(n, d in reduced, tuple(row[d] for row in rows)) for d, n in enumerate(traced.shape) if n != 1]
+    lead = traced.stores[0] if traced.stores else traced.loads[0] if traced.loads else None
+    if lead is not None:
+        column = views.index(lead)
+        found.sort(key=lambda dim: (dim.reduced, -abs(dim.steps[column]) if dim.steps[column] else 0))
+    merged: list[_Dim] = []
+    for dim in found:
+        if merged and merged[-1].reduced == dim.reduced:
+            before = merged[-1]
+            if all(b == s * dim.size for b, s in zip(before.steps, dim.steps, strict=True)):
+                merged[-1] = _Dim(before.size * dim.size, dim.reduced, dim.steps)
+                continue
+        merged.append(dim)
+    return merged
+
+
+def _types(traced: TracedGroup) -> list[str]:
+    dtypes = [v.dtype for v in (*traced.loads, *traced.stores)] + [r.writes[0].dtype for r in traced.reductions]
+    return [C_TYPES[d.name] for d in dtypes]
+
+
+def _sources(traced: TracedGroup) -> list[int]:
+    """By array of a loop, the one whose pointer it has: what is written in place has one."""
+    loads = {view: i for i, view in enumerate(traced.loads)}
+    first = len(loads) + len(traced.stores)
+    stores = [loads.get(view, len(loads) + k) for k, view in enumerate(traced.stores)]
+    return [*loads.values(), *stores, *range(first, first + len(traced.reductions))]
+
+
+class _Writer:
+    """The lines of one loop."""
+
+    def __init__(self, traced: TracedGroup) -> None:
+        self.traced, self.dims, self.types = traced, _dims(traced), _types(traced)
+        self.body, self.results = statements(traced.kernel, DIALECT)
+        self.size = math.prod(traced.shape)
+        self.lines: list[str] = []
+        self.sources = _sources(traced)
+        self.names = [f"a{i}" for i in sorted({*self.sources})]
+
+    def parameters(self) -> list[str]:
+        """Return the parameters of the function: the first elements of arrays."""
+        written = {*self.sources[len(self.traced.loads) :]}
+        return [f"{'' if i in written else 'const '}{self.types[i]}* a{i}" for i in sorted({*self.sources})]
+
+    def emit(self, depth: int, text: str) -> None:
+        self.lines.append(f"{'    ' * depth}{text}")
+
+    def place(self, array: int, dims: list[tuple[int, str]]) -> str:
+        """Return the expression of an array's element at indices of dims."""
+        kind, terms = self.types[array], []
+        size = _SIZES.get(kind, 8)
+        for d, name in dims:
+            step = self.dims[d].steps[array]
+            if step:
+                terms.append(f"{name} * {step // size}" if step != size else name)
+        return f"a{self.sources[array]}[{' + '.join(terms) or '0'}]"
+
+    def load(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
+        """Read the elements; only those that are the same, or not the same, for all indices."""
+        for i, (given, kind) in enumerate(zip(self.traced.kernel.inputs, self.types, strict=False)):
+            if still is not None and still == any(dim.steps[i] for dim in self.dims):
+                continue
+            element = self.place(i, indices)
+            half = kind in _HALVES
+            self.emit(
+                depth, f"const {'float' if half else kind} {given.name} = {f'load({element})' if half else element};"
+            )
+
+    def element(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
+        """The statements for one element, without its sums."""
+        loads = len(self.traced.loads)
+        self.load(depth, indices, still)
+        for line in self.body:
+            self.emit(depth, line)
+        for k in range(len(self.traced.stores)):
+            kind, value = self.types[loads + k], self.results[k]
+            value = f"store<{kind}>({value})" if kind in _HALVES else value
+            self.emit(depth, f"{self.place(loads + k, indices)} = {value};")
+
+    # -- shapes of loops
+
+    def simple(self, start: str, stop: str) -> None:
+        """Without reductions: from `start` to `stop` of the first dim."""
+        indices = []
+        self.load(1, [], still=True)
+        for d, dim in enumerate(self.dims):
+            low, high = (start, stop) if d == 0 else ("0", str(dim.size))
+            if d == len(self.dims) - 1:
+                self.emit(d + 1, "#pragma omp simd")
+            self.emit(d + 1, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
+            indices.append((d, f"i{d}"))
+        self.element(len(self.dims) + 1, indices, still=False)
+        for d in reversed(range(len(self.dims))):
+            self.emit(d + 1, "}")
+
+    def reducing(self, start: str, stop: str) -> None:
+        """With the dims that are kept outside, and from `start` to `stop` of the first of them."""
+        kept = [d for d, dim in enumerate(self.dims) if not dim.reduced]
+        inner = [d for d, dim in enumerate(self.dims) if dim.reduced]
+        depth, indices = 1, []
+        for d in kept:
+            low, high = (start, stop) if d == 0 else ("0", str(self.dims[d].size))
+            self.emit(depth, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
+            indices.append((d, f"i{d}"))
+            depth += 1
+        self.sums(depth, inner, indices, {d: ("0", str(self.dims[d].size)) for d in inner})
+        for k, r in enumerate(self.traced.reductions):
+            array = len(self.traced.loads) + len(self.traced.stores) + k
+            self.emit(depth, f"{self.place(array, indices)} = {self.final(k, r, f's{k}')};")
+        for _ in kept:
+            depth -= 1
+            self.emit(depth, "}")
+
+    def final(self, k: int, r: Any, name: str) -> str:
+        kind = C_TYPES[r.writes[0].dtype.name]
+        value = f"static_cast<{kind}>({name})"
+        return value if r.divisor == 1 else f"{value} / {kind}({r.divisor})"
+
+    def accumulator(self, r: Any) -> str:
+        kind = C_TYPES[r.reads[0].dtype.name]
+        return kind if r.kind in ("max", "min", "prod") else f"wide<{kind}>"
+
+    def start_of(self, r: Any) -> str:
+        kind, dtype = C_TYPES[r.reads[0].dtype.name], r.reads[0].dtype
+        if r.kind in ("sum", "prod"):
+            return "0" if r.kind == "sum" else "1"
+        if dtype.kind == "f":
+            return f"{'-' if r.kind == 'max' else ''}infinity<{kind}>()"
+        return f"std::numeric_limits<{kind}>::{'lowest' if r.kind == 'max' else 'max'}()"
+
+    def taken(self, r: Any, total: str, value: str) -> str:
+        if r.kind == "sum":
+            return f"{total} += {value};"
+        if r.kind == "prod":
+            return f"{total} *= {value};"
+        return f"{total} = {'maximum' if r.kind == 'max' else 'minimum'}({total}, {value});"
+
+    def sums(self, depth: int, inner: list[int], indices: Any, bounds: dict[int, tuple[str, str]]) -> None:
+        """Declare the sums ``s0``, ``s1`` ... over some dims, and compute them."""
+        reductions = self.traced.reductions
+        for k, r in enumerate(reductions):
+            self.emit(depth, f"{self.accumulator(r)} s{k} = {self.start_of(r)};")
+        names = list(indices)
+        simple = all(r.kind == "sum" for r in reductions)
+        for d in inner[:-1]:
+            low, high = bounds[d]
+            self.emit(depth, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
+            names.append((d, f"i{d}"))
+            depth += 1
+        values = self.results[len(self.traced.stores) :]
+        if inner:
+            d = inner[-1]
+            low, high = bounds[d]
+            names.append((d, f"i{d}"))
+            if simple:  # sums of parts keep rounding errors small
+                self.emit(depth, f"for (i64 j = {low}; j < {high}; j += 1024) {{")
+                self.emit(depth + 1, f"const i64 end = j + 1024 < {high} ? j + 1024 : {high};")
+                parts = ", ".join(f"t{k}" for k in range(len(reductions)))
+                for k, r in enumerate(reductions):
+                    self.emit(depth + 1, f"{self.accumulator(r)} t{k} = 0;")
+                self.emit(depth + 1, f"#pragma omp simd reduction(+ : {parts})")
+                self.emit(depth + 1, f"for (i64 i{d} = j; i{d} < end; ++i{d}) {{")
+                self.element(depth + 2, names)
+                for k in range(len(reductions)):
+                    self.emit(depth + 2, f"t{k} += {values[k]};")
+                self.emit(depth + 1, "}")
+                for k in range(len(reductions)):
+                    self.emit(depth + 1, f"s{k} += t{k};")
+            else:
+                self.emit(depth, f"for (i64 i{d} = {low}; i{d} < {high}; ++i{d}) {{")
+                self.element(depth + 1, names)
+                for k, r in enumerate(reductions):
+                    self.emit(depth + 1, self.taken(r, f"s{k}", values[k]))
+            self.emit(depth, "}")
+        else:
+            self.element(depth, names)
+            for k, r in enumerate(reductions):
+                self.emit(depth, self.taken(r, f"s{k}", values[k]))
+        for _ in inner[:-1]:
+            depth -= 1
+            self.emit(depth, "}")
+
+    def by_rows(self) -> None:
+        """Rows are added to rows: the dim that is kept is innermost, and has a sum for each place."""
+        kept = next(d for d, dim in enumerate(self.dims) if not dim.reduced)
+        inner = [d for d, dim in enumerate(self.dims) if dim.reduced]
+        n, reductions = self.dims[kept].size, self.traced.reductions
+        for k, r in enumerate(reductions):
+            self.emit(1, f"{self.accumulator(r)} s{k}[{n}];")
+            self.emit(1, f"for (i64 i = 0; i < {n}; ++i) s{k}[i] = {self.start_of(r)};")
+        depth, indices = 1, []
+        for d in inner:
+            self.emit(depth, f"for (i64 i{d} = 0; i{d} < {self.dims[d].size}; ++i{d}) {{")
+            indices.append((d, f"i{d}"))
+            depth += 1
+        self.emit(depth, "#pragma omp simd")
+        self.emit(depth, f"for (i64 i{kept} = 0; i{kept} < {n}; ++i{kept}) {{")
+        indices.append((kept, f"i{kept}"))
+        self.element(depth + 1, indices)
+        values = self.results[len(self.traced.stores) :]
+        for k, r in enumerate(reductions):
+            self.emit(depth + 1, self.taken(r, f"s{k}[i{kept}]", values[k]))
+        self.emit(depth, "}")
+        for _ in inner:
+            depth -= 1
+            self.emit(depth, "}")
+        for k, r in enumerate(reductions):
+            array = len(self.traced.loads) + len(self.traced.stores) + k
+            place = self.place(array, [(kept, "i")])
+            self.emit(1, f"for (i64 i = 0; i < {n}; ++i) {place} = {self.final(k, r, f's{k}[i]')};")
+
+    # -- the whole
+
+    def write(self) -> tuple[list[str], bool]:
+        """The lines of the body, and whether they are for a range of the first dim, to be shared among threads."""
+        kept = [dim for dim in self.dims if not dim.reduced]
+        work = self.size * max(len(self.traced.kernel.computed), 2)
+        large = work >= 2 * _WORTH_A_THREAD
+        if not self.size:
+            return [], False
+        if not self.traced.reductions:
+            if not self.dims:
+                self.element(1, [])
+                return self.lines, False
+            shared = large and self.dims[0].size > 1
+            self.simple("start" if shared else "0", "stop" if shared else str(self.dims[0].size))
+            return self.lines, shared
+        lead = self.traced.loads[0] if self.traced.loads else None
+        innermost = self.dims[-1].steps[0] if self.dims and lead is not None else 0
+        rows = len(kept) == 1 and any(dim.reduced for dim in self.dims) and kept[0].size <= _MOST_SUMS
+        if rows and kept[0].steps and 0 < abs(kept[0].steps[0]) < abs(innermost or 1 << 62):
+            self.by_rows()
+            return self.lines, False
+        if kept:
+            shared = large and kept[0].size > 1
+            self.reducing("start" if shared else "0", "stop" if shared else str(kept[0].size))
+            return self.lines, shared
+        first = self.dims[0].size if self.dims else 1
+        if (
+            large
+            and first >= 2 * _CHUNK
+            and len(self.dims) == 1
+            and all(r.kind == "sum" for r in self.traced.reductions)
+        ):
+            self.in_chunks(first)
+            return self.lines, False
+        self.reducing("0", "0")
+        return self.lines, False
+
+    def in_chunks(self, n: int) -> None:
+        """Sums of parts of one size, whatever the number of threads, and then of these."""
+        chunk = max(_CHUNK, -(-n // 2048) // 64 * 64 + 64)
+        parts = -(-n // chunk)
+        sums = [f"{self.accumulator(r)}* p{k}" for k, r in enumerate(self.traced.reductions)]
+        self.emit(1, f"const auto chunk = []({', '.join(['i64 c', *self.parameters(), *sums])}) {{")
+        self.emit(1, f"const i64 start = c * {chunk}, stop = start + {chunk} < {n} ? start + {chunk} : {n};")
+        self.sums(1, [0], [], {0: ("start", "stop")})
+        for k in range(len(self.traced.reductions)):
+            self.emit(1, f"p{k}[c] = s{k};")
+        self.emit(1, "};")
+        for k, r in enumerate(self.traced.reductions):
+            self.emit(1, f"{self.accumulator(r)} p{k}[{parts}];")
+        names = ", ".join(["c", *(f"a{i}" for i in range(len(self.types))), *(f"p{k}" for k in range(len(sums)))])
+        self.emit(1, f"spread({parts}, 1, 1, threads, [&](i64 first, i64 last) {{")
+        self.emit(2, f"for (i64 c = first; c < last; ++c) chunk({names});")
+        self.emit(1, "});")
+        for k, r in enumerate(self.traced.reductions):
+            array = len(self.traced.loads) + len(self.traced.stores) + k
+            self.emit(1, f"{self.accumulator(r)} s{k} = 0;")
+            self.emit(1, f"for (i64 c = 0; c < {parts}; ++c) s{k} += p{k}[c];")
+            self.emit(1, f"a{array}[0] = {self.final(k, r, f's{k}')};")
+
+
+def loop_source(traced: TracedGroup) -> tuple[str, str]:
+    """Return the name of the function of a group, which equal ones share, and its source."""
+    writer = _Writer(traced)
+    lines, shared = writer.write()
+    if shared:
+        work = writer.size * max(len(traced.kernel.computed), 2)
+        rows = writer.dims[0].size
+        grain = max(1, _WORTH_A_THREAD * rows // work)
+        step = 64 if len(writer.dims) == 1 else 1
+        # A function of pointers: those that it would capture are read again for each element.
+        head = f"    const auto part = []({', '.join(['i64 start', 'i64 stop', *writer.parameters()])}) {{"
+        call = f"part({', '.join(['start', 'stop', *writer.names])});"
+        shared_part = f"    spread({rows}, {grain}, {step}, threads, [&](i64 start, i64 stop) {{ {call} }});"
+        lines = [head, *lines, "    };", shared_part]
+    text = "\n".join([f"({', '.join([*writer.parameters(), 'i64 threads'])}) {{", "    (void)threads;", *lines, "}"])
+    name = f"loop_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return name, f"__attribute__((noinline)) static void {name}{text}"
+
+
+def loop_call(name: str, traced: TracedGroup) -> Invocation:
+    """Return the call of a group's function."""
+    views = (*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions))
+    text = f"{name}({', '.join([*(f'{{{i}}}' for i in sorted({*_sources(traced)})), 'threads'])})"
+    return Invocation(text, views, shared=_shared(traced))
+
+
+def _shared(traced: TracedGroup) -> tuple[tuple[int, int], ...]:
+    """The memories that a loop reads and writes at the same places, each as one view: it reads an element first."""
+    uses = Counter(v.memory for v in (*traced.loads, *traced.stores, *(r.writes[0] for r in traced.reductions)))
+    return tuple(
+        (x.memory, out.memory)
+        for x in traced.loads
+        for out in traced.stores
+        if uses[x.memory] == uses[out.memory] == 1 and x[1:] == out[1:] and x.is_injective
+    )

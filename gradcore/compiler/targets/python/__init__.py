@@ -1,0 +1,1 @@
+"""The target Python: a program as a function without loops, one line for each call."""

@@ -1,0 +1,232 @@
+"""Listing: runs of exact calls on small arrays become one call of the compiled library, which makes all of them.
+
+The library calls the inner loops of NumPy's own functions: the results are the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.compiled.ufuncs import CallList
+from gradcore.backends.registry import CPU
+from gradcore.compiler.capture.arrays import current
+from gradcore.compiler.program.effects import Effects
+from gradcore.compiler.program.memory import ufunc_of
+from gradcore.compiler.program.program import Call, Literal, Program, Value
+
+__all__ = ["ListedCalls", "listed"]
+
+_FLOATS = np.dtype("f4"), np.dtype("f8")
+#: Functions whose results are rounded once, by any of their loops.
+_EXACT = frozenset([np.absolute, np.add, np.divide, np.multiply, np.negative, np.sqrt, np.square, np.subtract])
+#: The most elements of an array, and bytes of all.
+_MOST, _MOST_BYTES = 1 << 12, 1 << 20
+#: Nanoseconds of a call on numbers, of one on arrays, of all together, of each array that goes in or comes out, and
+#: of a few of its bytes.
+_NUMBER, _ARRAY, _WHOLE, _MOVED, _BYTES = 25, 350, 1_200, 150, 8
+#: Integers up to this one are floats of any dtype.
+_INTEGER = 1 << 24
+#: Bytes between the beginnings of arrays, and of numbers.
+_LINE, _WORD = 64, 8
+#: Memories that are kept between runs.
+_MOST_SETS = 2
+
+
+def listed(program: Program) -> Program:
+    """With runs of exact calls on small arrays as one call each, where the library is there."""
+    library = getattr(CPU.backend, "library", None)
+    if library is None or program.backend is not None or program.symbols:
+        return program
+    effects, found = Effects(program), program.copy()
+    last = {n: i for i, call in enumerate(program.calls) for n in call.read}
+    last |= dict.fromkeys(program.outputs, len(program.calls))
+    run: list[Call] = []
+    made: set[int] = set()
+    memory: set[int] = set()
+
+    def close(position: int) -> None:
+        kernel = ListedCalls(library, [*run], [n for n in made if last.get(n, -1) >= position], program)
+        if kernel.pays:
+            arguments, results = map(Value, kernel.inputs), tuple(map(Value, kernel.outputs))
+            found.calls.append(Call("listed", kernel, tuple(arguments), {}, results))
+        else:
+            found.calls.extend(run)
+        for each in (run, made, memory):
+            each.clear()
+
+    for position, call in enumerate(program.calls):
+        if _is_exact(call, program):
+            run.append(call)
+            made.add(call.results.number)
+            memory |= effects.reads(call)
+            continue
+        if run and not (made.isdisjoint(call.read) and memory.isdisjoint(effects.writes[position])):
+            close(position)
+        found.calls.append(call)
+    close(len(program.calls))
+    return found
+
+
+def _is_exact(call: Call, program: Program) -> bool:
+    """Return whether a call is exact arithmetic on small arrays that are alike, or on numbers."""
+    function = ufunc_of(call)
+    if function not in _EXACT or type(call.results) is not Value:
+        return False
+    result = program.types.get(call.results.number)
+    if result is None or result.dtype not in _FLOATS or not 0 < result.size <= _MOST:
+        return False
+    if result.memory != call.results.number or not CallList.takes(function, result.dtype):
+        return False
+    arrays = 0
+    for each in call.args:
+        known = program.type_of(each)
+        if known is None:
+            if not (type(each) is float or (type(each) is int and abs(each) <= _INTEGER)):
+                return False
+            continue
+        arrays += 1
+        if known.dtype != result.dtype or known.shape not in ((), result.shape):
+            return False
+    return arrays > 0
+
+
+class ListedCalls:
+    """A run of exact calls, as one function of the arrays that they begin with.
+
+    Parameters
+    ----------
+    library : CDLL
+        The compiled library.
+    calls : list of Call
+    outputs : list of int
+        The values that are needed after them.
+    program : Program
+        The program that they are of.
+
+    Attributes
+    ----------
+    inputs : list of int
+        The values that they read, of those before them.
+    pays : bool
+        Whether that is faster than the calls by themselves.
+    """
+
+    def __init__(self, library: Any, calls: list[Call], outputs: list[int], program: Program) -> None:
+        made = {call.results.number for call in calls}
+        self.inputs = list(dict.fromkeys(n for call in calls for n in call.read if n not in made))
+        self.calls, self.outputs, self.types = calls, sorted(outputs), program.types
+        saved = sum(_ARRAY if program.types[n].shape else _NUMBER for n in made)
+        moved = [program.types[n].nbytes for n in (*self.inputs, *outputs)]
+        self.pays = saved > _WHOLE + _MOVED * len(moved) + sum(moved) // _BYTES
+        self._free: list[Any] = []
+        if self.pays:
+            self._list, self._memory = CallList(library), _Memory(program)
+            self._place()
+            self.pays = self._memory.size <= _MOST_BYTES
+
+    def _place(self) -> None:
+        """Give all values places in memory."""
+        memory, types = self._memory, self.types
+        last = {n: i for i, call in enumerate(self.calls) for n in call.read}
+        kept = {*self.inputs, *self.outputs}
+        for n in self.inputs:
+            memory.take(n)
+        for i, call in enumerate(self.calls):
+            n = call.results.number
+            result = types[n]
+            offsets = [memory.constant(each, result) if type(each) is not Value else memory.places[each.number]
+                       for each in call.args]  # fmt: skip
+            repeated = [result.size > 1 and memory.is_number(each) for each in call.args]
+            for each in {*call.read} - kept:
+                if last[each] == i:
+                    memory.give(each)
+            memory.take(n)
+            if n not in last and n not in kept:
+                memory.give(n)
+            places = (*offsets, memory.places[n])
+            self._list.append(ufunc_of(call), result.dtype, result.size, places, (*repeated, False))
+
+    @property
+    def described(self) -> str:
+        """What it takes, in words."""
+        return f"{len(self.calls)} calls by the library, in {self._memory.size:,} bytes"
+
+    def __repr__(self) -> str:
+        return f"ListedCalls({len(self.calls)} calls)"
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        try:
+            known = self._free.pop()  # which no other thread has
+        except IndexError:
+            known = self._memory.allocated(self.inputs, self.outputs)
+        address, inputs, outputs, _ = known
+        for place, array in zip(inputs, arrays, strict=True):
+            place[...] = array
+        profiler = current.profiler
+        event = None if profiler is None else profiler.begin(f"listed {len(self.calls)} calls")
+        self._list(address)
+        if event is not None:
+            profiler.end(event)
+        results = tuple([place.copy() if place.ndim else place[()] for place in outputs])
+        if len(self._free) < _MOST_SETS:
+            self._free.append(known)
+        return results
+
+
+class _Memory:
+    """Places of values in one piece of memory, those of constants and inputs among them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.size = 0
+        self.places: dict[int, int] = {}
+        self._free: dict[int, list[int]] = {}
+        self._constants: dict[Any, tuple[int, Any]] = {}
+
+    def take(self, n: int) -> None:
+        """Find a place for a value."""
+        known = self.program.types[n]
+        size = _rounded(known)
+        free = self._free.get(size)
+        self.places[n] = free.pop() if free else self._new(size)
+
+    def give(self, n: int) -> None:
+        """Give back the place of a value."""
+        self._free.setdefault(_rounded(self.program.types[n]), []).append(self.places[n])
+
+    def _new(self, size: int) -> int:
+        start = self.size if size == _WORD else -(-self.size // _LINE) * _LINE
+        self.size = start + size
+        return start
+
+    def is_number(self, leaf: Any) -> bool:
+        """Return whether an argument is a number, or one repeated that is part of the program."""
+        known = self.program.type_of(leaf)
+        return known is None or not known.shape or (type(leaf) is Literal and not any(known.strides))
+
+    def constant(self, leaf: Any, result: Any) -> int:
+        """Return the place of a number or an array that is part of the program."""
+        key = (leaf, result.dtype) if type(leaf) is Literal else (repr(leaf), result.dtype)
+        if key not in self._constants:
+            array = self.program.literals[leaf.number] if type(leaf) is Literal else np.asarray(leaf, result.dtype)
+            array = array[(0,) * array.ndim] if self.is_number(leaf) else array
+            self._constants[key] = self._new(max(_WORD, -(-array.nbytes // _LINE) * _LINE * (array.ndim > 0))), array
+        return self._constants[key][0]
+
+    def allocated(self, inputs: list[int], outputs: list[int]) -> tuple[int, list[Any], list[Any], Any]:
+        """Memory with the constants: its address, and the arrays that go in and come out, in it."""
+        whole = np.empty(self.size + _LINE, np.uint8)
+        start = -whole.ctypes.data % _LINE
+        for place, array in self._constants.values():
+            np.ndarray(array.shape, array.dtype, whole, start + place)[...] = array
+        types = self.program.types
+        views = [[np.ndarray(types[n].shape, types[n].dtype, whole, start + self.places[n]) for n in numbers]
+                 for numbers in (inputs, outputs)]  # fmt: skip
+        return whole.ctypes.data + start, views[0], views[1], whole
+
+
+def _rounded(known: Any) -> int:
+    """Return the bytes of a value's place."""
+    return -(-known.nbytes // _LINE) * _LINE if known.shape else _WORD

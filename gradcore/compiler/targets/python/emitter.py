@@ -1,0 +1,165 @@
+"""The writer of Python: a program as a function without loops, one line for each call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradcore.compiler.program.effects import Effects
+from gradcore.compiler.program.memory import NO_PLAN, Buffers, memory_plan, ufunc_of
+from gradcore.compiler.program.passes import takes_scalars
+from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, values_in
+from gradcore.compiler.targets.python.call_lists import listed
+from gradcore.compiler.targets.python.numpy_calls import specialized
+from gradcore.compiler.targets.python.tiles import fused
+from gradcore.core.tracebacks import generated_file
+
+__all__ = ["function_of", "source_of"]
+
+#: Operators, as they are written.
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+}  # fmt: skip
+#: Functions of NumPy that operators are faster than.
+_UFUNCS = {np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/"}
+#: Values of at least so many bytes are let go after their last use.
+_LARGE = 1 << 12
+
+
+def function_of(program: Program) -> Any:
+    """Return the program as a function of its inputs that returns a tuple of its outputs."""
+    text, scope = source_of(listed(specialized(fused(program))) if program.backend is None else program)
+    exec(compile(text, generated_file(__name__, text), "exec"), scope)
+    return scope["program"]
+
+
+def source_of(program: Program) -> tuple[str, dict[str, Any]]:
+    """Return the function's source, and what its names refer to."""
+    plan = memory_plan(program) if program.backend is None else NO_PLAN
+    scope: dict[str, Any] = {"asarray": np.asarray}
+    names: dict[int, str] = {}
+    last = {n: i for i, call in enumerate(program.calls) for n in call.read}
+    large = {n for n, known in program.types.items() if known.nbytes >= _LARGE}.difference(program.outputs)
+    lines = [f"v{n} = v{n}[()]" for n in _scalar_inputs(program)]
+    numbers: dict[int, Any] = {}
+
+    def constant(value: Any) -> str:
+        name = names.get(id(value))
+        if name is None:
+            name = names[id(value)] = f"c{len(names)}"
+            scope[name] = value
+        return name
+
+    def written(value: Any) -> str:
+        kind = type(value)
+        if kind is Value:
+            return f"v{value.number}"
+        if kind is Literal:
+            return constant(program.literals[value.number])
+        if kind is Expression:
+            return str(value.text)
+        if value is None or value is ... or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
+            return repr(value)
+        if kind is tuple:
+            return f"({''.join(f'{written(each)}, ' for each in value)})"
+        if kind is list:
+            return f"[{', '.join(map(written, value))}]"
+        if kind is dict:
+            return f"{{{', '.join(f'{written(key)}: {written(each)}' for key, each in value.items())}}}"
+        if kind is slice:
+            return f"slice({written(value.start)}, {written(value.stop)}, {written(value.step)})"
+        if isinstance(value, tuple) and hasattr(value, "_fields") and any(True for _ in values_in(value)):
+            return f"{constant(kind)}({', '.join(map(written, value))})"
+        return constant(value)
+
+    def number(value: Any) -> str:
+        """Return an argument of a computation with scalars of NumPy, which takes a fraction of that with arrays."""
+        array = program.literals[value.number] if type(value) is Literal else None
+        if array is None or array.dtype.char not in "fd":
+            return written(value)
+        return constant(numbers.setdefault(id(array), array[()]))
+
+    for i, call in enumerate(program.calls):
+        results = call.made
+        if _computes_scalars(call, program):
+            text = _called(call, number, constant)
+        else:
+            text = _called_into(call, plan, written, constant) or _called(call, written, constant)
+        lines.append(text if not results else f"{_target(call.results)} = {text}")
+        lines += [f"v{n} = asarray(v{n})" for n in results if n in program.scalars]
+        over = {n for n in (*call.read, *results) if n in large and last.get(n, i) == i}
+        if over:
+            lines.append(f"del {', '.join(f'v{n}' for n in sorted(over))}")
+    head = f"def program({', '.join(map(program.name_of, program.inputs))}):"
+    result = f"return ({''.join(f'v{n}, ' for n in program.outputs)})"
+    if not plan.chosen:
+        return "\n    ".join([head, *lines, result]), scope
+    buffers = Buffers(plan)
+    take, give = constant(buffers.take), constant(buffers.give)  # under names of their own: the code may be replaced
+    inside = [f"{''.join(f'b{n}, ' for n in plan.chosen)}= buffers", *lines, result]
+    inside = [*(f"    {line}" for line in inside), "finally:", f"    {give}(buffers)"]
+    whole = [head, f"buffers = {take}()", "try:", *inside]
+    return "\n    ".join(whole), scope
+
+
+def _computes_scalars(call: Call, program: Program) -> bool:
+    """Return whether a call computes one number, in the same way of NumPy's scalars as of arrays."""
+    known = program.types.get(call.results.number) if type(call.results) is Value else None
+    if known is None or known.shape or not takes_scalars(call):
+        return False
+    operands = [program.type_of(each) for each in call.args]
+    return all(each is None or not each.shape for each in operands)
+
+
+def _scalar_inputs(program: Program) -> list[int]:
+    """Return the inputs without dims that are only computed with, and that the program does not write to."""
+    types = program.types
+    if program.backend is not None or not any(n in types and types[n].shape == () for n in program.inputs):
+        return []
+    found = {n for n in program.inputs if n in types and types[n].shape == () and types[n].dtype.char in "fd"}
+    found -= {*program.outputs}
+    uses: dict[int, int] = {}
+    for call in program.calls:
+        if not _computes_scalars(call, program):
+            found.difference_update(call.read)
+        for n in call.read:
+            uses[n] = uses.get(n, 0) + 1
+    return [] if not found or Effects(program).writes_to_given else sorted(n for n in found if uses.get(n, 0) > 1)
+
+
+def _called_into(call: Any, plan: Any, written: Any, constant: Any) -> str | None:
+    """Return a call that is given the arrays to write to; None if it is not."""
+    results = call.made
+    if plan.chosen.keys().isdisjoint(results):
+        return None
+    args = [written(each) for each in call.args]
+    outs = [f"b{n}" if n in plan.chosen else "None" for n in results]
+    if call.name == "fused":
+        joined = ", ".join(outs)
+        return f"{constant(call.function)}({', '.join([*args, f'out=({joined},)'])})"
+    return f"{constant(ufunc_of(call))}({', '.join([*args, *outs])})"
+
+
+def _called(call: Any, written: Any, constant: Any) -> str:
+    kind, _, name = call.name.partition(".")
+    args = [written(each) for each in call.args]
+    if call.name == "native.run":  # again by Python's calls, where it says that it cannot
+        return f"{constant(call.function)}({args[0]}) and {constant(call.function.again)}({args[0]})"
+    symbol = _INFIX.get(name) if kind == "operator" else _UFUNCS.get(call.function)
+    if symbol is not None and not call.named and len(args) == 2:
+        return f"{args[0]} {symbol} {args[1]}"
+    named = [f"{key}={written(value)}" for key, value in call.named.items()]
+    return f"{constant(call.function)}({', '.join([*args, *named])})"
+
+
+def _target(results: Any) -> str:
+    """Return the values of a result, where they are assigned to."""
+    if type(results) is Value:
+        return f"v{results.number}"
+    if results is None:
+        return "_"
+    return f"[{', '.join(map(_target, results))}]"

@@ -1,0 +1,215 @@
+"""Specialising: kernels become the functions of NumPy that they come down to for arrays of these shapes and strides.
+
+What they ask of their arguments is known before a program runs. The functions are those that the kernels call: the
+results are the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.base import SMALL
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.numpy.elementwise import ONE, NumpyElementwise
+from gradcore.backends.numpy.matmul import MANY, NumpyProducts
+from gradcore.backends.numpy.reductions import NumpyReductions
+from gradcore.backends.numpy.row_blocks import ones
+from gradcore.backends.portable.products import Products
+from gradcore.backends.registry import CPU
+from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value
+
+__all__ = ["specialized"]
+
+
+def specialized(program: Program) -> Program:
+    """With functions of NumPy in the place of kernels that come down to them."""
+    if program.backend is not None or program.symbols:
+        return program
+    return _Specializing(program).run()
+
+
+#: The most columns, and elements of a result that is computed column by column.
+_MOST_COLUMNS, _LEAST, _MOST = 8, 1 << 11, 1 << 17
+_BY_COLUMNS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+
+
+class _Specializing:
+    """A pass over a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.found = program, program.copy()
+        self.transposes: dict[Any, Any] = {}
+        #: Values with memory of their own; of inputs that may lie in each other's only in the recorded run, none.
+        self.owners = _owners(program)
+
+    def run(self) -> Program:
+        backend = type(CPU.backend)
+        for call in self.program.calls:
+            kind, _, name = call.name.partition(".")
+            if kind in ("kernels", "backend") and name in _BY_COLUMNS:
+                call = self.by_columns(call, _BY_COLUMNS[name])
+            owner, rule = _RULES.get(name, (None, None))
+            own = kind in ("kernels", "backend") and getattr(backend, name, None) is getattr(owner, name, backend)
+            own |= kind == "xp" and owner is None
+            if rule is None or not own or call.named or not self._applies(rule, call):
+                self.found.calls.append(call)
+        return self.found
+
+    def _applies(self, rule: Any, call: Call) -> bool:
+        """Return whether a rule has added calls in the place of one."""
+        if type(call.results) is not Value or len(call.args) != 2:
+            return False
+        first = self.program.type_of(call.args[0])
+        return first is not None and rule(self, call, first, self.program.type_of(call.args[1]))
+
+    def add(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], result: Any) -> Any:
+        """Add a call; `result` is its value, or the type of a new one."""
+        value = self.found.new_value(result) if type(result) is ArrayType else result
+        self.found.calls.append(Call(name, function, args, {}, value))
+        return value
+
+    def transposed(self, leaf: Any, known: ArrayType) -> Any:
+        """Return the transposed matrix of an argument."""
+        if leaf not in self.transposes:
+            if type(leaf) is Literal:
+                self.transposes[leaf] = self.found.new_literal(self.program.literals[leaf.number].T)
+            else:
+                turned = _turned(known)
+                value = self.transposes[leaf] = self.add("method.transpose", np.ndarray.transpose, (leaf,), turned)
+                self.found.types[value.number] = turned  # a view
+        return self.transposes[leaf]
+
+    # -- rules: whether they have added calls in the place of one -----------------------------------------------------
+
+    def product(self, call: Call, a: ArrayType, b: ArrayType | None) -> bool:
+        return b is not None and _is_dot(a, b) and self.dot(call, *call.args)
+
+    def times_adjoint(self, call: Call, a: ArrayType, b: ArrayType | None) -> bool:
+        if b is None or not _is_dot(a, _turned(b)):
+            return False
+        return self.dot(call, call.args[0], self.transposed(call.args[1], b))
+
+    def adjoint_times(self, call: Call, a: ArrayType, b: ArrayType | None) -> bool:
+        if b is None or not _is_dot(_turned(a), b):
+            return False
+        return self.dot(call, self.transposed(call.args[0], a), call.args[1])
+
+    def dot(self, call: Call, a: Any, b: Any) -> bool:
+        """Add the product of two matrices."""
+        self.add("method.dot", np.ndarray.dot, (a, b), call.results)
+        return True
+
+    def sum_to_size(self, call: Call, x: ArrayType, _: Any) -> bool:
+        """The sum of rows is a product with ones."""
+        if len(x.shape) != 2 or call.args[1] != x.shape[1:] or x.dtype.char not in "fd" or x.size >= SMALL:
+            return False
+        return self.dot(call, self.found.new_literal(ones(x.shape[0], x.dtype)), call.args[0])
+
+    def broadcast(self, call: Call, x: ArrayType, _: Any) -> bool:
+        """Return a view that is made at once of the array that owns its memory."""
+        types, number = self.program.types, call.results.number
+        known = types[number]
+        owner = types.get(known.memory)
+        if owner is None or known.memory == number or number in self.program.outputs or not x.size:
+            return False
+        if known.memory not in self.owners or owner.strides != np.empty(owner.shape, owner.dtype).strides:
+            return False
+        start = known.address - owner.address
+        stop = (
+            start + sum((n - 1) * step for n, step in zip(known.shape, known.strides, strict=True)) + x.dtype.itemsize
+        )
+        if start < 0 or stop > owner.nbytes or min(known.strides, default=0) < 0 or not known.size:
+            return False
+        where = Value(known.memory), start, known.strides
+        self.add("xp.ndarray", np.ndarray, (known.shape, known.dtype, *where), call.results)
+        return True
+
+    def by_columns(self, call: Call, function: np.ufunc) -> Call:
+        """Arithmetic with rows of a few elements that are repeated column by column: NumPy takes row by row."""
+        kinds = [self.program.type_of(each) for each in call.args]
+        result = self.program.types.get(call.results.number) if type(call.results) is Value else None
+        kernels: Any = CPU.kernels
+        if (
+            result is None
+            or call.named
+            or len(kinds) != 2
+            or kernels.small[call.name.rpartition(".")[2]] is not function
+        ):
+            return call
+        known = [each for each in kinds if each is not None and each.dtype is result.dtype and len(each.shape) > 1]
+        width = result.shape[-1] if len(result.shape) > 2 else 0
+        if (
+            len(known) != 2
+            or width not in range(2, _MOST_COLUMNS + 1)
+            or any(each.shape[-1] != width for each in known)
+        ):
+            return call
+        repeated = any(each.shape[-2] != result.shape[-2] for each in known)
+        dense = result.strides == np.empty(result.shape, result.dtype).strides and result.dtype.char in "fd"
+        if not (repeated and dense and _LEAST <= result.size <= _MOST):
+            return call
+        return call._replace(function=_ByColumns(function, result))
+
+    def tanh_backward(self, call: Call, grad: ArrayType, y: ArrayType | None) -> bool:
+        """Return the formula by NumPy's functions."""
+        if y is None or not y.shape or grad[:3] != y[:3] or y.dtype.char not in "fd" or y.size >= SMALL:
+            return False
+        if y.strides != np.empty(y.shape, y.dtype).strides:
+            return False
+        square = self.add("kernels.mul", np.multiply, (call.args[1], call.args[1]), y)
+        one = self.found.new_literal(ONE[y.dtype.char])
+        slope = self.add("kernels.sub", np.subtract, (one, square), y)
+        self.add("kernels.mul", np.multiply, (call.args[0], slope), call.results)
+        return True
+
+
+class _ByColumns:
+    """A function of two arrays, the columns of the result one by one."""
+
+    nin, nout = 2, 1
+
+    def __init__(self, function: np.ufunc, result: ArrayType) -> None:
+        self.function, self.shape, self.dtype = function, result.shape, result.dtype
+
+    def __call__(self, x: Any, y: Any, out: Any = None) -> Any:
+        out = np.empty(self.shape, self.dtype) if out is None else out
+        for k in range(self.shape[-1]):
+            self.function(x[..., k], y[..., k], out[..., k])
+        return out
+
+
+def _turned(known: ArrayType) -> ArrayType:
+    """Return the type of a transposed array."""
+    return known._replace(shape=known.shape[::-1], strides=known.strides[::-1])
+
+
+def _owners(program: Program) -> set[int]:
+    """Return the values whose memory holds all its views where it did in the recorded run."""
+    given = [program.types[n].memory for n in program.inputs if n in program.types]
+    made = {n for call in program.calls for n in call.made}
+    return {n for n in (*program.inputs, *made) if given.count(n) == (n in program.inputs)}
+
+
+def _is_dot(a: ArrayType, b: ArrayType) -> bool:
+    """Return whether `NumpyProducts.matmul` of two arrays is ``a.dot(b)``."""
+    if not (len(a.shape) == 2 == len(b.shape) and a.dtype is b.dtype and a.dtype.char in "fd"):
+        return False
+    rows, inner = a.shape
+    copied = rows >= 48 and b.strides[1] > b.strides[0] and 512 <= b.size <= 8192
+    return inner == b.shape[0] and inner != 1 and rows * b.size <= MANY and not copied
+
+
+#: By the name of a kernel the class whose method it is, if it may be replaced, and what replaces it.
+_RULES: dict[str, tuple[Any, Any]] = {
+    "mm": (Products, _Specializing.product),
+    "matmul": (NumpyProducts, _Specializing.product),
+    "times_adjoint": (Products, _Specializing.times_adjoint),
+    "adjoint_times": (Products, _Specializing.adjoint_times),
+    "sum_to_size": (NumpyReductions, _Specializing.sum_to_size),
+    "tanh_backward": (NumpyElementwise, _Specializing.tanh_backward),
+    "expand": (NumpyBackend, _Specializing.broadcast),
+    "broadcast_to": (None, _Specializing.broadcast),
+}

@@ -1,0 +1,361 @@
+"""Fusion: elementwise calls on large arrays of one shape become one call, which computes them tile by tile.
+
+Each group is traced by its calls' formulas to a kernel (`gradcore.backends.codegen`), whose functions are those that
+the calls would have called; with compiled kernels, the calls are made for each tile. The results are the same bits.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcore.backends.base import Backend
+from gradcore.backends.codegen.emit_numpy import NumpyTracer, emit
+from gradcore.backends.codegen.expr import NotFusible
+from gradcore.backends.codegen.schedule import Input
+from gradcore.backends.codegen.trace import trace
+from gradcore.backends.numpy import bits, threads, tiled
+from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.portable.elementwise import RENAMED
+from gradcore.backends.registry import CPU
+from gradcore.compiler.capture.arrays import current
+from gradcore.compiler.program.effects import Effects, is_pure
+from gradcore.compiler.program.memory import peak_of, ufunc_of
+from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, values_in
+
+__all__ = ["FusedKernel", "fused"]
+
+_DTYPES = np.dtype("f4"), np.dtype("f8"), np.dtype(bool)
+_FLOATS = _DTYPES[:2]
+#: Kernels that are formulas of elements, beside operations and functions of NumPy.
+_FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
+#: Inputs, and calls, of one group at most.
+_MOST_INPUTS, _MOST_CALLS = 24, 200
+#: Elements of a tile for compiled kernels, which all choose as for larger arrays from there on; of one for threads.
+_TILE, _SHARED_TILE = 1 << 16, 1 << 18
+
+
+class FusedKernel:
+    """A group of elementwise calls, as one function of arrays that lie alike in memory.
+
+    Parameters
+    ----------
+    calls : list of Call
+    inputs, outputs : list of int
+        The values that it reads, and those that it gives.
+    program : Program
+        The program that they are of.
+
+    Raises
+    ------
+    NotFusible
+        If the calls are no expressions of single elements, or take longer that way.
+    """
+
+    def __init__(self, calls: list[Call], inputs: list[int], outputs: list[int], program: Program) -> None:
+        self.calls, self.inputs, self.outputs = calls, inputs, outputs
+        self.types = [program.types[n] for n in outputs]
+        operands = [(f"x{i}", Input(program.types[n].dtype)) for i, n in enumerate(inputs)]
+        literals = program.literals
+
+        def formula(F: Any, *given: Any) -> list[Any]:
+            values = dict(zip(inputs, given, strict=True))
+
+            def plain(leaf: Any) -> Any:
+                if type(leaf) is Value:
+                    return values[leaf.number]
+                if type(leaf) is Literal:
+                    value = _element(literals[leaf.number])
+                    return F.graph.constant(value.item(), value.dtype)
+                return leaf
+
+            for call in calls:
+                values[call.results.number] = _on_expressions(call, F)(*map_leaves(plain, call.args))
+            return [values[n] for n in outputs]
+
+        self.kernel = trace("group", formula, operands, NumpyTracer(Backend.bodies))
+        self.function = emit(self.kernel, bits.select)
+        if [dtype for _, dtype in self.kernel.outputs] != [known.dtype for known in self.types]:
+            raise NotFusible("it has other dtypes")
+        if not tiled.pays(self.function, self.types[0].size):
+            raise NotFusible(
+                f"{self.function.calls} passes over {self.types[0].size} elements are as fast by themselves"
+            )
+
+    @property
+    def described(self) -> str:
+        """What it takes, in words."""
+        return f"{self.function.calls} passes over each tile"
+
+    def __repr__(self) -> str:
+        return f"FusedKernel({len(self.calls)} calls, {self.function.calls} passes)"
+
+    def __call__(self, *arrays: Any, out: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+        given = out or [None] * len(self.types)
+        results = [np.empty(t.shape, t.dtype) if a is None else a for t, a in zip(self.types, given, strict=True)]
+        profiler = current.profiler
+        event = None if profiler is None else profiler.begin(f"fused {' '.join(map(_last_name, self.calls))}")
+        self._run(arrays, [a.reshape(-1) for a in results])
+        if event is not None:
+            profiler.end(event)
+        return tuple(results)
+
+    def _run(self, arrays: tuple[Any, ...], results: list[Any]) -> None:
+        flat = [arrays[i].reshape(-1) if any(arrays[i].strides) else _element(arrays[i]) for i in self.function.inputs]
+        tiled.run(self.function, flat, *results)
+
+
+class TiledCalls(FusedKernel):
+    """A group as its own calls, each on one tile of the arrays after the other.
+
+    Compiled kernels choose how they compute by the size of their first operand; no tile is so small that they would
+    choose otherwise for it than for the whole array.
+    """
+
+    def __init__(self, calls: list[Call], inputs: list[int], outputs: list[int], program: Program) -> None:
+        self.calls, self.inputs, self.outputs = calls, inputs, outputs
+        self.types = [program.types[n] for n in outputs]
+        size, least = self.types[0].size, tiled.SOME_STEPS
+        if max(known.nbytes for known in self.types) < tiled.NO_CACHE:
+            least = tiled.MANY_STEPS
+        if size < 2 * _TILE or len(calls) < least:
+            raise NotFusible(f"{len(calls)} calls on {size} elements are as fast by themselves")
+        self.literals: list[Any] = []
+        last = {n: i for i, call in enumerate(calls) for n in call.read}
+        self.steps = [self._step(call, i, last, program.literals) for i, call in enumerate(calls)]
+
+    def _step(self, call: Call, position: int, last: dict[int, int], literals: list[Any]) -> tuple[Any, ...]:
+        """A call: the function, its arguments and which of them are values, the result, and what is over then."""
+        number, ufunc = call.results.number, ufunc_of(call)
+        args: list[tuple[bool, Any]] = []
+        for leaf in call.args:
+            if type(leaf) is Literal and literals[leaf.number].shape:
+                self.literals.append(literals[leaf.number])
+                args.append((True, -len(self.literals)))
+            elif type(leaf) is Literal:
+                args.append((False, literals[leaf.number]))
+            elif type(leaf) is Value:
+                args.append((True, leaf.number))
+            elif any(True for _ in values_in(leaf)):
+                raise NotFusible("arrays are in a list")
+            else:
+                args.append((False, leaf))
+        over = {n for n in call.read if last[n] == position and n not in self.outputs}
+        into = self.outputs.index(number) if number in self.outputs else None
+        if into is not None and ufunc is not None:
+            return ufunc, args, number, over, into, True
+        return call.function, args, number, over, into, False
+
+    @property
+    def described(self) -> str:
+        return f"{len(self.calls)} calls on each tile"
+
+    def __repr__(self) -> str:
+        return f"TiledCalls({len(self.calls)} calls)"
+
+    def _run(self, arrays: tuple[Any, ...], results: list[Any]) -> None:
+        size = len(results[0])
+        count = size // (_TILE if threads.available() == 1 else _SHARED_TILE) or 1
+        given = dict(zip(self.inputs, arrays, strict=True))
+        given |= {-i: array for i, array in enumerate(self.literals, 1)}
+        flat = {n: _flat(array, size) for n, array in given.items()}
+        for i in range(count):
+            first, stop = size * i // count, size * (i + 1) // count
+            values = {n: a[first:stop] if a.ndim else a for n, a in flat.items()}
+            for function, args, number, over, into, is_written in self.steps:
+                operands = [values[leaf] if is_value else leaf for is_value, leaf in args]
+                if into is None:
+                    values[number] = function(*operands)
+                elif is_written:
+                    values[number] = function(*operands, results[into][first:stop])
+                else:
+                    values[number] = results[into][first:stop]
+                    values[number][...] = function(*operands)
+                for n in over:
+                    del values[n]
+
+
+def _flat(array: Any, size: int) -> Any:
+    """Return a view in one dim; an array without dims as it is."""
+    if not array.ndim or any(array.strides):
+        return array.reshape(-1) if array.ndim else array
+    return np.broadcast_to(_element(array), (size,))
+
+
+def _last_name(call: Call) -> str:
+    return call.name.rpartition(".")[2]
+
+
+def _element(array: Any) -> Any:
+    """Return the element of an array that has only one, or repeats it."""
+    return array[(0,) * array.ndim]
+
+
+def _on_expressions(call: Call, F: Any) -> Callable[..., Any]:
+    kind, _, name = call.name.partition(".")
+    if name == "evaluate_tiled":
+        return lambda formula, *operands: formula(F, *operands)
+    return getattr(operator, name) if kind == "operator" else getattr(F, name)  # type: ignore[no-any-return]
+
+
+def fused(program: Program, refused: list[str] | None = None) -> Program:
+    """With groups of elementwise calls on large arrays as one call each.
+
+    Parameters
+    ----------
+    program : Program
+    refused : list of str, optional
+        Receives why calls on large arrays are not part of a group.
+    """
+    own = CPU.backend.__class__ is NumpyBackend
+    if program.symbols or not (own or getattr(CPU.backend, "library", None)):  # kernels may compute other bits
+        return program
+    if all(known.size < Backend.LARGE for known in program.types.values()):
+        return program
+    kind = FusedKernel if own else TiledCalls
+    grouping = _Grouping(program, kind, False)
+    found = grouping.run()
+    if grouping.readers:
+        other = _Grouping(program, kind, True)
+        later = other.run()
+        if peak_of(later) < peak_of(found):
+            grouping, found = other, later
+    if refused is not None:
+        refused += grouping.refused
+    return found
+
+
+class _Grouping:
+    """A pass over a program, with a group that is open to further calls.
+
+    A call that is not of the group goes in front of it, unless it reads what the group computes, or writes to what the
+    group reads. If it reads that and writes nothing, it may wait until the group is complete: results that only the
+    group reads further on are not stored then.
+
+    Parameters
+    ----------
+    program : Program
+    kind : type
+        Of the groups.
+    waits : bool
+        Whether such calls wait.
+    """
+
+    def __init__(self, program: Program, kind: type[FusedKernel], waits: bool) -> None:
+        self.program, self.kind, self.waits = program, kind, waits
+        self.refused: list[str] = []
+        self.readers = 0
+        self.waiting: list[Call] = []
+        self.effects = Effects(program)
+        self.found = program.copy()
+        self.group: list[Call] = []
+        self.shape: tuple[int, ...] = ()
+        self.uses: dict[int, int] = dict.fromkeys(program.outputs, 1)
+        for call in program.calls:
+            for n in self._arguments(call):
+                self.uses[n] = self.uses.get(n, 0) + 1
+
+    def run(self) -> Program:
+        for position, call in enumerate(self.program.calls):
+            reason = self._refusal(call)
+            delayed = {n for each in self.waiting for n in each.made}
+            if reason is None:
+                if not self._belongs(call) or delayed & {*call.read}:
+                    self._close()
+                self.group.append(call)
+                self.shape = self.program.types[call.results.number].shape
+                continue
+            if reason:
+                self.refused.append(f"{call!r}: {reason}")
+            made = {each.results.number for each in self.group} | delayed
+            reads = bool(made & {*self._arguments(call)})
+            if reads and is_pure(call):
+                self.readers += 1
+                if self.waits:
+                    self.waiting.append(call)
+                    continue
+            memory = {m for each in self.group for m in self.effects.reads(each)}
+            if reads or memory & self.effects.writes[position] or (self.waiting and not is_pure(call)):
+                self._close()
+            self.found.calls.append(call)
+        self._close()
+        return self.found
+
+    @staticmethod
+    def _arguments(call: Call) -> tuple[int, ...]:
+        return call.read
+
+    def _refusal(self, call: Call) -> str | None:
+        """Why a call is in no group; empty for calls on small arrays, None if it can be in one."""
+        types = self.program.types
+        result = types.get(call.results.number) if type(call.results) is Value else None
+        if result is None or result.size < Backend.LARGE or not is_pure(call):
+            return ""
+        kind, _, name = call.name.partition(".")
+        known = name in Backend.elementwise or name in RENAMED or name in _FORMULAS
+        if not (known if kind in ("kernels", "backend") else kind == "operator" and hasattr(operator, name)):
+            return "it is not elementwise"
+        if result.memory != call.results.number or result.strides != _dense(result):
+            return "its result is a view, or not contiguous"
+        literals = self._literals(call)
+        leaves = [self.program.type_of(Value(n)) for n in self._arguments(call)]
+        operands = [each for each in (result, *leaves, *literals) if each is not None]
+        if result.dtype not in _FLOATS or any(each.dtype not in _DTYPES for each in operands):
+            return "it computes no floats"
+        if any(each.shape not in ((), result.shape) for each in operands):
+            return "an array is broadcast"
+        if any(any(each.strides) for each in literals):
+            return "an array is part of the program"
+        if any(each.strides != _dense(each) and any(each.strides) for each in operands):
+            return "an array is not contiguous"
+        return "it has settings by name" if call.named else None
+
+    def _literals(self, call: Call) -> list[Any]:
+        found: list[Any] = []
+        map_leaves(lambda leaf: found.append(self.program.type_of(leaf)) if type(leaf) is Literal else None, call.args)
+        return found
+
+    def _belongs(self, call: Call) -> bool:
+        """Return whether a call joins the open group: it has its shape, and reads what the group computes or reads."""
+        if not self.group or self.program.types[call.results.number].shape != self.shape:
+            return not self.group
+        around = {n for each in self.group for n in (*self._arguments(each), each.results.number)}
+        near = around & {*self._arguments(call)}
+        return bool(near) and len(self.group) < _MOST_CALLS and len(around) < _MOST_CALLS + _MOST_INPUTS
+
+    def _close(self) -> None:
+        """Add the group to the program: as one call, if that is faster."""
+        (calls, self.group), (waiting, self.waiting) = (self.group, []), (self.waiting, [])
+        self._add(calls)
+        self.found.calls += waiting
+
+    def _add(self, calls: list[Call]) -> None:
+        made = [call.results.number for call in calls]
+        inside: dict[int, int] = {}
+        for call in calls:
+            for n in self._arguments(call):
+                inside[n] = inside.get(n, 0) + 1
+        inputs = [n for n in inside if n not in made]
+        outputs = [n for n in made if self.uses.get(n, 0) > inside.get(n, 0)]
+        try:
+            if len(calls) < 2 or not outputs:
+                raise NotFusible("it is alone")
+            kernel = self.kind(calls, inputs, outputs, self.program)
+        except Exception as error:  # NotFusible, or what a formula raises for expressions in the place of arrays
+            self.refused += [f"{call!r}: {error}" for call in calls]
+            self.found.calls += calls
+            return
+        results = tuple(map(Value, outputs))
+        self.found.calls.append(Call("fused", kernel, tuple(map(Value, inputs)), {}, results))
+
+
+def _dense(known: Any) -> tuple[int, ...]:
+    """Return the strides of an array that is contiguous in C order."""
+    strides, step = [], known.dtype.itemsize
+    for n in reversed(known.shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
