@@ -11,6 +11,7 @@ from benchmarks.cases import (
     sequences,
     small,
     training,
+    untuned,
     watching,
 )
 from benchmarks.cases.base import GROUPS, Case, every_case
@@ -29,5 +30,6 @@ __all__ = [
     "sequences",
     "small",
     "training",
+    "untuned",
     "watching",
 ]

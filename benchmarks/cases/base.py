@@ -95,7 +95,7 @@ CASES: list[type[Case]] = []
 GROUPS = (
     "tiny", "deep", "fan-out", "recurrent", "elementwise", "reductions", "broadcasting", "matmul", "layers",
     "attention", "convolution", "indexing", "sorting", "fourier", "linear algebra", "higher order", "mlp step",
-    "cnn step", "transformer step", "recurrent layers", "optimisers", "anomaly mode", "transfers",
+    "cnn step", "transformer step", "recurrent layers", "optimisers", "untuned", "anomaly mode", "transfers",
 )  # fmt: skip
 
 

@@ -45,6 +45,7 @@ def run_backward(
     create_graph: bool,
     captures: Captures | None = None,
     accumulate: bool = True,
+    all_needed: bool = False,
 ) -> dict[int, Any]:
     """Backpropagate from `roots`.
 
@@ -57,6 +58,8 @@ def run_backward(
         Nodes whose incoming gradients are wanted. Then only what leads there is computed.
     accumulate : bool
         Whether these nodes also run: leaves get the gradient in ``.grad``, and the hooks of the others are called.
+    all_needed : bool
+        Whether every node that the roots lead to is known to lead to `captures`, so that nobody has to look.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def run_backward(
     """
     state = local.state
     if state.task is not None and is_stack_deep():
-        settings = {"retain_graph": retain_graph, "create_graph": create_graph}
+        settings = {"retain_graph": retain_graph, "create_graph": create_graph, "all_needed": all_needed}
         again = partial(run_backward, roots, captures=captures, accumulate=accumulate, **settings)
         return run_in_new_thread(again)  # type: ignore[no-any-return]
     before, outer, pack_hooks = state.mode, state.task, state.pack_hooks
@@ -77,6 +80,7 @@ def run_backward(
             batches = (*batches, *[level for level in device.levels if level not in batches])
     buffer = InputBuffer(recorded, batches, call_directly if recorded else state.run)
     task = GraphTask(buffer, roots, retain_graph or create_graph, captures, accumulate, before)
+    task.all_needed = all_needed
     state.mode = task.mode = (before | GRAD if create_graph else before & ~GRAD) & ~INFERENCE
     state.task = task
     try:
@@ -121,8 +125,10 @@ class GraphTask:
 
     #: The mode in which every node starts, whatever a hook has switched on or off.
     mode = 0
-    #: The nodes that lead to captures, if there are any.
+    #: The nodes that lead to captures, if there are any; None if all nodes run.
     needed: set[Node] | None = None
+    #: Whether all nodes are known to lead to captures.
+    all_needed = False
     #: All nodes of this call, found when first asked for.
     reachable: set[Node] | None = None
     #: The node that runs, and the one that goes on after it, if something fails.
@@ -159,7 +165,8 @@ class GraphTask:
         buffer, state = self.buffer, local.state
         if self.captures:
             buffer.special.update(self.captures)
-            self.lead_to_captures()
+            if not self.all_needed:
+                self.lead_to_captures()
         if variables.leaf_order_matters:
             buffer.expect_leaves(self.needed)
         silent = not buffer.recorded and not self.watch
@@ -227,7 +234,7 @@ class GraphTask:
                 if plan is None or grad is None or (stays is not None and not stays(node._seq)) or (
                     node._hooks is not None or (special and node in special)):  # fmt: skip
                     if type(grad) is not list or not self.delegate(node, grad):
-                        if silent and _calls_out(node):
+                        if silent and _calls_out(node) and not self.ends_at(node):
                             return node, grad
                         self.run_node(node, grad)
                     continue
@@ -547,8 +554,12 @@ class GraphTask:
         """Return whether a node that has its gradient is to do something with it."""
         if node in self.captures and self.accumulate:
             return True
-        needed = self.needed or ()
-        return any(edge is not None and edge[0] in needed for edge in node._edges)
+        needed = self.needed
+        return any(edge is not None and (needed is None or edge[0] in needed) for edge in node._edges)
+
+    def ends_at(self, node: Node) -> bool:
+        """Return whether a node's gradient is captured, and nothing else happens there."""
+        return node in self.captures and node._hooks is None and not self.executes(node)
 
     def will_run(self, node: Node) -> bool:
         """Return whether this call computes the gradient that arrives at a node."""

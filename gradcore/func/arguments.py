@@ -7,13 +7,14 @@ from typing import Any
 
 from gradcore.tensor import Tensor
 from gradcore.tensor.transforms import as_input
-from gradcore.utils._pytree import tree_map
+from gradcore.utils._pytree import PyTree, tree_map
 
 __all__ = [
     "Argnums",
     "check_randomness",
     "check_real",
     "check_results",
+    "pick_args",
     "positions_of",
     "replace_args",
     "select_args",
@@ -47,10 +48,15 @@ def positions_of(argnums: Argnums, count: int) -> tuple[int, ...]:
     return tuple(positions)
 
 
-def select_args(args: Sequence[Any], argnums: Argnums) -> Any:
-    """Return the arguments that `argnums` names: one, or a tuple of them."""
+def pick_args(args: Sequence[PyTree], argnums: Argnums) -> PyTree:
+    """Return the arguments that `argnums` names as they are: one, or a tuple of them."""
     positions = positions_of(argnums, len(args))
-    return tree_map(as_input, args[positions[0]] if isinstance(argnums, int) else tuple(args[i] for i in positions))
+    return args[positions[0]] if isinstance(argnums, int) else tuple(args[i] for i in positions)
+
+
+def select_args(args: Sequence[Any], argnums: Argnums) -> Any:
+    """Return the arguments that `argnums` names, with numbers and arrays in them as tensors."""
+    return tree_map(as_input, pick_args(args, argnums))
 
 
 def replace_args(args: Sequence[Any], argnums: Argnums, values: Any) -> list[Any]:

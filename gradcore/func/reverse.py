@@ -11,6 +11,7 @@ from gradcore.func.arguments import (
     Argnums,
     check_real,
     check_results,
+    pick_args,
     replace_args,
     select_args,
     split_aux,
@@ -51,9 +52,11 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     @functools.wraps(func)
     def wrapped(*args: Any, **named: Any) -> Any:
         with GradLevel() as level:
-            inputs = tree_map(level.enter, select_args(args, argnums))
+            leaves, structure = tree_flatten(pick_args(args, argnums))
+            inputs = [level.enter(leaf) for leaf in leaves]
+            given = replace_args(args, argnums, tree_unflatten(inputs, structure))
             with level.recording():
-                output, aux = split_aux(func(*replace_args(args, argnums, inputs), **named), has_aux, api)
+                output, aux = split_aux(func(*given, **named), has_aux, api)
             if not isinstance(output, Tensor):
                 raise RuntimeError(f"{api}: Expected f(*args) to return a Tensor, got {type(output)}")
             if output.ndim:
@@ -61,9 +64,8 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
                     f"{api}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe "
                     "you wanted to use the vjp or jacrev APIs instead?"
                 )
-            flat, structure = tree_flatten(inputs)
-            gradient = tree_unflatten(level.gradients([output], flat, [None], False), structure)
-            value = level.leave(output)
+            gradients, value = level.gradients_and_value(output, inputs)
+            gradient = tree_unflatten(gradients, structure)
             return gradient, (value, tree_map(level.leave, aux)) if has_aux else value
 
     return wrapped

@@ -12,17 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.autograd import forward
+from gradcore.autograd import forward, variables
 from gradcore.autograd.batch_dims import add_batch_dim, basis, broadcast_to_batch, remove_batch_dim
 from gradcore.autograd.batch_dims import mapped as vectorize
 from gradcore.autograd.batch_dims import running as batch_scope
+from gradcore.autograd.engine import run_backward
 from gradcore.autograd.forward import ForwardLevel, primal, tangent_of
-from gradcore.autograd.gradients import grad
+from gradcore.autograd.gradients import grad, root_of
 from gradcore.autograd.modes import GRAD, INFERENCE, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import AutogradMeta, alias, tick
 from gradcore.autograd.views import gradient_edge, requires_grad
 from gradcore.backends.vmap import VmapLevel, batched_device
+from gradcore.core.typing import AnyTensor
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import tensor, zeros_like
 
@@ -165,27 +167,39 @@ class GradLevel:
         """Return whether a tensor keeps its history when the level ends."""
         return bool(local.state.mode & GRAD) and self.depends_on_caller([value])
 
-    def depends_on_caller(self, tensors: Iterable[Any]) -> bool:
+    def depends_on_caller(self, tensors: Iterable[AnyTensor]) -> bool:
         """Return whether the history of any of `tensors` leads out of this level.
 
         That is to a leaf, to a node from before this level, or into another transformation that is running: one that
         calls a function that this level has returned.
         """
+        return self._explore(tensors)[0]
+
+    def _explore(self, tensors: Iterable[AnyTensor]) -> tuple[bool, bool]:
+        """Return whether the history of `tensors` leads out of this level, and whether it ends elsewhere, too.
+
+        It ends elsewhere at inputs of transformations that are not running any more. If it does neither, all of it
+        leads to inputs of this level.
+        """
         running = local.state.transforms
         edges = [gradient_edge(t) for t in tensors]
-        stack = list({edge[0] for edge in edges if edge is not None})
+        stack = [edge[0] for edge in edges if edge is not None]
         seen = set(stack)
+        start, elsewhere = self.start, False
         while stack:
             node = stack.pop()
-            if not node._edges or node._seq < self.start:
-                return True
-            if node.__class__ is LevelInput and node.level is not self and node.level in running:
-                return True
-            for edge in node._edges:
-                if edge is not None and edge[0] not in seen:
-                    seen.add(edge[0])
-                    stack.append(edge[0])
-        return False
+            following = node._edges
+            if not following or node._seq < start:
+                return True, elsewhere
+            if node.__class__ is LevelInput and node.level is not self:
+                if node.level in running:
+                    return True, elsewhere
+                elsewhere = True
+            for edge in following:
+                if edge is not None and (node := edge[0]) not in seen:
+                    seen.add(node)
+                    stack.append(node)
+        return False, elsewhere
 
     def pull_back(
         self,
@@ -212,13 +226,43 @@ class GradLevel:
         for c in cotangents:
             if c is not None and not isinstance(c, Tensor):
                 raise TypeError(f"gradients can be either Tensors or None, but got {type(c).__name__}")
-        for level in local.state.transforms:  # what they record leads through this level, which may be older
-            if isinstance(level, GradLevel):
-                level.start = min(level.start, self.start)
+        self._include_in_outer()
         create = bool(local.state.mode & GRAD) and (
             any(c is not None and requires_grad(c) for c in cotangents) or self.depends_on_caller(outputs)
         )
         return [self.leave(g) for g in self.pull_back(outputs, inputs, cotangents, retain_graph, create)]
+
+    def gradients_and_value(self, output: Tensor, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+        """Return the gradients of one real number, and the number, as results of the transformation.
+
+        The history is looked at once. It is not kept, unless the caller's gradients depend on it.
+        """
+        captures = self._captures_of(inputs)
+        if captures is None or not requires_grad(output) or self._explore((output,)) != (False, False):
+            return self.gradients([output], inputs, [None], False), self.leave(output)
+        self._include_in_outer()
+        with transform_scope(self):
+            found = run_backward(
+                (root_of(output),), retain_graph=False, create_graph=False, captures=captures, accumulate=False,
+                all_needed=True,
+            )  # fmt: skip
+        gradients = [found[i] if found.get(i) is not None else zeros_like(t) for i, t in enumerate(inputs)]
+        return gradients, alias(output, None)
+
+    def _captures_of(self, inputs: Sequence[Tensor]) -> dict[Node, list[tuple[int, int]]] | None:
+        """Return what the engine has to capture; None where more than recording is on, or an input was written to."""
+        if local.state.mode & ~GRAD or variables.subclasses_used:
+            return None
+        edges = [gradient_edge(t) for t in inputs]
+        if any(edge is None or edge[0].__class__ is not LevelInput for edge in edges):
+            return None
+        return {edge[0]: [(0, i)] for i, edge in enumerate(edges) if edge is not None}
+
+    def _include_in_outer(self) -> None:
+        """Extend the levels that are running to the start of this one, since what they record leads through it."""
+        for level in local.state.transforms:
+            if isinstance(level, GradLevel):
+                level.start = min(level.start, self.start)
 
 
 def _with_tangents(t: Tensor, source: Tensor) -> Tensor:

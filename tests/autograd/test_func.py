@@ -1,5 +1,6 @@
 """Functions from functions: values, nesting, and what the caller's own graph sees of them."""
 
+import numpy as np
 import pytest
 
 import gradcore as gc
@@ -196,3 +197,63 @@ def test_the_callers_mode_is_restored():
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+class Doubled(gc.autograd.Function):
+    """Twice the input, by a backward of the user."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad
+
+
+def _hooked(x):
+    y = x * x
+    y.register_hook(lambda g: 3 * g)
+    return y.sum()
+
+
+def _written(x):
+    y = x.clone()
+    y.mul_(x)
+    return (y * y).sum()
+
+
+def _differentiated_before(x):
+    """A finished transformation, whose own input the history reaches, is no dead end."""
+    value, pull = gc.func.vjp(lambda y: y * x, gc.ones(3))
+    return (value * pull(gc.ones(3))[0]).sum()
+
+
+PROGRAMS = {
+    "the input itself": (lambda x: x[0], lambda x: [1, 0, 0]),
+    "an input twice": (lambda x: (x * x + x).sum(), lambda x: 2 * x + 1),
+    "a backward of the user": (lambda x: Doubled.apply(x * x).sum(), lambda x: 4 * x),
+    "a hook": (_hooked, lambda x: 6 * x),
+    "a write": (_written, lambda x: 4 * x**3),
+    "no use of the input": (lambda x: gc.tensor(1.0), lambda x: 0 * x),
+    "a finished transformation": (_differentiated_before, lambda x: 2 * x),
+}
+
+
+@pytest.mark.parametrize("recording", [True, False])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_and_values_of_programs_on_the_short_way_and_off_it(name, recording):
+    function, expected = PROGRAMS[name]
+    x = np.array([0.5, -1.0, 2.0])
+    with gc.set_grad_enabled(recording):
+        gradient, value = gc.func.grad_and_value(function)(gc.tensor(x))
+    assert not gradient.requires_grad
+    assert not value.requires_grad
+    np.testing.assert_allclose(gradient.numpy(), expected(x))
+    recorded = gc.tensor(x).requires_grad_() * 1
+    gradient, value = gc.func.grad_and_value(function)(recorded)
+    assert value.requires_grad is (name != "no use of the input")
+    np.testing.assert_allclose(gradient.detach().numpy(), expected(x))
+    both = gc.func.grad(lambda x, y: function(x) + (y * y).sum(), argnums=(0, 1))(gc.tensor(x), gc.tensor(x))
+    np.testing.assert_allclose(both[0].numpy(), expected(x))
+    np.testing.assert_allclose(both[1].numpy(), 2 * x)
