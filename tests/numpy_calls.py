@@ -15,8 +15,8 @@ apply_along_axis: np.cumsum, 1, A; np.sum, 0, A
 apply_over_axes: np.sum, D, [0, 2]
 all: M; M, axis=0; A, axis=1, keepdims=True; M, where=M
 allclose: A, A; A, B
-amax: A; A, 0; A, (0, 1), keepdims=True
-amin: A; A, 1
+amax: A; A, 0; A, (0, 1), keepdims=True; A, initial=A[0, 0]
+amin: A; A, 1; A, initial=A[0, 0]
 angle: C; A - 1; C, True
 any: M; M, axis=1; M, keepdims=True
 append: A, B; A, B, axis=0; V, [1.0, 2.0]
@@ -47,7 +47,7 @@ astype: A, np.float32; I, np.float64
 atleast_1d: 3.0; A, 1.0
 atleast_2d: V
 atleast_3d: V; A
-average: A; A, axis=1, weights=W; A, weights=B, returned=True; A, 0
+average: A; A, axis=1, weights=W; A, weights=B, returned=True; A, 0; A, axis=0, weights=V[:3]
 bartlett: 6
 bincount: Z; Z, minlength=9; Z, V[:5]
 bitwise_and: I, 3; M, M
@@ -62,7 +62,7 @@ broadcast_to: W, (3, 4)
 cbrt: A; I
 ceil: A
 choose: Z % 2, [V[:5], V[1:6]]
-clip: A, 0.5, 1.5; A, None, 1; A, B, 2.0; I, 1, 3; A, min=0.7
+clip: A, 0.5, 1.5; A, None, 1; A, B, 2.0; I, 1, 3; A, min=0.7; A, 0.3 * B, B
 column_stack: (V, V); (V[:3], A)
 compress: [True, False, True], A, axis=0; [True, False, True], A
 concat: (A, B); (A, B), axis=1
@@ -70,7 +70,7 @@ concatenate: (A, B); (A, B), axis=1; (A, B), axis=None; (A, I); (E, I), axis=0
 conjugate: C; A
 convolve: V, W; V, W, "same"; V, W, "valid"; W, V; V[:4], W[:2], "same"
 copy: A
-copysign: A, -1.0; A, B - 1
+copysign: A, -1.0; A, B - 1; A, B
 corrcoef: A; A, B
 correlate: V, W; V, W, "full"; V, W, "same"; C[0], C[1], "full"; W, V, "full"; W, V, "same"; W[:3], V, "same"
 cos: A; C; I
@@ -90,14 +90,14 @@ diag_indices: 3
 diag_indices_from: S
 diagflat: A
 diagonal: S; D, 0, 1, 2; A, 1
-diff: A; A, 2; A, axis=0; V, prepend=0.0; V, append=V; I
+diff: A; A, 2; A, axis=0; V, prepend=0.0; V, append=V; I; V, prepend=V[0]
 digitize: A, np.array([0.5, 1.0, 1.5]); A, np.array([1.5, 1.0, 0.5]), right=True
 divide: A, B; I, I; A, 2; 2, A; I, 2
-divmod: A, 0.3; I, 2
+divmod: A, 0.3; I, 2; A, B
 dot: V, V; S, S; S, V[:3]; D, V[:4]; 2.0, A; I, I.T; V[:3], A
 dsplit: D, 2
 dstack: (A, B); (V, V)
-ediff1d: A; V, to_begin=1.0, to_end=[2.0, 3.0]
+ediff1d: A; V, to_begin=1.0, to_end=[2.0, 3.0]; V, to_begin=W, to_end=W
 einsum: "ij,kj->ik", A, B; "ij->j", A; "ii", S; A, [0, 1], B, [2, 1], [0, 2]
 einsum_path: "ij,kj->ik", A, B
 empty_like: I
@@ -119,25 +119,25 @@ floor: A; I
 floor_divide: A, 0.3; I, 2
 fmax: A, B
 fmin: A, B
-fmod: A, 0.3; I, 3
+fmod: A, 0.3; I, 3; A, B
 frexp: A
 from_dlpack: np.arange(3.0)
 frombuffer: b"12345678"
 fromfunction: lambda i, j: i + j, (2, 3)
 fromiter: [1.0, 2.0], float
 fromstring: "1 2", sep=" "
-full: (2, 3), 1.5; 2, 1; (2,), True
-full_like: A, 2; I, 2.7
+full: (2, 3), 1.5; 2, 1; (2,), True; (3,), A[0, 0]
+full_like: A, 2; I, 2.7; A, B[0]
 gcd: I, 4
-geomspace: 1.0, 8.0, 4; 1, 1000, num=4
+geomspace: 1.0, 8.0, 4; 1, 1000, num=4; V[0], V[1], 4
 gradient: V; A; V, 0.5; A, axis=0; V, X; V, edge_order=2; V, X, edge_order=2; A, 2.0, 3.0
 greater: A, B; I, 2
 greater_equal: A, 1.0
 hamming: 5
 hanning: 5
-heaviside: A - 1, 0.5
-histogram: A; A, 4, (0.0, 2.0); V, 3, weights=V; A, 5, density=True; A, np.array([0.0, 1.0, 3.0])
-histogram2d: V, V, 3
+heaviside: A - 1, 0.5; A - 1, B
+histogram: A; A, 4, (0.0, 2.0); V, 3, weights=V; A, 5, density=True; A, np.array([0.0, 1.0, 3.0]); V, X
+histogram2d: V, V, 3; V, V, 3, weights=V
 histogram_bin_edges: A, 4; A, "auto"
 histogramdd: A, 2
 hsplit: A, 2
@@ -148,9 +148,9 @@ identity: 3
 imag: C; A
 indices: (2, 3)
 inner: A, B; V, V
-insert: V, 2, 1.5; V, [1, 3], [7.0, 8.0]; A, 1, W, axis=0; A, [0, 0], 5.0, axis=1
+insert: V, 2, 1.5; V, [1, 3], [7.0, 8.0]; A, 1, W, axis=0; A, [0, 0], 5.0, axis=1; V, 2, V[1]
 interp: A, X, V; [0.5, 1.5], X, V; A, X, V, 0.0, 1.0; A, X, V, period=2.0
-intersect1d: Z, [1, 4, 9]; V, V[:2]
+intersect1d: Z, [1, 4, 9]; V, V[:2]; V, W
 invert: I; M
 isclose: A, A; A, 1.0
 iscomplex: C
@@ -186,17 +186,17 @@ mask_indices: 3, np.triu
 matmul: A, B.T; S, V[:3]; D, D.mT; I, I.T
 matrix_transpose: D
 matvec: S, V[:3]
-max: A; A, 0; A, axis=1, keepdims=True; A, initial=1.0; A, where=M, initial=0.0; I; A, axis=(0, 1)
+max: A; A, 0; A, axis=1, keepdims=True; A, initial=1.0; A, where=M, initial=0.0; I; A, axis=(0, 1); A, initial=A[0, 0]
 maximum: A, B; A, 1.0; I, 2.5
 mean: A; A, 0; A, axis=1, keepdims=True; I; A, where=M; E; A, dtype=np.float32; C; H; A, axis=()
 median: A; A, 0; A, axis=1, keepdims=True; I; V[:3]
 meshgrid: V, W; V, W, indexing="ij"; V, W, sparse=True
-min: A; A, 1; A, axis=0, initial=0.5
+min: A; A, 1; A, axis=0, initial=0.5; A, initial=A[0, 0]
 minimum: A, B; 1.0, A
 modf: A
 moveaxis: D, 0, -1; D, [0, 1], [1, 2]
 multiply: A, B; A, 2; C, A; E, 2.0; I, True
-nan_to_num: N; N, nan=1.0; C; I
+nan_to_num: N; N, nan=1.0; C; I; A, nan=1.0
 nanargmax: N; N, axis=1
 nanargmin: N
 nancumprod: N; N, 0
@@ -219,7 +219,9 @@ ones: 3; (2, 2), np.float32
 ones_like: I; A, dtype=np.float32; A, shape=(2,)
 outer: V, W; A, W
 packbits: M
+pad: V, 2, "linear_ramp", end_values=V[0]; A, 1, constant_values=[A[0, :2]]
 pad: A, 1; A, ((1, 0), (0, 2)), constant_values=2.0; A, 1, "edge"; A, 2, "reflect"; V, 3, "wrap"; A, 1, "mean"
+pad: V, 1, constant_values=V[0]
 pad: V, (1, 2), "linear_ramp", end_values=3.0; A, 1, "symmetric"; I, 1, "maximum"
 partition: V, 2
 percentile: A, 30; A, [20.0, 70.0], axis=1; A, 50, method="hazen"
@@ -230,13 +232,13 @@ polyadd: V, W; W, V
 polyder: V; V, 2
 polydiv: V, W[:2]
 polyfit: X, V, 2; X, V, 1, w=V
-polyint: V; V, k=1.0; V, 2
+polyint: V; V, k=1.0; V, 2; V, k=V[0]
 polymul: V, W
 polysub: V, W
 polyval: W, A; W, 2.0
 positive: A
 power: A, 2; A, B; 2.0, A; I, 2; A, -1; A, 0.5
-prod: A; A, 0; I; A, (0, 1); A, axis=1, keepdims=True, initial=2.0; A, where=M; D, axis=(0, 2)
+prod: A; A, 0; I; A, (0, 1); A, axis=1, keepdims=True, initial=2.0; A, where=M; D, axis=(0, 2); A, initial=A[0, 0]
 ptp: A; A, 1; A, 0, keepdims=True
 quantile: A, 0.3; A, [0.1, 0.9], axis=0; E, 0.5; A, 0.4, method="lower"; A, 0.4, method="higher"
 quantile: A, 0.4, method="nearest"; A, 0.4, method="midpoint"; A, 0.4, method="weibull"
@@ -249,7 +251,7 @@ ravel_multi_index: (np.array([0, 1]), np.array([1, 2])), (2, 3)
 real: C; A
 real_if_close: C; C * 0
 reciprocal: A; I + 1; C
-remainder: A, 0.3; I, 2; -1 * A, 0.7
+remainder: A, 0.3; I, 2; -1 * A, 0.7; A, B
 repeat: A, 2; V, 3, axis=0; A, [1, 0, 2], axis=0
 require: A
 reshape: A, (4, 3); A, -1; A, (2, 6), order="F"; A, (-1, 2)
@@ -262,9 +264,9 @@ roots: np.array([1.0, -6.0, 11.0, -6.0]); V[:4]
 rot90: S; A, 2
 round: A; A, 1; I, 1
 searchsorted: X, A; X, 0.7, "right"
-select: [A < 0.8, A < 1.4], [A, 2 * A], 0.5
-setdiff1d: Z, [1, 2]
-setxor1d: Z, [1, 2]
+select: [A < 0.8, A < 1.4], [A, 2 * A], 0.5; [A < 0.8], [A], B
+setdiff1d: Z, [1, 2]; V, W
+setxor1d: Z, [1, 2]; V, W
 sign: A - 1; C; I - 2
 signbit: A - 1
 sin: A; C; I; E; A[::2]; A.T; H
@@ -278,9 +280,10 @@ sqrt: A; C; I; M
 square: A; C; I
 squeeze: A[None]; A[None], 0
 stack: (A, B); (A, B), axis=-1; [V, W[:1] * V]; (A, I)
-std: A; A, 0; A, ddof=1; A, axis=1, keepdims=True; I; A, where=M; C; E
+std: A; A, 0; A, ddof=1; A, axis=1, keepdims=True; I; A, where=M; C; E; A, mean=np.mean(A)
 subtract: A, B; 1, A; I, I
 sum: A; A, 0; A, axis=(0, 1); A, axis=1, keepdims=True; I; M; J; A, dtype=np.float32; A, where=M; A, initial=3.0; C
+sum: A, initial=A[0, 0]
 sum: A, axis=(); E, 0; np.array([[1, 2]], np.uint8)
 swapaxes: D, 0, 2
 take: A, [0, 5]; A, [0, 2], axis=1; A, 1, axis=0; A, [7, -1], mode="wrap"
@@ -291,34 +294,34 @@ tensordot: A, B, ([1], [1]); D, D, 3; S, S, 1; A, B.T, axes=1
 tile: V, 2; A, (2, 1); A, (2, 1, 1)
 trace: S; S, 1; D
 transpose: A; D, (1, 0, 2)
-trapezoid: V; V, X; A, dx=0.5, axis=0; I
+trapezoid: V; V, X; A, dx=0.5, axis=0; I; V, dx=V[0]
 tri: 3; 3, 4, 1
 tril: S; S, -1; V
 tril_indices: 3
 tril_indices_from: S
-trim_zeros: np.array([0.0, 1.0, 2.0, 0.0])
+trim_zeros: np.array([0.0, 1.0, 2.0, 0.0]); V
 triu: S; S, 1; D
 triu_indices: 3, 1
 triu_indices_from: S
 trunc: A
-union1d: Z, [1, 9]
+union1d: Z, [1, 9]; V, W
 unique: Z; V; A; Z, return_index=True, return_inverse=True, return_counts=True; I, axis=0; N
-unique_all: Z
-unique_counts: Z
-unique_inverse: Z
-unique_values: Z
+unique_all: Z; V
+unique_counts: Z; V
+unique_inverse: Z; V
+unique_values: Z; V
 unpackbits: np.array([[2], [7]], np.uint8)
 unravel_index: np.array([1, 5]), (2, 3)
 unstack: A; A, axis=1
 unwrap: 4 * V; A, axis=0; 4 * V, period=3.0
 vander: V; V, 3; V, increasing=True; Z
-var: A; A, 0; A, ddof=1; A, axis=1, keepdims=True; I; A, where=M; C; E; A, correction=1
+var: A; A, 0; A, ddof=1; A, axis=1, keepdims=True; I; A, where=M; C; E; A, correction=1; A, mean=np.mean(A)
 vdot: V, V; C, C
 vecdot: A, B; C, C; A, B, axis=0
 vecmat: V[:3], S
 vsplit: D, 2
 vstack: (A, B); (V, V)
-where: M, A, B; M, A, 0.0; M; A > 1, I, A; M, 1, 2
+where: M, A, B; M, A, 0.0; M; A > 1, I, A; M, 1, 2; M, V[0], A
 zeros: 3; (2, 2), int
 zeros_like: I; C
 fft.fft: V; A, axis=0; C, n=6; V, norm="ortho"
@@ -365,7 +368,7 @@ linalg.solve: S, S; S, V[:3]; D[:, :3, :3] + P, D[:, :3]
 linalg.svd: A, full_matrices=False; A, compute_uv=False
 linalg.svdvals: A
 linalg.tensordot: A, B.T, axes=1
-linalg.tensorinv: np.eye(6).reshape(2, 3, 6) + 0.1
+linalg.tensorinv: np.eye(6).reshape(2, 3, 6) + 0.1; P.reshape(3, 3, 1), ind=1
 linalg.tensorsolve: S, V[:3]
 linalg.trace: D
 linalg.vecdot: A, B

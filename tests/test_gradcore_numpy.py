@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import doctest
+import inspect
 import operator
 import re
 import warnings
@@ -14,7 +17,10 @@ import pytest
 import gradcore as gc
 import gradcore.numpy as gnp
 from gradcore.autograd import gradcheck, gradgradcheck
+from gradcore.numpy.documentation import read_entries
+from gradcore.numpy.examples import EXAMPLES
 from gradcore.numpy.table import CONSTANT, FUNCTIONS, ON_ARRAYS, REFUSED, functions_of
+from gradcore.numpy.ufuncs import Ufunc
 from tests.numpy_calls import CALLS, IN_PLACE, METHODS, drawn, lines
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -28,8 +34,8 @@ SMOOTH = "ABCDNPSVWX"
 LOOSE = re.compile(
     r"np\.(argpartition|unique_values|empty_like|linalg\.(eig|eigh|qr|svd))\(|np\.(absolute|add)\(.*where"
 )
-#: What NumPy itself makes of tensors: `asarray` and its kin cannot be overridden.
-ARRAYS = re.compile(r"np\.(array|as\w*array\w*|require)\(")
+#: Functions that NumPy itself computes of tensors: `asarray` and its kin, and `full`, cannot be overridden.
+ARRAYS = re.compile(r"np\.(array|as\w*array\w*|full|require)\(")
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -361,3 +367,62 @@ def test_numpy_takes_dtypes() -> None:
     assert gnp.row_stack([gnp.ones(2)] * 2).shape == (2, 2)
     if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
         assert np.ones(2).astype(gnp.float32).dtype == np.dtype(gc.float32) == np.float32
+
+
+# -- docstrings -------------------------------------------------------------------------------------------------------
+
+ENTRIES = read_entries(EXAMPLES)
+
+
+def test_every_function_has_an_example() -> None:
+    described = {id(FUNCTIONS[name]) for name in ENTRIES}
+    assert {name for name, function in FUNCTIONS.items() if id(function) not in described} == {"fromfile", "vectorize"}
+    assert FUNCTIONS["vectorize"].__doc__
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_docstrings_have_examples_that_run(name: str) -> None:
+    test = doctest.DocTestParser().get_doctest(FUNCTIONS[name].__doc__ or "", {}, name, None, None)
+    assert test.examples
+    assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed == 0
+
+
+def _bind_leaves(name: str, call: str) -> tuple[Any, dict[str, list[gc.Tensor]]]:
+    """Return the result of a call, and the tensors that require grad in each of its arguments."""
+    function = FUNCTIONS[name]
+    if isinstance(function, Ufunc):
+        names = ["x"] if function.nin == 1 else [f"x{i + 1}" for i in range(function.nin)]
+    else:
+        parameters = inspect.signature(function).parameters.values()
+        names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        names += [p.name for p in parameters if p.kind is p.VAR_POSITIONAL] * 20
+    tree = ast.parse(f"f({call})", mode="eval").body
+    assert isinstance(tree, ast.Call)
+    leaves: dict[str, list[gc.Tensor]] = {}
+
+    def evaluate(node: ast.expr, parameter: str) -> Any:
+        arrays = {
+            k: v if k in ("A0", "F64") else gc.tensor(v, requires_grad=v.dtype.kind in "fc") for k, v in drawn().items()
+        }
+        value = eval(ast.unparse(node), {"np": gnp, **arrays})
+        if any(isinstance(t, gc.Tensor) and t.requires_grad for t in _leaves(value)):
+            leaves.setdefault(parameter, []).extend(t for k, t in arrays.items() if k in SMOOTH)
+        return value
+
+    args = [evaluate(node, each) for node, each in zip(tree.args, names, strict=False)]
+    return function(*args, **{k.arg: evaluate(k.value, k.arg) for k in tree.keywords if k.arg}), leaves
+
+
+@pytest.mark.parametrize("name", [name for name in ENTRIES if name in lines(CALLS)])
+def test_docstrings_name_the_differentiable_arguments(name: str) -> None:
+    documented = set() if ENTRIES[name][0] == "no derivative" else set(ENTRIES[name][0].split(", "))
+    found = set()
+    for call in lines(CALLS)[name]:
+        result, leaves = _bind_leaves(name, call)
+        for parameter, tensors in leaves.items():
+            outputs = _inexact(result)
+            if outputs and any(g is not None for g in gc.autograd.grad(
+                sum(t.abs().sum() for t in outputs), tensors, allow_unused=True, retain_graph=True
+            )):  # fmt: skip
+                found.add(parameter)
+    assert found == documented or documented == {"a step function"}

@@ -1,12 +1,13 @@
-"""Type aliases for internal signatures: arrays of any library, tensors of any class, devices."""
+"""Type aliases for signatures: arrays of any library, tensors of any class, devices, NumPy's arguments."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, SupportsIndex, TypeAlias
 
 from gradcore.core.device import device
 
-__all__ = ["AnyTensor", "Array", "Device"]
+__all__ = ["AnyTensor", "Array", "ArrayLike", "Axis", "DTypeLike", "Device", "DeviceLike", "ShapeLike"]
 
 #: An array of a backend's library (``backend.array_type``), or one that stands for it: of ``meta``, of ``vmap``.
 Array: TypeAlias = Any
@@ -14,3 +15,16 @@ Array: TypeAlias = Any
 AnyTensor: TypeAlias = Any
 #: The device of a tensor: the object itself, never its string.
 Device: TypeAlias = device
+
+# -- NumPy's arguments ------------------------------------------------------------------------------------------------
+
+#: A tensor, an array, a number, or nested sequences of these: no static type describes all of them.
+ArrayLike: TypeAlias = Any
+#: One axis, several axes, or None for the function's default.
+Axis: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
+#: A dtype of gradcore or of NumPy, or anything that `numpy.dtype` takes, such as ``float`` or ``"f4"``.
+DTypeLike: TypeAlias = Any
+#: The length of a vector, or the sizes of all dims; None where a function has a default.
+ShapeLike: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
+#: A device or its name; None for the default device.
+DeviceLike: TypeAlias = device | str | None

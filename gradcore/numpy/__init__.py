@@ -22,6 +22,8 @@ from typing import Any
 import numpy as _numpy
 
 from gradcore.core import dtypes as _dtypes
+from gradcore.numpy import documentation as _documentation
+from gradcore.numpy import examples as _examples
 from gradcore.numpy import fft, linalg, random
 from gradcore.numpy.making import c_, mgrid, ogrid, r_
 from gradcore.numpy.namespace import can_cast, finfo, iinfo, isdtype, issubdtype, promote_types, result_type
@@ -58,6 +60,7 @@ _names: dict[str, Any] = {
     },
 }  # fmt: skip
 globals().update(_names)
+_documentation.describe(_FUNCTIONS, _numpy, _examples.EXAMPLES)
 __version__ = _numpy.__version__
 __all__ = sorted({*_names, "c_", "can_cast", "fft", "finfo", "iinfo", "isdtype", "issubdtype", "linalg", "mgrid",
                   "ndarray", "ogrid", "promote_types", "r_", "result_type"})  # fmt: skip

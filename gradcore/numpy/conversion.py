@@ -15,8 +15,8 @@ from gradcore.core.typing import AnyTensor
 from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = [
-    "axes_of", "axis_of", "cast", "common", "dtype_of", "expand", "inexact", "numpy_dtype", "promoted", "same_dtype",
-    "tensor_of", "written",
+    "axes_of", "axis_of", "cast", "common", "dtype_of", "expand", "holds_tensors", "inexact", "numpy_dtype", "promoted",
+    "refuse_history", "same_dtype", "tensor_of", "written",
 ]  # fmt: skip
 
 #: What tensors do not hold, by the kind of NumPy's dtype, and what to do.
@@ -52,7 +52,7 @@ def tensor_of(x: Any, dtype: Any = None) -> AnyTensor:
     Sequences with tensors are stacked, so that they keep their history.
     """
     if not isinstance(x, Tensor):
-        if isinstance(x, (list, tuple)) and _holds_tensors(x):
+        if isinstance(x, (list, tuple)) and holds_tensors(x):
             x = F.stack(list(promoted(*x, broadcast=False)))
         elif hasattr(x, "__cuda_array_interface__"):
             x = F.as_tensor(x)
@@ -61,8 +61,9 @@ def tensor_of(x: Any, dtype: Any = None) -> AnyTensor:
     return x if dtype is None else cast(x, dtype_of(dtype))
 
 
-def _holds_tensors(x: Any) -> bool:
-    return any(isinstance(each, Tensor) or (isinstance(each, (list, tuple)) and _holds_tensors(each)) for each in x)
+def holds_tensors(x: Any) -> bool:
+    """Return whether there is a tensor in nested sequences."""
+    return any(isinstance(each, Tensor) or (isinstance(each, (list, tuple)) and holds_tensors(each)) for each in x)
 
 
 def _from_host(x: Any) -> AnyTensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.typing import ArrayLike, Axis, DeviceLike, ShapeLike
 from gradcore.numpy.conversion import axes_of, inexact, sizes, tensor_of, written
+from gradcore.tensor import Tensor
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
@@ -17,7 +19,9 @@ __all__ = [
 
 
 def _along_one(name: str) -> Callable[..., Any]:
-    def transform(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    def transform(
+        a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None, out: Tensor | None = None
+    ) -> Any:
         return written(getattr(F, f"fft_{name}")(inexact(tensor_of(a)), n, axis, norm), out)
 
     transform.__name__ = transform.__qualname__ = name
@@ -25,7 +29,13 @@ def _along_one(name: str) -> Callable[..., Any]:
 
 
 def _along_several(name: str, default: Any) -> Callable[..., Any]:
-    def transform(a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None) -> Any:
+    def transform(
+        a: ArrayLike,
+        s: ShapeLike = None,
+        axes: Sequence[int] | None = default,
+        norm: str | None = None,
+        out: Tensor | None = None,
+    ) -> Any:
         x = inexact(tensor_of(a))
         if s is not None:
             s = sizes(s)
@@ -43,21 +53,21 @@ fftn, ifftn, rfftn, irfftn = (_along_several(name, None) for name in ("fftn", "i
 fft2, ifft2, rfft2, irfft2 = (_along_several(name, (-2, -1)) for name in ("fft2", "ifft2", "rfft2", "irfft2"))
 
 
-def fftshift(x: Any, axes: Any = None) -> Any:
+def fftshift(x: ArrayLike, axes: Axis = None) -> Tensor:
     t = tensor_of(x)
     return F.fft_fftshift(t, axes_of(axes, t.ndim))
 
 
-def ifftshift(x: Any, axes: Any = None) -> Any:
+def ifftshift(x: ArrayLike, axes: Axis = None) -> Tensor:
     t = tensor_of(x)
     return F.fft_ifftshift(t, axes_of(axes, t.ndim))
 
 
-def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
+def fftfreq(n: int, d: ArrayLike = 1.0, device: DeviceLike = None) -> Tensor:
     return _frequencies(np.fft.fftfreq(n), d, device)
 
 
-def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
+def rfftfreq(n: int, d: ArrayLike = 1.0, device: DeviceLike = None) -> Tensor:
     return _frequencies(np.fft.rfftfreq(n), d, device)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.errors import LinAlgError
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, ArrayLike, Axis, DTypeLike
 from gradcore.numpy import mathematics, shaping
 from gradcore.numpy.conversion import axes_of, cast, common, inexact, promoted, tensor_of
 from gradcore.numpy.ufuncs import UFUNCS
@@ -44,53 +45,55 @@ def _square(a: Any) -> AnyTensor:
     return x
 
 
-def cholesky(a: Any, /, *, upper: bool = False) -> Any:
+def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Tensor:
     return F.linalg_cholesky(_square(a), upper=upper)
 
 
-def cond(x: Any, p: Any = None) -> Any:
+def cond(x: ArrayLike, p: ArrayLike | None = None) -> Tensor:
     return F.linalg_cond(_matrix(x), p)
 
 
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     x, y = (F.movedim(t, axis, -1) for t in promoted(x1, x2))
     return F.movedim(F.linalg_cross(*F.broadcast_tensors(x, y)), -1, axis)
 
 
-def det(a: Any) -> Any:
+def det(a: ArrayLike) -> Tensor:
     return F.linalg_det(_square(a))
 
 
-def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
     return shaping.diagonal(x, offset, -2, -1)
 
 
-def eig(a: Any) -> Any:
+def eig(a: ArrayLike) -> Any:
     return EigResult(*F.linalg_eig(_square(a)))
 
 
-def eigvals(a: Any) -> Any:
+def eigvals(a: ArrayLike) -> Tensor:
     return F.linalg_eigvals(_square(a))
 
 
-def eigh(a: Any, UPLO: str = "L") -> Any:
+def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
     return EighResult(*F.linalg_eigh(_square(a), UPLO))
 
 
-def eigvalsh(a: Any, UPLO: str = "L") -> Any:
+def eigvalsh(a: ArrayLike, UPLO: str = "L") -> Tensor:
     return F.linalg_eigvalsh(_square(a), UPLO)
 
 
-def inv(a: Any) -> Any:
+def inv(a: ArrayLike) -> Tensor:
     return F.linalg_inv(_square(a))
 
 
-def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+def pinv(
+    a: ArrayLike, rcond: ArrayLike | None = None, hermitian: bool = False, *, rtol: ArrayLike | None = None
+) -> Tensor:
     bound = rtol if rcond is None else rcond
     return F.linalg_pinv(_matrix(a), 1e-15 if bound is None and rtol is None else bound, hermitian)
 
 
-def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None) -> Any:
     A, B = common(a, b)
     columns = B if B.ndim > 1 else B[:, None]
     m, n = A.shape[-2:]
@@ -104,20 +107,22 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     return (x if B.ndim > 1 else x[:, 0]), rest, rank, values
 
 
-def matmul(x1: Any, x2: Any, /) -> Any:
+def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     return UFUNCS[np.matmul](x1, x2)
 
 
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: ArrayLike, /) -> Tensor:
     return shaping.matrix_transpose(x)
 
 
-def matrix_power(a: Any, n: int) -> Any:
+def matrix_power(a: ArrayLike, n: int) -> Tensor:
     x = tensor_of(a)
     return F.linalg_matrix_power(x if x._dtype.is_differentiable or n >= 0 else inexact(x), int(n))
 
 
-def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+def matrix_rank(
+    A: ArrayLike, tol: ArrayLike | None = None, hermitian: bool = False, *, rtol: ArrayLike | None = None
+) -> Tensor:
     x = inexact(tensor_of(A))
     if x.ndim < 2:
         return cast((x != 0).any(), dtypes.int64)
@@ -130,13 +135,13 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     return (values > bound).sum(-1)
 
 
-def multi_dot(arrays: Any, *, out: Any = None) -> Any:
+def multi_dot(arrays: ArrayLike, *, out: Tensor | None = None) -> Tensor:
     from gradcore.numpy.conversion import written
 
     return written(F.linalg_multi_dot(promoted(*arrays)), out)
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: ArrayLike, ord: int | float | str | None = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
     t = inexact(tensor_of(x))
     if axis is None and ord is None:
         flat = F.linalg_vector_norm(t.reshape(-1))
@@ -151,31 +156,33 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return F.linalg_matrix_norm(t, "fro" if ord is None else ord, axes, keepdims)
 
 
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def vector_norm(
+    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: int | float | str | None = 2
+) -> Tensor:
     t = inexact(tensor_of(x))
     return F.linalg_vector_norm(t, ord, axes_of(axis, t.ndim), keepdims)
 
 
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | str | None = "fro") -> Tensor:
     return F.linalg_matrix_norm(_matrix(x), ord, (-2, -1), keepdims)
 
 
-def outer(x1: Any, x2: Any, /) -> Any:
+def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     return mathematics.outer(x1, x2)
 
 
-def qr(a: Any, mode: str = "reduced") -> Any:
+def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     if mode == "raw":
         raise TypeError("linalg.qr(mode='raw') of tensors: use gradcore.geqrf")
     found = F.linalg_qr(_matrix(a), "reduced" if mode == "r" else mode)  # derivatives of R need Q
     return found[1] if mode == "r" else QRResult(*found)
 
 
-def slogdet(a: Any) -> Any:
+def slogdet(a: ArrayLike) -> Any:
     return SlogdetResult(*F.linalg_slogdet(_square(a)))
 
 
-def solve(a: Any, b: Any) -> Any:
+def solve(a: ArrayLike, b: ArrayLike) -> Tensor:
     A, B = common(a, b)
     return F.linalg_solve(A, B[:, None])[..., 0] if B.ndim == 1 else F.linalg_solve(*_with_equal_batches(A, B))
 
@@ -186,30 +193,30 @@ def _with_equal_batches(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     return F.broadcast_to(A, (*batch, *A.shape[-2:])), F.broadcast_to(B, (*batch, *B.shape[-2:]))
 
 
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     x = _matrix(a)
     return SVDResult(*F.linalg_svd(x, full_matrices)) if compute_uv else F.linalg_svdvals(x)
 
 
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: ArrayLike, /) -> Tensor:
     return F.linalg_svdvals(_matrix(x))
 
 
-def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: Axis = 2) -> Tensor:
     return mathematics.tensordot(x1, x2, axes)
 
 
-def tensorinv(a: Any, ind: int = 2) -> Any:
+def tensorinv(a: ArrayLike, ind: int = 2) -> Tensor:
     return F.linalg_tensorinv(inexact(tensor_of(a)), ind)
 
 
-def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Tensor:
     return F.linalg_tensorsolve(*common(a, b), axes if axes is None else tuple(axes))
 
 
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike = None) -> Tensor:
     return shaping.trace(x, offset, -2, -1, dtype)
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
     return UFUNCS[np.vecdot](x1, x2, axis=axis)

@@ -10,6 +10,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.backends.registry import resolve
 from gradcore.core import dtypes
+from gradcore.core.typing import ArrayLike, DeviceLike, DTypeLike, ShapeLike
 from gradcore.numpy.conversion import cast, common, dtype_of, numpy_dtype, promoted, sizes, tensor_of
 from gradcore.tensor import Tensor
 
@@ -22,9 +23,17 @@ __all__ = [
 
 
 def array(
-    object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K", subok: bool = False, ndmin: int = 0,
-    ndmax: int = 0, like: Any = None, device: Any = None,
-) -> Any:  # fmt: skip
+    object: ArrayLike,
+    dtype: DTypeLike = None,
+    *,
+    copy: bool | None = True,
+    order: str = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    ndmax: int = 0,
+    like: Any = None,
+    device: DeviceLike = None,
+) -> Tensor:
     """Return a tensor of numbers, arrays and nested sequences of them and of tensors, which keep their history."""
     found = asarray(object, dtype, device=device)
     if found.ndim < ndmin:
@@ -34,8 +43,14 @@ def array(
 
 
 def asarray(
-    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
-) -> Any:
+    a: ArrayLike,
+    dtype: DTypeLike = None,
+    order: str | None = None,
+    *,
+    device: DeviceLike = None,
+    copy: bool | None = None,
+    like: Any = None,
+) -> Tensor:
     """Return a tensor; one that is a tensor already is itself."""
     found = tensor_of(a, dtype)
     if device is not None or not isinstance(a, Tensor):
@@ -60,7 +75,7 @@ asanyarray, asarray_chkfinite = _same_as("asanyarray"), _same_as("asarray_chkfin
 ascontiguousarray, asfortranarray = _same_as("ascontiguousarray"), _same_as("asfortranarray")
 
 
-def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
+def require(a: ArrayLike, dtype: DTypeLike = None, requirements: Any = None, *, like: Any = None) -> Tensor:
     return ascontiguousarray(a, dtype) if requirements else asarray(a, dtype)
 
 
@@ -68,17 +83,27 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
 
 
 def full(
-    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
-) -> Any:
+    shape: ShapeLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike = None,
+    order: str = "C",
+    *,
+    device: DeviceLike = None,
+    like: Any = None,
+) -> Tensor:
     value = asarray(fill_value, dtype, device=device)
     return F.clone(F.broadcast_to(value, sizes(shape)))
 
 
-def zeros(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+def zeros(
+    shape: ShapeLike, dtype: DTypeLike = None, order: str = "C", *, device: DeviceLike = None, like: Any = None
+) -> Tensor:
     return F.zeros(sizes(shape), dtype=dtype_of(dtype or float), device=resolve(device))
 
 
-def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+def ones(
+    shape: ShapeLike, dtype: DTypeLike = None, order: str = "C", *, device: DeviceLike = None, like: Any = None
+) -> Tensor:
     return F.ones(sizes(shape), dtype=dtype_of(dtype or float), device=resolve(device))
 
 
@@ -94,40 +119,72 @@ def _like(x: Tensor, dtype: Any, shape: Any, device: Any) -> tuple[Any, Any, Any
 
 
 def zeros_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
-) -> Any:
+    a: ArrayLike,
+    dtype: DTypeLike = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: ShapeLike = None,
+    *,
+    device: DeviceLike = None,
+) -> Tensor:
     shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
     return F.zeros(shape, dtype=dtype, device=device)
 
 
 def ones_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
-) -> Any:
+    a: ArrayLike,
+    dtype: DTypeLike = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: ShapeLike = None,
+    *,
+    device: DeviceLike = None,
+) -> Tensor:
     shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
     return F.ones(shape, dtype=dtype, device=device)
 
 
 def empty_like(
-    prototype: Any, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
-) -> Any:
+    prototype: ArrayLike,
+    /,
+    dtype: DTypeLike = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: ShapeLike = None,
+    *,
+    device: DeviceLike = None,
+) -> Tensor:
     return zeros_like(prototype, dtype, order, subok, shape, device=device)
 
 
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-    device: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: ShapeLike = None,
+    *,
+    device: DeviceLike = None,
+) -> Tensor:
     shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
     return F.clone(F.broadcast_to(F.to(cast(tensor_of(fill_value), dtype), device), shape))
 
 
 def eye(
-    N: int, M: Any = None, k: int = 0, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
-) -> Any:
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: DTypeLike = None,
+    order: str = "C",
+    *,
+    device: DeviceLike = None,
+    like: Any = None,
+) -> Tensor:
     return F.to(tensor_of(np.eye(N, M, k), dtype or float), resolve(device))
 
 
-def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
+def identity(n: int, dtype: DTypeLike = None, *, like: Any = None) -> Tensor:
     return eye(n, dtype=dtype)
 
 
@@ -140,9 +197,16 @@ def _number(x: Any) -> Any:
 
 
 def arange(
-    start_or_stop: Any = None, /, stop: Any = None, step: Any = None, *, dtype: Any = None, device: Any = None,
-    like: Any = None, start: Any = None,
-) -> Any:  # fmt: skip
+    start_or_stop: ArrayLike | None = None,
+    /,
+    stop: ArrayLike | None = None,
+    step: ArrayLike | None = None,
+    *,
+    dtype: DTypeLike = None,
+    device: DeviceLike = None,
+    like: Any = None,
+    start: ArrayLike | None = None,
+) -> Tensor:
     first = start_or_stop if start is None else start
     values = [_number(x) for x in (first, stop, step) if x is not None]
     found = np.arange(*values) if step is None or stop is not None else np.arange(0, _number(first), _number(step))
@@ -150,9 +214,16 @@ def arange(
 
 
 def linspace(
-    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
-    axis: int = 0, *, device: Any = None,
-) -> Any:  # fmt: skip
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: DTypeLike = None,
+    axis: int = 0,
+    *,
+    device: DeviceLike = None,
+) -> Any:
     num = int(num)
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
@@ -177,8 +248,14 @@ def _is_whole(dtype: Any) -> bool:
 
 
 def logspace(
-    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
-) -> Any:
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    base: ArrayLike = 10.0,
+    dtype: DTypeLike = None,
+    axis: int = 0,
+) -> Tensor:
     exponents = linspace(start, stop, num, endpoint, axis=axis)
     base = tensor_of(base)
     if base.ndim:
@@ -186,7 +263,9 @@ def logspace(
     return cast(F.pow(*common(base, exponents)), dtype_of(dtype))
 
 
-def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+def geomspace(
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike = None, axis: int = 0
+) -> Tensor:
     if not any(isinstance(x, Tensor) for x in (start, stop)):
         return tensor_of(np.geomspace(start, stop, num, endpoint, None, axis), dtype)
     first, last = F.broadcast_tensors(*common(start, stop))
@@ -199,7 +278,7 @@ def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype
     return cast(F.movedim(values, 0, axis), dtype_of(dtype))
 
 
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tensor, ...]:
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     count = len(xi)
@@ -213,7 +292,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 # -- of other things -------------------------------------------------------------------------------------------------
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
+def from_dlpack(x: ArrayLike, /, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:
     from gradcore.tensor.creation import from_dlpack as take
 
     found = take(x)
@@ -237,8 +316,8 @@ frombuffer, fromfile, fromiter, fromstring = map(_read, ("frombuffer", "fromfile
 
 
 def fromfunction(
-    function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None, **kwargs: Any
-) -> Any:
+    function: Callable[..., Any], shape: ShapeLike, *, dtype: DTypeLike = float, like: Any = None, **kwargs: Any
+) -> Tensor:
     grids = np.indices(sizes(shape), numpy_dtype(dtype))
     return function(*(tensor_of(grid) for grid in grids), **kwargs)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.core import dtypes
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, ArrayLike, Axis, DTypeLike
 from gradcore.numpy.conversion import (
     axes_of,
     axis_of,
@@ -20,6 +21,7 @@ from gradcore.numpy.conversion import (
     inexact,
     numpy_dtype,
     promoted,
+    refuse_history,
     tensor_of,
     written,
 )
@@ -38,22 +40,22 @@ __all__ = [
 # -- numbers --------------------------------------------------------------------------------------------------------
 
 
-def real(val: Any) -> Any:
+def real(val: ArrayLike) -> Tensor:
     return F.real(tensor_of(val))
 
 
-def imag(val: Any) -> Any:
+def imag(val: ArrayLike) -> Tensor:
     x = tensor_of(val)
     return F.imag(x) if x._dtype.is_complex else F.zeros_like(x)
 
 
-def angle(z: Any, deg: bool = False) -> Any:
+def angle(z: ArrayLike, deg: bool = False) -> Tensor:
     z = inexact(tensor_of(z))
     result = F.angle(z)
     return F.rad2deg(result) if deg else result
 
 
-def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+def round(a: ArrayLike, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     x = tensor_of(a)
     if x._dtype.is_complex:
         result = F.complex(F.round(F.real(x), decimals=decimals), F.round(F.imag(x), decimals=decimals))
@@ -69,13 +71,20 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
 around = round
 
 
-def fix(x: Any, out: Any = None) -> Any:
+def fix(x: ArrayLike, out: Tensor | None = None) -> Tensor:
     return UFUNCS[np.trunc](x) if out is None else UFUNCS[np.trunc](x, out=out)
 
 
 def clip(
-    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **named: Any
-) -> Any:
+    a: ArrayLike,
+    a_min: ArrayLike | None = None,
+    a_max: ArrayLike | None = None,
+    out: Tensor | None = None,
+    *,
+    min: ArrayLike | None = None,
+    max: ArrayLike | None = None,
+    **named: Any,
+) -> Tensor:
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     x = tensor_of(a)
     if low is None and high is None:
@@ -95,7 +104,13 @@ def clip(
     return written(result, out)
 
 
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(
+    x: ArrayLike,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
+) -> Tensor:
     t = tensor_of(x)
     if not t._dtype.is_differentiable:
         return F.clone(t)
@@ -108,7 +123,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     return result if copy else F.copy_(t, result)
 
 
-def real_if_close(a: Any, tol: float = 100) -> Any:
+def real_if_close(a: ArrayLike, tol: float = 100) -> Tensor:
     x = tensor_of(a)
     if not x._dtype.is_complex:
         return x
@@ -116,23 +131,23 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
     return F.real(x) if bool((F.abs(F.imag(x)) < bound).all()) else x
 
 
-def sinc(x: Any) -> Any:
+def sinc(x: ArrayLike) -> Tensor:
     return F.sinc(inexact(tensor_of(x)))
 
 
-def i0(x: Any) -> Any:
+def i0(x: ArrayLike) -> Tensor:
     return F.i0(inexact(tensor_of(x)))
 
 
-def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     return F.isclose(*promoted(a, b), rtol=float(rtol), atol=float(atol), equal_nan=equal_nan)
 
 
-def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> bool:
     a, b = promoted(a1, a2)
     return a.shape == b.shape and bool(_same(a, b, equal_nan).all())
 
@@ -142,7 +157,7 @@ def _same(a: Tensor, b: Tensor, equal_nan: bool = False) -> AnyTensor:
     return F.logical_or(same, F.logical_and(F.isnan(a), F.isnan(b))) if equal_nan else same
 
 
-def array_equiv(a1: Any, a2: Any) -> bool:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> bool:
     a, b = promoted(a1, a2)
     try:
         np.broadcast_shapes(tuple(a.shape), tuple(b.shape))
@@ -151,23 +166,25 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     return bool(_same(a, b).all())
 
 
-def isreal(x: Any) -> Any:
+def isreal(x: ArrayLike) -> Tensor:
     return F.isreal(tensor_of(x))
 
 
-def iscomplex(x: Any) -> Any:
+def iscomplex(x: ArrayLike) -> Tensor:
     return F.logical_not(isreal(x))
 
 
-def isposinf(x: Any, out: Any = None) -> Any:
+def isposinf(x: ArrayLike, out: Tensor | None = None) -> Tensor:
     return written(F.isposinf(tensor_of(x)), out)
 
 
-def isneginf(x: Any, out: Any = None) -> Any:
+def isneginf(x: ArrayLike, out: Tensor | None = None) -> Tensor:
     return written(F.isneginf(tensor_of(x)), out)
 
 
-def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Any:
+def unwrap(
+    p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, *, period: ArrayLike = 2 * math.pi
+) -> Tensor:
     x = tensor_of(p)
     whole = not x._dtype.is_differentiable and isinstance(period, int)
     x = x if whole else inexact(x)
@@ -190,7 +207,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 # -- products -------------------------------------------------------------------------------------------------------
 
 
-def dot(a: Any, b: Any, out: Any = None) -> Any:
+def dot(a: ArrayLike, b: ArrayLike, out: Tensor | None = None) -> Tensor:
     x, y = promoted(a, b)
     if not x.ndim or not y.ndim:
         return written(UFUNCS[np.multiply](x, y), out)
@@ -205,22 +222,22 @@ def _tensordot(x: Tensor, y: Tensor, axes: Any) -> AnyTensor:
     return F.tensordot(x, y, axes)
 
 
-def vdot(a: Any, b: Any, /) -> Any:
+def vdot(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     x, y = (t.reshape(-1) for t in promoted(a, b))
     return F.sum(F.conj(x) * y)
 
 
-def inner(a: Any, b: Any, /) -> Any:
+def inner(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     x, y = promoted(a, b)
     return UFUNCS[np.multiply](x, y) if not x.ndim or not y.ndim else _tensordot(x, y, ([x.ndim - 1], [y.ndim - 1]))
 
 
-def outer(a: Any, b: Any, out: Any = None) -> Any:
+def outer(a: ArrayLike, b: ArrayLike, out: Tensor | None = None) -> Tensor:
     x, y = promoted(a, b)
     return written(UFUNCS[np.multiply](x.reshape(-1, 1), y.reshape(1, -1)), out)
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Tensor:
     x, y = promoted(a, b)
     if isinstance(axes, (int, np.integer)):
         axes = (list(range(x.ndim - int(axes), x.ndim)), list(range(int(axes))))
@@ -228,11 +245,13 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return _tensordot(x, y, (list(axes_of(left, x.ndim)), list(axes_of(right, y.ndim))))
 
 
-def kron(a: Any, b: Any) -> Any:
+def kron(a: ArrayLike, b: ArrayLike) -> Tensor:
     return F.kron(*promoted(a, b))
 
 
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Any:
+def cross(
+    a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Tensor:
     if axis is not None:
         axisa = axisb = axisc = axis
     x, y = promoted(a, b)
@@ -251,8 +270,13 @@ def _three(x: Tensor) -> AnyTensor:
 
 
 def einsum(
-    *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K", casting: str = "safe"
-) -> Any:
+    *operands: ArrayLike,
+    out: Tensor | None = None,
+    optimize: Any = False,
+    dtype: DTypeLike = None,
+    order: str = "K",
+    casting: str = "safe",
+) -> Tensor:
     if isinstance(operands[0], str):
         equation, values = operands[0], operands[1:]
         tensors = promoted(*(tensor_of(x, dtype) for x in values))
@@ -263,7 +287,7 @@ def einsum(
     return written(F.einsum(*(each for pair in zip(tensors, pairs[1::2], strict=True) for each in pair), *last), out)
 
 
-def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+def einsum_path(*operands: ArrayLike, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
     shapes = (np.broadcast_to(np.zeros(()), tuple(x.shape)) if isinstance(x, Tensor) else x for x in operands)
     return np.einsum_path(*shapes, optimize=optimize)  # type: ignore[arg-type]
 
@@ -271,10 +295,11 @@ def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = Fa
 def _window(name: str) -> Callable[..., Any]:
     function = getattr(np, name)
 
+    @functools.wraps(function, assigned=("__name__", "__qualname__"))
     def window(M: int, *args: Any) -> Any:
+        refuse_history(args, f"numpy.{name}()")
         return tensor_of(function(int(M), *map(float, args)), dtypes.float64)
 
-    window.__name__ = window.__qualname__ = name
     return window
 
 
@@ -282,14 +307,14 @@ bartlett, blackman, hamming = _window("bartlett"), _window("blackman"), _window(
 hanning, kaiser = _window("hanning"), _window("kaiser")
 
 
-def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Tensor:
     x, w = (F.atleast_1d(t) for t in promoted(a, v))
     if x.shape[0] < w.shape[0]:
         x, w = w, x
     return _slid(x, F.flip(w, (0,)), mode)
 
 
-def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Tensor:
     x, w = (F.atleast_1d(t) for t in promoted(a, v))
     w = F.conj(w) if w._dtype.is_complex else w
     if x.shape[0] >= w.shape[0]:
@@ -317,7 +342,9 @@ def _slid(x: Tensor, w: Tensor, mode: str, shift: int = 0) -> AnyTensor:
 # -- calculus -------------------------------------------------------------------------------------------------------
 
 
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Tensor:
     x = tensor_of(a)
     axis = axis_of(axis, x.ndim)
     if n < 0:
@@ -338,7 +365,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     return F.diff(x, n, axis)
 
 
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Tensor:
     x = tensor_of(ary).reshape(-1)
     parts = [x[1:] - x[:-1]]
     if to_begin is not None:
@@ -348,7 +375,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     return F.cat(parts)
 
 
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Tensor:
     y = inexact(tensor_of(y))
     size = y.shape[axis]
     pairs = F.narrow(y, axis, 1, size - 1) + F.narrow(y, axis, 0, size - 1)
@@ -362,7 +389,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     return F.sum(pairs * steps, axis) / 2.0
 
 
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
     x = inexact(tensor_of(f))
     axes = axes_of(axis, x.ndim)
     spacings = list(varargs) or [1.0]
@@ -406,7 +433,14 @@ def _slopes(x: Tensor, spacing: Any, axis: int, edge_order: int) -> AnyTensor:
     return F.movedim(F.cat([first[..., None], inside, last[..., None]], -1), -1, axis)
 
 
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+def interp(
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: ArrayLike | None = None,
+    right: ArrayLike | None = None,
+    period: ArrayLike | None = None,
+) -> Tensor:
     x, xp = (cast(t, dtypes.float64) for t in promoted(x, xp))
     fp = tensor_of(fp)
     fp = cast(fp, dtypes.complex128 if fp._dtype.is_complex else dtypes.float64)
@@ -435,7 +469,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 # -- polynomials -------------------------------------------------------------------------------------------------------
 
 
-def polyval(p: Any, x: Any) -> Any:
+def polyval(p: ArrayLike, x: ArrayLike) -> Tensor:
     p, x = promoted(p, x)
     result = F.zeros_like(x)
     for each in F.unbind(p, 0):
@@ -443,11 +477,11 @@ def polyval(p: Any, x: Any) -> Any:
     return result
 
 
-def polyadd(a1: Any, a2: Any) -> Any:
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Tensor:
     return UFUNCS[np.add](*_aligned(a1, a2))
 
 
-def polysub(a1: Any, a2: Any) -> Any:
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Tensor:
     return UFUNCS[np.subtract](*_aligned(a1, a2))
 
 
@@ -458,7 +492,7 @@ def _aligned(a: Any, b: Any) -> list[Any]:
     return [F.cat([F.new_zeros(t, (size - t.shape[0],)), t]) for t in parts]
 
 
-def polymul(a1: Any, a2: Any) -> Any:
+def polymul(a1: ArrayLike, a2: ArrayLike) -> Tensor:
     return convolve(_leading(a1), _leading(a2))
 
 
@@ -469,7 +503,7 @@ def _leading(p: Any) -> AnyTensor:
     return p[int(found[0]) if len(found) else p.shape[0] - 1 :]
 
 
-def polydiv(u: Any, v: Any) -> Any:
+def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Tensor, ...]:
     u, v = (F.atleast_1d(t) for t in common(u, v))
     count = u.shape[0] - v.shape[0] + 1
     if count < 1:
@@ -486,7 +520,7 @@ def polydiv(u: Any, v: Any) -> Any:
     return F.stack(quotient), rest[start:]
 
 
-def polyder(p: Any, m: int = 1) -> Any:
+def polyder(p: ArrayLike, m: int = 1) -> Tensor:
     p = tensor_of(p)
     for _ in range(m):
         size = p.shape[0] - 1
@@ -494,7 +528,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     return p
 
 
-def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Tensor:
     p = inexact(tensor_of(p))
     constants = F.broadcast_to(F.atleast_1d(tensor_of(0.0 if k is None else k)), (m,)) if m else []
     for i in range(m):
@@ -504,7 +538,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     return p
 
 
-def poly(seq_of_zeros: Any) -> Any:
+def poly(seq_of_zeros: ArrayLike) -> Tensor:
     zeros = F.atleast_1d(tensor_of(seq_of_zeros))
     if zeros.ndim == 2:
         zeros = F.linalg_eigvals(inexact(zeros))
@@ -519,7 +553,7 @@ def poly(seq_of_zeros: Any) -> Any:
     return result
 
 
-def roots(p: Any) -> Any:
+def roots(p: ArrayLike) -> Tensor:
     p = inexact(tensor_of(p))
     if p.ndim != 1:
         raise ValueError("Input must be a rank-1 array.")
@@ -538,7 +572,15 @@ def roots(p: Any) -> Any:
     return F.cat([values, F.new_zeros(values, (trailing,))])
 
 
-def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
+def polyfit(
+    x: ArrayLike,
+    y: ArrayLike,
+    deg: int,
+    rcond: ArrayLike | None = None,
+    full: bool = False,
+    w: ArrayLike | None = None,
+    cov: Any = False,
+) -> Any:
     x, y = common(x, y)
     if full:
         raise TypeError("polyfit(full=True) of tensors: use linalg.lstsq and linalg.svd of vander(x, deg + 1)")
@@ -559,7 +601,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: 
     return result, base * residuals if y.ndim == 1 else base[:, :, None] * residuals
 
 
-def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Tensor:
     x = tensor_of(x)
     count = x.shape[0] if N is None else N
     columns = [F.ones_like(x)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.core import dtypes
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, ArrayLike, Axis, DTypeLike
 from gradcore.numpy.conversion import (
     axes_of,
     axis_of,
@@ -49,9 +49,14 @@ def _accumulator(x: Tensor, dtype: Any) -> AnyTensor:
 
 
 def sum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
-    where: Any = True,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike = True,
+) -> Tensor:
     x = _accumulator(tensor_of(a), dtype)
     result = _over(F.sum, x if where is True else masked(x, where, 0), axis, keepdims)
     if result._dtype is not x._dtype:  # of unsigned numbers
@@ -62,9 +67,14 @@ def sum(
 
 
 def prod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
-    where: Any = True,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike = True,
+) -> Tensor:
     x = masked(_accumulator(tensor_of(a), dtype), where, 1)
     if axis is None:
         result = F.prod(x).reshape((1,) * x.ndim if keepdims else ())
@@ -80,7 +90,12 @@ def prod(
 
 def _extremum(operation: str, pairwise: str, name: str) -> Callable[..., Any]:
     def reduce(
-        a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+        a: ArrayLike,
+        axis: Axis = None,
+        out: Tensor | None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
     ) -> Any:
         x = tensor_of(a)
         if where is not True:
@@ -110,18 +125,30 @@ max = amax = _extremum("amax", "maximum", "max")
 min = amin = _extremum("amin", "minimum", "min")
 
 
-def all(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Any:
+def all(
+    a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False, *, where: ArrayLike = True
+) -> Tensor:
     return written(_over(F.all, cast(masked(tensor_of(a) != 0, where, True), dtypes.bool_), axis, keepdims), out)
 
 
-def any(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Any:
+def any(
+    a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False, *, where: ArrayLike = True
+) -> Tensor:
     return written(_over(F.any, cast(masked(tensor_of(a) != 0, where, False), dtypes.bool_), axis, keepdims), out)
 
 
 def _of_ufunc(reduction: Callable[..., Any], takes_dtype: bool) -> Callable[..., Any]:
     """Return a reduction with the arguments of ``ufunc.reduce``."""
 
-    def reduce(array: Any, axis: Any, dtype: Any, out: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+    def reduce(
+        array: ArrayLike,
+        axis: Axis,
+        dtype: DTypeLike,
+        out: Tensor | None,
+        keepdims: bool,
+        initial: ArrayLike,
+        where: ArrayLike,
+    ) -> Any:
         if takes_dtype:
             return reduction(array, axis, dtype, out, keepdims, initial, where)
         array = tensor_of(array, dtype)
@@ -164,8 +191,14 @@ def _count(x: Tensor, axis: Any, keepdims: bool, where: Any) -> Any:
 
 
 def mean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
-) -> Any:
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike = True,
+) -> Tensor:
     x = tensor_of(a)
     x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
     if where is True:
@@ -179,9 +212,17 @@ def mean(
 
 
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
-    where: Any = True, mean: Any = None, correction: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike = True,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> Tensor:
     x = tensor_of(a)
     x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
     ddof = ddof if correction is None else correction
@@ -201,9 +242,17 @@ def var(
 
 
 def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
-    where: Any = True, mean: Any = None, correction: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike = True,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> Tensor:
     x = tensor_of(a)
     if where is True and mean is None and x.numel() and axis != ():
         x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
@@ -217,7 +266,9 @@ def std(
     )
 
 
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+def average(
+    a: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, *, keepdims: bool = False
+) -> Any:
     x = inexact(tensor_of(a))
     if weights is None:
         result, total = mean(x, axis, keepdims=keepdims), tensor_of(_count(x, axis, keepdims, True), x._dtype)
@@ -235,19 +286,19 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     return (result, F.broadcast_to(total, result.shape)) if returned else result
 
 
-def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+def ptp(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False) -> Tensor:
     return written(max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims), out)
 
 
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def count_nonzero(a: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     return sum(tensor_of(a) != 0, axis, dtypes.int64, keepdims=keepdims)
 
 
-def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
+def argmax(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Tensor:
     return written(F.argmax(_numbers(tensor_of(a)), axis, keepdims), out)
 
 
-def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
+def argmin(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Tensor:
     return written(F.argmin(_numbers(tensor_of(a)), axis, keepdims), out)
 
 
@@ -256,9 +307,16 @@ def _numbers(x: Tensor) -> AnyTensor:
 
 
 def cov(
-    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
-    aweights: Any = None, *, dtype: Any = None,
-) -> Any:  # fmt: skip
+    m: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: float | None = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
+    *,
+    dtype: DTypeLike = None,
+) -> Tensor:
     x = inexact(tensor_of(m, dtype))
     x = x[None] if x.ndim < 2 else x if rowvar else x.mT
     if y is not None:
@@ -284,7 +342,7 @@ def cov(
     return F.squeeze(F.matmul(centered * scaled, F.conj(centered.mT)) / factor)
 
 
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike = None) -> Tensor:
     c = cov(x, y, rowvar, dtype=dtype)
     if not c.ndim:
         return c / c
@@ -344,32 +402,56 @@ def _present(a: Any, where: Any) -> tuple[Tensor, Tensor]:
 
 
 def nansum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
-    where: Any = True,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike = True,
+) -> Tensor:
     x, mask = _present(a, where)
     return sum(x, axis, dtype, out, keepdims, initial, mask)
 
 
 def nanprod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
-    where: Any = True,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike = True,
+) -> Tensor:
     x, mask = _present(a, where)
     return prod(x, axis, dtype, out, keepdims, initial, mask)
 
 
 def nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
-) -> Any:
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike = True,
+) -> Tensor:
     x, mask = _present(a, where)
     return mean(x, axis, dtype, out, keepdims, where=mask)
 
 
 def nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
-    where: Any = True, mean: Any = None, correction: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike = True,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> Tensor:
     x, mask = _present(a, where)
     count = _count(x, axis, keepdims, mask)
     result = var(x, axis, dtype, None, ddof, keepdims, where=mask, mean=mean, correction=correction)
@@ -377,9 +459,17 @@ def nanvar(
 
 
 def nanstd(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
-    where: Any = True, mean: Any = None, correction: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    out: Tensor | None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike = True,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> Tensor:
     return written(
         F.sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)), out
     )
@@ -387,7 +477,12 @@ def nanstd(
 
 def _nan_extremum(reduction: Callable[..., Any], worst: float, name: str) -> Callable[..., Any]:
     def reduce(
-        a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+        a: ArrayLike,
+        axis: Axis = None,
+        out: Tensor | None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
     ) -> Any:
         x = tensor_of(a)
         if not x._dtype.is_differentiable:
@@ -407,7 +502,7 @@ nanmin = _nan_extremum(min, np.inf, "nanmin")
 
 
 def _nan_place(reduction: Callable[..., Any], worst: float, name: str) -> Callable[..., Any]:
-    def reduce(a: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Any:
+    def reduce(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Any:
         x = tensor_of(a)
         if x._dtype.is_differentiable:
             x, mask = _present(x, True)
@@ -424,12 +519,12 @@ nanargmax = _nan_place(argmax, -np.inf, "nanargmax")
 nanargmin = _nan_place(argmin, np.inf, "nanargmin")
 
 
-def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+def nancumsum(a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: Tensor | None = None) -> Tensor:
     x, mask = _present(a, True)
     return cumsum(masked(x, mask, 0), axis, dtype, out)
 
 
-def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+def nancumprod(a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: Tensor | None = None) -> Tensor:
     x, mask = _present(a, True)
     return cumprod(masked(x, mask, 1), axis, dtype, out)
 
@@ -511,16 +606,32 @@ def _type_of(q: Any) -> Any:
 
 
 def quantile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False, *, weights: Any = None, interpolation: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    out: Tensor | None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: ArrayLike | None = None,
+    interpolation: str | None = None,
+) -> Tensor:
     return _quantile(a, q, axis, out, method, keepdims, weights, interpolation, False)
 
 
 def nanquantile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False, *, weights: Any = None, interpolation: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    out: Tensor | None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: ArrayLike | None = None,
+    interpolation: str | None = None,
+) -> Tensor:
     return _quantile(a, q, axis, out, method, keepdims, weights, interpolation, True)
 
 
@@ -535,22 +646,42 @@ def _share(q: Any) -> Any:
 
 
 def percentile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False, *, weights: Any = None, interpolation: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    out: Tensor | None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: ArrayLike | None = None,
+    interpolation: str | None = None,
+) -> Tensor:
     return _quantile(a, _share(q), axis, out, method, keepdims, weights, interpolation, False)
 
 
 def nanpercentile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False, *, weights: Any = None, interpolation: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    out: Tensor | None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: ArrayLike | None = None,
+    interpolation: str | None = None,
+) -> Tensor:
     return _quantile(a, _share(q), axis, out, method, keepdims, weights, interpolation, True)
 
 
-def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+def median(
+    a: ArrayLike, axis: Axis = None, out: Tensor | None = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Tensor:
     return _quantile(a, 0.5, axis, out, "linear", keepdims, None, None, False)
 
 
-def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+def nanmedian(
+    a: ArrayLike, axis: Axis = None, out: Tensor | None = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Tensor:
     return _quantile(a, 0.5, axis, out, "linear", keepdims, None, None, True)

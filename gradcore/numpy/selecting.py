@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.core import dtypes
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, ArrayLike, Axis, DTypeLike, ShapeLike
 from gradcore.numpy.conversion import axis_of, cast, inexact, numpy_dtype, promoted, sizes, tensor_of, written
 from gradcore.tensor import Tensor, is_differentiated
 
@@ -32,7 +33,7 @@ def _index(x: Any, like: Tensor) -> AnyTensor:
     return cast(tensor_of(x).to(like._device.real), dtypes.int64)
 
 
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Any:
     if x is None and y is None:
         return nonzero(condition)
     if x is None or y is None:
@@ -42,7 +43,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     return F.where(cast(mask, dtypes.bool_), x, y)
 
 
-def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+def select(condlist: ArrayLike, choicelist: ArrayLike, default: ArrayLike = 0) -> Tensor:
     if len(condlist) != len(choicelist):
         raise ValueError("list of cases must be same length as list of conditions")
     if not len(condlist):
@@ -53,7 +54,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     return result
 
 
-def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+def choose(a: ArrayLike, choices: ArrayLike, out: Tensor | None = None, mode: str = "raise") -> Tensor:
     options = F.stack(
         promoted(*choices, broadcast=True) if not isinstance(choices, Tensor) else list(F.unbind(choices, 0))
     )
@@ -65,7 +66,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     return written(F.gather(options, 0, place[None])[0], out)
 
 
-def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+def piecewise(x: ArrayLike, condlist: ArrayLike, funclist: Any, *args: Any, **kw: Any) -> Tensor:
     x = tensor_of(x)
     masks = tensor_of(condlist)
     masks = masks[None] if masks.ndim <= x.ndim and not (masks.ndim == 1 and not x.ndim) else masks
@@ -98,7 +99,7 @@ def _in_range(place: Tensor, size: int, mode: str) -> AnyTensor:
     return F.where(place < 0, place + size, place)
 
 
-def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+def take(a: ArrayLike, indices: ArrayLike, axis: Axis = None, out: Tensor | None = None, mode: str = "raise") -> Tensor:
     x = tensor_of(a)
     if axis is None:
         x, axis = x.reshape(-1), 0
@@ -108,7 +109,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     return written(result.reshape(*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]), out)
 
 
-def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: Axis = -1) -> Tensor:
     x = tensor_of(arr)
     place = _index(indices, x)
     if axis is None:
@@ -119,7 +120,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     return F.take_along_dim(x, _in_range(place, x.shape[axis], "raise"), axis)
 
 
-def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
+def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: Axis) -> None:
     x = _target(arr, "put_along_axis")
     flat, axis = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
     place = _in_range(_index(indices, x), flat.shape[axis], "raise")
@@ -138,7 +139,7 @@ def _target(value: Any, name: str) -> AnyTensor:
     return value
 
 
-def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
     x = _target(a, "put")
     place = _in_range(_index(ind, x).reshape(-1), x.numel(), mode)
     values = cast(tensor_of(v).to(x._device.real), x._dtype).reshape(-1)
@@ -146,24 +147,24 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     F.copy_(x, F.put(x, place, values))
 
 
-def place(arr: Any, mask: Any, vals: Any) -> None:
+def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike) -> None:
     x = _target(arr, "place")
     found = F.nonzero(cast(tensor_of(mask), dtypes.bool_).reshape(-1)).reshape(-1)
     put(x, found, vals)
 
 
-def putmask(a: Any, /, mask: Any, values: Any) -> None:
+def putmask(a: ArrayLike, /, mask: ArrayLike, values: ArrayLike) -> None:
     x = _target(a, "putmask")
     v = cast(tensor_of(values), x._dtype).reshape(-1)
     v = F.tile(v, (-(-x.numel() // v.numel()),))[: x.numel()].reshape(x.shape)
     F.copy_(x, F.where(tensor_of(mask), v, x))
 
 
-def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+def copyto(dst: ArrayLike, src: ArrayLike, casting: str = "same_kind", where: ArrayLike = True) -> None:
     written(tensor_of(src), dst, casting, where)
 
 
-def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False) -> None:
     x = _target(a, "fill_diagonal")
     host = np.arange(x.numel()).reshape(x.shape)
     mask = np.zeros(x.shape, np.bool_)
@@ -171,14 +172,14 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     put(x, host[mask], val)
 
 
-def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+def compress(condition: ArrayLike, a: ArrayLike, axis: Axis = None, out: Tensor | None = None) -> Tensor:
     x = tensor_of(a)
     if axis is None:
         x, axis = x.reshape(-1), 0
     return written(take(x, flatnonzero(condition), axis), out)
 
 
-def extract(condition: Any, arr: Any) -> Any:
+def extract(condition: ArrayLike, arr: ArrayLike) -> Tensor:
     return take(ravel_of(arr), flatnonzero(condition))
 
 
@@ -186,32 +187,36 @@ def ravel_of(x: Any) -> AnyTensor:
     return tensor_of(x).reshape(-1)
 
 
-def nonzero(a: Any) -> Any:
+def nonzero(a: ArrayLike) -> tuple[Tensor, ...]:
     x = tensor_of(a)
     if not x.ndim:
         raise ValueError("Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() instead.")
     return tuple(F.nonzero(x, as_tuple=True))
 
 
-def flatnonzero(a: Any) -> Any:
+def flatnonzero(a: ArrayLike) -> Tensor:
     return F.nonzero(ravel_of(a)).reshape(-1)
 
 
-def argwhere(a: Any) -> Any:
+def argwhere(a: ArrayLike) -> Tensor:
     return F.argwhere(tensor_of(a))
 
 
 # -- sorting --------------------------------------------------------------------------------------------------------
 
 
-def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+def sort(
+    a: ArrayLike, axis: Axis = -1, kind: str | None = None, order: str | None = None, *, stable: bool | None = None
+) -> Tensor:
     x, axis = _along(a, axis)
     if x._dtype.is_complex:
         return F.take_along_dim(x, argsort(x, axis), axis)
     return F.sort(x, axis, stable=True)[0]
 
 
-def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+def argsort(
+    a: ArrayLike, axis: Axis = -1, kind: str | None = None, order: str | None = None, *, stable: bool | None = None
+) -> Tensor:
     x, axis = _along(a, axis)
     if x._dtype.is_complex:
         by_imag = F.argsort(F.imag(x), axis, stable=True)
@@ -225,20 +230,22 @@ def _along(a: Any, axis: Any) -> tuple[Tensor, int]:
     return (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
 
 
-def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+def partition(a: ArrayLike, kth: Any, axis: Axis = -1, kind: str = "introselect", order: str | None = None) -> Tensor:
     return sort(a, axis)
 
 
-def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+def argpartition(
+    a: ArrayLike, kth: Any, axis: Axis = -1, kind: str = "introselect", order: str | None = None
+) -> Tensor:
     return argsort(a, axis)
 
 
-def sort_complex(a: Any) -> Any:
+def sort_complex(a: ArrayLike) -> Tensor:
     x = tensor_of(a)
     return sort(cast(x, x._dtype.to_complex() if x._dtype.is_differentiable else dtypes.complex128))
 
 
-def lexsort(keys: Any, axis: int = -1) -> Any:
+def lexsort(keys: ArrayLike, axis: int = -1) -> Any:
     keys = [tensor_of(k) for k in keys]
     order = None
     for key in keys:
@@ -250,12 +257,12 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
     return order
 
 
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None) -> Tensor:
     x, v = promoted(a, v)
     return F.searchsorted(x, v, side=side, sorter=None if sorter is None else _index(sorter, x))
 
 
-def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tensor:
     x, edges = promoted(x, bins)
     steps = edges[1:] - edges[:-1]
     if bool((steps >= 0).all()):
@@ -279,9 +286,15 @@ def _firsts(x: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def unique(
-    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None,
-    *, equal_nan: bool = True, sorted: bool = True,
-) -> Any:  # fmt: skip
+    ar: ArrayLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Axis = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:
     x = tensor_of(ar)
     shape = tuple(x.shape)
     if axis is not None:
@@ -316,25 +329,30 @@ UniqueCountsResult = namedtuple("UniqueCountsResult", "values counts")
 UniqueInverseResult = namedtuple("UniqueInverseResult", "values inverse_indices")
 
 
-def unique_all(x: Any) -> Any:
+def unique_all(x: ArrayLike) -> Any:
     return UniqueAllResult(*unique(x, True, True, True, equal_nan=False))
 
 
-def unique_counts(x: Any) -> Any:
+def unique_counts(x: ArrayLike) -> Any:
     return UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False))
 
 
-def unique_inverse(x: Any) -> Any:
+def unique_inverse(x: ArrayLike) -> Any:
     return UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False))
 
 
-def unique_values(x: Any) -> Any:
+def unique_values(x: ArrayLike) -> Tensor:
     return unique(x, equal_nan=False)
 
 
 def isin(
-    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
-) -> Any:
+    element: ArrayLike,
+    test_elements: ArrayLike,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: str | None = None,
+) -> Tensor:
     x, among = promoted(element, test_elements)
     if x._dtype is dtypes.bool_ or x._dtype.is_complex:
         found = F.any(F.unsqueeze(x.detach(), -1) == ravel_of(among.detach()), -1)
@@ -342,22 +360,22 @@ def isin(
     return F.isin(x, among, invert=invert)
 
 
-def union1d(ar1: Any, ar2: Any) -> Any:
+def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Tensor:
     return unique(F.cat([ravel_of(x) for x in promoted(ar1, ar2)]))
 
 
-def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Tensor:
     a, b = (ravel_of(x) for x in promoted(ar1, ar2))
     a = a if assume_unique else unique(a)
     return extract(F.isin(a, b, invert=True), a)
 
 
-def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Tensor:
     a, b = (ravel_of(x) for x in promoted(ar1, ar2))
     return sort(F.cat([setdiff1d(a, b, assume_unique), setdiff1d(b, a, assume_unique)]))
 
 
-def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
+def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False) -> Any:
     a, b = (ravel_of(x) for x in promoted(ar1, ar2))
     a, first, *_ = unique(a, True, True)
     found = flatnonzero(F.isin(a, b))
@@ -371,7 +389,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 # -- counting -------------------------------------------------------------------------------------------------------
 
 
-def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Tensor:
     x = tensor_of(x)
     if weights is None:
         return F.bincount(x, minlength=minlength)
@@ -400,18 +418,32 @@ def _host(x: Any) -> Any:
     return np.asarray(x.detach().cpu()) if isinstance(x, Tensor) else np.asarray(x)
 
 
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+def histogram_bin_edges(
+    a: ArrayLike, bins: ArrayLike = 10, range: tuple[float, float] | None = None, weights: ArrayLike | None = None
+) -> Tensor:
     return _edges(tensor_of(a), bins, range)[1]
 
 
-def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+def histogram(
+    a: ArrayLike,
+    bins: ArrayLike = 10,
+    range: tuple[float, float] | None = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
+) -> tuple[Tensor, ...]:
     counts, (edges,) = histogramdd(
         ravel_of(a)[:, None], [bins], [range], density=density, weights=None if weights is None else ravel_of(weights)
     )
     return (counts if density or weights is not None else cast(counts, dtypes.int64)), edges
 
 
-def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+def histogramdd(
+    sample: ArrayLike,
+    bins: ArrayLike = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
+) -> Any:
     x = tensor_of(sample) if isinstance(sample, Tensor) or np.ndim(sample) == 2 else F.stack(promoted(*sample), -1)
     count = x.shape[-1]
     bins = [bins] * count if isinstance(bins, int) else bins
@@ -438,7 +470,14 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = N
     return result, tuple(found_edges)
 
 
-def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+def histogram2d(
+    x: ArrayLike,
+    y: ArrayLike,
+    bins: ArrayLike = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
+) -> tuple[Tensor, ...]:
     if not isinstance(bins, int) and len(bins) not in (1, 2):
         bins = [bins] * 2
     result, edges = histogramdd(F.stack(promoted(x, y), -1), bins, range, density, weights)
@@ -452,11 +491,11 @@ def _of_numpy(name: str) -> Callable[..., Any]:
     """Return a function that makes indices, whose arguments are numbers or tensors of whole numbers."""
     function = getattr(np, name)
 
+    @functools.wraps(function, assigned=("__name__", "__qualname__"))
     def make(*args: Any, **named: Any) -> Any:
         found = function(*map(_plain, args), **{k: _plain(v) for k, v in named.items()})
         return tuple(map(tensor_of, found)) if isinstance(found, tuple) else tensor_of(found)
 
-    make.__name__ = make.__qualname__ = name
     return make
 
 
@@ -474,7 +513,7 @@ tril_indices, tril_indices_from = _of_numpy("tril_indices"), _of_numpy("tril_ind
 triu_indices, triu_indices_from = _of_numpy("triu_indices"), _of_numpy("triu_indices_from")
 
 
-def ix_(*args: Any) -> Any:
+def ix_(*args: ArrayLike) -> tuple[Tensor, ...]:
     found = []
     for i, each in enumerate(args):
         x = tensor_of(each)
@@ -485,19 +524,19 @@ def ix_(*args: Any) -> Any:
     return tuple(found)
 
 
-def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
+def indices(dimensions: ShapeLike, dtype: DTypeLike = int, sparse: bool = False) -> Any:
     found = np.indices(sizes(dimensions), numpy_dtype(dtype), sparse)  # type: ignore[call-overload]
     return tuple(map(tensor_of, found)) if sparse else tensor_of(found)
 
 
-def tri(N: int, M: Any = None, k: int = 0, dtype: Any = float, *, like: Any = None) -> Any:
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *, like: Any = None) -> Tensor:
     return tensor_of(np.tri(N, M, k), dtype)
 
 
 # -- functions of functions -------------------------------------------------------------------------------------------
 
 
-def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Tensor:
     x = tensor_of(arr)
     axis = axis_of(axis, x.ndim)
     rows = F.movedim(x, axis, -1)
@@ -512,7 +551,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     )
 
 
-def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
+def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: ArrayLike) -> Tensor:
     x = tensor_of(a)
     for axis in (axes,) if np.ndim(axes) == 0 else axes:
         result = func(x, axis_of(axis, x.ndim))
@@ -527,9 +566,14 @@ class vectorize:
     """
 
     def __init__(
-        self, pyfunc: Callable[..., Any], otypes: Any = None, doc: Any = None, excluded: Any = None,
-        cache: bool = False, signature: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        pyfunc: Callable[..., Any],
+        otypes: Any = None,
+        doc: Any = None,
+        excluded: Any = None,
+        cache: bool = False,
+        signature: Any = None,
+    ) -> None:
         if signature is not None or otypes == "O":
             raise TypeError("vectorize(signature=...) of tensors: use gradcore.func.vmap")
         self.pyfunc, self.otypes, self.excluded = pyfunc, otypes, set(excluded or ())

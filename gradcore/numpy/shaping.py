@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from gradcore import functional as F
 from gradcore.core import dtypes
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, ArrayLike, Axis, DeviceLike, DTypeLike, ShapeLike
 from gradcore.numpy.conversion import (
     axes_of,
     axis_of,
     cast,
     dtype_of,
+    holds_tensors,
     promoted,
     sizes,
     tensor_of,
@@ -35,7 +37,7 @@ __all__ = [
 # -- shapes ---------------------------------------------------------------------------------------------------------
 
 
-def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
+def reshape(a: ArrayLike, /, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Tensor:
     if order == "C" and not copy and shape.__class__ is tuple:
         return F.reshape(tensor_of(a), shape)
     x, wanted = tensor_of(a), sizes(shape)
@@ -48,36 +50,36 @@ def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any
     return F.clone(result) if copy else result
 
 
-def ravel(a: Any, order: str = "C") -> Any:
+def ravel(a: ArrayLike, order: str = "C") -> Tensor:
     return reshape(a, -1, "F" if order == "F" else "C")
 
 
-def transpose(a: Any, axes: Any = None) -> Any:
+def transpose(a: ArrayLike, axes: Axis = None) -> Tensor:
     x = tensor_of(a)
     return F.permute(x, tuple(range(x.ndim))[::-1] if axes is None else axes_of(axes, x.ndim))
 
 
-def permute_dims(a: Any, axes: Any = None) -> Any:
+def permute_dims(a: ArrayLike, axes: Axis = None) -> Tensor:
     return transpose(a, axes)
 
 
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: ArrayLike, /) -> Tensor:
     t = tensor_of(x)
     if t.ndim < 2:
         raise ValueError(f"Input array must be at least 2-dimensional, but it is {t.ndim}")
     return t.mT
 
 
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Tensor:
     return F.transpose(tensor_of(a), axis1, axis2)
 
 
-def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+def moveaxis(a: ArrayLike, source: ArrayLike, destination: ArrayLike) -> Tensor:
     x = tensor_of(a)
     return F.movedim(x, axes_of(source, x.ndim), axes_of(destination, x.ndim))
 
 
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Tensor:
     x = tensor_of(a)
     order = list(range(x.ndim))
     axis, start = axis_of(axis, x.ndim), start if start >= 0 else start + x.ndim
@@ -86,15 +88,15 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     return F.permute(x, tuple(order))
 
 
-def expand_dims(a: Any, axis: Any) -> Any:
+def expand_dims(a: ArrayLike, axis: SupportsIndex | Sequence[SupportsIndex]) -> Tensor:
     x = tensor_of(a)
-    count = x.ndim + (1 if np.ndim(axis) == 0 else len(axis))
+    count = x.ndim + (len(axis) if isinstance(axis, Sequence) else 1)
     for each in sorted(axes_of(axis, count)):
         x = F.unsqueeze(x, each)
     return x
 
 
-def squeeze(a: Any, axis: Any = None) -> Any:
+def squeeze(a: ArrayLike, axis: Axis = None) -> Tensor:
     x = tensor_of(a)
     if axis is None:
         return F.squeeze(x)
@@ -104,27 +106,27 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     return F.reshape(x, [n for i, n in enumerate(x.shape) if i not in axes])
 
 
-def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+def broadcast_to(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> Tensor:
     return F.broadcast_to(tensor_of(array), sizes(shape))
 
 
-def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Tensor, ...]:
     return tuple(F.broadcast_tensors(*(tensor_of(x) for x in args)))
 
 
-def broadcast_shapes(*args: Any) -> Any:
+def broadcast_shapes(*args: ArrayLike) -> tuple[int, ...]:
     return np.broadcast_shapes(*args)
 
 
-def atleast_1d(*arys: Any) -> Any:
+def atleast_1d(*arys: ArrayLike) -> Any:
     return _each(F.atleast_1d, arys)
 
 
-def atleast_2d(*arys: Any) -> Any:
+def atleast_2d(*arys: ArrayLike) -> Tensor:
     return _each(F.atleast_2d, arys)
 
 
-def atleast_3d(*arys: Any) -> Any:
+def atleast_3d(*arys: ArrayLike) -> Tensor:
     return _each(F.atleast_3d, arys)
 
 
@@ -133,17 +135,17 @@ def _each(function: Any, values: Any) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike = None) -> Tensor:
     t = tensor_of(x)
     made = cast(t, dtype_of(dtype))
     return F.clone(made) if copy and made is t else made
 
 
-def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+def copy(a: ArrayLike, order: str = "K", subok: bool = False) -> Tensor:
     return F.clone(tensor_of(a))
 
 
-def resize(a: Any, new_shape: Any) -> Any:
+def resize(a: ArrayLike, new_shape: ShapeLike) -> Tensor:
     x, shape = tensor_of(a).reshape(-1), sizes(new_shape)
     count = int(np.prod(shape))
     if not x.numel():
@@ -154,20 +156,20 @@ def resize(a: Any, new_shape: Any) -> Any:
 # -- order ----------------------------------------------------------------------------------------------------------
 
 
-def flip(m: Any, axis: Any = None) -> Any:
+def flip(m: ArrayLike, axis: Axis = None) -> Tensor:
     x = tensor_of(m)
     return F.flip(x, axes_of(axis, x.ndim))
 
 
-def fliplr(m: Any) -> Any:
+def fliplr(m: ArrayLike) -> Tensor:
     return F.fliplr(tensor_of(m))
 
 
-def flipud(m: Any) -> Any:
+def flipud(m: ArrayLike) -> Tensor:
     return F.flipud(tensor_of(m))
 
 
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+def roll(a: ArrayLike, shift: ArrayLike, axis: ArrayLike | None = None) -> Tensor:
     x = tensor_of(a)
     if axis is None:
         return F.roll(x.reshape(-1), (int(shift),), (0,)).reshape(x.shape)
@@ -175,7 +177,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return F.roll(x, tuple(shifts.ravel().tolist()), tuple(axis_of(i, x.ndim) for i in axes.ravel().tolist()))
 
 
-def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     return F.rot90(tensor_of(m), k, tuple(axes))
 
 
@@ -206,8 +208,14 @@ def _are_alike(arrays: Any) -> bool:
 
 
 def concatenate(
-    arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
-) -> Any:
+    arrays: ArrayLike,
+    /,
+    axis: Axis = 0,
+    out: Tensor | None = None,
+    *,
+    dtype: DTypeLike = None,
+    casting: str = "same_kind",
+) -> Tensor:
     if out is dtype is None and axis is not None and _are_alike(arrays):
         return F.cat(arrays, axis)
     arrays = [tensor_of(x) for x in arrays]
@@ -224,31 +232,33 @@ def concatenate(
 concat = concatenate
 
 
-def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+def stack(
+    arrays: ArrayLike, axis: int = 0, out: Tensor | None = None, *, dtype: DTypeLike = None, casting: str = "same_kind"
+) -> Tensor:
     return _join(F.stack, [tensor_of(x) for x in arrays], out, dtype, casting, axis)
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> Any:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(F.unbind(tensor_of(x), axis))
 
 
-def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+def hstack(tup: ArrayLike, *, dtype: DTypeLike = None, casting: str = "same_kind") -> Tensor:
     return _join(F.hstack, [tensor_of(x) for x in tup], None, dtype, casting)
 
 
-def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+def vstack(tup: ArrayLike, *, dtype: DTypeLike = None, casting: str = "same_kind") -> Tensor:
     return _join(F.vstack, [tensor_of(x) for x in tup], None, dtype, casting)
 
 
-def dstack(tup: Any) -> Any:
+def dstack(tup: ArrayLike) -> Tensor:
     return _join(F.dstack, [tensor_of(x) for x in tup], None, None, "same_kind")
 
 
-def column_stack(tup: Any) -> Any:
+def column_stack(tup: ArrayLike) -> Tensor:
     return _join(F.column_stack, [tensor_of(x) for x in tup], None, None, "same_kind")
 
 
-def block(arrays: Any) -> Any:
+def block(arrays: ArrayLike) -> Tensor:
     depth, inner = 0, arrays
     while isinstance(inner, list):
         depth, inner = depth + 1, inner[0]
@@ -272,7 +282,7 @@ def _leaves(value: Any) -> Any:
         yield value
 
 
-def append(arr: Any, values: Any, axis: Any = None) -> Any:
+def append(arr: ArrayLike, values: ArrayLike, axis: Axis = None) -> Tensor:
     if axis is None:
         return concatenate((ravel(arr), ravel(values)))
     return concatenate((arr, values), axis=axis)
@@ -289,7 +299,7 @@ def _selected(obj: Any, size: int) -> np.ndarray[Any, Any]:
     return np.atleast_1d(np.arange(size)[obj])
 
 
-def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Tensor:
     x = tensor_of(arr)
     if axis is None:
         x, axis = x.reshape(-1), 0
@@ -302,7 +312,7 @@ def _taken(x: Tensor, places: Any, axis: int) -> AnyTensor:
     return F.index_select(x, axis, tensor_of(np.asarray(places, np.int64)).to(x._device.real))
 
 
-def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: Axis = None) -> Tensor:
     x = tensor_of(arr)
     if axis is None:
         x, axis = x.reshape(-1), 0
@@ -345,31 +355,31 @@ def _cuts(indices_or_sections: Any) -> Any:
     return int(indices_or_sections) if np.ndim(indices_or_sections) == 0 else [int(i) for i in indices_or_sections]
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     return list(F.tensor_split(tensor_of(ary), _cuts(indices_or_sections), axis))
 
 
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     x, cuts = tensor_of(ary), _cuts(indices_or_sections)
     if isinstance(cuts, int) and x.shape[axis] % cuts:
         raise ValueError("array split does not result in an equal division")
     return array_split(x, cuts, axis)
 
 
-def hsplit(ary: Any, indices_or_sections: Any) -> Any:
+def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Tensor]:
     x = tensor_of(ary)
     if not x.ndim:
         raise ValueError("hsplit only works on arrays of 1 or more dimensions")
     return split(x, indices_or_sections, 1 if x.ndim > 1 else 0)
 
 
-def vsplit(ary: Any, indices_or_sections: Any) -> Any:
+def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Tensor]:
     if tensor_of(ary).ndim < 2:
         raise ValueError("vsplit only works on arrays of 2 or more dimensions")
     return split(ary, indices_or_sections, 0)
 
 
-def dsplit(ary: Any, indices_or_sections: Any) -> Any:
+def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Tensor]:
     if tensor_of(ary).ndim < 3:
         raise ValueError("dsplit only works on arrays of 3 or more dimensions")
     return split(ary, indices_or_sections, 2)
@@ -378,7 +388,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> Any:
 # -- repeating ------------------------------------------------------------------------------------------------------
 
 
-def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+def repeat(a: ArrayLike, repeats: ArrayLike, axis: Axis = None) -> Tensor:
     x = tensor_of(a)
     if axis is None:
         x, axis = x.reshape(-1), 0
@@ -388,36 +398,38 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     return F.repeat_interleave(x, repeats, axis)
 
 
-def tile(A: Any, reps: Any) -> Any:
+def tile(A: ArrayLike, reps: Any) -> Tensor:
     return F.tile(tensor_of(A), sizes(reps))
 
 
 # -- diagonals ------------------------------------------------------------------------------------------------------
 
 
-def diag(v: Any, k: int = 0) -> Any:
+def diag(v: ArrayLike, k: int = 0) -> Tensor:
     return F.diag(tensor_of(v), k)
 
 
-def diagflat(v: Any, k: int = 0) -> Any:
+def diagflat(v: ArrayLike, k: int = 0) -> Tensor:
     return F.diagflat(tensor_of(v), k)
 
 
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     return F.diagonal(tensor_of(a), offset, axis1, axis2)
 
 
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+def trace(
+    a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike = None, out: Tensor | None = None
+) -> Tensor:
     from gradcore.numpy.reductions import sum as total
 
     return total(diagonal(a, offset, axis1, axis2), -1, dtype, out)
 
 
-def tril(m: Any, k: int = 0) -> Any:
+def tril(m: ArrayLike, k: int = 0) -> Tensor:
     return F.tril(_matrix(m), k)
 
 
-def triu(m: Any, k: int = 0) -> Any:
+def triu(m: ArrayLike, k: int = 0) -> Tensor:
     return F.triu(_matrix(m), k)
 
 
@@ -429,7 +441,7 @@ def _matrix(m: Any) -> AnyTensor:
 # -- borders --------------------------------------------------------------------------------------------------------
 
 
-def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Tensor:
     x = tensor_of(filt)
     found = np.argwhere(np.asarray(x.detach().cpu()))
     key = [slice(None)] * x.ndim
@@ -443,7 +455,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
 _COPYING = ("edge", "reflect", "symmetric", "wrap")
 
 
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Tensor:
     x = tensor_of(array)
     if callable(mode):
         raise TypeError("numpy.pad(mode=function) writes into arrays in place: use a mode by name, or concatenate")
@@ -457,6 +469,22 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
                 x = _taken(x, np.pad(np.arange(x.shape[i]), tuple(width), mode, **kwargs), i)
         return x
     return _padded_with_values(x, widths, mode, kwargs)
+
+
+def _for_each_side(given: Any, x: Tensor) -> Any:
+    """Return the values of `numpy.pad` with the shape ``(x.ndim, 2)``: a tensor if there are tensors among them."""
+    if isinstance(given, Tensor) or (isinstance(given, (list, tuple)) and holds_tensors(given)):
+        return F.broadcast_to(tensor_of(given), (x.ndim, 2))
+    return np.broadcast_to(np.asarray(given, dtype=object), (x.ndim, 2))
+
+
+def _number_like(value: Any, like: Tensor) -> AnyTensor:
+    """Return a number, or a tensor of one number, as a tensor with the dtype and the device of another tensor."""
+    if isinstance(value, Tensor):
+        return cast(value.to(like._device.real), like._dtype)
+    if like._dtype.is_differentiable and not isinstance(value, complex):
+        value = float(value)
+    return F.full((), value, dtype=like._dtype, device=like._device.real)
 
 
 def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, Any]) -> AnyTensor:
@@ -476,9 +504,7 @@ def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, A
         raise ValueError(f"mode '{mode}' is not supported")
     name = {"constant": "constant_values", "linear_ramp": "end_values"}.get(mode, "stat_length")
     given = settings.get(name, 0 if mode in ("constant", "linear_ramp") else None)
-    values = np.broadcast_to(
-        np.asarray(given if not isinstance(given, Tensor) else given.tolist(), dtype=object), (x.ndim, 2)
-    )
+    values = _for_each_side(given, x)
     for i, width in enumerate(widths):
         parts = [x]
         for side, count in enumerate(map(int, width)):
@@ -486,12 +512,7 @@ def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, A
             edge = F.narrow(x, i, 0 if side == 0 else size - 1, 1)
             shape = [count if j == i else n for j, n in enumerate(x.shape)]
             if mode == "constant":
-                new = F.full(
-                    shape,
-                    float(value) if x._dtype.is_differentiable and not isinstance(value, complex) else value,
-                    dtype=x._dtype,
-                    device=x._device.real,
-                )
+                new = F.broadcast_to(_number_like(value, x), shape)
             elif mode == "linear_ramp":
                 steps = np.arange(count) / builtins.max(count, 1)
                 weights = tensor_of(
@@ -499,7 +520,8 @@ def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, A
                     x._dtype if x._dtype.is_differentiable else dtypes.float64,
                 )
                 weights = weights.to(x._device.real).reshape([count if j == i else 1 for j in range(x.ndim)])
-                new = cast(float(value) + (edge - float(value)) * weights, x._dtype)
+                end = _number_like(value, weights)
+                new = cast(end + (edge - end) * weights, x._dtype)
             else:
                 length = size if value is None else builtins.min(int(value), size)
                 part = F.narrow(x, i, 0 if side == 0 else size - length, length)

@@ -29,6 +29,8 @@ from gradcore.numpy.conversion import axes_of, cast, inexact, tensor_of
 from gradcore.numpy.fft import fftfreq as _fftfreq
 from gradcore.numpy.fft import rfftfreq as _rfftfreq
 from gradcore.scipy.conversion import floating, like, module_getattr, on_device
+from gradcore.scipy.documentation import describe
+from gradcore.scipy.examples import FFT
 
 __all__ = [
     "dct", "dctn", "dst", "dstn", "fft", "fft2", "fftfreq", "fftn", "fftshift", "fht", "fhtoffset", "hfft", "hfft2",
@@ -60,7 +62,6 @@ def _along_one(name: str) -> Callable[..., AnyTensor]:
         return own(x, n, axis, norm)
 
     transform.__name__ = transform.__qualname__ = name
-    transform.__doc__ = f"`scipy.fft.{name}` of tensors."
     return transform
 
 
@@ -79,7 +80,6 @@ def _along_several(name: str, default: Any) -> Callable[..., AnyTensor]:
         return getattr(F, operation)(t, sizes, dims, norm)
 
     transform.__name__ = transform.__qualname__ = name
-    transform.__doc__ = f"`scipy.fft.{name}` of tensors."
     return transform
 
 
@@ -121,14 +121,14 @@ def rfftfreq(n: int, d: float = 1.0, *, xp: Any = None, device: Any = None) -> A
 
 
 def next_fast_len(target: int, real: bool = False) -> int:
-    """SciPy's own."""
+    """Return the next size at which transforms are fast."""
     import scipy.fft
 
     return int(scipy.fft.next_fast_len(target, real))
 
 
 def prev_fast_len(target: int, real: bool = False) -> int:
-    """SciPy's own."""
+    """Return the previous size at which transforms are fast."""
     import scipy.fft
 
     return int(scipy.fft.prev_fast_len(target, real))
@@ -195,7 +195,6 @@ def _of_one(name: str, kind: str, inverse: bool) -> Callable[..., AnyTensor]:
         return _transformed(x, kind, type, None if n is None else [n], [axis], norm, orthogonalize, inverse)
 
     transform.__name__ = transform.__qualname__ = name
-    transform.__doc__ = f"`scipy.fft.{name}` of tensors."
     return transform
 
 
@@ -207,7 +206,6 @@ def _of_several(name: str, kind: str, inverse: bool) -> Callable[..., AnyTensor]
         return _transformed(x, kind, type, s, axes, norm, orthogonalize, inverse)
 
     transform.__name__ = transform.__qualname__ = name
-    transform.__doc__ = f"`scipy.fft.{name}` of tensors."
     return transform
 
 
@@ -264,7 +262,7 @@ def ifht(A: Any, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) 
 
 
 def fhtoffset(dln: float, mu: float, initial: float = 0.0, bias: float = 0.0) -> float:
-    """SciPy's own."""
+    """Return the offset with which `fht` has the least ringing."""
     import scipy.fft
 
     return float(scipy.fft.fhtoffset(dln, mu, initial, bias))
@@ -277,3 +275,5 @@ LEFT_OUT = dict.fromkeys(
 )
 
 __getattr__ = module_getattr(__name__, LEFT_OUT)
+
+describe("scipy.fft", globals(), FFT)

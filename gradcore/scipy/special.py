@@ -30,6 +30,8 @@ from gradcore.ops.declare.table import OPS
 from gradcore.ops.special.scipy_special import NAMES as _NAMES
 from gradcore.ops.special.scipy_special import log1p_ratio
 from gradcore.scipy.conversion import module_getattr, together
+from gradcore.scipy.documentation import describe
+from gradcore.scipy.examples import SPECIAL
 
 _OPERATIONS = {1: "special_of_one", 2: "special_of_two", 3: "special_of_three", 4: "special_of_four"}
 
@@ -46,7 +48,6 @@ def _refuse_complex(name: str, values: list[AnyTensor]) -> None:
 def _set_signature(function: Callable[..., Any], name: str, names: Sequence[str]) -> Callable[..., Any]:
     """Give a function its name and the signature of a universal function with parameters of these names."""
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`scipy.special.{name}` of tensors."
     parameters = [inspect.Parameter(each, inspect.Parameter.POSITIONAL_ONLY) for each in names]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return function
@@ -364,6 +365,9 @@ _MADE = (
     "voigt_profile", "wofz", "yn",
 )  # fmt: skip
 __all__ = sorted({*_found, *_MADE})
+
+
+describe("scipy.special", globals(), SPECIAL)
 
 
 def _because(reason: str, names: str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import doctest
 import inspect
 import re
 from typing import Any
@@ -10,7 +12,9 @@ import numpy as np
 import pytest
 
 import gradcore as gc
-from gradcore.scipy import special
+from gradcore.numpy.documentation import read_entries
+from gradcore.scipy import fft, special
+from gradcore.scipy.examples import SPECIAL
 from tests.scipy_functions.comparing import called, check_derivatives, check_values, expressions
 
 pytest.importorskip("scipy", minversion="1.17")
@@ -230,6 +234,30 @@ def test_every_function_is_there_or_left_out() -> None:
     assert set(special.__all__) | set(special.LEFT_OUT) >= set(scipy.special.__all__)
     assert not set(special.__all__) & set(special.LEFT_OUT)
     assert {called(e) for e in expressions(CALLS)} == set(special.__all__)
+
+
+@pytest.mark.parametrize(("module", "name"), [(m, name) for m in (fft, special) for name in sorted(m.__all__)])
+def test_docstrings_have_examples_that_run(module: Any, name: str) -> None:
+    described = getattr(module, name).__doc__
+    test = doctest.DocTestParser().get_doctest(described, {"gc": gc}, name, None, None)
+    assert test.examples
+    assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed == 0
+
+
+@pytest.mark.parametrize("name", read_entries(SPECIAL))
+def test_docstrings_name_the_differentiable_arguments(name: str) -> None:
+    """A gradient with respect to an argument that the docstring does not name is an error."""
+    arguments, example = read_entries(SPECIAL)[name]
+    tree = ast.parse(example.partition(">>> ")[2].splitlines()[0])
+    call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    function, values = getattr(special, name), [ast.literal_eval(node) for node in call.args]
+    for i, parameter in enumerate(inspect.signature(function).parameters):
+        if parameter in arguments.split(", ") or arguments == "a step function" or i == len(values):
+            continue
+        leaf = gc.tensor(float(values[i]), dtype=gc.float64, requires_grad=True)
+        with pytest.raises((NotImplementedError, RuntimeError, TypeError, ValueError)):  # noqa: PT012
+            result = function(*values[:i], leaf, *values[i + 1 :])
+            (result[0] if isinstance(result, tuple) else result).backward()
 
 
 def test_numbers_of_arguments_and_complex_numbers() -> None:
