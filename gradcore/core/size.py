@@ -50,7 +50,7 @@ class Size(tuple[int, ...]):
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))
 
-    def __mul__(self, n: Any) -> Size:
+    def __mul__(self, n: SupportsIndex) -> Size:
         return Size(tuple.__mul__(self, n))
 
     __rmul__ = __mul__

@@ -7,9 +7,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from gradcore.core.operators import OPERATORS, names_of
 from gradcore.kernels.parsing import Program, Tree, Unparsable
 from gradcore.ops.declare.promotion import is_number
-from gradcore.ops.declare.table import OPS
+from gradcore.ops.declare.table import OPS, Op
 
 __all__ = ["check_functions", "differential", "evaluate"]
 
@@ -25,9 +26,12 @@ _FUNCTIONS = {
     "trunc": "trunc",
 }  # fmt: skip
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "==": operator.eq,
-    "!=": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
+#: Operators of C++.
+_OPERATORS = {each.symbol: each for each in map(OPERATORS.__getitem__, names_of("arithmetic", "comparison"))}
+#: The operation of a function of two operands that has a number for the second one, or the first where it commutes.
+_OF_NUMBERS = {
+    "maximum": "clamp_min_number", "fmax": "clamp_min_number", "minimum": "clamp_max_number",
+    "fmin": "clamp_max_number", "pow": "pow_number",
 }  # fmt: skip
 
 
@@ -89,87 +93,61 @@ def _value(F: Any, tree: Tree, known: dict[str, Pair]) -> Pair:
 
 
 def _unary(F: Any, sign: str, x: Pair) -> Pair:
-    value, t = x
     if sign == "!":
-        return (not value if is_number(value) else F.logical_not(value)), None
-    return (-value, None if t is None else -t) if sign == "-" else x
+        return (not x[0] if is_number(x[0]) else F.logical_not(x[0])), None
+    return _apply(F, OPS["neg"], operator.neg, [x]) if sign == "-" else x
 
 
 def _select(F: Any, condition: Any, x: Pair, y: Pair) -> Pair:
     if is_number(condition):
         return x if condition else y
-    if x[1] is None and y[1] is None:
-        return F.where(condition, x[0], y[0]), None
-    tangents = (0 if t is None else t for t in (x[1], y[1]))
-    return F.where(condition, x[0], y[0]), F.where(condition, *tangents)
+    return _apply(F, OPS["select_where"], F.where, [(condition, None), x, y])
 
 
 def _binary(F: Any, sign: str, x: Pair, y: Pair) -> Pair:
-    (a, s), (b, t) = x, y
-    if sign in ("&&", "||"):
-        if is_number(a) and is_number(b):
-            return (a and b if sign == "&&" else a or b), None
-        return (F.logical_and(a, b) if sign == "&&" else F.logical_or(a, b)), None
-    value = _OPERATORS[sign](a, b)
-    if (s is None and t is None) or sign not in "+-*/":
-        return value, None
-    if sign in "+-":
-        return value, _sum(s, t if sign == "+" or t is None else -t)
-    if sign == "*":
-        return value, _sum(None if s is None else s * b, None if t is None else t * a)
-    return value, _sum(None if s is None else s / b, None if t is None else -t * (value / b))
-
-
-def _sum(s: Any, t: Any) -> Any:
-    return t if s is None else s if t is None else s + t
+    if sign in _OPERATORS:
+        return _apply(F, OPS[_OPERATORS[sign].operation], _OPERATORS[sign].function, [x, y])
+    a, b = x[0], y[0]
+    if is_number(a) and is_number(b):
+        return (a and b if sign == "&&" else a or b), None
+    return (F.logical_and(a, b) if sign == "&&" else F.logical_or(a, b)), None
 
 
 def _call(F: Any, name: str, operands: list[Pair]) -> Pair:
-    """Return a function's value; its tangent by the differentials that the operation declares."""
+    """Return a function's value and tangent; of two operands, one may be a number."""
     values = [value for value, _ in operands]
     if all(map(is_number, values)):
         return _of_numbers(name, values), None
     if len(values) == 2 and any(map(is_number, values)):
-        return _with_number(F, name, operands)
-    result = getattr(F, name)(*values)
-    total = None
-    op = OPS["pow_tensor" if name == "pow" else name]
-    for parameter, (_, t) in zip(op.names, operands, strict=False):
-        if t is not None:
-            total = _sum(total, _moved(F, op, parameter, t, values, result))
-    return result, total
+        if name == "pow" and is_number(values[0]):
+            return _call(F, "exp", [_binary(F, "*", operands[1], (math.log(values[0]), None))])
+        if name in _OF_NUMBERS:
+            op = OPS[_OF_NUMBERS[name]]
+            return _apply(
+                F, op, getattr(F, op.name.removesuffix("_number")), operands[::-1] if is_number(values[0]) else operands
+            )
+        shape = values[1] if is_number(values[0]) else values[0]
+        operands = [(F.zeros_like(shape) + x, None) if is_number(x) else (x, t) for x, t in operands]
+    return _apply(F, OPS["pow_tensor" if name == "pow" else name], getattr(F, name), operands)
 
 
-def _moved(F: Any, op: Any, parameter: str, t: Any, values: list[Any], result: Any) -> Any:
-    """Tangent of an operation's result for the tangent `t` of one of its inputs."""
-    if op.name == "abs":
-        return t * F.sgn(values[0])
-    if parameter not in op.differentials:  # of isnan, say
-        return None
-    formula = op.differentials[parameter]
+def _apply(F: Any, op: Op, function: Callable[..., Any], operands: list[Pair]) -> Pair:
+    """Return the value of a function, and its tangent by the differentials that its operation declares."""
+    values = [value for value, _ in operands]
+    result, total = function(*values), None
     known = {p.name: p.default for p in op.parameters} | dict(zip(op.names, values, strict=False)) | {"result": result}
-    return formula.function(F, t, *[known[name] for name in formula.names])
-
-
-def _with_number(F: Any, name: str, operands: list[Pair]) -> Pair:
-    """Return a function of two, one of which is a number: what the operations have for that."""
-    (a, s), (b, t) = operands
-    first = is_number(a)
-    x, moved, number = (b, t, a) if first else (a, s, b)
-    if name in ("maximum", "fmax", "minimum", "fmin"):
-        low = name in ("maximum", "fmax")
-        value = F.clamp_min(x, number) if low else F.clamp_max(x, number)
-        if moved is None:
-            return value, None
-        return value, F.where(x >= number if low else x <= number, moved, 0)
-    if name == "pow" and not first:
-        value = F.pow(x, number)
-        return value, None if moved is None else moved * (number * F.pow(x, number - 1))
-    if name == "pow":
-        value = F.exp(x * math.log(number))
-        return value, None if moved is None else moved * (value * math.log(number))
-    filled = F.zeros_like(x) + number
-    return _call(F, name, [(filled, None), operands[1]] if first else [operands[0], (filled, None)])
+    for parameter, (_, t) in zip(op.names, operands, strict=False):
+        if t is None:
+            continue
+        if op.name == "abs":
+            moved = t * F.sgn(values[0])
+        elif parameter in op.differentials:  # not of isnan, say
+            formula = op.differentials[parameter]
+            moved = formula.function(F, t, *[known[name] for name in formula.names])
+        else:
+            continue
+        total = moved if total is None else total + moved
+    return result, total
 
 
 def _of_numbers(name: str, values: list[Any]) -> Any:

@@ -6,38 +6,28 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradcore import dispatch, functional
+from gradcore.core.operators import OPERATORS
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
 from gradcore.ops.declare.table import OPS, Op
 from gradcore.tensor import Tensor
 
-__all__ = ["OPERATORS", "as_operand", "operator_methods"]
-
-#: Method name, operation, reflected method name.
-OPERATORS = (
-    ("__add__", "add", "__radd__"), ("__sub__", "sub", "__rsub__"), ("__mul__", "mul", "__rmul__"),
-    ("__truediv__", "div", "__rtruediv__"), ("__floordiv__", "floor_divide", "__rfloordiv__"),
-    ("__mod__", "remainder", "__rmod__"), ("__pow__", "pow", "__rpow__"), ("__matmul__", "matmul", "__rmatmul__"),
-    ("__and__", "bitwise_and", "__rand__"), ("__or__", "bitwise_or", "__ror__"), ("__xor__", "bitwise_xor", "__rxor__"),
-    ("__lshift__", "bitwise_left_shift", "__rlshift__"), ("__rshift__", "bitwise_right_shift", "__rrshift__"),
-    ("__lt__", "lt", None), ("__le__", "le", None), ("__gt__", "gt", None), ("__ge__", "ge", None),
-    ("__eq__", "eq", None), ("__ne__", "ne", None), ("__neg__", "neg", None), ("__pos__", "positive", None),
-    ("__abs__", "abs", None), ("__invert__", "bitwise_not", None),
-)  # fmt: skip
-
-_UNARY = ("__neg__", "__pos__", "__abs__", "__invert__")
+__all__ = ["as_operand", "operator_methods"]
 
 
 def operator_methods() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the methods by name, made of those of the operations."""
-    for name, op_name, reflected in OPERATORS:
-        method = getattr(Tensor, op_name)
-        yield name, method if name in _UNARY else _operator(OPS[op_name], name)
-        if reflected is not None:
-            yield reflected, _reflected_operator(op_name, method, reflected)
-            inplace = getattr(Tensor, op_name + "_", None)
-            if inplace is not None:
-                yield f"__i{name[2:]}", inplace
+    for each in OPERATORS.values():
+        op_name, method = each.operation, getattr(Tensor, each.operation)
+        for form, name in each.methods:
+            if form == "unary":
+                yield name, method
+            elif form == "left":
+                yield name, _operator(OPS[op_name], name)
+            elif form == "right":
+                yield name, _reflected_operator(op_name, method, name)
+            elif hasattr(Tensor, f"{op_name}_"):
+                yield name, getattr(Tensor, f"{op_name}_")
 
 
 def _operator(op: Op, name: str) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd import variables
 from gradcore.autograd.variables import PLAIN_TYPES, as_class
+from gradcore.core.operators import OPERATORS
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.foreign import refuse_function
 from gradcore.dispatch.torch_function import (
@@ -26,7 +27,7 @@ from gradcore.dispatch.torch_function import (
 )
 from gradcore.tensor import Tensor
 from gradcore.tensor.namespaces import LazyMethod
-from gradcore.tensor.operators import OPERATORS, as_operand
+from gradcore.tensor.operators import as_operand
 
 __all__ = ["NOT_CONVERTED", "OWN", "as_subclass", "enlist", "make_subclass", "torch_function"]
 
@@ -129,15 +130,16 @@ def _overriding() -> type:
             body[name] = LazyMethod(name, partial(_method_of, name), _overriding)
         elif isinstance(value, property):
             body[name] = _attribute(value)
-    for name, op_name, reflected in OPERATORS:
-        method = getattr(Tensor, op_name)
-        if name in ("__abs__", "__invert__", "__neg__", "__pos__"):
-            body[name] = _method(method)
-            continue
-        own = getattr(Tensor, name) if name in BY_OWN_NAME else method
-        body[name] = _operator(own)
-        if reflected is not None:
-            body[reflected] = _reflected(getattr(Tensor, reflected) if reflected in BY_OWN_NAME else method, own)
+    for each in OPERATORS.values():
+        operation = getattr(Tensor, each.operation)
+        named = {form: getattr(Tensor, name) if name in BY_OWN_NAME else operation for form, name in each.methods}
+        for form, name in each.methods:
+            if form == "unary":
+                body[name] = _method(operation)
+            elif form == "left":
+                body[name] = _operator(named["left"])
+            elif form == "right":
+                body[name] = _reflected(named["right"], named["left"])
     body["__rtruediv__"] = _reflected(Tensor.__rdiv__, Tensor.div)
     body["__hash__"] = Tensor.__hash__
     return type("Overriding", (Tensor,), body, between=True)

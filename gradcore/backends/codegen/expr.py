@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gradcore.backends.codegen.scalars import ScalarParameter
+from gradcore.backends.stand_ins import ArrayStandIn
+from gradcore.core.operators import Form, Method, Operator, define_operators
 
 __all__ = ["Expr", "ExprGraph", "MutableExpr", "NotFusible", "as_output", "unwrap"]
 
@@ -23,13 +25,6 @@ class NotFusible(Exception):
     """The formula is not an expression of single elements, or the target lacks one of its functions."""
 
 
-def _operator(name: str, reflected: bool = False) -> Callable[..., Expr]:
-    """Return an operator of expressions: the NumPy function of that name."""
-    if reflected:
-        return lambda self, other: self.graph.call(name, other, self)
-    return lambda self, *others: self.graph.call(name, self, *others)
-
-
 def _refused(reason: str) -> Callable[..., NoReturn]:
     def method(self: Expr, *args: Any) -> NoReturn:
         raise NotFusible(reason)
@@ -37,7 +32,7 @@ def _refused(reason: str) -> Callable[..., NoReturn]:
     return method
 
 
-class Expr:
+class Expr(ArrayStandIn):
     """An expression: a leaf, or a function of other expressions.
 
     Attributes
@@ -59,6 +54,7 @@ class Expr:
     __hash__ = object.__hash__
     #: Formulas ask for it to recognise arrays; an element's expression does not depend on it.
     ndim = 1
+    dtype: np.dtype[Any]
 
     def __init__(
         self, graph: ExprGraph, function: str, operands: tuple[Expr, ...], dtype: np.dtype[Any], value: Any = None
@@ -73,7 +69,7 @@ class Expr:
         raise NotFusible(f"the formula reads {name!r} of an array")
 
     __bool__ = _refused("the formula branches on an element's value")
-    __getitem__ = __iter__ = _refused("the formula takes parts of an array")
+    __getitem__ = __iter__ = _permute = _reshape = _refused("the formula takes parts of an array")
     __len__ = _refused("the formula asks for the number of elements")
 
     # -- methods of arrays that elementwise kernels use
@@ -90,35 +86,32 @@ class Expr:
     def copy(self) -> Expr:
         return self
 
-    @property
-    def real(self) -> Expr:
-        return self.graph.call("real", self) if self.dtype.kind == "c" else self
+    def _part(self, name: str) -> Expr:
+        if self.dtype.kind == "c":
+            return self.graph.call(name, self)
+        return self if name == "real" else self.graph.constant(0, self.dtype)
 
-    @property
-    def imag(self) -> Expr:
-        return self.graph.call("imag", self) if self.dtype.kind == "c" else self.graph.constant(0, self.dtype)
+    # -- operators: the NumPy functions of the graph
 
-    # -- operators
+    @staticmethod
+    def make_operator(operator: Operator, form: Form) -> Method | None:
+        name = operator.ufunc.__name__
+        if form == "in place" or operator.kind == "product":
+            return None
+        if form == "right":
+            return lambda self, other: self.graph.call(name, other, self)
+        return lambda self, *others: self.graph.call(name, self, *others)
 
-    __pos__, __neg__ = _operator("positive"), _operator("negative")
-    __abs__, __invert__ = _operator("absolute"), _operator("invert")
-    __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
-    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
-    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", reflected=True)
-    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", reflected=True)
-    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _operator("floor_divide", reflected=True)
-    __mod__, __rmod__ = _operator("remainder"), _operator("remainder", reflected=True)
-    __pow__, __rpow__ = _operator("power"), _operator("power", reflected=True)
-    __and__, __rand__ = _operator("bitwise_and"), _operator("bitwise_and", reflected=True)
-    __or__, __ror__ = _operator("bitwise_or"), _operator("bitwise_or", reflected=True)
-    __xor__, __rxor__ = _operator("bitwise_xor"), _operator("bitwise_xor", reflected=True)
-    __lt__, __le__, __gt__ = _operator("less"), _operator("less_equal"), _operator("greater")
-    __ge__, __eq__, __ne__ = _operator("greater_equal"), _operator("equal"), _operator("not_equal")  # type: ignore[assignment]
+    def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> NoReturn:
+        raise NotFusible(f"the formula calls {name!r} of an array")
+
+    def convert(self, name: str, *args: object, **named: object) -> NoReturn:
+        raise NotFusible(f"the formula takes an element for a number or array of Python ({name})")
 
 
 def as_output(expr: Expr) -> Expr:
     """Return the expression as an array of its own, where it would be an input as it is."""
-    return +expr if expr.function == "input" else expr
+    return expr.graph.call("positive", expr) if expr.function == "input" else expr
 
 
 class ExprGraph:
@@ -262,24 +255,20 @@ def unwrap(value: Any) -> Any:
     return value.expr if isinstance(value, MutableExpr) else value
 
 
-def _reading(name: str) -> Callable[..., Any]:
-    def operator(self: MutableExpr, *others: Any) -> Any:
-        return getattr(self.expr, name)(*map(unwrap, others))
+def _make_operator(operator: Operator, form: Form) -> Method | None:
+    if operator.kind == "product":
+        return None
+    (_, left), *others = operator.methods
+    name = others[0][1] if form == "right" else left
 
-    return operator
+    def read(self: MutableExpr, *operands: Any) -> Any:
+        return getattr(self.expr, name)(*map(unwrap, operands))
 
-
-def _assigning(name: str) -> Callable[..., MutableExpr]:
-    def operator(self: MutableExpr, other: Any) -> MutableExpr:
-        self[...] = getattr(self.expr, name)(unwrap(other))
+    def assign(self: MutableExpr, operand: Any) -> MutableExpr:
+        self[...] = read(self, operand)
         return self
 
-    return operator
+    return assign if form == "in place" else read
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
-    setattr(MutableExpr, f"__{_name}__", _reading(f"__{_name}__"))
-    setattr(MutableExpr, f"__r{_name}__", _reading(f"__r{_name}__"))
-    setattr(MutableExpr, f"__i{_name}__", _assigning(f"__{_name}__"))
-for _name in ("neg", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(MutableExpr, f"__{_name}__", _reading(f"__{_name}__"))
+define_operators(MutableExpr, _make_operator)

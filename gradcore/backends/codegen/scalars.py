@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.core.operators import Form, Method, Operator, define_operators, names_of
+
 __all__ = ["Guard", "ScalarParameter", "SymbolicScalar", "is_number", "symbolic"]
 
 #: Computes a scalar from the hyperparameters of a call.
@@ -36,8 +38,14 @@ class ScalarParameter(float):
         return float(self)
 
 
-def _keeping_class(name: str) -> Callable[..., Any]:
-    plain = getattr(float, name)
+#: The operators that give scalar parameters again.
+_ARITHMETIC = "add", "sub", "mul", "truediv", "pow", "neg", "abs"
+
+
+def _keep_class(operator: Operator, form: Form) -> Method | None:
+    plain = getattr(float, dict(operator.methods)[form], None)
+    if plain is None:
+        return None
 
     def method(self: ScalarParameter, *others: Any) -> Any:
         result = plain(self, *others)
@@ -46,10 +54,7 @@ def _keeping_class(name: str) -> Callable[..., Any]:
     return method
 
 
-_ARITHMETIC = "add", "sub", "mul", "truediv", "pow"
-
-for _name in (*_ARITHMETIC, *(f"r{name}" for name in _ARITHMETIC), "neg", "abs"):
-    setattr(ScalarParameter, f"__{_name}__", _keeping_class(f"__{_name}__"))
+define_operators(ScalarParameter, _keep_class, _ARITHMETIC)
 
 
 class SymbolicScalar(ScalarParameter):
@@ -109,23 +114,27 @@ def _expression_of(other: Any) -> Hashable:
     return other.expression if isinstance(other, SymbolicScalar) else (type(other), repr(other))
 
 
-def _arithmetic(function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
+def _arithmetic(operator: Operator, form: Form) -> Method | None:
+    function, order = operator.function, -1 if form == "right" else 1
+
     def method(self: SymbolicScalar, *others: Any) -> Any:
         if not all(isinstance(o, (int, float)) and not isinstance(o, np.generic) for o in others):
             return NotImplemented
-        parts = [self.evaluator, *map(_evaluator_of, others)][:: -1 if reflected else 1]
-        values = [float(self), *map(float, others)][:: -1 if reflected else 1]
-        expression = function, reflected, self.expression, *map(_expression_of, others)
+        parts = [self.evaluator, *map(_evaluator_of, others)][::order]
+        values = [float(self), *map(float, others)][::order]
+        expression = function, order, self.expression, *map(_expression_of, others)
 
         def evaluate(hyperparameters: dict[str, Any]) -> Any:
             return function(*[part(hyperparameters) for part in parts])
 
         return _symbolic_scalar(function(*values), evaluate, expression, self.guards)
 
-    return method
+    return None if form == "in place" else method
 
 
-def _comparison(function: Callable[[Any, Any], bool]) -> Callable[..., Any]:
+def _comparison(operator: Operator, form: Form) -> Method:
+    function = operator.function
+
     def method(self: SymbolicScalar, other: Any) -> Any:
         if not isinstance(other, (int, float)):
             return NotImplemented
@@ -137,13 +146,8 @@ def _comparison(function: Callable[[Any, Any], bool]) -> Callable[..., Any]:
     return method
 
 
-for _name in _ARITHMETIC:
-    setattr(SymbolicScalar, f"__{_name}__", _arithmetic(getattr(operator, _name)))
-    setattr(SymbolicScalar, f"__r{_name}__", _arithmetic(getattr(operator, _name), reflected=True))
-for _name in ("neg", "abs"):
-    setattr(SymbolicScalar, f"__{_name}__", _arithmetic(getattr(operator, _name)))
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(SymbolicScalar, f"__{_name}__", _comparison(getattr(operator, _name)))
+define_operators(SymbolicScalar, _arithmetic, _ARITHMETIC)
+define_operators(SymbolicScalar, _comparison, names_of("comparison"))
 
 
 def _truth(self: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from gradcore.backends.meta.array import MetaArray, broadcast, probe, reduce_shape, shape_of
+from gradcore.backends.meta.array import MetaArray, probe, reduce_shape, shape_of
 from gradcore.backends.meta.rules import Shape, rule, shapes
 
 __all__: list[str] = []
@@ -53,7 +53,19 @@ def _kron(a: Any, b: Any) -> Shape:
 
 @rule("cross")
 def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> MetaArray:
-    return MetaArray(broadcast(a, b), np.result_type(a.dtype, b.dtype))
+    axes = (axisa, axisb, axisc) if axis is None else (axis,) * 3
+    first, second = (_with_axis_last(shape_of(x), at) for x, at in zip((a, b), axes, strict=False))
+    vectors = () if first[-1] == second[-1] == 2 else (3,)
+    shape = (*np.broadcast_shapes(first[:-1], second[:-1]), *vectors)
+    if vectors:
+        (at,) = normalize_axis_tuple(axes[2], len(shape))
+        shape = (*shape[:at], 3, *shape[at:-1])
+    return MetaArray(shape, np.result_type(a.dtype, b.dtype))
+
+
+def _with_axis_last(shape: Shape, axis: int) -> Shape:
+    (at,) = normalize_axis_tuple(axis, len(shape))
+    return (*shape[:at], *shape[at + 1 :], shape[at])
 
 
 @shapes("tensordot")

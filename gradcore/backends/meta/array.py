@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,9 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from gradcore.backends.meta import layouts
 from gradcore.backends.numpy_rules import RuleTable, expand_ellipsis
+from gradcore.backends.stand_ins import ArrayStandIn
+from gradcore.core.operators import Form, Method, Operator
+from gradcore.core.typing import Array
 
 __all__ = ["NO_DATA", "RULES", "MetaArray", "broadcast", "probe", "reduce_shape"]
 
@@ -28,14 +30,8 @@ NO_ITEM = "Tensor.item() cannot be called on meta tensors"
 #: Rules that return the result without data; called as the function itself.
 RULES = RuleTable()
 
-#: Methods of arrays that are functions of NumPy.
-METHODS = (
-    "all any argmax argmin argpartition argsort clip compress conj conjugate cumprod cumsum diagonal dot max "
-    "mean min nonzero prod ravel repeat round searchsorted squeeze std sum take trace var"
-)
 
-
-class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
+class MetaArray(ArrayStandIn):
     """An array of which only shape, dtype and memory layout are known.
 
     Parameters
@@ -51,6 +47,7 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
     """
 
     __slots__ = ("base", "dtype", "offset", "shape", "strides")
+    __hash__ = None  # type: ignore[assignment]
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -73,22 +70,6 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
     # -- attributes ------------------------------------------------------------------------------------------
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
-
-    @property
     def flags(self) -> Any:
         in_c = layouts.is_contiguous(self.shape, self.strides, self.itemsize)
         in_f = layouts.is_contiguous(self.shape[::-1], self.strides[::-1], self.itemsize)
@@ -101,33 +82,18 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
         base = self if self.base is None else self.base
         return MetaArray(shape, dtype or self.dtype, tuple(strides), base, self.offset + offset)
 
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> MetaArray:
-        if len(shape) == 1 and not hasattr(shape[0], "__index__"):
-            shape = tuple(shape[0])
+    def _reshape(self, shape: tuple[int, ...], order: str, copy: bool | None) -> MetaArray:
         new = layouts.infer_shape(self.size, shape)
         strides = layouts.reshape_strides(self.shape, self.strides, self.itemsize, new)
         return MetaArray(new, self.dtype) if copy or strides is None else self.make_view(new, strides)
 
-    def transpose(self, *axes: Any) -> MetaArray:
-        if len(axes) == 1 and not hasattr(axes[0], "__index__"):
-            axes = tuple(axes[0] or ())
-        axes = normalize_axis_tuple(axes or range(self.ndim)[::-1], self.ndim)
-        if len(axes) != self.ndim:
-            raise ValueError("axes don't match array")
-        return self.make_view([self.shape[i] for i in axes], [self.strides[i] for i in axes])
+    def _permute(self, order: tuple[int, ...]) -> MetaArray:
+        return self.make_view([self.shape[i] for i in order], [self.strides[i] for i in order])
 
     def swapaxes(self, axis1: int, axis2: int) -> MetaArray:
         order = list(range(self.ndim))
         order[axis1], order[axis2] = order[axis2], order[axis1]
         return self.transpose(order)
-
-    @property
-    def T(self) -> MetaArray:
-        return self.transpose()
-
-    @property
-    def mT(self) -> MetaArray:
-        return self.swapaxes(-1, -2)
 
     def view(self, dtype: Any = None) -> MetaArray:
         """Return the same memory as another dtype; the last dim takes up a difference in size."""
@@ -139,37 +105,13 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
         length = self.shape[-1] * self.itemsize // dtype.itemsize
         return self.make_view((*self.shape[:-1], length), (*self.strides[:-1], dtype.itemsize), dtype)
 
-    def _part(self, number: int) -> MetaArray:
+    def _part(self, name: str) -> MetaArray:
         if self.dtype.kind != "c":
-            return MetaArray(self.shape, self.dtype) if number else self
+            return self if name == "real" else MetaArray(self.shape, self.dtype)
         half = np.dtype(f"f{self.itemsize // 2}")
-        return self.make_view(self.shape, self.strides, half, number * half.itemsize)
-
-    @property
-    def real(self) -> MetaArray:
-        return self._part(0)
-
-    @real.setter
-    def real(self, value: Any) -> None:
-        self.real[...] = value
-
-    @property
-    def imag(self) -> MetaArray:
-        return self._part(1)
-
-    @imag.setter
-    def imag(self, value: Any) -> None:
-        self.imag[...] = value
+        return self.make_view(self.shape, self.strides, half, 0 if name == "real" else half.itemsize)
 
     # -- elements --------------------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[MetaArray]:
-        return (self[i] for i in range(len(self)))
 
     def __getitem__(self, index: Any) -> MetaArray:
         entries = _entries(self, index)
@@ -194,15 +136,10 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
             return  # as many elements as the mask has: unknown
         _check_fits(shape_of(value), self[index].shape)
 
-    def _no_item(self, *index: int) -> Any:
+    def convert(self, name: str, *args: object, **named: object) -> Any:
+        if name in ("array", "tolist", "tobytes"):
+            raise NotImplementedError(NO_DATA)
         raise RuntimeError(NO_ITEM)
-
-    __bool__ = __float__ = __int__ = __complex__ = __index__ = item = _no_item
-
-    def _no_data(self, *args: Any, **named: Any) -> Any:
-        raise NotImplementedError(NO_DATA)
-
-    __array__ = tolist = tobytes = _no_data
 
     def fill(self, value: Any) -> None:
         """Nothing: there are no elements."""
@@ -219,19 +156,31 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
     def copy(self, order: str = "C") -> MetaArray:
         return make_array(self.shape, self.dtype, [self]) if order == "K" else MetaArray(self.shape, self.dtype)
 
-    def flatten(self, order: str = "C") -> MetaArray:
-        return MetaArray((self.size,), self.dtype)
-
-    def __copy__(self) -> MetaArray:
-        return self.copy()
-
-    def __deepcopy__(self, memo: Any) -> MetaArray:
-        return self.copy()
-
     def __repr__(self) -> str:
         return f"MetaArray({self.shape}, {self.dtype})"
 
-    # -- NumPy's protocols -----------------------------------------------------------------------------------
+    # -- operators and NumPy's protocols ---------------------------------------------------------------------
+
+    @staticmethod
+    def make_operator(operator: Operator, form: Form) -> Method:
+        """Return a method that calls NumPy's function, which arrives in `__array_ufunc__`."""
+        ufunc = operator.ufunc
+
+        def unary(self: MetaArray) -> Array:
+            return ufunc(self)
+
+        def from_left(self: MetaArray, other: object) -> Array:
+            return NotImplemented if getattr(other, "__array_ufunc__", 0) is None else ufunc(self, other)
+
+        def from_right(self: MetaArray, other: object) -> Array:
+            return NotImplemented if getattr(other, "__array_ufunc__", 0) is None else ufunc(other, self)
+
+        def in_place(self: MetaArray, other: object) -> Array:
+            return ufunc(self, other, out=(self,))
+
+        methods: dict[Form, Method]
+        methods = {"unary": unary, "left": from_left, "right": from_right, "in place": in_place}
+        return methods[form]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **named: Any) -> Any:
         named.pop("where", None)
@@ -260,21 +209,6 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
         if rule is None:
             raise NotImplementedError(f"{function.__module__}.{function.__name__} is not supported on the meta device")
         return rule(*args, **named)
-
-
-def _method(name: str) -> Any:
-    function = getattr(np, name)
-
-    def method(self: MetaArray, *args: Any, **named: Any) -> Any:
-        return function(self, *args, **named)
-
-    method.__name__ = name
-    method.__doc__ = f"See `numpy.{name}`."
-    return method
-
-
-for _name in METHODS.split():
-    setattr(MetaArray, _name, _method(_name))
 
 
 # -- indices -------------------------------------------------------------------------------------------------
@@ -359,7 +293,11 @@ def probe(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
 def _call(ufunc: Any, *inputs: Any, **named: Any) -> Any:
     if ufunc.signature is not None:
-        shapes = _of_signature(ufunc, [shape_of(x) for x in inputs])
+        shapes = [shape_of(x) for x in inputs]
+        if "axis" in named:  # of functions of vectors that give numbers
+            axes = [normalize_axis_tuple(named["axis"], len(shape))[0] for shape in shapes]
+            shapes = [(*s[:at], *s[at + 1 :], s[at]) for s, at in zip(shapes, axes, strict=True)]
+        shapes = _of_signature(ufunc, shapes)
         return shapes if ufunc.nout > 1 else shapes[0]
     shape = broadcast(*inputs)
     return (shape,) * ufunc.nout if ufunc.nout > 1 else shape

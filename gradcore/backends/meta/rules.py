@@ -78,7 +78,7 @@ def elementwise(function: Callable[..., Any]) -> Rule:
 
 
 RULES.register_each(
-    "angle around clip fix i0 iscomplex isclose isneginf isposinf isreal nan_to_num real_if_close round sinc",
+    "angle around clip fix i0 iscomplex isclose isneginf isposinf isreal nan_to_num round sinc",
     elementwise,
 )
 
@@ -95,9 +95,19 @@ rule("real")(lambda val: val.real)
 rule("imag")(lambda val: val.imag)
 
 
-@shapes("argpartition argsort partition sort")
-def _sorted(a: Any, *args: Any, axis: int | None = -1, **named: Any) -> Shape:
+@shapes("argsort sort")
+def _sorted(a: Any, axis: int | None = -1, **named: Any) -> Shape:
     return (a.size,) if axis is None else shape_of(a)
+
+
+@rule("partition")
+def _partition(a: Any, kth: Any, axis: int | None = -1, **named: Any) -> MetaArray:
+    return MetaArray(_sorted(a, axis), a.dtype)
+
+
+@rule("argpartition")
+def _argpartition(a: Any, kth: Any, axis: int | None = -1, **named: Any) -> MetaArray:
+    return MetaArray(_sorted(a, axis), np.intp)
 
 
 @shapes("cumprod cumsum nancumprod nancumsum")
@@ -105,9 +115,14 @@ def _cumulated(a: Any, axis: int | None = None, dtype: Any = None) -> Shape:
     return (a.size,) if axis is None else shape_of(a)
 
 
-@shapes("fft.fftshift fft.ifftshift roll sort_complex tril triu unwrap")
+@shapes("fft.fftshift fft.ifftshift roll sort_complex unwrap")
 def _same(a: Any, *args: Any, **named: Any) -> Shape:
     return shape_of(a)
+
+
+@shapes("tril triu")
+def _triangle(m: Any, k: int = 0) -> Shape:
+    return shape_of(m) if m.ndim > 1 else (m.size, m.size)
 
 
 @rule("copy")
@@ -170,7 +185,7 @@ def _shares_memory(a: Any, b: Any, *args: Any, **named: Any) -> bool:
 
 RULES.register_each(
     "argwhere bincount compress extract flatnonzero histogram histogram2d histogramdd intersect1d nonzero "
-    "setdiff1d setxor1d trim_zeros union1d unique unique_all unique_counts unique_inverse unique_values",
+    "real_if_close setdiff1d setxor1d trim_zeros union1d unique unique_all unique_counts unique_inverse unique_values",
     data_dependent,
 )
 

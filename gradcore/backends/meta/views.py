@@ -33,7 +33,7 @@ def _reshape(a: MetaArray, shape: Any, order: str = "C", copy: bool | None = Non
 
 @rule("ravel")
 def _ravel(a: MetaArray, order: str = "C") -> MetaArray:
-    return a.reshape(-1)
+    return a.reshape(-1, order=order)
 
 
 @rule("broadcast_to")
@@ -126,7 +126,8 @@ def _split(ary: MetaArray, indices_or_sections: Any, axis: int = 0) -> list[Meta
 
 def _at_least(n: int) -> Callable[..., Any]:
     def view(*arrays: Any) -> Any:
-        found = [a[(None,) * (n - a.ndim)] if a.ndim < n else a for a in arrays]
+        found = [a if hasattr(a, "ndim") else np.asarray(a) for a in arrays]
+        found = [a[(None,) * (n - a.ndim)] if a.ndim < n else a for a in found]
         return found[0] if len(found) == 1 else tuple(found)
 
     return view

@@ -13,13 +13,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from gradcore.backends.numpy_rules import RuleTable
+from gradcore.backends.stand_ins import ArrayStandIn
 from gradcore.backends.vmap.messages import CONTROL_FLOW, INPLACE, ITEM
+from gradcore.core.operators import Form, Method, Operator
+from gradcore.core.typing import Array
 
 __all__ = [
     "LIBRARIES",
@@ -58,40 +61,19 @@ def library_function(function: Any, *arrays: Any) -> Any:
     return function
 
 
-#: Methods of arrays that are functions of NumPy.
-METHODS = (
-    "all any argmax argmin argpartition argsort clip conj conjugate cumprod cumsum diagonal dot max mean min nonzero "
-    "prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
-)
-
-
-def _binary(name: str, ufunc: Any) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """An operator's method, its reflected and its in-place form, without NumPy's protocol where both sides match."""
-    plain = getattr(operator, name)
-
-    def forward(self: BatchedArray, other: Any) -> Any:
-        if other.__class__ is BatchedArray:
-            if other.level is self.level and other.array.ndim == self.array.ndim:
-                return BatchedArray(plain(self.array, other.array), self.level)
-        elif other.__class__ in _NUMBERS:
-            return BatchedArray(plain(self.array, other), self.level)
-        return apply(ufunc, "__call__", self, other)
-
-    def reflected(self: BatchedArray, other: Any) -> Any:
-        if other.__class__ in _NUMBERS:
-            return BatchedArray(plain(other, self.array), self.level)
-        return apply(ufunc, "__call__", other, self)
-
-    def inplace(self: BatchedArray, other: Any) -> Any:
-        return apply(ufunc, "__call__", self, other, out=(self,))
-
-    return forward, reflected, inplace
+def _rule_of(function: Method) -> Method:
+    """Return the batching rule of a function of NumPy."""
+    rule = RULES.get(function)
+    if rule is None:
+        home = getattr(function, "__module__", "numpy")
+        raise NotImplementedError(f"vmap: there is no batching rule for {home}.{function.__name__} yet")
+    return rule
 
 
 _NUMBERS = frozenset((int, float, complex, bool))
 
 
-class BatchedArray:
+class BatchedArray(ArrayStandIn):
     """A batch of arrays of one shape that acts as one of them.
 
     Parameters
@@ -126,18 +108,6 @@ class BatchedArray:
         return self.array.ndim - 1  # type: ignore[no-any-return]
 
     @property
-    def size(self) -> int:
-        return prod(self.array.shape[1:])
-
-    @property
-    def itemsize(self) -> int:
-        return self.array.dtype.itemsize  # type: ignore[no-any-return]
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
-
-    @property
     def strides(self) -> tuple[int, ...]:
         return self.array.strides[1:]  # type: ignore[no-any-return]
 
@@ -152,82 +122,32 @@ class BatchedArray:
 
     # -- views --------------------------------------------------------------------------------------------------
 
-    def transpose(self, *axes: Any) -> BatchedArray:
-        if len(axes) == 1 and not hasattr(axes[0], "__index__"):
-            axes = tuple(axes[0] or ())
-        order = normalize_axis_tuple(axes, self.ndim) if axes else range(self.ndim)[::-1]
+    def _permute(self, order: tuple[int, ...]) -> BatchedArray:
         return BatchedArray(self.array.transpose((0, *(i + 1 for i in order))), self.level)
 
-    def reshape(self, *shape: Any, order: Any = "C") -> BatchedArray:
-        new = tuple(shape[0]) if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
+    def _reshape(self, shape: tuple[int, ...], order: Any, copy: bool | None) -> BatchedArray:
         samples = self.array.shape[0]
         try:
-            return BatchedArray(self.array.reshape((samples, *new), order=order), self.level)
+            return BatchedArray(self.array.reshape((samples, *shape), order=order), self.level)
         except ValueError as error:
-            known, size = prod(n for n in new if n != -1), self.size
-            if samples or new.count(-1) != 1 or not known or size % known:
-                raise ValueError(f"cannot reshape array of size {size} into shape {tuple(new)}") from error
-        rest = tuple(size // known if n == -1 else n for n in new)  # of no samples at all
+            known, size = prod(n for n in shape if n != -1), self.size
+            if samples or shape.count(-1) != 1 or not known or size % known:
+                raise ValueError(f"cannot reshape array of size {size} into shape {shape}") from error
+        rest = tuple(size // known if n == -1 else n for n in shape)  # of no samples at all
         return BatchedArray(self.array.reshape((samples, *rest), order=order), self.level)
-
-    @property
-    def T(self) -> BatchedArray:
-        return self.transpose()
-
-    @property
-    def mT(self) -> Any:
-        return np.swapaxes(self, -1, -2)
 
     def view(self, dtype: Any = None) -> BatchedArray:
         if dtype is None or not self.ndim:
             return BatchedArray(self.array.view(*(() if dtype is None else (dtype,))), self.level)
         return BatchedArray(self.array.view(dtype), self.level)
 
-    def _get_real(self) -> BatchedArray:
-        return BatchedArray(self.array.real, self.level)
+    def _part(self, name: str) -> BatchedArray:
+        return BatchedArray(getattr(self.array, name), self.level)
 
-    def _get_imag(self) -> BatchedArray:
-        return BatchedArray(self.array.imag, self.level)
+    # -- elements: `gradcore.backends.vmap.indices` defines reading and writing -----------------------------------
 
-    def _set_real(self, value: Any) -> None:
-        self.real[...] = value
-
-    def _set_imag(self, value: Any) -> None:
-        self.imag[...] = value
-
-    real = property(_get_real, _set_real)
-    imag = property(_get_imag, _set_imag)
-
-    # -- elements -----------------------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        if not self.ndim:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
-
-    if TYPE_CHECKING:  # `gradcore.backends.vmap.indices` defines them
-
-        def __getitem__(self, key: Any) -> Any: ...
-
-        def __setitem__(self, key: Any, value: Any) -> None: ...
-
-    def _no_truth(self) -> bool:
-        raise RuntimeError(CONTROL_FLOW)
-
-    def _no_item(self, *index: int) -> Any:
-        raise RuntimeError(ITEM)
-
-    __bool__ = _no_truth
-    __float__ = __int__ = __complex__ = __index__ = item = tolist = tobytes = _no_item
-
-    def __array__(self, *args: Any, **named: Any) -> Any:
-        raise RuntimeError(INPLACE)
-
-    def fill(self, value: Any) -> None:
-        self[...] = value
+    def convert(self, name: str, *args: object, **named: object) -> Any:
+        raise RuntimeError(_REFUSALS.get(name, ITEM))
 
     def sort(self, axis: int = -1, **named: Any) -> None:
         self.array.sort(axis=normalize_axis_index(axis, self.ndim) + 1, **named)
@@ -240,19 +160,10 @@ class BatchedArray:
     def copy(self, order: str = "C") -> BatchedArray:
         return BatchedArray(self.array.copy(order), self.level)
 
-    def flatten(self, order: str = "C") -> BatchedArray:
-        return self.reshape(-1).copy()
-
-    def __copy__(self) -> BatchedArray:
-        return self.copy()
-
-    def __deepcopy__(self, memo: Any) -> BatchedArray:
-        return self.copy()
-
     def __repr__(self) -> str:
         return f"BatchedArray({self.level}, {self.array!r})"
 
-    # -- products: other operators are added below ---------------------------------------------------------------
+    # -- operators and methods ----------------------------------------------------------------------------------
 
     def __matmul__(self, other: Any) -> Any:
         return apply(np.matmul, "__call__", self, other)
@@ -260,52 +171,51 @@ class BatchedArray:
     def __rmatmul__(self, other: Any) -> Any:
         return apply(np.matmul, "__call__", other, self)
 
+    @staticmethod
+    def make_operator(operator: Operator, form: Form) -> Method:
+        """Return a method that does without NumPy's protocol where both sides match."""
+        plain, ufunc = operator.function, operator.ufunc
+
+        def unary(self: BatchedArray) -> BatchedArray:
+            return BatchedArray(plain(self.array), self.level)
+
+        def from_left(self: BatchedArray, other: object) -> Array:
+            if other.__class__ is BatchedArray:
+                if other.level is self.level and other.array.ndim == self.array.ndim:
+                    return BatchedArray(plain(self.array, other.array), self.level)
+            elif other.__class__ in _NUMBERS:
+                return BatchedArray(plain(self.array, other), self.level)
+            return apply(ufunc, "__call__", self, other)
+
+        def from_right(self: BatchedArray, other: object) -> Array:
+            if other.__class__ in _NUMBERS:
+                return BatchedArray(plain(other, self.array), self.level)
+            return apply(ufunc, "__call__", other, self)
+
+        def in_place(self: BatchedArray, other: object) -> Array:
+            return apply(ufunc, "__call__", self, other, out=(self,))
+
+        methods: dict[Form, Method]
+        methods = {"unary": unary, "left": from_left, "right": from_right, "in place": in_place}
+        return methods[form]
+
+    def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> Array:
+        if args and args[0].__class__ is BatchedArray:  # perhaps of a later level
+            return function(self, *args, **named)
+        if isinstance(function, np.ufunc):
+            return apply(function, "__call__", self, *args, **named)
+        return _rule_of(function)(self.level, self, *args, **named)
+
     # -- NumPy's protocols --------------------------------------------------------------------------------------
 
     __array_ufunc__ = None
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
-        rule = RULES.get(function)
-        if rule is None:
-            raise NotImplementedError(
-                f"vmap: there is no batching rule for {function.__module__}.{function.__name__} yet"
-            )
-        return rule(outermost((args, named)), *args, **named)
+        return _rule_of(function)(outermost((args, named)), *args, **named)
 
 
-for _name, _ufunc in {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
-    "mod": np.remainder, "pow": np.power, "lshift": np.left_shift, "rshift": np.right_shift,
-    "and_": np.bitwise_and, "or_": np.bitwise_or, "xor": np.bitwise_xor, "lt": np.less, "le": np.less_equal,
-    "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
-}.items():  # fmt: skip
-    _stem = _name.rstrip("_")
-    _forward, _reflected, _inplace = _binary(_name, _ufunc)
-    setattr(BatchedArray, f"__{_stem}__", _forward)
-    if _stem not in ("lt", "le", "gt", "ge", "eq", "ne"):
-        setattr(BatchedArray, f"__r{_stem}__", _reflected)
-        setattr(BatchedArray, f"__i{_stem}__", _inplace)
-
-for _operation in (operator.neg, operator.pos, operator.abs, operator.invert):
-    _unary = lambda self, _f=_operation: BatchedArray(_f(self.array), self.level)  # noqa: E731
-    setattr(BatchedArray, f"__{_operation.__name__.strip('_')}__", _unary)
-
-
-def _method(name: str) -> Any:
-    function = getattr(np, name)
-
-    def method(self: BatchedArray, *args: Any, **named: Any) -> Any:
-        if args and args[0].__class__ is BatchedArray:  # perhaps of a later level
-            return function(self, *args, **named)
-        return RULES[function](self.level, self, *args, **named)
-
-    method.__name__ = name
-    method.__doc__ = f"See `numpy.{name}`."
-    return method
-
-
-for _name in METHODS.split():
-    setattr(BatchedArray, _name, _method(_name))
+#: Messages of conversions, by name.
+_REFUSALS = {"bool": CONTROL_FLOW, "array": INPLACE}
 
 
 # -- levels -------------------------------------------------------------------------------------------------------
@@ -433,7 +343,7 @@ def _rank(x: Any) -> int:
 
 def _call(level: Any, ufunc: Any, *inputs: Any, out: Any = None, **named: Any) -> Any:
     if ufunc.signature is not None:
-        return RULES[ufunc](level, *inputs, out=out, **named)
+        return _rule_of(ufunc)(level, *inputs, out=out, **named)
     ndim = max(map(_rank, inputs))
     if out is not None:
         targets = out if isinstance(out, tuple) else (out,)

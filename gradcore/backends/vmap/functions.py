@@ -47,8 +47,16 @@ def _call_elementwise(call: Callable[..., Any], level: Any, *args: Any, **named:
 
 
 RULES.register_each(
-    "angle around clip fix i0 isclose isneginf isposinf nan_to_num real_if_close round sinc where", _elementwise
+    "angle around clip fix i0 isclose isneginf isposinf nan_to_num real_if_close round sinc", _elementwise
 )
+
+
+@rule("where")
+def _where(level: Any, condition: Any, *values: Any) -> Any:
+    if not values:
+        raise RuntimeError(DYNAMIC.format(name="where"))
+    return _elementwise(np.where)(level, condition, *values)
+
 
 rule("real")(lambda level, val: val.real)
 rule("imag")(lambda level, val: val.imag)
@@ -93,6 +101,8 @@ def _reduction(function: Any) -> Callable[..., Any]:
     def run(level: Any, a: Any, axis: Any = None, *args: Any, **named: Any) -> Any:
         named.pop("out", None)
         a = physical(a, level)
+        if "where" in named:
+            named["where"] = align_batch(named["where"], level, a.ndim - 1)
         return rewrap(library_function(function, a)(a, shift_axes(axis, a.ndim - 1), *args, **named), level)
 
     return run
@@ -233,7 +243,7 @@ def _reshape(level: Any, a: Any, shape: Any, order: str = "C", **named: Any) -> 
 
 @rule("ravel")
 def _ravel(level: Any, a: Any, order: str = "C") -> Any:
-    return a.reshape(-1)
+    return a.reshape(-1, order=order)
 
 
 @rule("broadcast_to")
@@ -295,7 +305,11 @@ def _diag(level: Any, v: Any, k: int = 0) -> Any:
 
 
 def _triangle(function: Any) -> Callable[..., Any]:
-    return lambda level, m, k=0: BatchedArray(library_function(function, m.array)(m.array, k), level)
+    def run(level: Any, m: Any, k: int = 0) -> Any:
+        rows = m.array if m.ndim > 1 else physical(library_function(np.broadcast_to, m)(m, (m.size, m.size)), level)
+        return BatchedArray(library_function(function, rows)(rows, k), level)
+
+    return run
 
 
 RULES.register_each("tril triu", _triangle)
@@ -400,7 +414,9 @@ RULES[np.matmul] = _matmul
 
 
 @rule("vecdot")
-def _vecdot(level: Any, a: Any, b: Any, out: Any = None, **named: Any) -> Any:
+def _vecdot(level: Any, a: Any, b: Any, out: Any = None, axis: int = -1) -> Any:
+    if axis != -1:
+        a, b = np.moveaxis(a, axis, -1), np.moveaxis(b, axis, -1)
     return calls.call_elementwise(level, lambda x, y: apply(np.vecdot, "__call__", x, y), a, b)
 
 
@@ -410,7 +426,9 @@ def _dot(level: Any, a: Any, b: Any, out: Any = None) -> Any:
 
 
 @rule("einsum")
-def _einsum(level: Any, subscripts: str, *operands: Any, **named: Any) -> Any:
+def _einsum(level: Any, subscripts: Any, *operands: Any, **named: Any) -> Any:
+    if not isinstance(subscripts, str):
+        raise NotImplementedError("vmap: einsum with lists of dims; write the equation as a string")
     ins, _, result = subscripts.replace(" ", "").partition("->")
     batch = next(c for c in "ZYXWVU" if c not in subscripts)
     pairs = [split_batch(o, level) for o in operands]
