@@ -101,8 +101,11 @@ def _reduction(function: Any) -> Callable[..., Any]:
     def run(level: Any, a: Any, axis: Any = None, *args: Any, **named: Any) -> Any:
         named.pop("out", None)
         a = physical(a, level)
-        if "where" in named:
-            named["where"] = align_batch(named["where"], level, a.ndim - 1)
+        if named.get("initial").__class__ is BatchedArray:
+            raise NotImplementedError(f"vmap: {function.__name__} with an initial value for each sample")
+        for operand in ("where", "mean"):
+            if operand in named:
+                named[operand] = align_batch(named[operand], level, a.ndim - 1)
         return rewrap(library_function(function, a)(a, shift_axes(axis, a.ndim - 1), *args, **named), level)
 
     return run
