@@ -12,7 +12,7 @@ from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import AccumulateGrad, Node
 from gradcore.autograd.op_node import HOLDING, SEVERAL, OpNode, show_saved, slots_of
 from gradcore.autograd.variables import AutogradMeta, Edge, TensorMeta, Variable, alias
-from gradcore.autograd.views import gradient_edge
+from gradcore.autograd.views import all_tangents, gradient_edge
 from gradcore.core import dtypes
 from gradcore.core.tracebacks import generated_file
 from gradcore.core.typing import AnyTensor
@@ -410,9 +410,10 @@ def _connect(grad: AnyTensor, cls: type[Node], edges: tuple[Edge | None, ...]) -
     if not local.state.mode & GRAD:
         return grad
     out = alias(grad, (cls.make(grad._device, (gradient_edge(grad), *edges), grad), 0))
-    if grad._autograd is not None and grad._autograd.tangents is not None:
+    tangents = all_tangents(grad)
+    if tangents is not None:
         out._autograd = AutogradMeta()
-        out._autograd.tangents = grad._autograd.tangents
+        out._autograd.tangents = tangents
     return out
 
 

@@ -18,8 +18,17 @@ from gradcore.autograd.engine import run_backward
 from gradcore.autograd.input_buffer import widened
 from gradcore.autograd.modes import DUAL, GRAD, local
 from gradcore.autograd.saved import SavedTensor
-from gradcore.autograd.variables import AutogradMeta, Variable, alias, repeats
-from gradcore.autograd.views import chain_of, gradient_edge, mark_as_view, replay, requires_grad
+from gradcore.autograd.variables import Variable, alias, repeats
+from gradcore.autograd.views import (
+    Tangents,
+    all_tangents,
+    attach,
+    gradient_edge,
+    mark_as_view,
+    requires_grad,
+    tangent_of,
+    tangents_of,
+)
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
 from gradcore.core.interrupts import surely
@@ -28,6 +37,7 @@ from gradcore.ops.declare.table import Formula, Op
 
 __all__ = [
     "ForwardLevel",
+    "all_tangents",
     "apply_dual",
     "attach",
     "check_tangent",
@@ -43,14 +53,6 @@ __all__ = [
 ]
 
 
-class Tangents(dict["ForwardLevel", Any]):
-    """The tangents of one tensor by level, None for a view without that of its base; shared with what nodes keep."""
-
-    __slots__ = ("__weakref__",)
-    __hash__ = object.__hash__  # type: ignore[assignment]
-    __eq__ = object.__eq__
-
-
 class ForwardLevel:
     """A forward-mode pass; the tangents made in it are forgotten when it closes."""
 
@@ -58,6 +60,8 @@ class ForwardLevel:
 
     def __init__(self) -> None:
         self.duals: weakref.WeakSet[Tangents] = weakref.WeakSet()
+        #: Tangents of bases whose memory was replaced by a larger one: tangents of their views may be in the former.
+        self.moved: weakref.WeakSet[Tangents] = weakref.WeakSet()
 
     def __enter__(self) -> ForwardLevel:
         state = local.state
@@ -81,40 +85,7 @@ class ForwardLevel:
         for tangents in list(self.duals):
             tangents.pop(self, None)
         self.duals.clear()
-
-
-def attach(t: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:
-    """Give `t` a tangent at `level`; returns `t`."""
-    tangents = tangents_of(t)
-    tangents[level] = tangent
-    level.duals.add(tangents)
-    return t
-
-
-def tangents_of(t: AnyTensor) -> Tangents:
-    """Return the tangents of `t` by level, made when first asked for."""
-    if t._autograd is None:
-        t._autograd = AutogradMeta()
-    tangents: Tangents | None = t._autograd.tangents
-    if tangents is None:
-        tangents = t._autograd.tangents = Tangents()
-    return tangents
-
-
-def tangent_of(t: AnyTensor, level: ForwardLevel) -> Any:
-    """Return the tangent of `t` at `level`, or None; a view of a dual has the view of the dual's tangent."""
-    meta = t._autograd
-    if meta is None:
-        return None
-    if meta.tangents is not None and level in meta.tangents:
-        return meta.tangents[level]
-    tangent = None
-    if meta.base is not None:
-        tangent = tangent_of(meta.base, level)
-        if tangent is not None:
-            tangent = replay(tangent, chain_of(t))
-            attach(t, level, tangent)
-    return tangent
+        self.moved.clear()
 
 
 def check_tangent(t: AnyTensor, tangent: AnyTensor) -> None:
@@ -138,7 +109,7 @@ def primal(t: AnyTensor, level: ForwardLevel) -> Any:
     if tangent_of(t, level) is None:
         return t
     out = alias(t, gradient_edge(t))
-    for other, tangent in t._autograd.tangents.items():
+    for other, tangent in (all_tangents(t) or {}).items():
         if other is not level:
             attach(out, other, tangent)
     return out
@@ -444,6 +415,7 @@ def write_tangents(self: Any, result: Any) -> None:
             tangents_of(self).pop(level, None)
             shared = tangent_of(owner, level) if base is not None else before
             attach(owner, level, laid_out_as(functional.repeated(shared, batched_device(more, shared._device)), owner))
+            level.moved.add(tangents_of(owner))
             before = tangent_of(self, level)
         if tangent is None:
             if before is not None:

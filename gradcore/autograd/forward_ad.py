@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gradcore.autograd.forward import ForwardLevel, attach, check_tangent, laid_out_as, tangent_of
+from gradcore.autograd.forward import ForwardLevel, all_tangents, attach, check_tangent, laid_out_as, tangent_of
 from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge, identity_view
@@ -141,9 +141,8 @@ def make_dual(tensor: AnyTensor, tangent: AnyTensor, *, level: int | None = None
 def _with_tangent(tensor: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:
     """Return a view of `tensor`, with the same history, with that tangent at a level, or with None."""
     view = identity_view(tensor, gradient_edge(tensor))
-    if tensor._autograd is not None and tensor._autograd.tangents:
-        for other, outer in tensor._autograd.tangents.items():
-            attach(view, other, outer)
+    for other, outer in (all_tangents(tensor) or {}).items():
+        attach(view, other, outer)
     return attach(view, level, tangent)
 
 

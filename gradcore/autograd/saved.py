@@ -19,7 +19,7 @@ from gradcore.autograd.variables import (
     version_counter,
     wrap,
 )
-from gradcore.autograd.views import gradient_edge, requires_grad
+from gradcore.autograd.views import all_tangents, gradient_edge, requires_grad
 from gradcore.core.errors import use_program_names
 from gradcore.core.typing import AnyTensor
 
@@ -130,7 +130,7 @@ class SavedTensor:
         saved._vc = vc = t._vc or version_counter(t)
         saved.version = vc.version
         if t._autograd is not None:
-            saved.tangents = t._autograd.tangents
+            saved.tangents = all_tangents(t)
         return saved
 
     def move(self, t: AnyTensor) -> None:
@@ -142,7 +142,7 @@ class SavedTensor:
     def keep_dual(self, dual: AnyTensor) -> None:
         """Keep a dual in the place of its primal."""
         if self.unpack_hook is not None or self.output_nr is not None:
-            self.tangents = dual._autograd.tangents
+            self.tangents = all_tangents(dual)
         else:
             self.tensor = dual
 
@@ -201,7 +201,7 @@ class SavedTensor:
             )
         self.packed = alias(t, None) if self.output_nr is not None and packed is t else packed
         self.unpack_hook, self.dtype = unpack, t._dtype
-        self.tangents = None if t._autograd is None else t._autograd.tangents
+        self.tangents = all_tangents(t)
         self._array = self.tensor = self._vc = None
 
     # -- what users see -------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def with_edge(t: AnyTensor, edge: Edge | None) -> Any:
     elif t._edge is not None and t._edge[0]._edges == (edge,) and operation_of(t._edge[0]) == "ToCopy":
         return t  # a copy in the dtype of the computation: its own history goes on at that edge
     other = alias(t, edge)
-    tangents = None if t._autograd is None else t._autograd.tangents
+    tangents = all_tangents(t)
     return other if tangents is None else _with_tangents(other, tangents)
 
 

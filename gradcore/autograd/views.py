@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradcore import functional
 from gradcore.autograd import variables
@@ -26,9 +26,15 @@ from gradcore.backends.vmap.devices import batched_device
 from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.table import OPS
 
+if TYPE_CHECKING:
+    from gradcore.autograd.forward import ForwardLevel
+
 __all__ = [
     "CopySlices",
+    "Tangents",
     "ViewOutput",
+    "all_tangents",
+    "attach",
     "chain_of",
     "check_recordable",
     "check_writable",
@@ -43,6 +49,8 @@ __all__ = [
     "replay_raw",
     "requires_grad",
     "steps",
+    "tangent_of",
+    "tangents_of",
 ]
 
 
@@ -439,6 +447,74 @@ def _contiguous_clone(t: AnyTensor) -> Any:
 
 def _replaced(values: Any, position: int, value: Any) -> tuple[Any, ...]:
     return (*values[:position], value, *values[position + 1 :])
+
+
+# -- tangents in forward mode: a view's come from its base's when asked for --------------------------------------------
+
+
+class Tangents(dict["ForwardLevel", Any]):
+    """The tangents of one tensor by level, None for a view without that of its base; shared with what nodes keep."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
+
+
+def attach(t: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:
+    """Give `t` a tangent at `level`; returns `t`."""
+    tangents = tangents_of(t)
+    tangents[level] = tangent
+    level.duals.add(tangents)
+    return t
+
+
+def tangents_of(t: AnyTensor) -> Tangents:
+    """Return the tangents of `t` by level, made when first asked for."""
+    if t._autograd is None:
+        t._autograd = AutogradMeta()
+    tangents: Tangents | None = t._autograd.tangents
+    if tangents is None:
+        tangents = t._autograd.tangents = Tangents()
+    return tangents
+
+
+def tangent_of(t: AnyTensor, level: ForwardLevel) -> Any:
+    """Return the tangent of `t` at `level`, or None; a view of a dual has the view of the dual's tangent."""
+    meta = t._autograd
+    if meta is None:
+        return None
+    if meta.tangents is not None and level in meta.tangents and not (level.moved and _is_left_behind(meta, level)):
+        return meta.tangents[level]
+    tangent = None
+    if meta.base is not None:
+        tangent = tangent_of(meta.base, level)
+        if tangent is not None:
+            tangent = replay(tangent, chain_of(t))
+            attach(t, level, tangent)
+    return tangent
+
+
+def all_tangents(t: AnyTensor) -> Tangents | None:
+    """Return the tangents of `t` at all open levels, with those of a view that nobody has asked for yet; or None."""
+    meta = t._autograd
+    if meta is not None and meta.base is not None:
+        for level in local.state.levels:
+            tangent_of(t, level)
+    return None if meta is None else meta.tangents
+
+
+def _is_left_behind(meta: AutogradMeta, level: ForwardLevel) -> bool:
+    """Return whether a view's tangent is in memory that the tangent of its base has left since."""
+    base, tangent = meta.base, meta.tangents[level]
+    if base is None or tangent is None or base._autograd is None or base._autograd.tangents not in level.moved:
+        return False
+    return _owner(tangent) is not _owner(base._autograd.tangents[level])
+
+
+def _owner(t: AnyTensor) -> AnyTensor:
+    """Return the base of a view, or the tensor itself."""
+    base = None if t._autograd is None else t._autograd.base
+    return t if base is None else base
 
 
 CopySlices.__module__ = "builtins"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from gradcore.autograd.variables import Variable
-from gradcore.autograd.views import requires_grad
+from gradcore.autograd.views import all_tangents, requires_grad
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.parameters import Parameter
@@ -36,10 +36,10 @@ class Unfit(TypeError):
 
 def _item(tensor: AnyTensor, one_element: bool = False) -> Any:
     """Return the number that a tensor without dims holds (or one of one element), if no gradient is lost with it."""
-    array, meta = tensor._array, tensor._autograd
+    array = tensor._array
     if array.ndim and not (one_element and array.size == 1):
         raise Unfit
-    if requires_grad(tensor) or (meta is not None and meta.tangents):
+    if requires_grad(tensor) or all_tangents(tensor):
         raise Unfit(" that requires grad: a number has none; give tensor.detach() if none is wanted")
     return tensor.item()
 

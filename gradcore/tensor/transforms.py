@@ -267,8 +267,7 @@ class GradLevel:
 
 def _with_tangents(t: Tensor, source: Tensor) -> Tensor:
     """`t` with the forward-mode tangents of `source`, of which it is another name."""
-    tangents = None if source._autograd is None else source._autograd.tangents
-    for level, tangent in (tangents or {}).items():
+    for level, tangent in (forward.all_tangents(source) or {}).items():
         forward.attach(t, level, tangent)
     return t
 

@@ -90,6 +90,12 @@ def pull_of(f: Function, x: Any) -> Function:
     return lambda c: pull(c)[0]
 
 
+def derivative_of_pull(f: Function, x: Any) -> Any:
+    """The gradient, by the cotangent, of the squared length of what a pull-back gives."""
+    pull = pull_of(f, x)
+    return grad(lambda c: pull(c).square().sum())(V)
+
+
 def combined(rows: Any, size: int) -> Any:
     return WEIGHTS[:size] @ rows
 
@@ -135,6 +141,10 @@ LETTERS: dict[str, tuple[Callable[[Function, int], Function], Callable[[Function
         lambda f, n: lambda x: combined(vmap(f)(x * ROWS[:n]), n),
         lambda f, n: lambda x: sum(w * f(x * row) for w, row in zip(WEIGHTS[:n], ROWS, strict=False)),
     ),
+    "vmap of columns": (
+        lambda f, n: lambda x: vmap(f, in_dims=1, out_dims=1)((x * ROWS[:n]).T) @ WEIGHTS[:n],
+        lambda f, n: lambda x: sum(w * f(x * row) for w, row in zip(WEIGHTS[:n], ROWS, strict=False)),
+    ),
     "vmap of a pull-back": (
         lambda f, n: lambda x: combined(vmap(pull_of(f, x))(ROWS[:n]), n),
         lambda f, n: lambda x: pulled(f, x, combined(ROWS[:n], n)),
@@ -147,7 +157,54 @@ LETTERS: dict[str, tuple[Callable[[Function, int], Function], Callable[[Function
         lambda f, n: lambda x: combined(vmap(linearize(f, x)[1])(ROWS[:n]), n),
         lambda f, n: lambda x: pushed(f, x, combined(ROWS[:n], n)),
     ),
+    "vmap of a pull-back of samples": (
+        lambda f, n: lambda x: combined(vmap(lambda x: pull_of(f, x)(V))(x * ROWS[:n]), n),
+        lambda f, n: lambda x: sum(w * pulled(f, x * row, V) for w, row in zip(WEIGHTS[:n], ROWS, strict=False)),
+    ),
+    "grad of a pull-back": (
+        lambda f, n: lambda x: derivative_of_pull(f, x),
+        lambda f, n: lambda x: pushed(f, x, 2 * pulled(f, x, V)),
+    ),
+    "jvp of a pull-back": (
+        lambda f, n: lambda x: jvp(pull_of(f, x), (V,), (W,))[1],
+        lambda f, n: lambda x: pulled(f, x, W),
+    ),
+    "transposed push-forward": (
+        lambda f, n: lambda x: pull_of(linearize(f, x)[1], V)(W),
+        lambda f, n: lambda x: pulled(f, x, W),
+    ),
 }
+
+
+# -- steps between two letters: views and writes in place -------------------------------------------------------------
+
+
+def write_into_new_memory(r: Any, x: Any) -> Any:
+    out = r.new_zeros(2, 3)
+    out[1] = r
+    out[0] = r * r
+    return out[1] + 0.1 * out[0]
+
+
+def write_over_the_result(r: Any, x: Any) -> Any:
+    out = r.clone()
+    out[1:].mul_(x[:-1])
+    return out.add_(x.sin())
+
+
+def write_to_a_view(r: Any, x: Any) -> Any:
+    base = (r * x).expand(2, 3).clone()
+    base.T[1].mul_(r[0])
+    return base.reshape(3, 2)[:, 1] + r
+
+
+#: By name: a step between two letters. Each is a nonlinear function of the result and of its argument.
+STEPS: tuple[Callable[[Any, Any], Any], ...] = (
+    lambda r, x: r,
+    write_into_new_memory,
+    write_over_the_result,
+    write_to_a_view,
+)
 
 
 def words(start: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -157,13 +214,21 @@ def words(start: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             yield (*start, *rest)
 
 
-def compare(word: tuple[str, ...], f: Function, size: int) -> None:
-    if f is memory_outside_of_the_batch and "vmap" in word:
+def then(f: Function, step: Callable[[Any, Any], Any]) -> Function:
+    return lambda x: step(f(x), x)
+
+
+def compare(word: tuple[str, ...], f: Function, size: int, step: Callable[[Any, Any], Any] = STEPS[0]) -> None:
+    if f is memory_outside_of_the_batch and not {
+        "vmap",
+        "vmap of columns",
+        "vmap of a pull-back of samples",
+    }.isdisjoint(word):
         return  # samples that differ cannot be written there
     found, expected = f, f
     for letter in reversed(word):
         transform, reference = LETTERS[letter]
-        found, expected = transform(found, size), reference(expected, size)
+        found, expected = transform(then(found, step), size), reference(then(expected, step), size)
     value, right = found(X), expected(X).detach()
     assert not value.requires_grad
     tolerance = 1e-4 if f is mixed_dtypes else 1e-9
@@ -179,22 +244,26 @@ def is_sampled(word: tuple[str, ...], f: Function, share: int) -> bool:
 @pytest.mark.parametrize("first", LETTERS)
 def test_words(first: str, f: Any) -> None:
     for number, word in enumerate(words((first,))):
-        if is_sampled(word, f, 40 if len(word) == 3 else 1200):
-            compare(word, f, 2 + number % 2)
+        if is_sampled(word, f, 150 if len(word) == 3 else 7000):
+            compare(word, f, 2 + number % 2, STEPS[number // 2 % len(STEPS)])
 
 
 @pytest.mark.parametrize(
-    ("word", "f"),
+    ("word", "f", "step"),
     [
         # Saved values that were broadcast to the batch, in a node that keeps duals.
-        (("grad", "jvp", "grad", "vmap of a pull-back"), polynomial),
+        (("grad", "jvp", "grad", "vmap of a pull-back"), polynomial, STEPS[0]),
         # Writes to memory outside of the batch, and gradients with fewer batches than what was written.
-        (("grad", "pull-back in vmap"), memory_outside_of_the_batch),
-        (("grad", "jacfwd", "pull-back in vmap"), memory_outside_of_the_batch),
-        (("grad", "jacrev", "pull-back in vmap"), written_in_place),
+        (("grad", "pull-back in vmap"), memory_outside_of_the_batch, STEPS[0]),
+        (("grad", "jacfwd", "pull-back in vmap"), memory_outside_of_the_batch, STEPS[0]),
+        (("grad", "jacrev", "pull-back in vmap"), written_in_place, STEPS[0]),
         # Tangents that are in the batch already when their primals are broadcast to it.
-        (("vmap of a push-forward", "jacfwd", "jvp"), general_formulas),
+        (("vmap of a push-forward", "jacfwd", "jvp"), general_formulas, STEPS[0]),
+        # Views of a tangent that moved to memory of its own for each sample.
+        (("vmap", "jvp of a pull-back"), written_in_place, write_to_a_view),
+        # Views that have a tangent at a level where nobody had asked for it.
+        (("jvp", "jvp", "grad"), polynomial, write_to_a_view),
     ],
 )
-def test_words_with_their_own_path(word: tuple[str, ...], f: Any) -> None:
-    compare(word, f, 2)
+def test_words_with_their_own_path(word: tuple[str, ...], f: Any, step: Callable[[Any, Any], Any]) -> None:
+    compare(word, f, 2, step)

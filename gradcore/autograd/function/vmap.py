@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gradcore.autograd.batch_dims import add_batch_dim, broadcast_to_batch, remove_batch_dim
 from gradcore.autograd.variables import Variable, wrap
-from gradcore.autograd.views import requires_grad
+from gradcore.autograd.views import all_tangents, requires_grad
 from gradcore.backends.vmap import BatchedArray, batched_device, unbatched_device
 
 __all__ = ["VmapInfo", "batched_call", "lifted"]
@@ -133,7 +133,7 @@ def _has_samples(a: Any, level: Any) -> bool:
     if not isinstance(a, Variable) or level not in a._device.levels:
         return False
     varies = a._array.__class__ is BatchedArray and a._array.level is level
-    return varies or requires_grad(a) or (a._autograd is not None and bool(a._autograd.tangents))
+    return varies or requires_grad(a) or bool(all_tangents(a))
 
 
 def _shared(a: Any, level: Any) -> Any:
