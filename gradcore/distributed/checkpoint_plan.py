@@ -125,29 +125,31 @@ def assign(values: Mapping[str, Value], size: int) -> dict[str, int]:
     return owners
 
 
-def _assign_to_holders(described: Sequence[Mapping[str, Value]]) -> dict[str, int]:
-    """Return the process that writes each value, one of those that have it.
+def _assign_to_holders(described: Sequence[Mapping[str, Value]]) -> dict[tuple[str, int], int]:
+    """Return the process that writes each value or part, one of those that have it.
+
+    Values are found by their names, parts by the number of their first element as well. Replicas of sharded parameters
+    have equal parts.
 
     Raises
     ------
     ValueError
         If processes have tensors of one name and of different shapes or dtypes.
     """
-    holders: dict[str, list[int]] = {}
+    holders: dict[tuple[str, int], list[int]] = {}
     values: dict[str, Value] = {}
     for rank, each in enumerate(described):
         for name, value in each.items():
             kind = values.setdefault(name, value).kind
             if kind != value.kind:
                 raise ValueError(f"{name!r} is {kind} in one process and {value.kind} in rank {rank}")
-            holders.setdefault(name, []).append(rank)
+            holders.setdefault((name, value.start), []).append(rank)
     loads = [0] * len(described)
     owners = {}
-    for name in sorted(holders, key=lambda n: (-values[n].nbytes, n)):
-        if values[name].shape is None:
-            owner = min(holders[name], key=lambda rank: (loads[rank], rank))
-            loads[owner] += values[name].nbytes
-            owners[name] = owner
+    for name, start in sorted(holders, key=lambda key: (-values[key[0]].nbytes, key)):
+        owner = min(holders[name, start], key=lambda rank: (loads[rank], rank))
+        loads[owner] += values[name].nbytes
+        owners[name, start] = owner
     return owners
 
 
@@ -169,7 +171,7 @@ def agree(values: Mapping[str, Value], token: str, group: ProcessGroup | None) -
         The names that this process writes, and the index, which may be complete in rank 0 alone.
     """
     if group is None:
-        return set(values), _index_of([values], assign(values, 1), token)
+        return set(values), _index_of([values], {(name, value.start): 0 for name, value in values.items()}, token)
     rank, size = group.rank(), group.size()
     regular = all(value.is_regular(rank) for value in values.values() if value.shape is not None)
     # The start of a regular part follows from the rank, and the last parts may have less than their length.
@@ -209,7 +211,7 @@ def _agree_by_rank_0(values: Mapping[str, Value], token: str, group: ProcessGrou
         else:
             index = _index_of(described, owners, token)
             shares: list[list[str]] = [[] for _ in described]
-            for name, owner in owners.items():
+            for (name, _), owner in owners.items():
                 shares[owner].append(name)
             answers = list(shares)
     answer: list[object] = [None]
@@ -217,16 +219,15 @@ def _agree_by_rank_0(values: Mapping[str, Value], token: str, group: ProcessGrou
     if isinstance(answer[0], str):
         raise ValueError(answer[0])
     names: list[str] = answer[0]  # type: ignore[assignment]
-    own = {*names, *(name for name, v in values.items() if v.shape is not None)}
-    return own, index or Index(token)
+    return set(names), index or Index(token)
 
 
-def _index_of(described: Sequence[Mapping[str, Value]], owners: Mapping[str, int], token: str) -> Index:
-    """Return the index of what `owners` write, and of the parts that each process writes."""
-    index = Index(token, {name: [[owner, 0]] for name, owner in owners.items()}, ranks=len(described))
-    for rank, each in enumerate(described):
-        for name, value in each.items():
-            if value.shape is not None:
-                index.shapes[name] = value.shape
-                index.files.setdefault(name, []).append([rank, value.start])
+def _index_of(described: Sequence[Mapping[str, Value]], owners: Mapping[tuple[str, int], int], token: str) -> Index:
+    """Return the index of the values and parts that `owners` write."""
+    index = Index(token, ranks=len(described))
+    for (name, start), owner in sorted(owners.items()):
+        index.files.setdefault(name, []).append([owner, start])
+        shape = described[owner][name].shape
+        if shape is not None:
+            index.shapes[name] = shape
     return index

@@ -104,6 +104,8 @@ class _Schedule:
     def begin(self, key: tuple[object, Hashable]) -> None:
         """Begin the reduction of the gradients that were added to an open one."""
         reduction = self.open.pop(key)
+        if self.reductions:
+            self.reductions[-1].begin_over_replicas()
         reduction.begin()
         self.reductions.append(reduction)
 
@@ -124,6 +126,7 @@ class _Schedule:
                 unit.reduce_pending()
         self.collect()
         for unit in units:
+            unit.reduce_unreplicated()
             if unit.reshards_after_backward:
                 unit.release()
 
@@ -135,7 +138,7 @@ class _Unit:
         self.module, self.slots, self.policy, self.reshard = module, slots, policy, reshard
         self.schedule = _Schedule()
         self.is_root = False
-        self.syncs = self.reshards_after_backward = True
+        self.syncs = self.reshards_after_backward = self.reduces_over_replicas = True
         #: Units to gather while this one computes in forward (1) and backward (-1), instead of the one that follows.
         self.following: dict[int, list[_Unit]] = {}
         #: All-gathers under way, each with the parameters that it brings.
@@ -295,13 +298,20 @@ class _Unit:
             grad, slot.pending = slot.pending, None
             self._reduce(slot, grad, self, left)
 
+    def reduce_unreplicated(self) -> None:
+        """Reduce over replicas the gradients that earlier backwards have kept, of parameters that got none in this."""
+        if self.syncs and self.reduces_over_replicas:
+            with no_grad():
+                for slot in self.slots:
+                    slot.shard.reduce_over_replicas()
+
     def _reduce(self, slot: _Slot, grad: AnyTensor, call: object, together: Sequence[_Slot]) -> None:
         """Add a gradient to the reduction of a call's gradients, and begin it when all of `together` have theirs."""
         key = call, slot.kind
         reductions = self.schedule.open
         if key not in reductions:
             shards = [s.shard for s in together if s.kind == slot.kind]
-            reductions[key] = Reduction(shards, self.policy.reduce_dtype)
+            reductions[key] = Reduction(shards, self.policy.reduce_dtype, self.reduces_over_replicas)
         if reductions[key].add(slot.shard, grad):
             self.schedule.begin(key)
 
@@ -407,6 +417,20 @@ class FSDPModule:
         for unit in self._units(recurse):
             unit.syncs = requires_gradient_sync
 
+    def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
+        """Choose whether backward reduces gradients over replicas, or over the shards of each replica alone.
+
+        Parameters
+        ----------
+        requires_all_reduce : bool
+            False in all but the last backward of a step: the replicas then communicate once, and each process keeps
+            the gradients of its parts meanwhile. Without replicas it has no effect.
+        recurse : bool
+            Whether the modules inside do the same.
+        """
+        for unit in self._units(recurse):
+            unit.reduces_over_replicas = requires_all_reduce
+
     def set_is_last_backward(self, is_last_backward: bool) -> None:
         """Accepted for compatibility: each backward waits for its gradients.
 
@@ -473,8 +497,9 @@ def fully_shard(
     Parameters
     ----------
     module : Module or list of Module
-    mesh : ProcessGroup or DeviceMesh of one dimension, optional
-        By default the world.
+    mesh : ProcessGroup or DeviceMesh, optional
+        By default the world. With a mesh of two dimensions, parameters are sharded over the processes of the second,
+        and replicated over those of the first (hybrid sharding): the dimension of a slow network should be the first.
     reshard_after_forward : bool, optional
         Whether parameters are freed after forward, and gathered again in backward. By default all but those of the
         outermost module are.
@@ -517,17 +542,12 @@ def fully_shard(
         return module
     if "_fsdp_unit" in module.__dict__:
         raise AssertionError("fully_shard was called on this module already")
-    if isinstance(mesh, DeviceMesh):
-        if mesh.ndim != 1:
-            raise NotImplementedError(
-                f"fully_shard needs a mesh of one dimension, such as mesh['dp'], but found {mesh!r}"
-            )
-        mesh = mesh.get_group()
     found = dict(_parameters_of(module, {id(p) for p in ignored_params or ()}))
-    group = _group_of(module, resolve(mesh))
+    group, replicas = _groups_of(module, *_split_mesh(mesh))
     alike = [f"{tuple(p.shape)} {p.dtype.name}" for p, _ in found.values()]
-    check_alike(group, group.any_engine, "fully_shard", {"parameters": alike}, always=True)
-    slots = [_Slot(ShardedParameter.of(p, group), owners) for p, owners in found.values()]
+    for each in (group,) if replicas is None else (group, replicas):
+        check_alike(each, each.any_engine, "fully_shard", {"parameters": alike}, always=True)
+    slots = [_Slot(ShardedParameter.of(p, group, replicas), owners) for p, owners in found.values()]
     for slot in slots:
         slot.show(slot.shard)
         for owner, _ in slot.owners:
@@ -544,12 +564,25 @@ def fully_shard(
     return module
 
 
-def _group_of(module: Module, group: ProcessGroup) -> ProcessGroup:
-    """Return a group whose calls do not mix with others, which all units of a model share."""
+def _split_mesh(mesh: Any) -> tuple[ProcessGroup, ProcessGroup | None]:
+    """Return the group that shares parameters out, and the group of replicas, if there are any."""
+    if not isinstance(mesh, DeviceMesh):
+        return resolve(mesh), None
+    if mesh.ndim > 2:
+        raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh!r}")
+    return mesh.get_group(mesh.ndim - 1), mesh.get_group(0) if mesh.ndim == 2 else None
+
+
+def _groups_of(
+    module: Module, group: ProcessGroup, replicas: ProcessGroup | None
+) -> tuple[ProcessGroup, ProcessGroup | None]:
+    """Return groups of the same processes whose calls do not mix with others, which all units of a model share."""
     for unit in units_of(module):
-        if unit.slots and unit.slots[0].shard.process_group.ranks == group.ranks:
-            return unit.slots[0].shard.process_group
-    return own_group(group, "fully_shard")
+        for slot in unit.slots[:1]:
+            own, spread = slot.shard.process_group, slot.shard.replicas
+            if own.ranks == group.ranks and (spread and spread.ranks) == (replicas and replicas.ranks):
+                return own, spread
+    return own_group(group, "fully_shard"), None if replicas is None else own_group(replicas, "fully_shard replicas")
 
 
 def _parameters_of(

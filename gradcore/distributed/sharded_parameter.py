@@ -45,27 +45,35 @@ class ShardedParameter(Parameter):
     #: The shape of the whole parameter, and the processes that share it.
     full_shape: tuple[int, ...]
     process_group: ProcessGroup
+    #: The processes with the same part, if there are replicas of the whole.
+    replicas: ProcessGroup | None
+    #: The gradient that was reduced over `process_group` and not yet over `replicas`.
+    unreplicated_grad: AnyTensor
 
     @classmethod
-    def of(cls, p: AnyTensor, group: ProcessGroup) -> ShardedParameter:
+    def of(cls, p: AnyTensor, group: ProcessGroup, replicas: ProcessGroup | None = None) -> ShardedParameter:
         """Return the part of this process of a parameter, with the values of rank 0; on ``meta`` it has none."""
         each = -(-p.numel() // group.size())
         with no_grad():
             own = empty(each, dtype=p.dtype, device=p.device)
         made: ShardedParameter = cls(own, p.requires_grad)
         made.full_shape, made.process_group = tuple(p.shape), group
+        made.replicas, made.unreplicated_grad = replicas, None
         if not p.is_meta:
             made._take(p.detach())
         return made
 
     def _take(self, whole: AnyTensor) -> None:
-        """Write the slice of this process of the values that rank 0 has for the whole parameter."""
+        """Write the slice of this process of the values that rank 0 of the first replica has for the whole."""
         group, each = self.process_group, self.numel()
         with no_grad():
             padded = zeros(each * group.size(), dtype=self.dtype, device=self.device)
             padded[: self.full_numel] = whole.reshape(-1)
             collectives.broadcast(padded, group=group, group_src=0)
-            self.detach().copy_(padded[each * group.rank() : each * (group.rank() + 1)])
+            part = self.detach()
+            part.copy_(padded[each * group.rank() : each * (group.rank() + 1)])
+            if self.replicas is not None:
+                collectives.broadcast(part, group=self.replicas, group_src=0)
 
     @property
     def full_numel(self) -> int:
@@ -102,6 +110,21 @@ class ShardedParameter(Parameter):
             initialize(whole)
         self._take(whole)
         return self
+
+    def accumulate(self, grad: Tensor) -> None:
+        """Add a gradient of this part, which nothing else uses, to ``.grad``."""
+        grad = grad.to(self.dtype)
+        if self.grad is not None:
+            self.grad.add_(grad)
+        else:
+            self.grad = grad
+
+    def reduce_over_replicas(self) -> None:
+        """Reduce a gradient that was kept from the replicas, and add it to ``.grad``."""
+        grad, self.unreplicated_grad = self.unreplicated_grad, None
+        if grad is not None:
+            collectives.all_reduce(grad, ReduceOp.AVG, self.replicas)
+            self.accumulate(grad)
 
     def total_norm(self, own: AnyTensor, order: float) -> AnyTensor:
         """Return the norm over all processes of gradients of which this one has a part with the norm `own`."""
@@ -194,16 +217,23 @@ class Gathering:
 class Reduction:
     """A reduce-scatter of the gradients of several parameters, which are added one by one before it begins.
 
+    With replicas, an all-reduce of each process's part over the replicas follows.
+
     Parameters
     ----------
     shards : sequence of ShardedParameter
         Of one dtype, device and group.
     dtype : dtype, optional
         In which gradients are reduced, by default that of the first gradient.
+    over_replicas : bool
+        Whether gradients are reduced over replicas, or kept in `ShardedParameter.unreplicated_grad`.
     """
 
-    def __init__(self, shards: Sequence[ShardedParameter], dtype: DType | None) -> None:
+    def __init__(self, shards: Sequence[ShardedParameter], dtype: DType | None, over_replicas: bool = True) -> None:
         self._shards, self._dtype = list(shards), dtype
+        has_replicas = self._shards[0].replicas is not None
+        #: Whether parts are still to be reduced over replicas, and whether they are kept for a later reduction.
+        self._spreads, self._keeps = has_replicas and over_replicas, has_replicas and not over_replicas
         self._positions = {id(shard): i for i, shard in enumerate(self._shards)}
         #: The columns of each parameter in the rows of the buffer, of which each process gets one.
         ends = list(itertools.accumulate(shard.numel() for shard in self._shards))
@@ -241,16 +271,36 @@ class Reduction:
         self._rows = rows  # until it has been sent
         self._work = collectives.reduce_scatter_tensor(self._out, rows.view(-1), ReduceOp.AVG, group, async_op=True)
 
-    def finish(self) -> None:
-        """Wait for the gradients, and add them to those of the parameters."""
+    def begin_over_replicas(self) -> None:
+        """Wait for the parts of this process, and begin to reduce them over the replicas, if there are any.
+
+        All processes call this for all reductions in the same order. A further call does nothing.
+        """
+        if not self._spreads:
+            return
+        self._spreads = False
         if self._work is not None:
             self._work.wait()
-        start = 0
-        for shard in self._shards:
-            found = self._out[start : start + shard.numel()].to(shard.dtype)
-            start += shard.numel()
-            if shard.grad is not None:
-                shard.grad.add_(found)
+        for shard, part in self._split():
+            if shard.unreplicated_grad is not None:
+                part.add_(shard.unreplicated_grad)
+                shard.unreplicated_grad = None
+        self._work = collectives.all_reduce(self._out, ReduceOp.AVG, self._shards[0].replicas, async_op=True)
+
+    def _split(self) -> list[tuple[ShardedParameter, Tensor]]:
+        """Return each parameter with its part of the reduced gradients."""
+        sizes = [shard.numel() for shard in self._shards]
+        return list(zip(self._shards, self._out.split(sizes), strict=True))
+
+    def finish(self) -> None:
+        """Wait for the gradients, and add them to those of the parameters."""
+        self.begin_over_replicas()
+        if self._work is not None:
+            self._work.wait()
+        for shard, part in self._split():
+            if self._keeps:
+                left = shard.unreplicated_grad
+                shard.unreplicated_grad = part.clone() if left is None else left + part
             else:
-                shard.grad = found if len(self._shards) == 1 else found.clone()
+                shard.accumulate(part if len(self._shards) == 1 else part.clone())
         self._rows = self._out = self._work = None
