@@ -507,6 +507,31 @@ def test_what_repeated_values_do_not_determine_is_not_finite(hermitian: bool, se
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["eigh", "svd", "eig"])
+def test_forward_mode_at_repeated_values_is_right_or_not_finite(kind: str, seed: int) -> None:
+    """Compare it in directions that rotate the vectors of a pair, and in one that leaves them where they are."""
+    a = _with_repeated_values(seed, kind != "svd", gc.float64)
+    weights = gc.randn(4, 4, dtype=gc.float64)
+    across = gc.randn(4, 4, dtype=gc.float64)
+
+    def function_of_matrix(a: Any) -> Any:
+        if kind == "eig":
+            values, vectors = linalg.eig(a)
+            return (weights * (vectors * values.exp() @ linalg.inv(vectors)).real).sum()
+        left, values, right = _factors(a, kind == "eigh")
+        return (weights * (left * values.exp() @ right)).sum()
+
+    def tangent(direction: Any) -> Any:
+        return gc.func.jvp(function_of_matrix, (a,), (direction,))[1]
+
+    assert not tangent(across).isfinite()
+    value = tangent(a)
+    step = 1e-6 * a
+    difference = (function_of_matrix(a + step) - function_of_matrix(a - step)) / 2e-6
+    assert abs(value - difference) < 1e-6 * max(1.0, abs(difference))
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_repeated_eigenvalues_of_general_matrices(seed: int) -> None:
     gc.manual_seed(seed)
     basis = gc.eye(4, dtype=gc.float64) + gc.randn(4, 4, dtype=gc.float64) * seed / 20

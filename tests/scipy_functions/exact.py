@@ -117,6 +117,9 @@ TABLE: dict[str, Exact] = {
     "wrightomega": Exact(lambda x: mp.lambertw(mp.exp(x)).real, at(-50.0, -1.0, 0.0, 3.0, 100.0, 1e6)),
     "ber": Exact(lambda x: mp.ber(0, x), at(0.1, 1.0, 5.0, 15.0), bounds=(1e-11,) * 3),
     "bei": Exact(lambda x: mp.bei(0, x), at(0.1, 1.0, 5.0, 15.0), bounds=(1e-11,) * 3),
+    "beip": Exact(
+        lambda x: mp.diff(lambda t: mp.bei(0, t), x), at(1e-8, 1e-3, 0.1, 0.99, 1.01, 5.0), bounds=(1e-13,) * 3
+    ),
     "ker": Exact(lambda x: mp.ker(0, x), at(0.1, 1.0, 5.0), bounds=(1e-11,) * 3),
     "kei": Exact(lambda x: mp.kei(0, x), at(0.1, 1.0, 5.0), bounds=(1e-11,) * 3),
     "fresnel:0": Exact(mp.fresnels, at(0.0, 1e-3, 0.5, 2.3, 9.7)),
@@ -170,8 +173,8 @@ TABLE: dict[str, Exact] = {
     "kve": Exact(
         lambda v, x: mp.besselk(v, x) * mp.exp(x), grid(FRACTIONS, (1e-3, 0.4, 3.0, 1e4)), (1,), (1e-12, 1e-12, 1e-11)
     ),
-    "struve": Exact(mp.struveh, grid((0.0, 0.5, 1.0, 2.7), (1e-3, 0.4, 3.0, 30.0)), (1,), (1e-12, 1e-12, 1e-8)),
-    "modstruve": Exact(mp.struvel, grid((0.0, 0.5, 1.0, 2.7), (1e-3, 0.4, 3.0, 20.0)), (1,), (1e-12, 1e-12, 1e-8)),
+    "struve": Exact(mp.struveh, grid((-1.0, 0.0, 0.5, 1.0, 2.7), (1e-8, 0.4, 3.0, 30.0)), (1,), (1e-13,) * 3),
+    "modstruve": Exact(mp.struvel, grid((-1.0, 0.0, 0.5, 1.0, 2.7), (1e-8, 0.4, 3.0, 20.0)), (1,), (1e-13,) * 3),
     "gammainc": Exact(
         gammainc, grid((1e-3, 0.1, 1.0, 3.3, 50.0), (1e-6, 0.1, 0.9, 1.1, 4.0, 40.0)), (0, 1), (1e-12,) * 3
     ),
@@ -192,7 +195,9 @@ TABLE: dict[str, Exact] = {
     "hyperu": Exact(mp.hyperu, grid((0.3, 2.7), (0.4, 3.3), (0.1, 0.4)), (2,), (1e-9, 1e-6, 1e-6)),
     "hyp2f1": Exact(mp.hyp2f1, grid((0.3, 2.7), (0.4, 1.3), (2.2,), (-5.0, 1e-9, 0.4, 0.95)), (3,), (1e-12,) * 3),
     "zeta": Exact(mp.zeta, grid((1.1, 1.5, 3.0), (0.1, 1.0, 7.3, 1e3)), (0, 1)),
-    "voigt_profile": Exact(voigt, grid((0.0, 0.3, 20.0), (0.5, 2.0), (0.1, 1.0)), (0, 1, 2), (1e-13, 1e-11, 1e-8)),
+    "voigt_profile": Exact(
+        voigt, grid((0.0, 0.3, 5.0, 9.4, 20.0), (0.5, 2.0), (1e-16, 0.1, 1.0)), (0, 1, 2), (1e-13, 1e-11, 1e-9)
+    ),
     "boxcox": Exact(lambda x, p: (x**p - 1) / p, grid((0.3, 2.5), (1e-9, 0.4, -2.0)), (0, 1)),
     "inv_boxcox": Exact(lambda y, p: (1 + p * y) ** (1 / p), grid((0.3, 2.5), (1e-9, 1e-4, 0.4, 2.0)), (0, 1)),
     "pseudo_huber": Exact(

@@ -249,3 +249,23 @@ def test_what_is_refused() -> None:
         linalg.solve_continuous_are(gc.eye(2), gc.eye(2), gc.eye(2), gc.eye(2), e=gc.eye(2))
     with pytest.raises(gc.linalg.LinAlgError):
         linalg.solve_banded((1, 1), gc.zeros(3, 4), gc.ones(4))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (5, 3)])
+def test_range_of_matrices_with_zero_singular_values(shape: tuple[int, int]) -> None:
+    """The gradient of the projection on it is right in the directions that keep the rank."""
+    gc.manual_seed(0)
+    sizes = gc.tensor([2.0, 1.0], dtype=gc.float64)
+
+    def projection(basis: Any) -> Any:
+        return basis @ basis.mH
+
+    for first in (gc.eye(shape[0], 2, dtype=gc.float64) * sizes, gc.randn(shape[0], 2, dtype=gc.float64)):
+        for second in (gc.eye(2, shape[1], dtype=gc.float64), gc.randn(2, shape[1], dtype=gc.float64)):
+            parts = (first.requires_grad_(), second.requires_grad_())
+            weights = gc.randn(shape[0], shape[0], dtype=gc.float64)
+            assert gc.autograd.gradcheck(
+                lambda left, right, weights=weights: (weights * projection(linalg.orth(left @ right))).sum(),
+                parts,
+                check_forward_ad=True,
+            )

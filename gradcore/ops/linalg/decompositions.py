@@ -49,13 +49,13 @@ def _rounding_bound(F, x, reduce="sum"):
     return getattr(F, reduce)(sizes, (-2, -1), True) * (2.0**-20 if sizes.dtype.itemsize == 4 else 2.0**-49)
 
 
-def _divide_by_gaps(F, x, values, turned, scale, of_values):
+def _divide_by_gaps(F, x, values, turned, scale, of_values=None):
     """Return `x`, the gradient by rotations of pairs of vectors, divided by the gaps between their `values`.
 
     The vectors of equal values may be rotated among themselves. If the loss does not depend on that rotation, so that
     `turned`, its gradient by the rotation, is rounding error beside `scale`, the quotient is zero. If the loss depends
     on it, or if the gradients `of_values` of the equal values differ, there is no derivative: the quotient is infinite
-    or NaN.
+    or NaN. In forward mode `x` and `turned` are the rotation itself, up to the gaps.
     """
     if not values.shape[-1]:
         return x
@@ -154,7 +154,7 @@ def _(F, grads, eigenvalues, eigenvectors):
 def _(F, t, eigenvalues, eigenvectors):
     t = (t + F.hermitian(t)) / 2
     inner = _sandwich(F, F.hermitian(eigenvectors), t, eigenvectors)
-    turn = _over_gaps(F, F.triu(inner, 1) + F.tril(inner, -1), _gaps(F, eigenvalues))
+    turn = _off_diagonal(F, _divide_by_gaps(F, inner, eigenvalues, inner, inner))
     return F.real(_diagonal(F, inner)), F.matmul(eigenvectors, turn)
 
 
@@ -241,7 +241,7 @@ def _(F, grads, eigenvalues, eigenvectors):
 @linalg_eig.jvp("A")
 def _(F, t, eigenvalues, eigenvectors):
     inner = F.solved(eigenvectors, F.matmul(t if F.is_complex(t) else t + 0j, eigenvectors))[0]
-    turn = F.matmul(eigenvectors, _over_gaps(F, F.triu(inner, 1) + F.tril(inner, -1), _gaps(F, eigenvalues)))
+    turn = F.matmul(eigenvectors, _off_diagonal(F, _divide_by_gaps(F, inner, eigenvalues, inner, inner)))
     length = F.real(F.sum(F.conj(eigenvectors) * turn, -2))
     return _diagonal(F, inner), turn - eigenvectors * _columns(F, length)
 
@@ -385,10 +385,10 @@ def _(F, grads, U, S, Vh):
         middle = middle + F.diag_embed(_over_gaps(F, _diagonal(F, from_u), 2 * S))
     result = _sandwich(F, U, middle, Vh)
     if m > k:  # what `of_u` says across the columns of U
-        across = of_u * _columns(F, 1 / S)
+        across = _over_gaps(F, of_u, _columns(F, S))
         result = result + F.matmul(across - F.matmul(U, F.matmul(F.hermitian(U), across)), Vh)
     if n > k:
-        across = _rows(F, 1 / S) * of_vh
+        across = _over_gaps(F, of_vh, _rows(F, S))
         result = result + F.matmul(U, across - F.matmul(F.matmul(across, F.hermitian(Vh)), Vh))
     return result if from_rest is None else result + from_rest
 
@@ -401,7 +401,8 @@ def _(F, t, U, S, Vh, full_matrices):
     U, Vh = _first(F, U, Vh, k)
     inner = _sandwich(F, F.hermitian(U), t, F.hermitian(Vh))
     mirrored = F.hermitian(inner)
-    together = _off_diagonal(F, _over_gaps(F, (inner + mirrored) / 2, _gaps(F, S)))
+    symmetric = (inner + mirrored) / 2
+    together = _off_diagonal(F, _divide_by_gaps(F, symmetric, S, symmetric, inner))
     against = _off_diagonal(F, _over_gaps(F, (inner - mirrored) / 2, _rows(F, S) + _columns(F, S)))
     turn_u, turn_v = together + against, together - against
     if F.is_complex(inner):  # one of many ways to share the phase: all of it to U

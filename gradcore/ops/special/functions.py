@@ -69,7 +69,7 @@ def erfinv(self):
     """
 
 
-def inverse_powers(F, x, sign, use):
+def inverse_powers(F, x, sign, use, terms=10):
     """Return the sum of ``(2 k - 1)!! sign**k / (2 x**2)**k`` from k = 1, where `use`; the rest is finite.
 
     For large `x` it is what is left of an asymptotic series after the first term, from which the function itself
@@ -78,7 +78,7 @@ def inverse_powers(F, x, sign, use):
     large = F.where(use, x, 30)
     w = sign / (2 * large * large)
     total = w * 0
-    for k in range(10, 0, -1):
+    for k in range(terms, 0, -1):
         total = (2 * k - 1) * w * (1 + total)
     return total
 

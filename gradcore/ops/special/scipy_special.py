@@ -91,8 +91,29 @@ def _rgamma_slope(F, x, y):
 
 
 def _wofz_slope(F, x, y):
-    use = (abs(x) > 15) & (F.imag(x) >= 0) if _is_complex(x) else abs(x) > 15
-    return F.where(use, -2j / _ROOT_PI * inverse_powers(F, x, 1, use), -2 * x * y + 2j / _ROOT_PI)
+    """Return the derivative ``2j / sqrt(pi) - 2 * x * y``, far from 0 by the asymptotic series of the result.
+
+    The series of the real part is zero on the real axis, where the real part is ``exp(-x**2)``.
+    """
+    if not _is_complex(x):
+        use = abs(x) > 15
+        return F.where(use, -2j / _ROOT_PI * inverse_powers(F, x, 1, use), -2 * x * y + 2j / _ROOT_PI)
+    use = (abs(x) > 6.5) & (F.imag(x) >= 0)
+    near = use & (F.imag(x) * abs(x) < 0.01)
+    on_axis = F.where(near, x, 0)
+    far = -2j / _ROOT_PI * inverse_powers(F, x, 1, use, 25) - 2 * on_axis * F.exp(-on_axis * on_axis)
+    return F.where(use, far, -2 * x * y + 2j / _ROOT_PI)
+
+
+def _beip_slope(F, x, y):
+    """Return the second derivative of Kelvin's function bei, by its power series where ``ber(x) - y / x`` cancels."""
+    use = abs(x) < 1
+    power = F.where(use, x, 0) ** 4 / -16
+    series = 0
+    for k in reversed(range(6)):
+        series = series * power + (4 * k + 2) * (4 * k + 1) / (4 * math.factorial(2 * k + 1) ** 2)
+    z = F.where(use, 1, x)
+    return F.where(use, series, _one(F, "ber", x) - y / z)
 
 
 def _is_complex(x):
@@ -211,7 +232,7 @@ _ONE = {
     "ker": lambda F, x, y: _one(F, "kerp", x),
     "kei": lambda F, x, y: _one(F, "keip", x),
     "berp": lambda F, x, y: -_one(F, "bei", x) - y / x,
-    "beip": lambda F, x, y: _one(F, "ber", x) - y / x,
+    "beip": _beip_slope,
     "kerp": lambda F, x, y: -_one(F, "kei", x) - y / x,
     "keip": lambda F, x, y: _one(F, "ker", x) - y / x,
     "fresnel:0": lambda F, x, y: F.sin(math.pi / 2 * x * x),
@@ -246,6 +267,29 @@ def _expn_slope(F, n, x, y):
     first = (n < 1) & (n > -1)
     z = F.where(first, x, 1)
     return F.where(first, -F.exp(-z) * (1 + z) / (z * z), -_two(F, "expn", F.where(first, 1, n - 1), x))
+
+
+def _struve_slope(F, v, x, y):
+    """Return the derivative of Struve's function by two of them (DLMF 11.4.27).
+
+    Near 0 the two cancel for the order -1, whose function is ``2 / pi`` less that of the order 1 (DLMF 11.4.3).
+    """
+    turned = v == -1
+    order = F.where(turned, 1, v)
+    slope = _two(F, "struve", order - 1, x) - order / x * F.where(turned, _two(F, "struve", order, x), y)
+    return F.where(turned, -slope, slope)
+
+
+def _modstruve_slope(F, v, x, y):
+    """Return the derivative of Struve's modified function by terms that do not cancel (DLMF 11.4.26, 11.4.28).
+
+    Those of the order -1 do; its function is that of the order 1 plus a constant.
+    """
+    turned = v == -1
+    order = F.where(turned, 1, v)
+    first = F.pow(x / 2, order) * _one(F, "rgamma", order + 1.5) / _ROOT_PI
+    value = F.where(turned, _two(F, "modstruve", order, x), y)
+    return _two(F, "modstruve", order + 1, x) + order / x * value + first
 
 
 #: ``(F, x, y, result)`` for each argument; None where there is no formula.
@@ -283,8 +327,8 @@ _TWO = {
         None,
         lambda F, v, x, y: large_slope(F, v, x, 1, y - (_two(F, "kve", v - 1, x) + _two(F, "kve", v + 1, x)) / 2),
     ),
-    "struve": (None, lambda F, v, x, y: _two(F, "struve", v - 1, x) - v / x * y),
-    "modstruve": (None, lambda F, v, x, y: _two(F, "modstruve", v - 1, x) - v / x * y),
+    "struve": (None, _struve_slope),
+    "modstruve": (None, _modstruve_slope),
     "expn": (None, _expn_slope),
     "gammaincinv": (
         lambda F, a, p, x: -_by_order(F, a, x) / _gamma_density(F, a, x),

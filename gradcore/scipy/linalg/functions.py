@@ -211,6 +211,6 @@ def tanhm(A: Any) -> AnyTensor:
 def funm(A: Any, func: Any, disp: bool = True) -> Any:
     """Refused: of a function of numbers that is given by its values no derivative could be known."""
     raise TypeError(
-        "funm() does not take tensors; use expm, logm, sqrtm, cosm ..., or for Hermitian matrices the function of the "
-        "eigenvalues: w, v = eigh(A); (v * f(w)) @ v.mH"
+        "funm() does not take tensors; use expm, logm, sqrtm, cosm ..., or for Hermitian matrices of which no two "
+        "eigenvalues are equal the function of the eigenvalues: w, v = eigh(A); (v * f(w)) @ v.mH"
     )
