@@ -29,26 +29,11 @@ from gradcore.nn.module import Module
 from gradcore.torch_names import paths
 
 __all__ = [
-    "VerificationError",
-    "allow_in_graph",
-    "assume_constant_result",
-    "compile",
-    "cudagraph_mark_step_begin",
-    "disable",
-    "explain",
-    "graph_break",
-    "is_compiling",
-    "is_dynamo_compiling",
-    "is_exporting",
-    "list_backends",
-    "mark_dynamic",
-    "mark_static",
-    "maybe_mark_dynamic",
-    "nested_compile_region",
-    "reset",
-    "set_stance",
+    "VerificationError", "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin",
+    "disable", "explain", "graph_break", "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends",
+    "mark_dynamic", "mark_static", "maybe_mark_dynamic", "nested_compile_region", "reset", "set_stance",
     "substitute_in_graph",
-]
+]  # fmt: skip
 
 #: What the option ``cpp`` may be.
 _CPP: dict[Any, Any] = {None: None, True: "background", "wait": "wait", False: "0"}

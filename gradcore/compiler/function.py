@@ -16,15 +16,15 @@ from typing import Any, TypeAlias
 from gradcore.autograd.modes import GRAD, PROFILE, local
 from gradcore.compiler.autograd.node import all_tensors_in
 from gradcore.compiler.capture.arrays import current
-from gradcore.compiler.capture.guards import Guards, HasHistory, Unguardable, names_in
+from gradcore.compiler.capture.guards import Guards, HasHistory, Unguardable
 from gradcore.compiler.capture.host_calls import looked_up
-from gradcore.compiler.capture.numbers import plain_numbers
+from gradcore.compiler.capture.numbers import float_arguments, plain_numbers
 from gradcore.compiler.capture.recorder import Recorder, Unrecordable, recording_lock
 from gradcore.compiler.capture.sizes import Symbols
 from gradcore.compiler.capture.sources import offset_of_return
 from gradcore.compiler.capture.split import cut
 from gradcore.compiler.capture.trusted import is_library
-from gradcore.compiler.capture.watch import Watch, garbage_waits, handled, offset_after_which
+from gradcore.compiler.capture.watch import Watch, garbage_waits, handled, names_in, offset_after_which
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.explanation import Explanation, GraphBreak, explained
 from gradcore.compiler.program.storage import connected
@@ -183,6 +183,9 @@ class CompiledFunction:
         self._parts: list[CompiledFunction] = []
         #: The function that was split, with its code and defaults.
         self._split: tuple[Any, ...] | None = None
+        #: Arguments that were floats, of which those that change become inputs of programs; None if they may not.
+        self._floats: dict[Any, float] | None = {}
+        self._varying: frozenset[Any] = frozenset()
         #: How often sizes could not become symbols, and why.
         self._static: list[str] = []
 
@@ -529,9 +532,11 @@ class CompiledFunction:
         """Whether code other than gradcore's may call ``type``: it sees that sizes that are recorded are no ints."""
         return self._computed_names or any("type" in code.co_names for code in self._users) or guards.refers_to(type)
 
-    def _guards(self, args: _Args, named: _Named, symbols: dict[str, dict[int, str]]) -> Guards:
+    def _guards(self, args: _Args, named: _Named, symbols: Any, varying: frozenset[Any] = frozenset()) -> Guards:
         """Return the guards of a call."""
-        return self._visit_all(self._new_guards(self._computed_names), args, named, symbols)
+        guards = self._new_guards(self._computed_names)
+        guards.varying = varying
+        return self._visit_all(guards, args, named, symbols)
 
     def _new_guards(self, every: bool) -> Guards:
         handled = bool(self._handled)
@@ -556,9 +561,23 @@ class CompiledFunction:
         with garbage_waits():
             return self._recorded(args, named)
 
+    def _note_floats(self, args: _Args, named: _Named) -> None:
+        """Let float arguments vary that had another value before."""
+        function, code = self._source(), self._code()
+        bound = self._function is not function
+        hooks = isinstance(self._function, Module) and self._function._has_hooks()
+        if code is None or self._floats is None or self._fullgraph or hooks:
+            return
+        if bound and not isinstance(self._function, (Module, types.MethodType)):
+            return
+        floats = float_arguments(code, args, named, bound)
+        changed = {key for key, value in floats.items() if self._floats.setdefault(key, value) != value}
+        self._varying = (self._varying | changed) & floats.keys()
+
     def _recorded(self, args: _Args, named: _Named) -> Any:
+        self._note_floats(args, named)
         try:
-            guards = self._guards(args, named, {})
+            guards = self._guards(args, named, {}, self._varying)
         except (Unguardable, RecursionError) as error:
             self._leave(str(error), self._offset_of_backward if isinstance(error, HasHistory) else None)
             return self._function(*args, **named)
@@ -571,8 +590,17 @@ class CompiledFunction:
         try:
             with recorder.on(guards.hosts):
                 recorded.begin(sys._getframe())
+                numbers = {
+                    key: recorded.numbers.take_argument(
+                        *(args[key], f"args[{key}]") if type(key) is int else (named[key], f"named[{key!r}]")
+                    )
+                    for key in self._varying
+                }
                 with watch.on():
-                    result = function(*args, **named)
+                    result = function(
+                        *(numbers.get(i, each) for i, each in enumerate(args)),
+                        **{key: numbers.get(key, each) for key, each in named.items()},
+                    )
                     recorded.record_backward(result)
             recorded.end(result)
         except BaseException as error:
@@ -602,6 +630,9 @@ class CompiledFunction:
             recorded.script.refuse(
                 "the function changes what it depends on: a tensor in a list or dict that it is given"
             )
+        if self._varying and (entry is None or recorder.stopped is not None):
+            self._varying, self._floats = frozenset(), None
+            return result
         if entry is None or recorder.stopped is not None:
             self._stop(str(recorder.stopped), recorder.offset)
             return result

@@ -38,7 +38,10 @@ def check_settings(dynamic: Any, backend: Any, mode: Any, options: Any, verify: 
         raise AssertionError(f"Expected dynamic to be a bool, got {type(dynamic)}")
     if backend is not None and backend not in BACKENDS:
         if callable(backend):
-            raise RuntimeError("compile(): backend must be a name: programs are not handed to functions")
+            raise RuntimeError(
+                f"compile(): backend must be one of {', '.join(map(repr, BACKENDS))}, but got a function: captured "
+                "programs are not handed to functions of yours. Leave backend out"
+            )
         raise RuntimeError(
             f"Invalid backend: {backend!r}, see `gradcore.compiler.list_backends()` for available backends."
         )

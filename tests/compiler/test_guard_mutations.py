@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import abc
 import ast
 import functools
+import itertools
 import linecache
 import re
 import sys
 import types
 import warnings
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -38,6 +40,8 @@ class Case:
     #: What the function leaves behind.
     state: Callable[[], Any] = lambda: None
     named: dict[str, Any] = field(default_factory=dict)
+    #: As `named`, for each call another.
+    changing: Callable[[], dict[str, Any]] = dict
     #: Makes the call after the change, and its arguments by name.
     within: Callable[[Callable[[], Any]], Any] = lambda call: call()
     named_after: dict[str, Any] = field(default_factory=dict)
@@ -211,6 +215,8 @@ VALUES: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: {0.0: 1.0}, lambda: {-0.0: 1.0}), (lambda: range(2), lambda: range(3)),
     (lambda: slice(1, 2, 1), lambda: range(1, 2)), (lambda: range(1, 2), lambda: slice(1, 2, 1)),
     (lambda: deque([1.0]), lambda: deque([1.0, 2.0])), (lambda: deque([1.0]), lambda: [1.0]),
+    (lambda: deque([1.0], 2), lambda: deque([1.0], 3)), (lambda: deque([1.0]), lambda: deque([1.0], 3)),
+    (lambda: defaultdict(int), lambda: defaultdict(float)),
 ]  # fmt: skip
 
 
@@ -422,7 +428,39 @@ def validating() -> Case:
 
 
 #: Optimisers whose parameters change; modes of the thread and of the process.
+def abstract_case() -> Case:
+    abstract, concrete = abc.ABCMeta("Abstract", (), {}), type("Concrete", (), {})
+    box = Box(value=concrete())
+
+    def register(stack: ExitStack) -> None:
+        abstract.register(concrete)
+
+    return Case(lambda x: x * (2 if isinstance(box.value, abstract) else 3), change=register)
+
+
+def replace_relu(stack: ExitStack) -> None:
+    stack.callback(setattr, gc, "relu", gc.relu)
+    gc.relu = gc.tanh
+
+
+def scaled(x: Any, s: Any) -> Any:
+    return x * s
+
+
+def float_case(by_name: bool) -> Case:
+    """Return a case in which an argument is another float in each call, and then an integer."""
+    numbers, x = itertools.count(1), gc.ones(3).long()
+    if by_name:
+        changing = lambda: {"s": next(numbers) / 4}  # noqa: E731
+        return Case(scaled, lambda: (x,), changing=changing, named_after={"s": 2})
+    return Case(scaled, lambda: (x, next(numbers) / 4), after=lambda: (x, 2))
+
+
 STATES: list[Callable[[], Case]] = [
+    abstract_case,
+    lambda: Case(lambda x: gc.relu(x - 2), change=replace_relu),
+    lambda: float_case(False),
+    lambda: float_case(True),
     lambda: optimizer_case(lambda own, v: own.add_param_group({"params": [v]})),
     lambda: optimizer_case(lambda own, v: own.param_groups[0]["params"].append(v)),
     lambda: optimizer_case(lambda own, v: own.param_groups[0]["params"].__setitem__(0, v)),
@@ -593,7 +631,7 @@ def recorded(make: Callable[[], Case]) -> tuple[Case, Any]:
     case = make()
     compiled = CompiledFunction(case.function)
     for _ in range(4):
-        compiled(*case.before(), **case.named)
+        compiled(*case.before(), **case.named, **case.changing())
     assert compiled._specializations, compiled._left
     return case, compiled._specializations[0]
 

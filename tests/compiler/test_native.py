@@ -150,7 +150,7 @@ class Waiting:
         self.pairs: list[tuple[Any, Any]] = []
 
     def runnable(self, program: Any, cpp: str | None = None) -> Any:
-        run = native.swapping.emit_python.function_of(program)  # type: ignore[attr-defined]
+        run = native.hot_swap.emitter.function_of(program)  # type: ignore[attr-defined]
         run.state = "waits"
         self.pairs.append((run, program))
         return run
@@ -483,7 +483,7 @@ def test_in_the_background_after_some_calls(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(40):
         compiled(x)
     done = threading.Event()
-    native.swapping._background.put(done.set)  # type: ignore[attr-defined]
+    native.hot_swap._background.put(done.set)  # type: ignore[attr-defined]
     assert done.wait(600)
     assert states(compiled) == ["4 calls in 1 functions"]
     assert close(arrays_of(compiled(x)), arrays_of(expected))

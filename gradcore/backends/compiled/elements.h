@@ -154,14 +154,15 @@ INLINE bool is_infinite(T x) {
     return (x == x) & !(x - x == T(0));
 }
 
+// Of two equal numbers (0.0 and -0.0) the second, as NumPy's ufuncs of these names give it.
 template <class T>
 INLINE T maximum(T x, T y) {
-    return chosen((x >= y) | (x != x), x, y);
+    return chosen((x > y) | (x != x), x, y);
 }
 
 template <class T>
 INLINE T minimum(T x, T y) {
-    return chosen((x <= y) | (x != x), x, y);
+    return chosen((x < y) | (x != x), x, y);
 }
 
 template <class T>

@@ -329,15 +329,6 @@ def give_plain_arrays(nodes: list[Any], ends: list[Any]) -> None:
 
 #: What may hold tensors that a graph has saved.
 _SEARCHED = (
-    Node,
-    Variable,
-    SavedTensor,
-    BatchedArray,
-    AutogradMeta,
-    tuple,
-    list,
-    dict,
-    types.FunctionType,
-    types.CellType,
-    functools.partial,
-)
+    Node, Variable, SavedTensor, BatchedArray, AutogradMeta, tuple, list, dict, types.FunctionType,
+    types.CellType, functools.partial,
+)  # fmt: skip

@@ -7,10 +7,12 @@ or by identity; tensors by what matters of them. Modules of the standard library
 
 from __future__ import annotations
 
+import abc
 import builtins
 import dis
 import enum
 import functools
+import gc
 import importlib.util
 import itertools
 import operator
@@ -18,8 +20,9 @@ import os
 import re
 import sys
 import types
+import typing
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -32,16 +35,9 @@ from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends import switches
 from gradcore.backends.registry import CPU
+from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.host_calls import HOST_CLASSES, can_be_observed
-from gradcore.compiler.capture.trusted import (
-    PURE_FUNCTIONS,
-    is_foreign,
-    is_generated,
-    is_library,
-    is_of_numpy,
-    namespace_of,
-)
-from gradcore.compiler.capture.watch import FACTS, is_pure
+from gradcore.compiler.capture.watch import FACTS, is_pure, names_in
 from gradcore.compiler.program.storage import connected
 from gradcore.core import config, dtypes
 from gradcore.core.determinism import get_deterministic_debug_mode as deterministic
@@ -56,7 +52,7 @@ from gradcore.optim import optimizer
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
 
-__all__ = ["Guards", "HasHistory", "TensorGuard", "Unguardable", "names_in"]
+__all__ = ["Guards", "HasHistory", "TensorGuard", "Unguardable"]
 
 #: A program that depends on more than this is not made.
 MOST = 4096
@@ -66,7 +62,7 @@ _UNIQUE = (
     types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
     types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern,
 )  # fmt: skip
-_OF_NUMPY = PURE_FUNCTIONS["numpy"] or frozenset()
+_OF_NUMPY = trusted.PURE_FUNCTIONS["numpy"] or frozenset()
 #: The most values of a type whose identity a function may compare.
 _MOST_IDENTITIES = 32
 _DISTRIBUTIONS = os.path.join("gradcore", "distributions", "")
@@ -81,6 +77,8 @@ _OF_CLASSES = frozenset((
 ))  # fmt: skip
 #: Of `FACTS`, what all tensors without a history have in common, or is guarded of them.
 _OF_HISTORY = ("{}.output_nr", "{}.retains_grad")
+#: Attributes that all functions have, beside what guards check in any case.
+_OF_FUNCTIONS = frozenset(["__annotations__", "__doc__", "__module__", "__name__", "__qualname__"])
 #: Tables of modules, which are most often empty.
 _TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
            "_backward_pre_hooks")  # fmt: skip
@@ -116,24 +114,15 @@ class TensorGuard(NamedTuple):
     lines: slice = slice(0)
 
 
-def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
-    """Return the names of attributes that code may read: those in it, and its strings of one line."""
-    found: set[str] = set()
-    for code in codes:
-        found.update(code.co_names)
-        for constant in code.co_consts:
-            for part in constant if isinstance(constant, (tuple, frozenset)) else (constant,):
-                if isinstance(part, str) and "\n" not in part:
-                    found.update(part.split("."))
-    return frozenset(found)
-
-
 def _compares_identity(code: types.CodeType) -> bool:
-    """Return whether code may compare two objects by ``is``, beside with a constant."""
+    """Return whether code may compare two objects by ``is``, beside with None, a bool or ``...``."""
     found = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
     if not {"is_", "is_not"}.isdisjoint(code.co_names):
         return True
-    return any(each.opname == "IS_OP" and before.opname != "LOAD_CONST" for before, each in itertools.pairwise(found))
+    return any(
+        each.opname == "IS_OP" and not (before.opname == "LOAD_CONST" and before.argval in (None, True, False, ...))
+        for before, each in itertools.pairwise(found)
+    )
 
 
 class _Plain:
@@ -168,9 +157,16 @@ def _read_slot(slot: types.MemberDescriptorType, owner: object) -> object:
         return _MISSING
 
 
+def _cached_objects(function: object) -> dict[int, object]:
+    """Return the arguments and results in the cache of a function of ``functools.lru_cache``, by their ids."""
+    found = gc.get_referents(function)
+    tables = (each.values() for each in found if type(each) is dict)
+    return {id(each): each for each in itertools.chain(found, *tables)}
+
+
 def _is_constant_class(cls: type) -> bool:
     """Return whether nobody sets attributes of a class: it is that of trusted code, or cannot be changed."""
-    return is_library(namespace_of(cls)) or not cls.__flags__ & _HEAP_TYPE
+    return trusted.is_library_class(cls) or not cls.__flags__ & _HEAP_TYPE
 
 
 def same(a: Any, b: Any) -> bool:
@@ -251,6 +247,8 @@ class Guards:
         self.tensors: list[TensorGuard] = []
         #: By the name of a tensor, the symbols that its dims are.
         self.symbols: dict[str, dict[int, str]] = {}
+        #: Arguments that may be any float, by their numbers and names.
+        self.varying: frozenset[Any] = frozenset()
         #: By name, the shapes of the tensors.
         self.shapes: dict[str, tuple[int, ...]] = {}
         #: Optimisers, schedulers and gradient scalers.
@@ -261,6 +259,7 @@ class Guards:
         self._seen: dict[Any, Any] = {}
         self._array_types = (np.ndarray, *(backend.array_type for backend in connected()))
         self._slots = 0
+        self._sees_abstract = False
 
     # -- lines ----------------------------------------------------------------------------------------------------
 
@@ -320,7 +319,10 @@ class Guards:
         """Guard the arguments of the call."""
         self.require(f"len(args) == {len(args)}", "the number of arguments")
         for i, each in enumerate(args):
-            self.visit(each, f"args[{i}]", f"args[{i}]", given=True)
+            if i in self.varying:
+                self.require(f"type(args[{i}]) is float", f"args[{i}] is a float")
+            else:
+                self.visit(each, f"args[{i}]", f"args[{i}]", given=True)
         if named:
             self._dict(named, "named", "named", given=True)
         else:
@@ -365,6 +367,8 @@ class Guards:
         )
         size = base.__len__(value)
         self.require(f"type({o}) is {self.bind(type(value))} and {length}({o}) == {size}", f"length of {text}")
+        if base is deque:
+            self.require(f"{o}.maxlen == {value.maxlen}", f"{text}.maxlen")
         for i in range(size):
             self.visit(base.__getitem__(value, i), item.format(o, i), f"{text}[{i}]", given)
         self._of_subclass(value, o, text)
@@ -413,18 +417,19 @@ class Guards:
     def _of_subclass(self, value: Any, o: str, text: str) -> None:
         """Guard what a container of a class of the user's has beside its elements."""
         kind = type(value)
-        if not is_library(namespace_of(kind)):
+        if not trusted.is_library_class(kind):
             self._object(kind, self.bind(kind), f"type of {text}")
             if hasattr(value, "__dict__"):
                 self._attributes(vars(value), o, text)
 
     def _unique(self, value: Any, name: str, text: str) -> None:
         """Guard the object that a builtin method is one of, and the attributes of a member of an enumeration."""
+        self._registry(value)
         if isinstance(value, types.BuiltinFunctionType):
             owner = value.__self__
             if not (owner is None or isinstance(owner, (types.ModuleType, type, *self._array_types))):
                 self.visit(owner, f"{name}.__self__", f"{text}.__self__")
-        elif isinstance(value, enum.Enum) and id(value) not in self._seen and not is_library(namespace_of(type(value))):
+        elif isinstance(value, enum.Enum) and id(value) not in self._seen and not trusted.is_library_class(type(value)):
             self._seen[id(value)] = value
             self._attributes(vars(value), name, text)
             if type(value.value) not in _PLAIN:
@@ -442,7 +447,12 @@ class Guards:
         elif len(value) == 1:  # and its only element is found below
             same_keys = f"len({o}) == 1"
         self.require(f"type({o}) is {self.bind(type(value))} and {same_keys}", f"keys of {text}")
+        if isinstance(value, defaultdict):
+            self.visit(value.default_factory, f"{o}.default_factory", f"{text}.default_factory")
         for key in value:
+            if expression == "named" and key in self.varying:
+                self.require(f"type({o}[{key!r}]) is float", f"{key} is a float")
+                continue
             self.visit(dict.__getitem__(value, key), f"{o}[{self.bind(key)}]", f"{text}[{key!r}]", given)
         self._of_subclass(value, o, text)
 
@@ -464,8 +474,13 @@ class Guards:
         elif isinstance(value, functools.partial):
             for part in ("func", "args", "keywords"):
                 self.visit(getattr(value, part), f"{name}.{part}", f"{text}.{part}")
+            self._attributes(vars(value), name, text)
         elif isinstance(value, functools._lru_cache_wrapper):
-            self.require(f"{name}.cache_info()[1:] == {value.cache_info()[1:]}", f"results in the cache of {text}")
+            self._attributes(vars(value), name, text)
+            cached = self.bind(_cached_objects(value))  # which keeps them, so that no others have their ids
+            self.require(
+                f"{self.bind(_cached_objects)}({name}).keys() == {cached}.keys()", f"results in the cache of {text}"
+            )
             self.visit(value.__wrapped__, f"{name}.__wrapped__", f"{text}.__wrapped__")
         elif isinstance(value, types.ModuleType):
             self._module(value, name, text)
@@ -481,10 +496,12 @@ class Guards:
 
     def function(self, value: types.FunctionType, name: str, text: str) -> None:
         """Guard what a function of the user's refers to: closure, defaults, globals."""
-        if is_library(value.__globals__) or is_generated(value.__code__):
+        if trusted.is_library(value.__globals__) or trusted.is_generated(value.__code__):
             self._given_to_library(value, name, text)
             return
         self.require(f"{name}.__code__ is {self.bind(value.__code__)}", f"code of {text}")
+        for each in sorted(self._user_names & _OF_FUNCTIONS):
+            self.visit(getattr(value, each), f"{name}.{each}", f"{text}.{each}")
         self._attributes(vars(value), name, text)
         if value.__code__ not in self.executed:
             return
@@ -500,7 +517,12 @@ class Guards:
         self.globals_of(value.__code__, value.__globals__)
 
     def _given_to_library(self, value: types.FunctionType, name: str, text: str) -> None:
-        """Guard the functions, modules and tensors that a library's function has been made of, as those of `func`."""
+        """Guard the functions, modules and tensors that a library's function has been made of, as those of `func`.
+
+        Of its attributes, those are guarded that the user's code reads.
+        """
+        for each in sorted(self._user_names & vars(value).keys()):
+            self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
         for i, cell in enumerate(value.__closure__ or ()):
             found = getattr(cell, "cell_contents", None)
             if isinstance(found, (types.FunctionType, types.MethodType, functools.partial, Variable, Calls)):
@@ -519,14 +541,13 @@ class Guards:
         for name in sorted(read):
             if name in namespace:
                 value = namespace[name]
-                if isinstance(value, types.ModuleType) and is_of_numpy(vars(value)):
+                if isinstance(value, types.ModuleType) and trusted.is_of_numpy(vars(value)):
                     self._refuse_of_numpy(value, code.co_names)
                 self.visit(value, f"{scope}.get({name!r})", name)
             else:
                 self.require(f"{name!r} not in {scope}", f"there is no global name {name}")
-                found = vars(builtins).get(name)
-                if found is not None and not isinstance(found, (type, types.BuiltinFunctionType)):
-                    self.visit(found, f"{self.bind(vars(builtins))}.get({name!r})", f"builtins.{name}")
+        own = [name for name in read if name not in namespace and name in vars(builtins)]
+        self._names_of_library(builtins, self.bind(vars(builtins)), own, "builtins")
         self._imports(code, namespace)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType) and constant in self.executed:
@@ -542,14 +563,14 @@ class Guards:
             if before.argval:
                 name = importlib.util.resolve_name(name, namespace.get("__package__") or "")
             for one in {name, name.partition(".")[0]} & sys.modules.keys():
-                if is_of_numpy(vars(sys.modules[one])):
+                if trusted.is_of_numpy(vars(sys.modules[one])):
                     self._refuse_of_numpy(sys.modules[one], code.co_names)
                 self.visit(sys.modules[one], f"modules.get({one!r})", one)
 
     def _refuse_calls(self, value: object, text: str) -> None:
         """Refuse functions and classes written in C that may not depend on their arguments alone: C may call them."""
         if isinstance(value, type):
-            is_known = is_library(namespace_of(value))
+            is_known = trusted.is_library_class(value)
         else:
             is_known = not isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)) or is_pure(
                 value, False
@@ -562,18 +583,19 @@ class Guards:
         for name in {*names} & vars(module).keys():
             value = vars(module)[name]
             if isinstance(value, types.ModuleType):
-                if value is np.random or not is_of_numpy(vars(value)):
+                if value is np.random or not trusted.is_of_numpy(vars(value)):
                     raise Unguardable(f"{module.__name__}.{name} gives other values in each call")
                 self._refuse_of_numpy(value, names)
             elif callable(value) and not isinstance(value, (type, np.ufunc)) and name not in _OF_NUMPY:
                 raise Unguardable(f"{module.__name__}.{name} may give other values in each call")
 
     def _module(self, value: types.ModuleType, name: str, text: str) -> None:
-        if is_of_numpy(vars(value)) and value.__name__.startswith("numpy.random"):
+        if trusted.is_of_numpy(vars(value)) and value.__name__.startswith("numpy.random"):
             raise Unguardable(f"{text} gives other values in each call")
-        if is_library(vars(value)):
+        if trusted.is_library(vars(value)):
+            self._names_of_library(value, f"{name}.__dict__", self._user_names & vars(value).keys(), text)
             return
-        names = self._user_names if is_foreign(vars(value)) else self.names
+        names = self._user_names if trusted.is_foreign(vars(value)) else self.names
         self.skipped |= vars(value).keys() - self.names
         if self.misses:
             self.require(f"len({name}.__dict__) == {len(vars(value))}", f"names in {text}")
@@ -582,12 +604,34 @@ class Guards:
                 raise Unguardable("sys.modules cannot be checked")
             self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
 
+    def _names_of_library(self, module: types.ModuleType, scope: str, names: Iterable[str], text: str) -> None:
+        """Guard what the user's code reads of a module that is trusted: functions may be replaced, and values added."""
+        plain = (*_PLAIN, list, dict, set, types.ModuleType)
+        values = {each: vars(module)[each] for each in sorted(names)}
+        for each, value in values.items():
+            if isinstance(value, plain) and vars(sys).get("modules") is not value:
+                self.visit(value, f"{scope}.get({each!r})", f"{text}.{each}")
+        others = [each for each, value in values.items() if not isinstance(value, plain)]
+        self._registry(*values.values())
+        if others:
+            read = operator.itemgetter(*others)
+            expected = self.bind(read(vars(module)))
+            self.require(f"{self.bind(read)}({scope}) == {expected}", f"names in {text}")
+
+    def _registry(self, *values: object) -> None:
+        """Guard the classes that are registered with abstract ones, if one of some objects is an abstract class."""
+        if not self._sees_abstract and any(isinstance(typing.get_origin(v) or v, abc.ABCMeta) for v in values):
+            self._sees_abstract = True
+            token = self.bind(abc.get_cache_token())  # another one after each registration
+            self.require(f"{self.bind(abc.get_cache_token)}() == {token}", "registered subclasses")
+
     def _class(self, value: type, name: str, text: str) -> None:
         meta: Any = type(value)
-        if not is_library(namespace_of(meta)):
+        self._registry(value)
+        if not trusted.is_library_class(meta):
             self.visit(meta, f"type({name})", f"type of {text}")
         for cls in value.__mro__:
-            if is_library(namespace_of(cls)):
+            if trusted.is_library_class(cls):
                 continue
             own = name if cls is value else self.bind(cls)
             if cls.__flags__ & _IMMUTABLE:
@@ -639,7 +683,7 @@ class Guards:
         if empty:
             found = " or ".join(f"{o}[{each!r}]" for each in empty)
             self.require(f"not ({found})", f"{text} has no {', '.join(empty)}")
-        of_library = owner is not None and is_library(namespace_of(type(owner)))  # which computes names that it reads
+        of_library = owner is not None and trusted.is_library_class(type(owner))  # which computes names that it reads
         left = False
         for each, found in own.items():
             if each in empty or each == "_compiled_call_impl":  # which does what the module does
@@ -650,7 +694,7 @@ class Guards:
                 self.skipped.add(each)
                 left = left or each[0] != "_"
         if left and owner is not None:  # it may be deleted, and another one be there in the place of the class's
-            classes = [cls for cls in type(owner).__mro__ if not is_library(namespace_of(cls))]
+            classes = [cls for cls in type(owner).__mro__ if not trusted.is_library_class(cls)]
             hidden = sorted({each for cls in classes for each in vars(cls)} & self.names - own.keys())
             hidden = [each for each in hidden if each[:2] != "__"]
             if hidden:

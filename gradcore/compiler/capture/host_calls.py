@@ -13,7 +13,7 @@ from typing import Any
 
 from gradcore.amp.scaling import GradScaler
 from gradcore.compiler.capture.arrays import current
-from gradcore.compiler.capture.trusted import is_library, namespace_of
+from gradcore.compiler.capture.trusted import is_library, is_library_class
 from gradcore.optim import optimizer
 from gradcore.optim.lr_scheduler.base import LRScheduler
 from gradcore.optim.optimizer import Optimizer
@@ -119,7 +119,7 @@ def runs_user_code(host: Any) -> bool:
             continue
         seen.add(id(each))
         if isinstance(each, HOST_CLASSES):
-            if not is_library(namespace_of(type(each))):
+            if not is_library_class(type(each)):
                 return True
             own = object.__getattribute__(each, "__dict__")
             tables += own.get("_hooks", {}).values()
@@ -138,6 +138,6 @@ def host_codes() -> frozenset[types.CodeType]:
     while classes:
         cls = classes.pop()
         classes += cls.__subclasses__()
-        if is_library(namespace_of(cls)):
+        if is_library_class(cls):
             found |= {getattr(cls, name).__code__ for name in _names(_CALLED, cls)}
     return frozenset(found)

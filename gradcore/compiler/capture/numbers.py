@@ -12,15 +12,16 @@ from __future__ import annotations
 import ast
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore.autograd.variables import Variable
 from gradcore.compiler.capture.sources import SCOPES, tree_of
 from gradcore.nn.parameter import Parameter
+from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 
-__all__ = ["RecordedFloat", "RecordedInteger", "is_followed", "plain_numbers", "recorded_number"]
+__all__ = ["RecordedFloat", "RecordedInteger", "float_arguments", "is_followed", "plain_numbers", "recorded_number"]
 
 #: How operators are written.
 _OPERATORS = {
@@ -134,6 +135,32 @@ def is_followed(frame: types.FrameType, is_last: bool) -> bool:
     return False
 
 
+def float_arguments(code: types.CodeType, args: Sequence[Any], named: dict[str, Any], bound: int) -> dict[Any, float]:
+    """Return the arguments that are floats and are used in ways that recorded numbers follow.
+
+    Parameters
+    ----------
+    code : code
+        Of the function that is called.
+    args, named
+        Its arguments, without the `bound` ones at the beginning that the call does not give.
+
+    Returns
+    -------
+    dict
+        By the numbers and names of arguments.
+    """
+    names = code.co_varnames[bound : code.co_argcount]
+    given: dict[Any, tuple[str, Any]] = dict(enumerate(zip(names, args, strict=False)))
+    given |= {name: (name, value) for name, value in named.items()}
+    floats = {key: value for key, (_, value) in given.items() if type(value) is float}
+    tree = tree_of(code) if floats else None
+    if tree is None:
+        return {}
+    values = dict(given.values())
+    return {key: value for key, value in floats.items() if _Uses(tree, True, values).allows_name(given[key][0])}
+
+
 def _position(node: Any) -> tuple[Any, ...]:
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
@@ -169,6 +196,8 @@ class _Uses:
         self.tree, self.is_last, self.values = tree, is_last, values
         self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self.seen: set[str] = set()
+        #: Names that are known to be those of tensors.
+        self.tensors: set[str] = set()
 
     def allows(self, node: Any) -> bool:
         """Whether a value is only returned, compared, assigned to names of which that is true, or computed with."""
@@ -191,22 +220,50 @@ class _Uses:
                 return True
             return known and (node is parent.left or _is_number(parent.left)) and self.allows(parent)
         if isinstance(parent, ast.Assign):
-            return all(isinstance(t, ast.Name) and self._name(t.id) for t in parent.targets)
+            return all(isinstance(t, ast.Name) and self.allows_name(t.id) for t in parent.targets)
         return isinstance(parent, ast.Expr)
 
     def _is_tensor(self, node: Any) -> bool:
-        """Return whether a node is certainly a tensor: a parameter that keeps its value, or arithmetic with one."""
+        """Return whether a node is certainly a tensor: arithmetic with one, or an elementwise method of one."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
-            other = node.right
-            is_followed = isinstance(other, ast.Name) and other.id in self.seen
-            return self._is_tensor(node.left) and (is_followed or _is_number(other) or self._is_tensor(other))
+            sides = [(node.left, node.right), (node.right, node.left)]
+            return any(
+                self._is_tensor(one) and (self._is_number(other) or self._is_tensor(other)) for one, other in sides
+            )
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return self._is_tensor(node.operand)
-        if not isinstance(node, ast.Name) or type(self.values.get(node.id)) not in (Tensor, Parameter):
-            return False
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords):
+            op = OPS.get(node.func.attr)
+            return op is not None and op.kind == "elementwise" and self._is_tensor(node.func.value)
+        return isinstance(node, ast.Name) and self._is_name_of_tensor(node.id)
+
+    def _is_number(self, node: Any) -> bool:
+        return _is_number(node) or (isinstance(node, ast.Name) and node.id in self.seen)
+
+    def _is_name_of_tensor(self, name: str) -> bool:
+        """Return whether a name has tensors alone as its values: the one that is given, and what is assigned to it."""
+        if name in self.tensors:
+            return True
         given = self.tree.args
-        is_given = any(node.id == each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
-        return is_given and not any(_binds(each, node.id) for each in ast.walk(self.tree) if each is not self.tree)
+        nodes = [each for each in ast.walk(self.tree) if each is not self.tree]
+        if any(isinstance(each, (ast.Global, ast.Nonlocal)) and name in each.names for each in nodes):
+            return False
+        is_given = any(name == each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+        if is_given and type(self.values.get(name)) not in (Tensor, Parameter):
+            return False
+        self.tensors.add(name)  # as long as nothing else is assigned
+        binding = [each for each in nodes if _binds(each, name)]
+        assigned = [self.parents[each] for each in binding if isinstance(each, ast.Name)]
+        if (
+            len(assigned) < len(binding)
+            or not (is_given or assigned)
+            or not all(
+                isinstance(each, ast.Assign) and len(each.targets) == 1 and self._is_tensor(each.value)
+                for each in assigned
+            )
+        ):
+            self.tensors.discard(name)
+        return name in self.tensors
 
     def _is_returned(self, node: Any) -> bool:
         """Return whether a container that is written out is part of what is returned."""
@@ -215,7 +272,7 @@ class _Uses:
             return node not in getattr(parent, "keys", ()) and self._is_returned(parent)
         return self.is_last and (isinstance(parent, ast.Return) or node is getattr(self.tree, "body", None))
 
-    def _name(self, name: str) -> bool:
+    def allows_name(self, name: str) -> bool:
         """Return whether all uses of a local name are allowed."""
         if name in self.seen:
             return True

@@ -52,14 +52,11 @@ class Unrecordable(RuntimeError):
 #: One recording at a time: it replaces tables of kernels.
 recording_lock = process_lock()
 #: Functions of arrays that read shapes and dtypes, not elements.
-OF_METADATA = frozenset(
-    ["backend.computes_half_in_float", "backend.geometry_of", "backend.is_complex", "backend.is_pinned"]
-    + ["backend.is_tensor"]
-    + [
-        f"xp.{name}"
-        for name in ("can_cast", "iscomplexobj", "may_share_memory", "ndim", "result_type", "shape", "size")
-    ]
-)
+OF_METADATA = frozenset((
+    "backend.computes_half_in_float", "backend.geometry_of", "backend.is_complex", "backend.is_pinned",
+    "backend.is_tensor", "xp.can_cast", "xp.iscomplexobj", "xp.may_share_memory", "xp.ndim", "xp.result_type",
+    "xp.shape", "xp.size",
+))  # fmt: skip
 #: Functions of the array library whose results have sizes that depend on values.
 _SIZED_BY_VALUES = frozenset((
     "argwhere", "bincount", "compress", "delete", "extract", "flatnonzero", "histogram", "insert", "intersect1d",

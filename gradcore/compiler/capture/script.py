@@ -146,6 +146,12 @@ class ReadNumbers:
             recorder.stop("elements of a tensor are read")
         return value
 
+    def take_argument(self, value: float, expression: str) -> Any:
+        """Return the recorded number that a float among the arguments is, which may be another in each call."""
+        name = f"n{len(self.script.parts)}"
+        self._cut(f"{name} = {expression}")
+        return recorded_number(value, name, self)
+
     def _item(self, array: RecordedArray) -> str:
         """Return the expression of an array's only element."""
         name, backend = self.script.value(array.number), self.recorder.backend_of(array.array)

@@ -23,6 +23,7 @@ from gradcore.compiler.capture.host_calls import end_observation, observe
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger, plain_numbers
 from gradcore.compiler.capture.sizes import SymbolicNumber
 from gradcore.tensor import Tensor
+from gradcore.utils import checkpoint
 
 __all__ = ["RecordingBackend", "Substitutes", "plain_draw"]
 
@@ -52,6 +53,7 @@ class Substitutes:
             GraphTask.run = _seen_run  # type: ignore[assignment,method-assign]
             for name, operator in _OPERATORS.items():
                 setattr(Tensor, name, _taking_numbers(operator))
+            checkpoint._without_reentrance = _without_checkpoint  # type: ignore[assignment]
             observe(self.hosts)
             yield
         finally:
@@ -64,6 +66,7 @@ class Substitutes:
         GraphTask.run = _run  # type: ignore[method-assign]
         for name, operator in _OPERATORS.items():
             setattr(Tensor, name, operator)
+        checkpoint._without_reentrance = _with_checkpoint
         end_observation()
         self._end()
 
@@ -114,6 +117,21 @@ def _seen_run(task: GraphTask) -> None:
     if current.recorder is not None:
         current.recorder.on_backward(task)
     _run(task)
+
+
+_with_checkpoint = checkpoint._without_reentrance
+
+
+def _without_checkpoint(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], *how: Any) -> Any:
+    """Call a function that is checkpointed: what backward needs of it is kept by the program, as of all other calls."""
+    recorder = current.recorder
+    context_fn, _, debug, _, preserve_rng_state = how
+    if recorder is None:
+        return _with_checkpoint(function, args, named, *how)
+    if debug or context_fn is not checkpoint.noop_context_fn or not preserve_rng_state:
+        recorder.stop("checkpoint() is called with contexts, with debug=True, or without preserve_rng_state")
+        return _with_checkpoint(function, args, named, *how)
+    return function(*args, **named)
 
 
 plain_draw = PhiloxState.draw

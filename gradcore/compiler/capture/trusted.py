@@ -13,7 +13,7 @@ import numpy as np
 from gradcore.backends import registry
 
 __all__ = ["PURE_FUNCTIONS", "PURE_MODULES", "backend_packages", "is_foreign", "is_generated", "is_library",
-           "is_of_numpy", "is_standard", "namespace_of"]  # fmt: skip
+           "is_library_class", "is_of_numpy", "is_standard", "namespace_of"]  # fmt: skip
 
 #: Modules of the standard library whose functions depend on their arguments alone, and read no attribute of them by a
 #: name that is not in the code of the user's.
@@ -96,3 +96,8 @@ def namespace_of(cls: type) -> dict[str, Any]:
     """Return the globals of the module that a class is defined in."""
     module = sys.modules.get(cls.__module__)
     return {} if module is None else vars(module)
+
+
+def is_library_class(cls: type) -> bool:
+    """Return whether a class is defined in trusted code."""
+    return is_library(namespace_of(cls))

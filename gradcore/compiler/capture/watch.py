@@ -10,29 +10,22 @@ import importlib._bootstrap
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import get_gradient_edge
 from gradcore.autograd.node import Node
+from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.host_calls import host_codes
 from gradcore.compiler.capture.sources import codes_in, running_offset, statements_of, tree_of
-from gradcore.compiler.capture.trusted import (
-    PURE_FUNCTIONS,
-    backend_packages,
-    is_foreign,
-    is_generated,
-    is_library,
-    is_of_numpy,
-)
 from gradcore.core.tracebacks import is_own
 from gradcore.cuda import graphs, streams
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import rows_with_sparse_gradient
 
-__all__ = ["FACTS", "Watch", "garbage_waits", "handled", "is_pure", "left_out", "offset_after_which"]
+__all__ = ["FACTS", "Watch", "garbage_waits", "handled", "is_pure", "left_out", "names_in", "offset_after_which"]
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -63,6 +56,10 @@ _OF_LIBRARIES = frozenset((
 _BY_NAME = frozenset(
     ["__dict__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr", "vars"]
 )
+#: What leads from functions and frames to names that guards do not look for there.
+_OF_FUNCTIONS = frozenset(
+    ["__closure__", "__defaults__", "__globals__", "__kwdefaults__", "cell_contents", "f_globals", "f_locals"]
+)
 _METHODS_OF = (
     list, dict, tuple, str, bytes, set, frozenset, int, float, complex, range, slice, types.GeneratorType,
     BaseException, re.Pattern, re.Match,
@@ -76,27 +73,39 @@ _OF_CLASSES = frozenset((
 _QUERIES = ("current_", "default_", "get_", "initial_", "is_")
 
 
-def is_pure(function: Any, trusted: bool) -> bool:
+def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
+    """Return the names of attributes that code may read: those in it, and its strings of one line."""
+    found: set[str] = set()
+    for code in codes:
+        found.update(code.co_names)
+        for constant in code.co_consts:
+            for part in constant if isinstance(constant, (tuple, frozenset)) else (constant,):
+                if isinstance(part, str) and "\n" not in part:
+                    found.update(part.split("."))
+    return frozenset(found)
+
+
+def is_pure(function: Any, is_trusted: bool) -> bool:
     """Return whether what a function written in C gives depends on its arguments alone.
 
     Parameters
     ----------
     function : builtin function or method
-    trusted : bool
+    is_trusted : bool
         Whether a trusted module calls it, which may do more.
     """
     owner, name = getattr(function, "__self__", None), function.__name__
     of = getattr(function, "__objclass__", None)
     if isinstance(owner, types.ModuleType) or (owner is None and of is None):
         module = str(getattr(owner, "__name__", None) or getattr(function, "__module__", None) or "")
-        if trusted and (f"{module}.{name}" in _OF_LIBRARIES or module == "_weakref" or _is_of_numpy(module)):
+        if is_trusted and (f"{module}.{name}" in _OF_LIBRARIES or module == "_weakref" or _is_of_numpy(module)):
             return True
-        names = PURE_FUNCTIONS.get("numpy" if _is_of_numpy(module) else module, frozenset())
+        names = trusted.PURE_FUNCTIONS.get("numpy" if _is_of_numpy(module) else module, frozenset())
         return names is None or name in names
-    if trusted:
+    if is_trusted:
         return True
     if isinstance(owner, type):
-        return name in _OF_CLASSES and PURE_FUNCTIONS.get(owner.__module__, ()) != ()
+        return name in _OF_CLASSES and trusted.PURE_FUNCTIONS.get(owner.__module__, ()) != ()
     return isinstance(owner, _METHODS_OF) if of is None else issubclass(of, _METHODS_OF)
 
 
@@ -220,7 +229,7 @@ class Watch:
         self._skipped = frozenset[types.CodeType]() if with_host_calls else host_codes()
         #: The code that was seen, by its id as the hash of code takes microseconds, and what calls of it are.
         self._seen: dict[int, tuple[types.CodeType, str]] = {}
-        self._backends = backend_packages()
+        self._backends = trusted.backend_packages()
         self.executed: set[types.CodeType] = set()
         self.user_codes: set[types.CodeType] = set()
         #: The code of `FACTS` that the user's code has called.
@@ -297,7 +306,7 @@ class Watch:
         name = str(namespace.get("__name__", ""))
         if code in self._skipped or code in _IMPORTING or name.startswith(self._backends):
             kind = "skipped"
-        elif not (is_library(namespace) or is_generated(code)) and is_foreign(namespace):
+        elif not (trusted.is_library(namespace) or trusted.is_generated(code)) and trusted.is_foreign(namespace):
             kind = "foreign"  # which is the user's where he calls it
         else:
             self.executed.add(code)
@@ -308,7 +317,7 @@ class Watch:
             if code in _LOOKING_UP or (code in _OF_STREAMS and not self._within_library(frame)):
                 self._refuse(f"{_LOOKING_UP.get(code, code.co_qualname)} is called", frame)
             generated = "__name__" not in namespace and code is not self.code and self._within_library(frame)
-            if not (is_library(namespace) or generated or is_generated(code)):
+            if not (trusted.is_library(namespace) or generated or trusted.is_generated(code)):
                 return self._kind_of_user(frame)
             if code in FACTS:
                 kind = "fact"
@@ -319,7 +328,7 @@ class Watch:
                     and code.co_name.startswith(_QUERIES)
                 )
                 kind = "query" if is_query and code.co_qualname == code.co_name else kind
-            elif is_of_numpy(namespace):
+            elif trusted.is_of_numpy(namespace):
                 kind = "numpy"
             else:
                 kind = "pure"
@@ -329,11 +338,15 @@ class Watch:
     def _kind_of_user(self, frame: types.FrameType) -> str:
         """Note code of the user's, or of a module that is not trusted."""
         code, namespace = frame.f_code, frame.f_globals
+        if code in _LOOKING_UP:
+            self._refuse(f"{_LOOKING_UP[code]} is called", frame)
+        for name in names_in([code]) & _OF_FUNCTIONS:
+            self._refuse(f"{name} of a function or frame is used", frame)
         if code not in self.user_codes and not self._is_importing(frame):
             self.executed.add(code)
             self.user_codes.add(code)
             self.computed_names |= not _BY_NAME.isdisjoint(code.co_names) or _matches_positions(code)
-        if not is_foreign(namespace):
+        if not trusted.is_foreign(namespace):
             self._seen[id(code)] = code, "user"
         return "user"
 
@@ -341,24 +354,29 @@ class Watch:
         """Return whether code that runs within foreign code, or a backend's package, is not the user's."""
         namespace = frame.f_globals
         name = str(namespace.get("__name__", ""))
-        trusted = not name or name.startswith(self._backends) or is_generated(frame.f_code)
-        return trusted or is_library(namespace) or is_foreign(namespace)
+        if not name or name.startswith(self._backends) or trusted.is_generated(frame.f_code):
+            return True
+        return trusted.is_library(namespace) or trusted.is_foreign(namespace)
 
     def _within_library(self, frame: types.FrameType) -> bool:
         """Return whether trusted code, not the user's, has called."""
-        return frame.f_back is not None and is_library(frame.f_back.f_globals)
+        return frame.f_back is not None and trusted.is_library(frame.f_back.f_globals)
 
     def _within_own(self, frame: types.FrameType) -> bool:
         """Return whether gradcore has called, perhaps by way of functions of trusted modules."""
         back = frame.f_back
-        while back is not None and not is_own(back) and (is_library(back.f_globals) or is_foreign(back.f_globals)):
+        while (
+            back is not None
+            and not is_own(back)
+            and (trusted.is_library(back.f_globals) or trusted.is_foreign(back.f_globals))
+        ):
             back = back.f_back
         return back is not None and is_own(back)
 
     def _is_pure_of_numpy(self, frame: types.FrameType) -> bool:
         """Return whether code of NumPy is trusted: a trusted module calls it, or it is in the list, or of a method."""
         name = frame.f_code.co_qualname.partition(".")[0]
-        return name[0] == "_" or name in (PURE_FUNCTIONS["numpy"] or ()) or self._within_library(frame)
+        return name[0] == "_" or name in (trusted.PURE_FUNCTIONS["numpy"] or ()) or self._within_library(frame)
 
     def _is_importing(self, frame: types.FrameType | None) -> bool:
         """Return whether a module is being imported, which is done once, whoever needs it first."""
@@ -383,6 +401,6 @@ class Watch:
     def _refuse(self, what: str, frame: types.FrameType) -> None:
         if self.refused is None:
             self.offset = running_offset(self.code)
-            while frame.f_back is not None and is_library(frame.f_globals):
+            while frame.f_back is not None and trusted.is_library(frame.f_globals):
                 frame = frame.f_back
             self.refused = f"{what} ({frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name})"

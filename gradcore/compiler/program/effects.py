@@ -31,14 +31,14 @@ _TARGETS = frozenset(["out", "target"])
 #: Functions of NumPy, and of its arrays, that give a result for any values.
 _TOTAL = {
     "xp": frozenset(["empty", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]),
-    "method": frozenset(
-        ["astype", "conj", "copy", "max", "mean", "min", "ravel", "reshape", "squeeze", "sum", "swapaxes", "transpose"]
-    ),
-    "operator": frozenset(
-        ["abs", "add", "and", "eq", "ge", "gt", "iadd", "imul", "isub", "le", "lt", "mul", "ne", "neg", "or", "pos"]
-    )
-    | {"sub", "truediv", "xor"},
-}
+    "method": frozenset((
+        "astype", "conj", "copy", "max", "mean", "min", "ravel", "reshape", "squeeze", "sum", "swapaxes", "transpose",
+    )),
+    "operator": frozenset((
+        "abs", "add", "and", "eq", "ge", "gt", "iadd", "imul", "isub", "le", "lt", "mul", "ne", "neg", "or", "pos",
+        "sub", "truediv", "xor",
+    )),
+}  # fmt: skip
 
 
 def written(call: Call) -> list[int] | None:

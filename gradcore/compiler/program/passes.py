@@ -392,17 +392,11 @@ def takes_scalars(call: Call) -> bool:
 
 
 PASSES: dict[str, Callable[[Program], Program]] = {
-    "with small kernels": with_small_kernels,
-    "without writes": without_writes,
-    "without copies": without_copies,
-    "simplified": simplified,
-    "folded": folded,
-    "without copies of what is folded": without_copies,
-    "folded again": folded,
-    "without repeats": without_repeats,
-    "without dead calls": without_dead_calls,
+    "with small kernels": with_small_kernels, "without writes": without_writes, "without copies": without_copies,
+    "simplified": simplified, "folded": folded, "without copies of what is folded": without_copies,
+    "folded again": folded, "without repeats": without_repeats, "without dead calls": without_dead_calls,
     "with scalars": with_scalars,
-}
+}  # fmt: skip
 
 #: Passes that compare sizes.
 _OF_ONE_SIZE = frozenset([with_small_kernels, without_writes, without_copies, simplified])

@@ -1,8 +1,8 @@
 """The writer of C++: programs whose runs of calls are native functions, built while Python's writer serves.
 
-`lowering` (`products`, `rows`, `images`) makes steps of calls, `groups` loops of steps, `source` C++ of loops, `parts`
-cuts programs, `rolling` finds what repeats, `part_source` writes a part, `building` compiles and loads them, and
-`swapping` lets a program's function call them.
+`lowering` (`products`, `rows`, `images`) makes steps of calls, `groups` loops of steps, `source` C++ of loops,
+`segments` splits programs, `rolling` finds what repeats, `segment_source` writes a segment, `building` compiles and
+loads them, and `hot_swap` lets a program's function call them.
 """
 
 from gradcore.compiler.targets.native.hot_swap import described, runnable, swap

@@ -204,12 +204,8 @@ def _is_dot(a: ArrayType, b: ArrayType) -> bool:
 
 #: By the name of a kernel the class whose method it is, if it may be replaced, and what replaces it.
 _RULES: dict[str, tuple[Any, Any]] = {
-    "mm": (Products, _Specializing.product),
-    "matmul": (NumpyProducts, _Specializing.product),
-    "times_adjoint": (Products, _Specializing.times_adjoint),
-    "adjoint_times": (Products, _Specializing.adjoint_times),
-    "sum_to_size": (NumpyReductions, _Specializing.sum_to_size),
-    "tanh_backward": (NumpyElementwise, _Specializing.tanh_backward),
-    "expand": (NumpyBackend, _Specializing.broadcast),
-    "broadcast_to": (None, _Specializing.broadcast),
-}
+    "mm": (Products, _Specializing.product), "matmul": (NumpyProducts, _Specializing.product),
+    "times_adjoint": (Products, _Specializing.times_adjoint), "adjoint_times": (Products, _Specializing.adjoint_times),
+    "sum_to_size": (NumpyReductions, _Specializing.sum_to_size), "expand": (NumpyBackend, _Specializing.broadcast),
+    "tanh_backward": (NumpyElementwise, _Specializing.tanh_backward), "broadcast_to": (None, _Specializing.broadcast),
+}  # fmt: skip

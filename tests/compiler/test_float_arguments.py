@@ -1,0 +1,135 @@
+"""Floats among the arguments that change between calls: inputs of one program, where the source allows it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gradcore as gc
+
+
+def descend(x: Any, lr: float) -> Any:
+    for _ in range(3):
+        x = x - lr * x.tanh()
+    return x
+
+
+def momentum(x: Any, lr: float) -> Any:
+    v = x * 0
+    for _ in range(3):
+        v = 0.9 * v + lr * x.sin()
+        x = x - v
+    return x
+
+
+def returned(x: Any, lr: float) -> Any:
+    return x / lr, lr, lr * 2
+
+
+def decided(x: Any, lr: float) -> Any:
+    return x * lr if lr > 0.05 else x / lr
+
+
+def given_to_c(x: Any, lr: float) -> Any:
+    return x * math.sqrt(abs(lr))
+
+
+def of_complex(x: Any, lr: float) -> Any:
+    unit = 2j
+    return x + (unit * lr).imag
+
+
+def rebound(x: Any, lr: float) -> Any:
+    rate = lr
+    lr = 2.0
+    return x * rate + lr
+
+
+def nested(x: Any, lr: float) -> Any:
+    def doubled() -> float:
+        return lr * 2
+
+    return x * doubled()
+
+
+class Scaled(gc.nn.Module):
+    """A module that takes a float."""
+
+    def forward(self, x: Any, beta: float) -> Any:
+        return x.exp() * beta
+
+
+#: Functions of a tensor and a float, and how many programs they need at most; None where each value needs one.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], int | None]] = {
+    "descend": (descend, 2), "momentum": (momentum, 2), "returned": (returned, 2), "decided": (decided, 3),
+    "module": (Scaled(), 2), "given_to_c": (given_to_c, None), "of_complex": (of_complex, None),
+    "rebound": (rebound, 2), "nested": (nested, None),
+}  # fmt: skip
+VALUES = (0.5, 0.5, 0.25, 0.125, 2.0, math.inf, 1e-3, 0.0625, 3.0, -1.0, 0.75, 1.5, -0.0, 0.5)
+
+
+def outcome(function: Any, *args: Any, **named: Any) -> Any:
+    x = gc.linspace(-1, 1, 5).requires_grad_()
+    result = function(x, *args, **named)
+    tensor, *others = result if isinstance(result, tuple) else (result,)
+    tensor.sum().backward()
+    return repr((tensor.tolist(), x.grad.tolist(), others))
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_floats_that_change(name: str, by_name: bool) -> None:
+    function, most = FUNCTIONS[name]
+    compiled = gc.compile(function, options={"cpp": False})
+    key = "beta" if name == "module" else "lr"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if most is None else "error", UserWarning)
+        for value in VALUES:
+            args, named = ((), {key: value}) if by_name else ((value,), {})
+            assert outcome(compiled, *args, **named) == outcome(function, *args, **named), value
+    made = getattr(compiled, "_compiled_call_impl", compiled)._specializations
+    assert len(made) <= most if most is not None else len(made) > 3
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_checkpoint_within_a_program(rate: float) -> None:
+    """Compile a function that checkpoints a part, with the random numbers and gradients of eager execution."""
+    layer, dropout = gc.nn.Linear(4, 4), gc.nn.Dropout(rate)
+
+    def function(x: Any) -> Any:
+        y = gc.utils.checkpoint.checkpoint(lambda z: dropout(layer(z).tanh()), x, use_reentrant=False)
+        return y.exp().sum()
+
+    compiled, found = gc.compile(function, options={"cpp": False}), []
+    for call in (function, compiled):
+        gc.manual_seed(1)
+        for _ in range(4):
+            layer.zero_grad()
+            x = gc.linspace(-1, 1, 8).reshape(2, 4).clone().requires_grad_()
+            call(x).backward()
+            found.append((x.grad.tolist(), layer.weight.grad.tolist()))
+    assert found[:4] == found[4:]
+    assert compiled._specializations
+
+
+def test_checkpoint_that_draws_new_numbers_is_not_captured() -> None:
+    dropout = gc.nn.Dropout(0.5)
+
+    def function(x: Any) -> Any:
+        return gc.utils.checkpoint.checkpoint(dropout, x, use_reentrant=False, preserve_rng_state=False).sum()
+
+    compiled, found = gc.compile(function, options={"cpp": False}), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for call in (function, compiled):
+            gc.manual_seed(1)
+            for _ in range(4):
+                x = gc.ones(16, requires_grad=True)
+                call(x).backward()
+                found.append(x.grad.tolist())
+    assert found[:4] == found[4:]
+    assert not compiled._specializations

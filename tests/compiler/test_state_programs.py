@@ -1,0 +1,38 @@
+"""A sample of the random programs of `tests.compiler.state_programs`: no change of Python state is missed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.compiler import state_programs
+from tests.compiler.state_programs import CONTAINERS, OBJECTS, OTHERS
+
+#: Programs in which a change was once not seen, one or two for each class of state.
+MISSED = [
+    "abstract / isinstance(o, A) / map / A.register(B) / A.register(B)",
+    "builtin / builtins.NAMED / decorated / builtins.NAMED = 3.0 / builtins.NAMED = 2.0",
+    "builtin replaced / len([1]) / direct / builtins.NAMED = 3.0 / builtins.NAMED = 2.0",
+    "closure / get.__closure__[0].cell_contents / keyed / put(3.0) / put(2.0)",
+    "default / d.__defaults__ / keyed / d.__defaults__ = (3.0,) / d.__defaults__ = (2.0,)",
+    "annotations / d.__name__ / direct / d.__name__ = 'qqq' / d.__name__ = 'd'",
+    "dispatch / len(d.registry) / caught / d.register(int, lambda v: 5.0) / d.register(str, lambda v: 5.0)",
+    "partial / o.value is G / direct / o.value = (1.0,) / o.value = 2.0",
+    "identity / t is 1e9 / method / global t; t = float('1e9') / global t; t = 2.0",
+    "default dict / f'{c}'[:40] / method / c.default_factory = int / c.default_factory = float",
+    "imported / importlib.import_module('made_mod').v / direct / m.v = 5.0 / m.v = 2.0",
+]
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_no_change_of_state_is_missed(part: int) -> None:
+    outcomes = [state_programs.check(state_programs.draw(seed)) for seed in range(20 * part, 20 * part + 20)]
+    assert [each for each in outcomes if each.status == "different"] == []
+    assert Counter(each.status for each in outcomes)["equal"] > 8
+
+
+@pytest.mark.parametrize("kind", MISSED)
+def test_what_was_missed(kind: str) -> None:
+    setup = {**OBJECTS, **CONTAINERS, **OTHERS}[kind.partition(" / ")[0]][0]
+    assert state_programs.check(state_programs.compose(kind, setup)).status == "equal"
