@@ -157,10 +157,8 @@ class RecordedRun:
         number = recorder.new_value()
         program.types[number] = ArrayType(coming.values.shape, coming.values.dtype, coming.values.strides, number)
         script.steps.append(number)
-        values, name = (
-            [[Value(n) for n in each if n is not None] for each in (params, grads, states)],
-            script.bound(step),
-        )
+        name = script.bound(step)
+        values = [[Value(n) for n in each if n is not None] for each in (params, grads, states)]
         args, out = (Value(number), values[1]), {"out": (values[0], values[2])}
         program.calls.append(Call("optimizer.step", step.take, args, out, None))
         part.end += 1

@@ -14,6 +14,7 @@ from textwrap import indent
 from typing import Any, TypeAlias
 
 from gradcore.autograd.modes import GRAD, PROFILE, local
+from gradcore.compiler import symbolic_sizes
 from gradcore.compiler.autograd.node import all_tensors_in
 from gradcore.compiler.capture.arrays import current
 from gradcore.compiler.capture.guards import Guards, HasHistory, Unguardable
@@ -29,13 +30,6 @@ from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.explanation import Explanation, GraphBreak, explained
 from gradcore.compiler.program.storage import connected
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
-from gradcore.compiler.symbolic_sizes import (
-    SizeEscapes,
-    SymbolicRecorder,
-    SymbolicRun,
-    SymbolicSpecializationWriter,
-    symbols_between,
-)
 from gradcore.compiler.targets import cuda, native
 from gradcore.compiler.verification import Verifier
 from gradcore.core import config
@@ -76,7 +70,7 @@ _stance = ["default"]
 
 def _describe_error(error: BaseException) -> str:
     """Return why sizes could not become symbols."""
-    known = isinstance(error, (Unguardable, RecursionError, SizeEscapes))
+    known = isinstance(error, (Unguardable, RecursionError, symbolic_sizes.SizeEscapes))
     return str(error) if known else f"{type(error).__name__}: {error}"
 
 
@@ -460,7 +454,7 @@ class CompiledFunction:
                     serves = not (frequent and len(self._specializations) < self._most) and (
                         frequent or entry.sizes.admits(args, named)
                     )
-                except (Exception, SizeEscapes) as error:
+                except (Exception, symbolic_sizes.SizeEscapes) as error:
                     self._static.append(_describe_error(error))
                     return None
                 if serves:
@@ -476,7 +470,7 @@ class CompiledFunction:
             return None
         try:
             made = self._symbolic(args, named)
-        except (Exception, SizeEscapes) as error:
+        except (Exception, symbolic_sizes.SizeEscapes) as error:
             self._static.append(_describe_error(error))
             return None
         if made is None:
@@ -490,13 +484,13 @@ class CompiledFunction:
         """The program for these arguments, and such of other sizes; None if there have not been enough of these."""
         shapes = self._guards(args, named, {}).shapes
         known = [entry.guards.shapes for entry in self._specializations if _are_alike(entry.guards.shapes, shapes)]
-        symbols, tries = symbols_between(shapes, known)
+        symbols, tries = symbolic_sizes.symbols_between(shapes, known)
         if not symbols or len({*map(str, known)}) < (1 if self._dynamic else 2):
             return None
         first = Symbols(tries[0])
         try:
             return self._symbolic_at(args, named, symbols, first)
-        except SizeEscapes:
+        except symbolic_sizes.SizeEscapes:
             if not first.decided:
                 raise
             return self._symbolic_at(args, named, symbols, Symbols(tries[1]))
@@ -505,10 +499,10 @@ class CompiledFunction:
         """Return the program for these arguments, recorded at these sizes of symbols."""
         guards = self._guards(args, named, symbols)
         if self._looks_at_types(guards):
-            raise SizeEscapes("the function looks at types, which sizes that are recorded do not have")
-        recorder, watch = SymbolicRecorder(values), Watch()
+            raise symbolic_sizes.SizeEscapes("the function looks at types, which sizes that are recorded do not have")
+        recorder, watch = symbolic_sizes.SymbolicRecorder(values), Watch()
         recorder.handled = self._handled
-        recorded = SymbolicRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
+        recorded = symbolic_sizes.SymbolicRun(recorder, guards, self._computed_names or "grad" in names_in(self._users))
         try:
             with recorder.on(guards.hosts):
                 recorded.begin(sys._getframe())
@@ -516,15 +510,15 @@ class CompiledFunction:
                     result = looked_up(self._function)(*args, **named)
                     recorded.record_backward(result)
             recorded.end(result)
-            entry = SymbolicSpecializationWriter(recorded).entry(self.eager)
+            entry = symbolic_sizes.SymbolicSpecializationWriter(recorded).entry(self.eager)
         except Exception as error:
-            raise SizeEscapes(str(error)) from error
+            raise symbolic_sizes.SizeEscapes(str(error)) from error
         finally:
             recorded.restore()
         if watch.refused is not None or not self._knows(watch, guards):
-            raise SizeEscapes("the function does what it has not done before")
+            raise symbolic_sizes.SizeEscapes("the function does what it has not done before")
         if recorder.stopped is not None:
-            raise SizeEscapes(recorder.stopped)
+            raise symbolic_sizes.SizeEscapes(recorder.stopped)
         guards.forget()
         return entry
 
@@ -590,17 +584,9 @@ class CompiledFunction:
         try:
             with recorder.on(guards.hosts):
                 recorded.begin(sys._getframe())
-                numbers = {
-                    key: recorded.numbers.take_argument(
-                        *(args[key], f"args[{key}]") if type(key) is int else (named[key], f"named[{key!r}]")
-                    )
-                    for key in self._varying
-                }
+                own_args, own_named = recorded.numbers.take_arguments(args, named, self._varying)
                 with watch.on():
-                    result = function(
-                        *(numbers.get(i, each) for i, each in enumerate(args)),
-                        **{key: numbers.get(key, each) for key, each in named.items()},
-                    )
+                    result = function(*own_args, **own_named)
                     recorded.record_backward(result)
             recorded.end(result)
         except BaseException as error:

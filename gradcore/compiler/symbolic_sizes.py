@@ -35,7 +35,7 @@ from gradcore.compiler.capture.sizes import (
     Symbols,
     expressed,
     number_at,
-)
+)  # fmt: skip
 from gradcore.compiler.capture.substitutes import plain_draw
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.program.effects import Effects

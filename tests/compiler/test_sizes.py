@@ -355,7 +355,7 @@ class Unexpected(Exception):
 
 #: Functions that an attempt to make sizes symbols comes through.
 ATTEMPT = [
-    (compiled_functions, "symbols_between"), (compiled_functions, "Symbols"), (symbolic, "_copied"),
+    (symbolic, "symbols_between"), (compiled_functions, "Symbols"), (symbolic, "_copied"),
     (symbolic.SymbolicRun, "__init__"), (symbolic.SymbolicRun, "begin"),
     (symbolic.SymbolicSpecializationWriter, "entry"),
     (symbolic.SymbolicSpecializationWriter, "_finder"), (symbolic.Sizes, "__init__"), (symbolic.Sizes, "admits"),

@@ -115,6 +115,7 @@ def test_digits_example() -> None:
         pytest.importorskip(name)
     pixels, digits = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
     example = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "examples" / "digits.py"))
+    del example["__builtins__"]
 
     def losses(compiles: bool) -> list[float]:
         gc.manual_seed(3)

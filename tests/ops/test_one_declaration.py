@@ -47,19 +47,17 @@ OTHER_LISTS = {
     "Python's operators": {
         "backends/codegen/scalars.py": "_ARITHMETIC",
         "backends/stand_ins.py": "METHODS",
-        "compiler/capture/arrays.py": "METHODS _make_operators _refuse_arithmetic",
-        "compiler/targets/python/emitter.py": "_INFIX",
+        "compiler/capture/arrays.py": "METHODS",
         "compiler/targets/cuda/groups.py": "_OPERATORS",
         "compiler/capture/local_names.py": "_CONSUMERS",
         "compiler/program/memory.py": "_OPERATORS",
-        "compiler/capture/sizes.py": "_ARITHMETIC _COMPARISONS _CONVERSIONS",
+        "compiler/capture/sizes.py": "_CONVERSIONS",
     },
     "what a compiler does with calls in the place of kernels, names of methods and operators among them": {
         "compiler/targets/python/numpy_calls.py": "_BY_COLUMNS _RULES",
         "compiler/targets/native/groups.py": "_LIBRARY",
         "compiler/targets/native/lowering.py": "_COPIES _ELEMENTWISE _MOVING _REDUCTIONS _RESHAPES _VIEWS",
-        "compiler/capture/numbers.py": "_OPERATORS",
-        "compiler/program/passes.py": "_COPIES _SIMPLER takes_scalars",
+        "compiler/program/passes.py": "_COPIES _IN_PLACE _SIMPLER takes_scalars",
     },
     "kernels of one library, where they are written": {
         "backends/compiled/rows.py": "_WIDTHS",

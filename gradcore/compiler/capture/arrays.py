@@ -15,9 +15,11 @@ import numpy as np
 from gradcore.autograd.node import Node
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import AutogradMeta, Variable
+from gradcore.backends import stand_ins
 from gradcore.backends.portable.optimizers import Batch
 from gradcore.backends.vmap.array import BatchedArray
 from gradcore.compiler.program.program import map_leaves
+from gradcore.core.operators import BY_UFUNC, Form, Method, Operator, define_operators, names_of
 
 __all__ = ["RecordedArray", "RecordedInt", "current", "give_holders_plain_arrays", "give_plain_arrays", "plain_batch"]
 
@@ -39,12 +41,12 @@ class _Current(threading.local):
 current = _Current()
 
 #: Methods of arrays of which the result's shape follows from shapes and settings.
-METHODS = frozenset((
-    "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip", "conj", "conjugate", "copy",
-    "cumprod", "cumsum", "diagonal", "dot", "fill", "flatten", "max", "mean", "min", "prod", "ravel", "reshape",
-    "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "trace", "transpose", "var",
-    "view",
-))  # fmt: skip
+METHODS = (
+    frozenset(
+        {*stand_ins.METHODS, "astype", "copy", "fill", "flatten", "reshape", "sort", "transpose", "view"} - {"repeat"}
+    )
+    - stand_ins.SIZED_BY_VALUES
+)
 #: Attributes that are arrays.
 PARTS = frozenset(["T", "imag", "mT", "real"])
 #: Attributes that say how an array lies in memory.
@@ -124,8 +126,8 @@ class RecordedArray:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
         """Record an operator whose first operand is an array of NumPy; other functions of NumPy read the elements."""
-        if method == "__call__" and not named and ufunc in _OPERATORS:
-            return _call(*_OPERATORS[ufunc], *inputs)
+        if method == "__call__" and not named and ufunc in BY_UFUNC:
+            return _call(f"operator.{BY_UFUNC[ufunc].name}", BY_UFUNC[ufunc].function, *inputs)
         _read(f"NumPy's {ufunc.__name__} is called on its array")
         if "out" in named:
             named["out"] = tuple(map(_inside, named["out"]))
@@ -138,10 +140,6 @@ class RecordedArray:
 
     def __repr__(self) -> str:
         return f"RecordedArray({self.array!r}, {self.number})"
-
-
-#: The operators that functions of NumPy are, by function: name in a program, and function of Python.
-_OPERATORS: dict[Any, tuple[str, Callable[..., Any]]] = {}
 
 
 def _inside(value: Any) -> Any:
@@ -174,48 +172,19 @@ def _method(name: str, array: Any, *args: Any, **named: Any) -> Any:
     return getattr(array, name)(*args, **named)
 
 
-def _make_operators() -> None:
-    functions = {
-        "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
-        "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
-        "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
-    }  # fmt: skip
-    for name, function in functions.items():
-        plain = getattr(operator, f"{name}_" if name in ("and", "or") else name)
-        _OPERATORS[function] = f"operator.{name}", plain
-        in_place = getattr(operator, f"i{name}")
+def _make_operator(op: Operator, form: Form) -> Method:
+    """Return the method of an operator that is recorded."""
+    name, function = f"operator.{op.name}", op.function
+    if form == "unary":
+        return lambda self: _call(name, function, self)
+    if form == "right":
+        return lambda self, other: _call(name, function, other, self)
+    if form == "in place" and op.in_place is not None:
+        name, function = f"operator.i{op.name}", op.in_place
+    return lambda self, other: NotImplemented if _takes_over(other) else _call(name, function, self, other)
 
-        def forward(self: Any, other: Any, f: Any = plain, name: str = f"operator.{name}") -> Any:
-            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
 
-        def reflected(self: Any, other: Any, f: Any = plain, name: str = f"operator.{name}") -> Any:
-            return _call(name, f, other, self)
-
-        def assigning(self: Any, other: Any, f: Any = in_place, name: str = f"operator.i{name}") -> Any:
-            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
-
-        setattr(RecordedArray, f"__{name}__", forward)
-        setattr(RecordedArray, f"__r{name}__", reflected)
-        setattr(RecordedArray, f"__i{name}__", assigning)
-    comparisons = {
-        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
-        "ne": np.not_equal,
-    }  # fmt: skip
-    for name, function in comparisons.items():
-        compared = getattr(operator, name)
-        _OPERATORS[function] = f"operator.{name}", compared
-
-        def compare(self: Any, other: Any, f: Any = compared, name: str = f"operator.{name}") -> Any:
-            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
-
-        setattr(RecordedArray, f"__{name}__", compare)
-    for name in ("neg", "pos", "abs", "invert"):
-        applied = getattr(operator, name)
-
-        def unary(self: Any, f: Any = applied, name: str = f"operator.{name}") -> Any:
-            return _call(name, f, self)
-
-        setattr(RecordedArray, f"__{name}__", unary)
+def _make_facts() -> None:
     for convert in (bool, int, float, complex, operator.index):
 
         def number(self: Any, f: Any = convert) -> Any:
@@ -233,7 +202,8 @@ def _takes_over(other: Any) -> bool:
     return other.__class__ is not RecordedArray and getattr(other, "__array_ufunc__", 0) is None
 
 
-_make_operators()
+define_operators(RecordedArray, _make_operator)
+_make_facts()
 
 
 class RecordedInt(int):
@@ -254,40 +224,21 @@ class RecordedInt(int):
         return self
 
 
-def _refuse_arithmetic() -> None:
-    for name in [
-        "add",
-        "sub",
-        "mul",
-        "floordiv",
-        "mod",
-        "radd",
-        "rsub",
-        "rmul",
-        "rfloordiv",
-        "rmod",
-        "and",
-        "or",
-        "xor",
-        "lshift",
-        "rshift",
-        "eq",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-    ]:
-        plain = getattr(int, f"__{name}__")
+def _refuse_arithmetic(op: Operator, form: Form) -> Method | None:
+    """Return the method of an operator that ends the recording."""
+    plain = getattr(int, f"__{'r' * (form == 'right')}{op.name}__", None)
+    if plain is None or form == "in place":
+        return None
 
-        def arithmetic(self: Any, other: Any, f: Any = plain) -> Any:
-            _read("the position of a generator is computed with")
-            return f(int(self), other)
+    def arithmetic(self: Any, other: Any) -> Any:
+        _read("the position of a generator is computed with")
+        return plain(int(self), other)
 
-        setattr(RecordedInt, f"__{name}__", arithmetic)
-    RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign]
+    return arithmetic
 
 
-_refuse_arithmetic()
+define_operators(RecordedInt, _refuse_arithmetic, {*names_of("arithmetic", "bits", "comparison")} - {"ne", "pow"})
+RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign]
 
 
 def give_holders_plain_arrays(arrays: Sequence[RecordedArray]) -> None:

@@ -179,7 +179,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _choices(backend: Any) -> tuple[Any, ...]:
-    """By what kernels of a device are chosen."""
+    """Return the settings by which kernels of a device are chosen."""
     precision, attention = config.get_float32_matmul_precision(), switches.cuda.flash_sdp_enabled()
     return backend.current_index(), precision, attention, bool(backend.supports_fusion), config.index_checks()
 

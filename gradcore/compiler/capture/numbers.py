@@ -12,22 +12,18 @@ from __future__ import annotations
 import ast
 import operator
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gradcore.autograd.variables import Variable
 from gradcore.compiler.capture.sources import SCOPES, tree_of
+from gradcore.core.operators import Form, Method, Operator, define_operators, names_of
 from gradcore.nn.parameter import Parameter
 from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 
 __all__ = ["RecordedFloat", "RecordedInteger", "float_arguments", "is_followed", "plain_numbers", "recorded_number"]
 
-#: How operators are written.
-_OPERATORS = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
-    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
-}  # fmt: skip
 #: The operators of tensors that programs have for numbers which they compute.
 _OF_TENSORS = frozenset("+-*/")
 _CONTAINERS = (ast.Tuple, ast.List, ast.Dict)
@@ -87,29 +83,21 @@ def plain_numbers(value: Any) -> Any:
     return value
 
 
-def _make_operators() -> None:
-    def method_of(function: Callable[..., Any], symbol: str, reflected: bool) -> Callable[..., Any]:
-        def method(self: Any, other: Any) -> Any:
-            if isinstance(other, Variable) and symbol in _OF_TENSORS and type(self) is RecordedFloat:
-                return NotImplemented  # the tensor's own operator takes the number
-            pair = (other, self) if reflected else (self, other)
-            value = function(*map(plain_numbers, pair))
-            return self.run.computed(value, symbol, *pair)
+def _make_operator(op: Operator, form: Form) -> Method | None:
+    def method(self: Any, other: Any) -> Any:
+        if isinstance(other, Variable) and op.symbol in _OF_TENSORS and type(self) is RecordedFloat:
+            return NotImplemented  # the tensor's own operator takes the number
+        pair = (other, self) if form == "right" else (self, other)
+        return self.run.computed(op.function(*map(plain_numbers, pair)), op.symbol, *pair)
 
-        return method
-
-    for cls in _KINDS.values():
-        for name, symbol in _OPERATORS.items():
-            function = getattr(operator, name)
-            setattr(cls, f"__{name}__", method_of(function, symbol, False))
-            if symbol[0] not in "<>=!":
-                setattr(cls, f"__r{name}__", method_of(function, symbol, True))
-        cls.__neg__ = lambda self: self.run.computed(-plain_numbers(self), "-", self)
-        cls.__bool__ = lambda self: self.run.computed(bool(plain_numbers(self)), "!=", self, 0)
-        cls.__hash__ = _PLAIN[cls].__hash__
+    return None if form == "in place" else method
 
 
-_make_operators()
+for _cls in _KINDS.values():
+    define_operators(_cls, _make_operator, {*names_of("arithmetic", "comparison")} - {"pow"})
+    _cls.__neg__ = lambda self: self.run.computed(-plain_numbers(self), "-", self)
+    _cls.__bool__ = lambda self: self.run.computed(bool(plain_numbers(self)), "!=", self, 0)
+    _cls.__hash__ = _PLAIN[_cls].__hash__
 
 
 # -- how the source uses a number ----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -146,11 +147,19 @@ class ReadNumbers:
             recorder.stop("elements of a tensor are read")
         return value
 
-    def take_argument(self, value: float, expression: str) -> Any:
-        """Return the recorded number that a float among the arguments is, which may be another in each call."""
-        name = f"n{len(self.script.parts)}"
-        self._cut(f"{name} = {expression}")
-        return recorded_number(value, name, self)
+    def take_arguments(self, args: Sequence[Any], named: dict[str, Any], varying: Collection[Any]) -> Any:
+        """Return arguments and named ones with recorded numbers for the floats that may be others in each call."""
+
+        def take(value: Any, owner: str, key: Any) -> Any:
+            if key not in varying:
+                return value
+            name = f"n{len(self.script.parts)}"
+            self._cut(f"{name} = {owner}[{key!r}]")
+            return recorded_number(value, name, self)
+
+        return [take(x, "args", i) for i, x in enumerate(args)], {
+            key: take(x, "named", key) for key, x in named.items()
+        }
 
     def _item(self, array: RecordedArray) -> str:
         """Return the expression of an array's only element."""

@@ -16,12 +16,12 @@ from typing import Any
 from gradcore.autograd.variables import Variable
 from gradcore.compiler.capture.arrays import RecordedArray, current
 from gradcore.compiler.program.program import Expression
+from gradcore.core.operators import Form, Method, Operator, define_operators, names_of, symbols_of
 from gradcore.core.tracebacks import is_own
 
 __all__ = ["RECORDED", "ConstantsWithSizes", "SizeEscapes", "SymbolicNumber", "Symbols", "expressed", "number_at"]
 
-_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
-_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_COMPARISONS = symbols_of("comparison")
 #: What asks for the number itself.
 _CONVERSIONS = ("index", "int", "float", "complex", "hash", "repr", "str", "trunc", "floor", "ceil")
 
@@ -208,19 +208,13 @@ def _computed(function: Callable[..., Any], symbol: str, a: Any, b: Any) -> Any:
     return SymbolicNumber(symbols, values, expression)
 
 
-def _make_operators() -> None:
-    for name, symbol in {**_ARITHMETIC, **_COMPARISONS}.items():
-        function = getattr(operator, name)
+def _make_operator(op: Operator, form: Form) -> Method | None:
+    if form == "right":
+        return lambda self, other: _computed(op.function, op.symbol, other, self)
+    return None if form == "in place" else lambda self, other: _computed(op.function, op.symbol, self, other)
 
-        def forward(self: Any, other: Any, f: Any = function, symbol: str = symbol) -> Any:
-            return _computed(f, symbol, self, other)
 
-        def reflected(self: Any, other: Any, f: Any = function, symbol: str = symbol) -> Any:
-            return _computed(f, symbol, other, self)
-
-        setattr(SymbolicNumber, f"__{name}__", forward)
-        if name in _ARITHMETIC:
-            setattr(SymbolicNumber, f"__r{name}__", reflected)
+def _make_conversions() -> None:
     for name in _CONVERSIONS:
         convert = getattr(math, name, None) or getattr(operator, name, None) or vars(__import__("builtins"))[name]
 
@@ -231,7 +225,8 @@ def _make_operators() -> None:
         setattr(SymbolicNumber, f"__{name}__", number)
 
 
-_make_operators()
+define_operators(SymbolicNumber, _make_operator, names_of("arithmetic", "comparison"))
+_make_conversions()
 
 
 class ConstantsWithSizes(dict[Any, Any]):

@@ -17,6 +17,7 @@ from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.effects import Effects, is_pure, is_total, written
 from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, substituted
+from gradcore.core.operators import OPERATORS
 
 __all__ = ["PASSES", "optimized", "stages", "takes_scalars"]
 
@@ -79,9 +80,8 @@ def without_writes(program: Program) -> Program:
 
 
 _IN_PLACE: dict[str, Callable[..., Any]] = {
-    "operator.iadd": np.add, "operator.isub": np.subtract, "operator.imul": np.multiply,
-    "operator.itruediv": np.true_divide,
-}  # fmt: skip
+    f"operator.i{name}": OPERATORS[name].ufunc for name in ("add", "sub", "mul", "truediv")
+}
 
 
 def _keeps_type(call: Call, program: Program, number: int) -> bool:
@@ -337,7 +337,7 @@ def _is_repeat(known: Call, call: Call, start: int, stop: int, effects: Effects)
 
 
 def _key(value: Any, program: Program) -> Any:
-    """What is equal for equal arguments only, and can be a key."""
+    """Return a key that is equal for equal arguments only."""
     kind = type(value)
     if kind is Literal:
         array = program.literals[value.number]

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.meta.layouts import contiguous_strides
+
 __all__ = ["ArrayType", "Call", "Expression", "Literal", "Program", "Value", "map_leaves", "substituted", "values_in"]
 
 
@@ -53,6 +55,11 @@ class ArrayType(NamedTuple):
     def nbytes(self) -> int:
         """The bytes of all elements."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements lie in C order without gaps."""
+        return self.strides == contiguous_strides(self.shape, self.dtype.itemsize)
 
 
 class Literal(NamedTuple):
@@ -132,6 +139,11 @@ class Call(_Call):
         """Return the numbers of the values among its results."""
         results = self.results
         return (results.number,) if type(results) is Value else tuple(values_in(results))
+
+    @property
+    def last_name(self) -> str:
+        """The function's name without its kind."""
+        return str(self.name.rpartition(".")[2])
 
     def __repr__(self) -> str:
         settings = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.named.items())]

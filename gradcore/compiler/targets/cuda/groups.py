@@ -22,6 +22,7 @@ from gradcore.compiler.capture.arrays import current
 from gradcore.compiler.program.effects import Effects, is_pure, written
 from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, values_in
 from gradcore.core import dtypes
+from gradcore.core.operators import OPERATORS
 
 __all__ = ["FusedLaunch", "grouped"]
 
@@ -33,10 +34,7 @@ _FUSED = frozenset(["evaluated", "evaluate_step", "fused_forward", "fused_gradie
 _STORED = frozenset(["fused_forward", "fused_gradients", "rounded_once"])
 _FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
 #: Operators that CuPy and generated kernels compute alike.
-_OPERATORS = frozenset((
-    "abs", "add", "and", "eq", "ge", "gt", "invert", "le", "lt", "mul", "ne", "neg", "or", "pow", "sub", "truediv",
-    "xor",
-))  # fmt: skip
+_OPERATORS = frozenset(OPERATORS) - {"floordiv", "lshift", "matmul", "mod", "pos", "rshift"}
 #: Functions that CuPy computes otherwise than generated kernels do, where they are alone.
 _LEFT_TO_CUPY = frozenset([*SPECIAL, "exp2"])
 #: Arrays that a kernel is given at most, and calls of a group; bytes of a copy that comes later than it could.
@@ -144,7 +142,7 @@ class FusedLaunch:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         profiler = current.profiler
-        event = None if profiler is None else profiler.begin(f"fused {' '.join(map(_last_name, self.calls))}")
+        event = None if profiler is None else profiler.begin(f"fused {' '.join(call.last_name for call in self.calls)}")
         results: list[Any] = self._launch(list(arrays))
         if event is not None:
             profiler.end(event)
@@ -158,10 +156,6 @@ def _rounds_once(call: Call, operands: list[Any]) -> bool:
         return bool(operands[0].dtype != "f8")
     alone = kind == "operator" or (kind in ("kernels", "backend") and name in RENAMED)
     return name in _STORED or (alone and len(operands) == len(call.args) and not call.named)
-
-
-def _last_name(call: Call) -> str:
-    return call.name.rpartition(".")[2]
 
 
 def _called(call: Call, F: Any, formulas: _Formulas, plain: Any) -> Any:
@@ -273,12 +267,12 @@ class _Grouping:
         known = self.program.types.get(n)
         if known is None or n not in self.alone or known.dtype not in _DTYPES or known.dtype.kind != "f":
             return False
-        return known.strides == _dense(known) and known.nbytes <= _MOST_COPIED and self.copied[n] == 1
+        return known.is_dense and known.nbytes <= _MOST_COPIED and self.copied[n] == 1
 
     def _refusal(self, call: Call, results: list[Any]) -> str | None:
         shape = results[0].shape
         numbers = {*values_in(call.results)}
-        if any(t.shape != shape or t.memory not in numbers or t.strides != _dense(t) for t in results):
+        if any(t.shape != shape or t.memory not in numbers or not t.is_dense for t in results):
             return "a result is a view, or not contiguous"
         if not results[0].size:
             return "it has no elements"
@@ -324,7 +318,7 @@ class _Grouping:
         """Return the operands, those first by whose order in memory kernels write their results."""
         types: list[Any] = [self.program.type_of(leaf) for leaf in inputs]
         whole = [t.shape == result.shape and all(t.strides) for t in types]
-        dense = [w and t.strides == _dense(t) for w, t in zip(whole, types, strict=True)]
+        dense = [w and t.is_dense for w, t in zip(whole, types, strict=True)]
         if any(whole) and not any(dense):
             raise NotFusible("its operands lie in another order in memory")
         return [leaf for _, leaf in sorted(zip(dense, inputs, strict=True), key=lambda pair: not pair[0])]
@@ -378,12 +372,3 @@ def leaves_of(call: Call) -> list[tuple[Any, int]]:
 
 def _leaf(key: tuple[Any, int]) -> Any:
     return key[0](key[1])
-
-
-def _dense(known: Any) -> tuple[int, ...]:
-    """Return the strides of an array that is contiguous in C order."""
-    strides, step = [], known.dtype.itemsize
-    for n in reversed(known.shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.meta.layouts import contiguous_strides
+
 __all__ = ["Kernel", "Loop", "Reduction", "Step", "Unsupported", "View", "clashes", "contiguous_strides", "overlap"]
 
 
@@ -97,15 +99,6 @@ class View(NamedTuple):
             raise ValueError("the index copies")
         moved = part.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
         return self._replace(offset=self.offset + moved, shape=part.shape, strides=part.strides)
-
-
-def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the strides of a contiguous array."""
-    strides, step = [], itemsize
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))
 
 
 class Step:

@@ -97,7 +97,7 @@ class FusedKernel:
         given = out or [None] * len(self.types)
         results = [np.empty(t.shape, t.dtype) if a is None else a for t, a in zip(self.types, given, strict=True)]
         profiler = current.profiler
-        event = None if profiler is None else profiler.begin(f"fused {' '.join(map(_last_name, self.calls))}")
+        event = None if profiler is None else profiler.begin(f"fused {' '.join(call.last_name for call in self.calls)}")
         self._run(arrays, [a.reshape(-1) for a in results])
         if event is not None:
             profiler.end(event)
@@ -183,10 +183,6 @@ def _flat(array: Any, size: int) -> Any:
     if not array.ndim or any(array.strides):
         return array.reshape(-1) if array.ndim else array
     return np.broadcast_to(_element(array), (size,))
-
-
-def _last_name(call: Call) -> str:
-    return call.name.rpartition(".")[2]
 
 
 def _element(array: Any) -> Any:
@@ -298,7 +294,7 @@ class _Grouping:
         known = name in Backend.elementwise or name in RENAMED or name in _FORMULAS
         if not (known if kind in ("kernels", "backend") else kind == "operator" and hasattr(operator, name)):
             return "it is not elementwise"
-        if result.memory != call.results.number or result.strides != _dense(result):
+        if result.memory != call.results.number or not result.is_dense:
             return "its result is a view, or not contiguous"
         literals = self._literals(call)
         leaves = [self.program.type_of(Value(n)) for n in self._arguments(call)]
@@ -309,7 +305,7 @@ class _Grouping:
             return "an array is broadcast"
         if any(any(each.strides) for each in literals):
             return "an array is part of the program"
-        if any(each.strides != _dense(each) and any(each.strides) for each in operands):
+        if any(not each.is_dense and any(each.strides) for each in operands):
             return "an array is not contiguous"
         return "it has settings by name" if call.named else None
 
@@ -350,12 +346,3 @@ class _Grouping:
             return
         results = tuple(map(Value, outputs))
         self.found.calls.append(Call("fused", kernel, tuple(map(Value, inputs)), {}, results))
-
-
-def _dense(known: Any) -> tuple[int, ...]:
-    """Return the strides of an array that is contiguous in C order."""
-    strides, step = [], known.dtype.itemsize
-    for n in reversed(known.shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
