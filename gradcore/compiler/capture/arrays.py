@@ -7,7 +7,7 @@ import gc
 import operator
 import threading
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,11 @@ from gradcore.autograd.node import Node
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import AutogradMeta, Variable
 from gradcore.backends.portable.optimizers import Batch
+from gradcore.backends.stand_ins import METHODS, SIZED_BY_VALUES, ArrayStandIn
 from gradcore.backends.vmap.array import BatchedArray
 from gradcore.compiler.program.program import map_leaves
+from gradcore.core.operators import BY_UFUNC, Form, Method, Operator, define_operators, names_of
+from gradcore.core.typing import Array
 
 __all__ = ["RecordedArray", "RecordedInt", "current", "give_holders_plain_arrays", "give_plain_arrays", "plain_batch"]
 
@@ -38,22 +41,20 @@ class _Current(threading.local):
 
 current = _Current()
 
-#: Methods of arrays of which the result's shape follows from shapes and settings.
-METHODS = frozenset((
-    "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip", "conj", "conjugate", "copy",
-    "cumprod", "cumsum", "diagonal", "dot", "fill", "flatten", "max", "mean", "min", "prod", "ravel", "reshape",
-    "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "trace", "transpose", "var",
-    "view",
-))  # fmt: skip
+#: Methods that are recorded, as the result's shape follows from shapes and settings.
+_RECORDED = (
+    *(name for name in METHODS if name not in SIZED_BY_VALUES and name != "repeat"),
+    "astype", "copy", "fill", "flatten", "reshape", "sort", "transpose", "view",
+)  # fmt: skip
 #: Attributes that are arrays.
-PARTS = frozenset(["T", "imag", "mT", "real"])
+_PARTS = ("T", "imag", "mT", "real")
 #: Attributes that say how an array lies in memory.
 FACTS = ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
 #: Those of them that follow from sizes.
 _OF_SIZES = frozenset(["nbytes", "shape", "size", "strides"])
 
 
-class RecordedArray:
+class RecordedArray(ArrayStandIn):
     """An array in the place of which a program has a numbered value.
 
     It computes as the array inside, and has each call recorded. Whoever reads its elements ends the recording.
@@ -78,27 +79,41 @@ class RecordedArray:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.array, name)
-        if name in PARTS:
-            return _call(f"method.{name}", operator.attrgetter(name), self)
-        if name not in METHODS:
-            _read(f"{name} of its array is used")
-            return value
+        _read(f"{name} of its array is used")
+        return value
 
-        def method(*args: Any, **named: Any) -> Any:
-            return _call(f"method.{name}", operator.methodcaller, self, *args, **named)
+    def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> Array:
+        return self.__getattr__(name)(*args, **named)
 
-        return method
+    def convert(self, name: str, *args: object, **named: object) -> Any:
+        is_method = hasattr(self.array, name) and name != "array"
+        _read(f"{name} of its array is used" if is_method else _READ.get(name, "a tensor becomes a number of Python"))
+        return getattr(self.array, name if is_method else f"__{name}__")(*args, **named)
+
+    @staticmethod
+    def make_operator(operator: Operator, form: Form) -> Method:
+        name, function = f"operator.{operator.name}", operator.function
+        in_place, name_in_place = operator.in_place or function, f"operator.i{operator.name}"
+
+        def unary(self: RecordedArray) -> Array:
+            return _call(name, function, self)
+
+        def from_left(self: RecordedArray, other: object) -> Array:
+            return NotImplemented if _takes_over(other) else _call(name, function, self, other)
+
+        def from_right(self: RecordedArray, other: object) -> Array:
+            return _call(name, function, other, self)
+
+        def assign(self: RecordedArray, other: object) -> Array:
+            return NotImplemented if _takes_over(other) else _call(name_in_place, in_place, self, other)
+
+        methods: dict[Form, Method] = {"unary": unary, "left": from_left, "right": from_right, "in place": assign}
+        return methods[form]
 
     @property
     def base(self) -> Any:
         """None for what owns its memory; else something that cannot be computed with."""
         return None if self.array.base is None else NotImplemented
-
-    def __len__(self) -> int:
-        return len(self.array) if self.sized is self.array else self.sized.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([self[i] for i in range(len(self))])
 
     def __getitem__(self, index: Any) -> Any:
         if _has_mask(index):
@@ -108,24 +123,14 @@ class RecordedArray:
     def __setitem__(self, index: Any, value: Any) -> None:
         _call("operator.setitem", operator.setitem, self, index, value)
 
-    def __copy__(self) -> Any:
-        return self.copy()
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self.copy()
-
     def __reduce__(self) -> Any:
         _read("a tensor is pickled")
         return self.array.__reduce__()
 
-    def __array__(self, *args: Any, **named: Any) -> Any:
-        _read("a tensor becomes a NumPy array")
-        return self.array.__array__(*args, **named)
-
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
         """Record an operator whose first operand is an array of NumPy; other functions of NumPy read the elements."""
-        if method == "__call__" and not named and ufunc in _OPERATORS:
-            return _call(*_OPERATORS[ufunc], *inputs)
+        if method == "__call__" and not named and ufunc in BY_UFUNC and len(inputs) > 1:
+            return _call(f"operator.{BY_UFUNC[ufunc].name}", BY_UFUNC[ufunc].function, *inputs)
         _read(f"NumPy's {ufunc.__name__} is called on its array")
         if "out" in named:
             named["out"] = tuple(map(_inside, named["out"]))
@@ -140,8 +145,8 @@ class RecordedArray:
         return f"RecordedArray({self.array!r}, {self.number})"
 
 
-#: The operators that functions of NumPy are, by function: name in a program, and function of Python.
-_OPERATORS: dict[Any, tuple[str, Callable[..., Any]]] = {}
+#: Why a conversion ends the recording.
+_READ = {"array": "a tensor becomes a NumPy array"}
 
 
 def _inside(value: Any) -> Any:
@@ -174,55 +179,19 @@ def _method(name: str, array: Any, *args: Any, **named: Any) -> Any:
     return getattr(array, name)(*args, **named)
 
 
-def _make_operators() -> None:
-    functions = {
-        "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
-        "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
-        "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
-    }  # fmt: skip
-    for name, function in functions.items():
-        plain = getattr(operator, f"{name}_" if name in ("and", "or") else name)
-        _OPERATORS[function] = f"operator.{name}", plain
-        in_place = getattr(operator, f"i{name}")
+def _make_attributes() -> None:
+    for name in _RECORDED:
 
-        def forward(self: Any, other: Any, f: Any = plain, name: str = f"operator.{name}") -> Any:
-            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
+        def method(self: RecordedArray, *args: object, name: str = f"method.{name}", **named: object) -> Array:
+            return _call(name, operator.methodcaller, self, *args, **named)
 
-        def reflected(self: Any, other: Any, f: Any = plain, name: str = f"operator.{name}") -> Any:
-            return _call(name, f, other, self)
+        setattr(RecordedArray, name, method)
+    for name in _PARTS:
 
-        def assigning(self: Any, other: Any, f: Any = in_place, name: str = f"operator.i{name}") -> Any:
-            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
+        def part(self: RecordedArray, name: str = name) -> Array:
+            return _call(f"method.{name}", operator.attrgetter(name), self)
 
-        setattr(RecordedArray, f"__{name}__", forward)
-        setattr(RecordedArray, f"__r{name}__", reflected)
-        setattr(RecordedArray, f"__i{name}__", assigning)
-    comparisons = {
-        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
-        "ne": np.not_equal,
-    }  # fmt: skip
-    for name, function in comparisons.items():
-        compared = getattr(operator, name)
-        _OPERATORS[function] = f"operator.{name}", compared
-
-        def compare(self: Any, other: Any, f: Any = compared, name: str = f"operator.{name}") -> Any:
-            return NotImplemented if _takes_over(other) else _call(name, f, self, other)
-
-        setattr(RecordedArray, f"__{name}__", compare)
-    for name in ("neg", "pos", "abs", "invert"):
-        applied = getattr(operator, name)
-
-        def unary(self: Any, f: Any = applied, name: str = f"operator.{name}") -> Any:
-            return _call(name, f, self)
-
-        setattr(RecordedArray, f"__{name}__", unary)
-    for convert in (bool, int, float, complex, operator.index):
-
-        def number(self: Any, f: Any = convert) -> Any:
-            _read("a tensor becomes a number of Python")
-            return f(self.array)
-
-        setattr(RecordedArray, f"__{convert.__name__}__", number)
+        setattr(RecordedArray, name, property(part, getattr(ArrayStandIn, name).fset))
     for fact in FACTS:
         owner = "sized" if fact in _OF_SIZES else "array"
         setattr(RecordedArray, fact, property(operator.attrgetter(f"{owner}.{fact}")))
@@ -233,7 +202,7 @@ def _takes_over(other: Any) -> bool:
     return other.__class__ is not RecordedArray and getattr(other, "__array_ufunc__", 0) is None
 
 
-_make_operators()
+_make_attributes()
 
 
 class RecordedInt(int):
@@ -254,40 +223,18 @@ class RecordedInt(int):
         return self
 
 
-def _refuse_arithmetic() -> None:
-    for name in [
-        "add",
-        "sub",
-        "mul",
-        "floordiv",
-        "mod",
-        "radd",
-        "rsub",
-        "rmul",
-        "rfloordiv",
-        "rmod",
-        "and",
-        "or",
-        "xor",
-        "lshift",
-        "rshift",
-        "eq",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-    ]:
-        plain = getattr(int, f"__{name}__")
+def _refuse_operator(operator: Operator, form: Form) -> Method | None:
+    plain = getattr(int, dict(operator.methods)[form], None)
 
-        def arithmetic(self: Any, other: Any, f: Any = plain) -> Any:
-            _read("the position of a generator is computed with")
-            return f(int(self), other)
+    def compute(self: int, *others: object) -> Any:
+        _read("the position of a generator is computed with")
+        return plain(int(self), *others) if plain is not None else NotImplemented
 
-        setattr(RecordedInt, f"__{name}__", arithmetic)
-    RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign]
+    return None if plain is None else compute
 
 
-_refuse_arithmetic()
+define_operators(RecordedInt, _refuse_operator, names_of("arithmetic", "bits", "comparison"))
+RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign]
 
 
 def give_holders_plain_arrays(arrays: Sequence[RecordedArray]) -> None:

@@ -12,23 +12,20 @@ from __future__ import annotations
 import ast
 import operator
 import types
-from collections.abc import Callable
 from typing import Any
 
 from gradcore.autograd.variables import Variable
 from gradcore.compiler.capture.sources import SCOPES, tree_of
+from gradcore.core.operators import Form, Method, Operator, define_operators, names_of
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
 
-__all__ = ["RecordedFloat", "RecordedInteger", "is_followed", "plain_numbers", "recorded_number"]
+__all__ = ["OF_TENSORS", "RecordedFloat", "RecordedInteger", "is_followed", "plain_numbers", "recorded_number"]
 
-#: How operators are written.
-_OPERATORS = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
-    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
-}  # fmt: skip
+#: The operators that programs have for numbers.
+_OPERATORS = [name for name in names_of("arithmetic", "comparison") if name != "pow"]
 #: The operators of tensors that programs have for numbers which they compute.
-_OF_TENSORS = frozenset("+-*/")
+OF_TENSORS = frozenset("+-*/")
 _CONTAINERS = (ast.Tuple, ast.List, ast.Dict)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _NESTED = (*SCOPES, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -86,29 +83,25 @@ def plain_numbers(value: Any) -> Any:
     return value
 
 
-def _make_operators() -> None:
-    def method_of(function: Callable[..., Any], symbol: str, reflected: bool) -> Callable[..., Any]:
-        def method(self: Any, other: Any) -> Any:
-            if isinstance(other, Variable) and symbol in _OF_TENSORS and type(self) is RecordedFloat:
-                return NotImplemented  # the tensor's own operator takes the number
-            pair = (other, self) if reflected else (self, other)
-            value = function(*map(plain_numbers, pair))
-            return self.run.computed(value, symbol, *pair)
+def _make_operator(operator: Operator, form: Form) -> Method | None:
+    function, symbol = operator.function, operator.symbol
 
-        return method
+    def compute(self: Any, other: object) -> Any:
+        if isinstance(other, Variable) and symbol in OF_TENSORS and type(self) is RecordedFloat:
+            return NotImplemented  # the tensor's own operator takes the number
+        pair = (other, self) if form == "right" else (self, other)
+        value = function(*map(plain_numbers, pair))
+        return self.run.computed(value, symbol, *pair)
 
-    for cls in _KINDS.values():
-        for name, symbol in _OPERATORS.items():
-            function = getattr(operator, name)
-            setattr(cls, f"__{name}__", method_of(function, symbol, False))
-            if symbol[0] not in "<>=!":
-                setattr(cls, f"__r{name}__", method_of(function, symbol, True))
-        cls.__neg__ = lambda self: self.run.computed(-plain_numbers(self), "-", self)
-        cls.__bool__ = lambda self: self.run.computed(bool(plain_numbers(self)), "!=", self, 0)
-        cls.__hash__ = _PLAIN[cls].__hash__
+    return None if form == "in place" else compute
 
 
-_make_operators()
+for _kind, _plain in _PLAIN.items():
+    define_operators(_kind, _make_operator, _OPERATORS)
+    _class: Any = _kind
+    _class.__neg__ = lambda self: self.run.computed(-plain_numbers(self), "-", self)
+    _class.__bool__ = lambda self: self.run.computed(bool(plain_numbers(self)), "!=", self, 0)
+    _class.__hash__ = _plain.__hash__
 
 
 # -- how the source uses a number ----------------------------------------------------------------------------------

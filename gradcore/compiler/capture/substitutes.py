@@ -20,8 +20,9 @@ from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import connect, devices_of, put
 from gradcore.compiler.capture.arrays import RecordedArray, current
 from gradcore.compiler.capture.host_calls import end_observation, observe
-from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger, plain_numbers
+from gradcore.compiler.capture.numbers import OF_TENSORS, RecordedFloat, RecordedInteger, plain_numbers
 from gradcore.compiler.capture.sizes import SymbolicNumber
+from gradcore.core.operators import OPERATORS
 from gradcore.tensor import Tensor
 
 __all__ = ["RecordingBackend", "Substitutes", "plain_draw"]
@@ -92,7 +93,10 @@ class Substitutes:
 
 #: The operators of tensors that take numbers which programs compute.
 _OPERATORS = {
-    name: getattr(Tensor, name) for each in ("add", "sub", "mul", "truediv") for name in (f"__{each}__", f"__r{each}__")
+    name: getattr(Tensor, name)
+    for each in OPERATORS.values()
+    for form, name in each.methods
+    if each.symbol in OF_TENSORS and form in ("left", "right")
 }
 
 

@@ -22,6 +22,7 @@ from gradcore.compiler.capture.arrays import current
 from gradcore.compiler.program.effects import Effects, is_pure, written
 from gradcore.compiler.program.program import Call, Literal, Program, Value, map_leaves, values_in
 from gradcore.core import dtypes
+from gradcore.core.operators import OPERATORS
 
 __all__ = ["FusedLaunch", "grouped"]
 
@@ -33,10 +34,7 @@ _FUSED = frozenset(["evaluated", "evaluate_step", "fused_forward", "fused_gradie
 _STORED = frozenset(["fused_forward", "fused_gradients", "rounded_once"])
 _FORMULAS = frozenset(["evaluate_tiled", "tanh_backward"])
 #: Operators that CuPy and generated kernels compute alike.
-_OPERATORS = frozenset((
-    "abs", "add", "and", "eq", "ge", "gt", "invert", "le", "lt", "mul", "ne", "neg", "or", "pow", "sub", "truediv",
-    "xor",
-))  # fmt: skip
+_OPERATORS = frozenset(OPERATORS) - {"floordiv", "lshift", "matmul", "mod", "pos", "rshift"}
 #: Functions that CuPy computes otherwise than generated kernels do, where they are alone.
 _LEFT_TO_CUPY = frozenset([*SPECIAL, "exp2"])
 #: Arrays that a kernel is given at most, and calls of a group; bytes of a copy that comes later than it could.
