@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls, Work
-from gradcore.backends.compiled.row_kernels import ROW_KERNELS, RowKernel
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.kernel_rules import RowKernel, row_kernels
 from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.row_blocks import rows_of
 from gradcore.backends.portable.normalization import NormGradients, Triple
 from gradcore.core.typing import Array
 
-__all__ = ["CompiledRows"]
+__all__ = ["ROW_KERNELS", "CompiledRows"]
 
 #: Elements from which a kernel is faster than NumPy's functions, and that are worth a thread.
 _LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
 #: Elements of the rows whose gradients of weights are added one after the other.
 _PART = 1 << 15
+#: The declared kernels by the names of their methods.
+ROW_KERNELS = row_kernels(NumpyBackend)
 #: The width of rows, or the points of a channel, from which a kernel is faster than NumPy's functions: in short rows
 #: the lanes of the CPU have little to do.
 _WIDTHS = {kernel.symbol: kernel.least_width for kernel in ROW_KERNELS.values()} | {
