@@ -137,10 +137,13 @@ class RowCall(NamedTuple):
 
 
 class RowKernel(NamedTuple):
-    """A C++ kernel of contiguous rows of float32 or float64.
+    """The C++ kernel, and perhaps the CUDA kernels, of contiguous rows of floats.
 
     The function of ``rows.h`` is ``symbol(const Work&, i64 start, i64 stop, const T* reads..., writes...)``; its work
     is the rows from `start` to before `stop`. ``rows.cpp`` makes it a symbol of the library by ``FLOAT_KERNEL``.
+
+    The functions of a CUDA source are ``symbol_rows(reads..., writes..., i64 rows, i64 n, bool flag)`` along the last
+    dim, and ``symbol_columns(reads..., writes..., i64 columns, i64 n, i64 inner, bool flag)`` along others.
 
     Attributes
     ----------
@@ -157,6 +160,8 @@ class RowKernel(NamedTuple):
         The width of rows from which the kernel is faster than NumPy's functions.
     operations : dict
         How operations that are nothing but this kernel take their other arguments, by the name of the operation.
+    cuda : tuple of str or None
+        The source, without ``.cu``, and the symbol in it; then a third word if the flag is True.
     """
 
     symbol: str
@@ -165,12 +170,13 @@ class RowKernel(NamedTuple):
     call: RowCall
     least_width: int
     operations: dict[str, RowCall]
+    cuda: tuple[str, ...] | None = None
 
 
 def native_rows(
-    symbol: str, arrays: str, call: str, least_width: int = 1, **operations: str
+    symbol: str, arrays: str, call: str, least_width: int = 1, cuda: str | None = None, **operations: str
 ) -> Callable[[_Kernel], _Kernel]:
-    """Declare the C++ implementation of a kernel of contiguous rows.
+    """Declare the C++ and CUDA implementations of a kernel of contiguous rows.
 
     Parameters
     ----------
@@ -182,6 +188,8 @@ def native_rows(
         The kernel's other arguments, in the words of `RowCall`.
     least_width : int
         The width of rows from which it is faster than NumPy's functions.
+    cuda : str, optional
+        The CUDA source and its symbol, for example ``"softmax softmax"``; a third word for a flag that is True.
     **operations : str
         How operations that are nothing but this kernel take their other arguments.
     """
@@ -190,7 +198,9 @@ def native_rows(
     calls = {name: RowCall.parse(words, own.value) for name, words in operations.items()}
 
     def declare(kernel: _Kernel) -> _Kernel:
-        vars(kernel)["native_rows"] = RowKernel(symbol, reads, writes, own, least_width, calls)
+        vars(kernel)["native_rows"] = RowKernel(
+            symbol, reads, writes, own, least_width, calls, tuple(cuda.split()) if cuda else None
+        )
         return kernel
 
     return declare

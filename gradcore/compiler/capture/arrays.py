@@ -86,9 +86,13 @@ class RecordedArray(ArrayStandIn):
         return self.__getattr__(name)(*args, **named)
 
     def convert(self, name: str, *args: object, **named: object) -> Any:
-        is_method = hasattr(self.array, name) and name != "array"
-        _read(f"{name} of its array is used" if is_method else _READ.get(name, "a tensor becomes a number of Python"))
-        return getattr(self.array, name if is_method else f"__{name}__")(*args, **named)
+        if name in ("item", "tobytes", "tolist"):
+            return self.__getattr__(name)(*args, **named)
+        if name == "array":
+            _read("a tensor becomes a NumPy array")
+        else:
+            _read("a tensor becomes a number of Python")
+        return getattr(self.array, f"__{name}__")(*args, **named)
 
     @staticmethod
     def make_operator(operator: Operator, form: Form) -> Method:
@@ -143,10 +147,6 @@ class RecordedArray(ArrayStandIn):
 
     def __repr__(self) -> str:
         return f"RecordedArray({self.array!r}, {self.number})"
-
-
-#: Why a conversion ends the recording.
-_READ = {"array": "a tensor becomes a NumPy array"}
 
 
 def _inside(value: Any) -> Any:
