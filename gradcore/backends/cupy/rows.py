@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.base import Backend
 from gradcore.backends.cupy.kernels import CudaKernels, dense, elements, int64s, rows_of, summed, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.kernel_rules import RowKernel, row_kernels
@@ -347,14 +348,16 @@ def _threads(count: int) -> tuple[int]:
 def _launcher(kernel: RowKernel) -> Any:
     """Return the method that launches a declared kernel along a dim, for arrays of one shape that it takes."""
     family, symbol, *flags = kernel.cuda or ()
-    others, flag = len(kernel.reads) - 1, np.bool_(bool(flags))
-    at = others + kernel.call.dim
+    others, call = len(kernel.reads) - 1, kernel.call
 
     def supports(backend: CudaRows, x: Array, *rest: Any) -> bool:
-        return backend.takes(family, x, *rest[:others]) and all(a.shape == x.shape for a in rest[:others])
+        if not backend.takes(family, x, *rest[:others]) or call.dtype_of(rest[others:]) is not None:
+            return False
+        return all(a.shape == x.shape for a in rest[:others])
 
     def run(backend: CudaRows, x: Array, *rest: Any) -> Array:
-        dim, xp = rest[at], backend.xp
+        settings, xp = rest[others:], backend.xp
+        dim, flag = settings[call.dim], np.bool_(bool(flags) or call.number_of(settings) != 0)
         n, inner = x.shape[dim], prod(x.shape[dim % x.ndim + 1 :])
         out, count = xp.empty(x.shape, x.dtype), x.size // n
         arrays = [dense(xp, a) for a in (x, *rest[:others])]
@@ -369,7 +372,7 @@ def _launcher(kernel: RowKernel) -> Any:
     return kernel_for(supports)(run)
 
 
-for _name, _kernel in row_kernels(CudaRows).items():
+for _name, _kernel in row_kernels(Backend).items():
     if _kernel.cuda:
         setattr(CudaRows, _name, _launcher(_kernel))
         vars(CudaRows)[_name].__set_name__(CudaRows, _name)
