@@ -542,6 +542,8 @@ class GraphTask:
         """
         buffer = self.buffer
         self.needed = _leading_to(self.captures, buffer.pending)
+        if self.needed is None:
+            return
         waiting = [entry for entry in buffer.heap if entry[1] in self.needed]
         if not waiting and len(buffer.heap) == 1:
             _, root = buffer.heap[0]
@@ -597,19 +599,31 @@ def _backward_on_tensors(node: Node, grad: Any, arithmetic: Any, needed: Sequenc
 final_callbacks = object()
 
 
-def _leading_to(targets: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
-    """Return the nodes on the way from `roots` to any of `targets`."""
+def _leading_to(targets: Captures, roots: Iterable[Node]) -> set[Node] | None:
+    """Return the nodes on the way from `roots` to any of `targets`; None if no way ends elsewhere, so that all are."""
     oldest = min([node._seq for node in targets], default=0)
     seen = set(roots)
-    stack = [node._edges for node in seen]
+    stack = list(seen)
+    ends_elsewhere = False
     while stack:
-        for edge in stack.pop():
-            if edge is not None:
-                successor = edge[0]
-                edges = successor._edges
-                if edges and successor not in seen and successor._seq >= oldest:
-                    seen.add(successor)
-                    stack.append(edges)
+        node = stack.pop()
+        is_end = True
+        for edge in node._edges:
+            if edge is None:
+                continue
+            is_end = False
+            successor = edge[0]
+            if successor in seen:
+                continue
+            if successor._edges and successor._seq >= oldest:
+                seen.add(successor)
+                stack.append(successor)
+            elif successor not in targets:
+                ends_elsewhere = True
+        if is_end and node not in targets:
+            ends_elsewhere = True
+    if not ends_elsewhere:
+        return None
     leading = set(targets)
     for node in sorted(seen, key=_creation):  # those that a node leads to are older
         for edge in node._edges:

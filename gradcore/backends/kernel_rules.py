@@ -1,4 +1,4 @@
-"""Batching rules and shape rules of kernels: how `vmap` runs one on a whole batch, and what it gives on ``meta``.
+"""Rules of kernels: how `vmap` runs one on a whole batch, what it gives on ``meta``, and its C++ implementation.
 
 Kernels that are methods of a backend's families have them as decorators, operations that are kernels in their
 declarations (``batch=leading(2)``). A kernel without a batching rule runs as it is written, on batched arrays; one
@@ -7,18 +7,22 @@ without a shape rule runs on arrays without data. Formulas and bodies need neith
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 __all__ = [
     "OPERATIONS",
     "BatchRule",
     "Result",
+    "RowCall",
+    "RowKernel",
     "all_samples",
     "along",
     "batch_rules",
     "images",
     "leading",
+    "native_rows",
+    "row_kernels",
     "shape_rules",
     "shaped",
 ]
@@ -82,6 +86,129 @@ def shaped(rule: Callable[..., Any]) -> Callable[[_Kernel], _Kernel]:
         return kernel
 
     return declare
+
+
+class RowCall(NamedTuple):
+    """The settings of a kernel, or of an operation: the arguments behind its arrays.
+
+    Attributes
+    ----------
+    dim, dims, number, dtype : int
+        Positions among these arguments of: a dim, which has to be the last one; the number of last dims that make a
+        row; the member ``number`` of ``Work``; a dtype. -1 if there is no such argument.
+    value : float
+        The member ``number`` where no argument gives it.
+    """
+
+    dim: int = -1
+    dims: int = -1
+    number: int = -1
+    dtype: int = -1
+    value: float = 0
+
+    @classmethod
+    def parse(cls, words: str, value: float = 0) -> RowCall:
+        """Return the call that words such as ``"dim number=1 dtype"`` describe; `value` where they give no number."""
+        fields: dict[str, Any] = {"value": value}
+        position = 0
+        for word in words.split():
+            name, _, default = word.partition("=")
+            if default:
+                fields["value"] = float(default)
+            else:
+                fields[name], position = position, position + 1
+        return cls(**fields)
+
+    def row_dims(self, ndim: int, arguments: Sequence[Any]) -> int:
+        """Return the number of last dims that make a row of an array of `ndim` dims; 0 if rows lie in other dims."""
+        if self.dim >= 0:
+            return int(ndim > 0 and arguments[self.dim] % ndim == ndim - 1)
+        return arguments[self.dims] if self.dims >= 0 else 1
+
+    def number_of(self, arguments: Sequence[Any]) -> float:
+        """Return the member ``number`` of ``Work``; 0 if its argument is left out."""
+        if self.number < 0:
+            return self.value
+        return arguments[self.number] if self.number < len(arguments) else 0
+
+    def dtype_of(self, arguments: Sequence[Any]) -> Any:
+        """Return the dtype that is asked for, or None."""
+        return arguments[self.dtype] if 0 <= self.dtype < len(arguments) else None
+
+
+class RowKernel(NamedTuple):
+    """The C++ kernel, and perhaps the CUDA kernels, of contiguous rows of floats.
+
+    The function of ``rows.h`` is ``symbol(const Work&, i64 start, i64 stop, const T* reads..., writes...)``; its work
+    is the rows from `start` to before `stop`. ``rows.cpp`` makes it a symbol of the library by ``FLOAT_KERNEL``.
+
+    The functions of a CUDA source are ``symbol_rows(reads..., writes..., i64 rows, i64 n, bool flag)`` along the last
+    dim, and ``symbol_columns(reads..., writes..., i64 columns, i64 n, i64 inner, bool flag)`` along others.
+
+    Attributes
+    ----------
+    symbol : str
+    reads : tuple of str
+        Contents of each array that the kernel takes: ``"rows"``, the elements of the rows; ``"row"``, one number for
+        each row; ``"column=1"``, one number for each column of a row, and 1 for each if the array is None.
+    writes : tuple of str
+        Contents of each result: ``"rows"``; ``"row"``, in a vector, or ``"kept"``, in the shape of the rows with dims
+        of size 1; ``"index"``, an int64 for each element.
+    call : RowCall
+        The kernel's other arguments.
+    least_width : int
+        The width of rows from which the kernel is faster than NumPy's functions.
+    operations : dict
+        How operations that are nothing but this kernel take their other arguments, by the name of the operation.
+    cuda : tuple of str or None
+        The source, without ``.cu``, and the symbol in it; then a third word if the flag is True.
+    """
+
+    symbol: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    call: RowCall
+    least_width: int
+    operations: dict[str, RowCall]
+    cuda: tuple[str, ...] | None = None
+
+
+def native_rows(
+    symbol: str, arrays: str, call: str, least_width: int = 1, cuda: str | None = None, **operations: str
+) -> Callable[[_Kernel], _Kernel]:
+    """Declare the C++ and CUDA implementations of a kernel of contiguous rows.
+
+    Parameters
+    ----------
+    symbol : str
+        The function of ``rows.h``.
+    arrays : str
+        What it reads and writes, in the words of `RowKernel`, for example ``"rows column=1 -> rows row"``.
+    call : str
+        The kernel's other arguments, in the words of `RowCall`.
+    least_width : int
+        The width of rows from which it is faster than NumPy's functions.
+    cuda : str, optional
+        The CUDA source and its symbol, for example ``"softmax softmax"``; a third word for a flag that is True.
+    **operations : str
+        How operations that are nothing but this kernel take their other arguments.
+    """
+    reads, writes = (tuple(side.split()) for side in arrays.split("->"))
+    own = RowCall.parse(call)
+    calls = {name: RowCall.parse(words, own.value) for name, words in operations.items()}
+
+    def declare(kernel: _Kernel) -> _Kernel:
+        vars(kernel)["native_rows"] = RowKernel(
+            symbol, reads, writes, own, least_width, calls, tuple(cuda.split()) if cuda else None
+        )
+        return kernel
+
+    return declare
+
+
+def row_kernels(backend: Any) -> dict[str, RowKernel]:
+    """Return the C++ kernels of rows that a class of backends declares, by the names of its methods."""
+    return _rules(backend, "native_rows")
 
 
 def _rules(backend: type, attribute: str) -> dict[str, Any]:

@@ -178,8 +178,8 @@ class CompiledFunction:
         #: The function that was split, with its code and defaults.
         self._split: tuple[Any, ...] | None = None
         #: Arguments that were floats, of which those that change become inputs of programs; None if they may not.
-        self._floats: dict[Any, float] | None = {}
-        self._varying: frozenset[Any] = frozenset()
+        self._floats: dict[int | str, float] | None = {}
+        self._varying: frozenset[int | str] = frozenset()
         #: How often sizes could not become symbols, and why.
         self._static: list[str] = []
 
@@ -526,7 +526,7 @@ class CompiledFunction:
         """Whether code other than gradcore's may call ``type``: it sees that sizes that are recorded are no ints."""
         return self._computed_names or any("type" in code.co_names for code in self._users) or guards.refers_to(type)
 
-    def _guards(self, args: _Args, named: _Named, symbols: Any, varying: frozenset[Any] = frozenset()) -> Guards:
+    def _guards(self, args: _Args, named: _Named, symbols: Any, varying: frozenset[int | str] = frozenset()) -> Guards:
         """Return the guards of a call."""
         guards = self._new_guards(self._computed_names)
         guards.varying = varying

@@ -480,7 +480,7 @@ def found() -> list[str]:
     lines = [
         f"gradcore {gc.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, {platform.platform()}"
     ]
-    for names in (("cupy-cuda12x", "cupy-cuda13x", "cupy"), ("nvmath-python",), ("cutensor-cu12", "cutensor-cu13")):
+    for names in (("cupy-cuda12x", "cupy-cuda13x", "cupy"), ("cutensor-cu12", "cutensor-cu13")):
         for name in names:
             try:
                 lines.append(f"{name} {version(name)}")

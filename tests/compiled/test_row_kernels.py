@@ -6,8 +6,8 @@ import inspect
 
 import pytest
 
-from gradcore.backends.compiled.row_kernels import ROW_KERNELS, RowCall
-from gradcore.backends.kernel_rules import OPERATIONS
+from gradcore.backends.compiled.rows import ROW_KERNELS
+from gradcore.backends.kernel_rules import OPERATIONS, RowCall
 from gradcore.backends.numpy.backend import NumpyBackend
 
 

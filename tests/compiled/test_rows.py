@@ -74,6 +74,35 @@ def test_softmax_of_special_numbers(compiled: Any, value: float, width: int) -> 
     assert powers.shape == x.shape
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scale", [1, 30, 1000])
+def test_logsumexp(compiled: Any, ran: list[str], shape: tuple[int, ...], dtype: str, scale: float) -> None:
+    x = draw(shape, dtype) * np.dtype(dtype).type(scale)
+    last = x.ndim - 1
+    exact = np.logaddexp.reduce(x.astype(np.longdouble), last)
+    for keepdim in (False, True):
+        found = compiled.logsumexp_over(x, (last,), keepdim)
+        assert found.dtype == x.dtype
+        agree(found, (exact[..., None] if keepdim else exact).astype(dtype), TOLERANCE[dtype])
+    assert ran == ["logsumexp"] * 2 * (shape[0] > 1)  # a single row is shared by its parts
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [3, 50, 3000])
+def test_logsumexp_of_special_numbers(compiled: Any, ran: list[str], dtype: str, width: int) -> None:
+    infinity, special = np.inf, [np.nan, np.inf, -np.inf, np.finfo(dtype).max, np.finfo(dtype).min]
+    rows = [draw((1, width), dtype)[0] for _ in range(len(special) ** 2 + 3)]
+    for row, (a, b) in zip(rows, itertools.product(special, special), strict=False):
+        row[width // 2], row[-1] = a, b
+    rows[-3][:], rows[-2][:], rows[-1][:] = -infinity, infinity, np.nan
+    x = np.array(rows)
+    with np.errstate(all="ignore"):
+        expected = SLOW.logsumexp_over(x, (1,), False)
+    np.testing.assert_allclose(compiled.logsumexp_over(x, (1,), False), expected, TOLERANCE[dtype])
+    assert ran == ["logsumexp"]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("weighted", [False, True])

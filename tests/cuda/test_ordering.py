@@ -438,11 +438,10 @@ def test_graphed_parts(order: Order) -> None:
 def test_captured_products_in_two_streams(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each goes to its own stream, with a workspace of its own."""
     needs_compiler()
-    from gradcore.backends.cupy import capture
     from tests.strict.blas import FakeBindings
 
-    bindings, side = FakeBindings(), gc.cuda.Stream()
-    monkeypatch.setattr(capture.importlib, "import_module", lambda name: {"nvmath.bindings.cublas": bindings}[name])
+    side = gc.cuda.Stream()
+    monkeypatch.setattr(type(gc.zeros(1, device="cuda").device.backend), "cublas_library", FakeBindings())
     used = []
     plain = FakeBindings.gemm_ex
 

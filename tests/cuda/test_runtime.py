@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends import registry, streams, sync_debug
-from gradcore.backends.cupy import capture as cupy_capture
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.pinned import is_pinned
 from gradcore.errors import OutOfMemoryError
@@ -133,22 +131,21 @@ def _graph_of_products() -> tuple[Any, Any, Any]:
     return gc.cuda.graph(lambda x: gc.nn.functional.linear(x, weight, bias).relu(), warmup=1)(x), x, weight
 
 
-def test_products_are_captured_by_the_own_kernel(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As CuPy refuses to call cuBLAS then."""
+def test_products_are_captured_by_the_own_kernel(cuda: Runtime) -> None:
+    """Where cuBLAS is not found, as CuPy refuses to call it then."""
     needs_compiler()
-    monkeypatch.setitem(sys.modules, "nvmath.bindings.cublas", None)
     CALLS.clear()
     y, x, weight = _graph_of_products()
     assert CALLS["gemmEx"] == 1  # before
     np.testing.assert_allclose(y.cpu().numpy(), (x.cpu().numpy() @ weight.cpu().numpy().T + 1).clip(0))
 
 
-def test_products_are_captured_by_nvmath(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_are_captured_by_cublas(cuda: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a handle of its own, whose workspace is set after its stream, which would forget it."""
     bindings = FakeBindings()
-    monkeypatch.setattr(
-        cupy_capture.importlib, "import_module", lambda name: {"nvmath.bindings.cublas": bindings}[name]
-    )
+    backend = gc.zeros(1, device="cuda").device.backend
+    monkeypatch.setattr(type(backend), "cublas_library", bindings)
+    monkeypatch.setattr(type(backend), "_is_for_epilogue", lambda self, a, b: False)
     CALLS.clear()
     y, x, weight = _graph_of_products()
     assert bindings.streams == [3]  # after that of the first runs

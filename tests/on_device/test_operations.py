@@ -182,3 +182,22 @@ def test_a_zero_keeps_its_sign_between_bounds(device: str, name: str, size: int)
         x = gc.tensor([-0.0, 0.0, -1.0, 1.0], device="cpu").to(dtype).repeat(size // 4)
         signs = [gc.signbit(BOUNDED[name](x.to(where))).tolist() for where in (device, "cpu")]
         assert signs[0] == signs[1], dtype
+
+
+@pytest.mark.parametrize(
+    "to", [gc.uint8, gc.int8, gc.int16, gc.int32, gc.int64, gc.uint16, gc.uint32, gc.uint64], ids=str
+)
+def test_conversions_to_integers_wrap(device: str, to: gc.dtype) -> None:
+    """As on the CPU: a GPU's own conversion of negative numbers to unsigned integers gives zero."""
+    numbers = gc.tensor([-0.0, -0.5, -1.7, 1.7, 255.9, 256.0, -256.0, -300.0, 3e4, -3e4, 7e4, -7e4], device="cpu")
+    for dtype in (gc.float64, gc.float32, gc.float16, gc.bfloat16):
+        x = numbers.to(dtype)
+        x = x[x.isfinite()]
+        expected = x.to(to)
+        assert gc.equal(x.to(device).to(to).cpu(), expected), dtype
+        written = gc.zeros(2, x.numel(), dtype=to, device=device)
+        written[0] = x.to(device)
+        written[1].copy_(x.to(device))
+        assert gc.equal(written.cpu(), gc.stack([expected, expected])), dtype
+        formula = gc.compile(lambda t: (t + 0).to(to) + 0)
+        assert all(gc.equal(formula(x.to(device)).cpu(), expected) for _ in range(3)), dtype

@@ -132,7 +132,7 @@ class FakeCublas:
 
 
 class FakeBindings:
-    """`nvmath.bindings.cublas`: as CuPy's, under other names, with handles of one's own."""
+    """`CublasLibrary` for graphs: the same functions, with handles of one's own."""
 
     HANDLE = 7
 

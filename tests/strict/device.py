@@ -662,7 +662,7 @@ class StrictBackend(CupyBackend):
 
     cublas = FakeCublas()  # type: ignore[assignment]
     cutensor = None  # type: ignore[assignment]
-    nvmath = None  # type: ignore[assignment]
+    cublas_library = None
 
     def cublas_handle(self) -> int:
         return 1

@@ -15,12 +15,41 @@ struct Reader : Lanes<T> {
     INLINE static T number(T x) { return x; }
 };
 
-#ifdef __AVX512F__
+#if defined(__AVX512F__) && defined(__F16C__)
 constexpr __mmask16 every = 0xFFFF;  // as GCC warns of what intrinsics without a mask leave undefined
 
-INLINE __m512 widened(__m256i bits, Half) { return _mm512_maskz_cvtph_ps(every, bits); }
-INLINE __m512 widened(__m256i bits, Brain) {
+INLINE __m512 widened(const Half* x) {
+    return _mm512_maskz_cvtph_ps(every, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+}
+INLINE __m512 widened(const Brain* x) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
     return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(every, _mm512_maskz_cvtepu16_epi32(every, bits), 16));
+}
+#elif defined(__AVX2__) && defined(__F16C__)
+INLINE __m256 widened(const Half* x) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x))); }
+INLINE __m256 widened(const Brain* x) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+#else  // as `to_float`, in vectors
+typedef i32 Words __attribute__((vector_size(register_size)));
+
+template <class H>
+INLINE Words words_of(const H* x) {
+    typedef u16 Short __attribute__((vector_size(register_size / 2)));
+    Short bits;
+    __builtin_memcpy(&bits, x, sizeof bits);
+    return __builtin_convertvector(bits, Words);
+}
+INLINE Words widened(const Brain* x) { return words_of(x) << 16; }
+INLINE Words widened(const Half* x) {
+    const Words bits = words_of(x), size = bits & 0x7FFF, sign = (bits & 0x8000) << 16;
+    const Words normal = (size << 13) + (112 << 23) + ((size >= 0x7C00) & (112 << 23));
+    const Lanes<float>::Vector tiny = __builtin_convertvector(size, Lanes<float>::Vector) * 5.9604644775390625e-08f;
+    Words subnormal;
+    __builtin_memcpy(&subnormal, &tiny, sizeof tiny);
+    const Words is_tiny = size < 0x400;
+    return (subnormal & is_tiny) | (normal & ~is_tiny) | sign;
 }
 #endif
 
@@ -30,14 +59,8 @@ struct HalfReader : Lanes<float> {
     INLINE static float number(H x) { return to_float(x); }
     INLINE static Vector load(const H* place) {
         Vector v;
-#ifdef __AVX512F__
-        const __m512 numbers = widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(place)), H());
+        const auto numbers = widened(place);
         __builtin_memcpy(&v, &numbers, sizeof v);
-#else
-        float numbers[count];
-        convert_all(count, place, numbers);
-        __builtin_memcpy(&v, numbers, sizeof v);
-#endif
         return v;
     }
 };
@@ -180,22 +203,22 @@ INLINE typename Reader<T>::Number extremum(const T* x, i64 n) {
     if (n >= lanes) {
         typename L::Vector tops[4], nan = {};
         for (auto& v : tops) v = L::load(x);
-        nan = L::in_registers(unordered, tops[0], nan);
+        nan = unordered(tops[0], nan);
         for (; i + 4 * lanes <= n; i += 4 * lanes) {
             for (int k = 0; k < 4; ++k) {
                 const auto v = L::load(x + i + k * lanes);
-                tops[k] = L::in_registers(further, v, tops[k]);
-                nan = L::in_registers(unordered, v, nan);
+                tops[k] = further(v, tops[k]);
+                nan = unordered(v, nan);
             }
         }
         for (; i + lanes <= n; i += lanes) {
             const auto v = L::load(x + i);
-            tops[0] = L::in_registers(further, v, tops[0]);
-            nan = L::in_registers(unordered, v, nan);
+            tops[0] = further(v, tops[0]);
+            nan = unordered(v, nan);
         }
-        tops[0] = L::in_registers(further, tops[1], tops[0]);
-        tops[2] = L::in_registers(further, tops[3], tops[2]);
-        tops[0] = L::in_registers(further, tops[2], tops[0]);
+        tops[0] = further(tops[1], tops[0]);
+        tops[2] = further(tops[3], tops[2]);
+        tops[0] = further(tops[2], tops[0]);
         for (i64 k = 0; k < lanes; ++k) best = further(Number(tops[0][k]), best);
         for (i64 k = 0; k < lanes; ++k) spoilt |= nan[k] != nan[k];
     }
@@ -233,13 +256,9 @@ constexpr i64 columns = 512;
 // sums[i] += v[i]
 INLINE void add_to(double* sums, Lanes<float>::Vector v) {
     using L = Lanes<double>;
-    typedef float Half __attribute__((vector_size(32)));
-    for (int k = 0; k < 2; ++k) {
-        Half half;
-        __builtin_memcpy(&half, reinterpret_cast<const char*>(&v) + 32 * k, 32);
-        const L::Vector found = L::load(sums + 8 * k) + __builtin_convertvector(half, L::Vector);
-        __builtin_memcpy(sums + 8 * k, &found, sizeof found);
-    }
+    const L::Vector low = L::load(sums) + doubles<0>(v), high = L::load(sums + L::count) + doubles<1>(v);
+    __builtin_memcpy(sums, &low, sizeof low);
+    __builtin_memcpy(sums + L::count, &high, sizeof high);
 }
 
 // A part is as for `column_squares`; the sums of eight elements are in float32.

@@ -70,6 +70,31 @@ void log_softmax_backward(const Work& work, i64 start, i64 stop, const T* t, con
     }
 }
 
+// The logarithm of the sum of a row's exponentials. These are kept for some elements at a time only.
+template <class T>
+void logsumexp(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    constexpr i64 some = 2048 / sizeof(T);
+    const i64 width = work.width;
+    for (i64 row = start; row < stop; ++row) {
+        const T* a = x + row * width;
+        const T top = largest(a, width);
+        if (!is_finite(top)) {  // infinity, or nothing but NaN and minus infinity: the sum of the elements says which
+            T total = top;
+            for (i64 i = 0; i < width; ++i) total = a[i] == -infinity<T>() ? total : total + a[i];
+            out[row] = total;
+            continue;
+        }
+        double total = 0;
+        for (i64 i = 0; i < width; i += some) {
+            alignas(64) T powers[some];
+            const i64 n = i + some < width ? some : width - i;
+            exponentials(a + i, n, top, powers);
+            total += sum_of(n, powers);
+        }
+        out[row] = top + static_cast<T>(std::log(total));
+    }
+}
+
 // The exponentials of rows less their largest elements, these, and the exponentials' sums.
 template <class T>
 void row_powers(const Work& work, i64 start, i64 stop, const T* x, T* powers, T* top, T* total) {

@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from gradcore.backends.compiled.calls import CompiledCalls, Work
-from gradcore.backends.compiled.row_kernels import ROW_KERNELS, RowKernel
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.kernel_rules import RowKernel, row_kernels
 from gradcore.backends.numpy import threads
+from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.row_blocks import rows_of
 from gradcore.backends.portable.normalization import NormGradients, Triple
 from gradcore.core.typing import Array
 
-__all__ = ["CompiledRows"]
+__all__ = ["ROW_KERNELS", "CompiledRows"]
 
 #: Elements from which a kernel is faster than NumPy's functions, and that are worth a thread.
 _LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
 #: Elements of the rows whose gradients of weights are added one after the other.
 _PART = 1 << 15
+#: The declared kernels by the names of their methods.
+ROW_KERNELS = row_kernels(NumpyBackend)
 #: The width of rows, or the points of a channel, from which a kernel is faster than NumPy's functions: in short rows
 #: the lanes of the CPU have little to do.
 _WIDTHS = {kernel.symbol: kernel.least_width for kernel in ROW_KERNELS.values()} | {
     "layer_norm_backward": 32, "batch_norm": 128, "batch_norm_backward": 16, "group_norm": 16,
-    "group_norm_backward": 16,
+    "group_norm_backward": 16, "logsumexp": 32,
 }  # fmt: skip
 
 
 Condition = Callable[..., bool]
+
+
+def _takes_logsumexp(backend: Any, x: Array, dims: Sequence[int] | None, keepdim: bool) -> bool:
+    last = x.ndim - 1  # a single row is shared between threads by its parts, elsewhere
+    return last > 0 and dims == (last,) and x.size > x.shape[last] and _usual("logsumexp", x.shape[last], x)
 
 
 def _takes_images(kernel: str) -> Condition:
@@ -69,6 +77,15 @@ class CompiledRows(CompiledCalls):
         parts = parts or height
         grain = max(1, _WORTH_A_THREAD * parts // (height * width))
         function(ctypes.byref(Work(parts, height, width, **more)), grain, threads.available(), *arrays)
+
+    # -- exponentials ----------------------------------------------------------------------------------------
+
+    @kernel_for(_takes_logsumexp)
+    def logsumexp_over(self, x: Array, dims: Sequence[int] | None, keepdim: bool) -> Array:
+        rows = rows_of(x)
+        out = np.empty(x.shape[:-1] + (1,) * keepdim, x.dtype)
+        self._run("logsumexp", rows.shape, rows, out)
+        return out
 
     # -- normalization over the last dims --------------------------------------------------------------------
 

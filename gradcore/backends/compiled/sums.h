@@ -14,30 +14,16 @@ constexpr int register_size = 32;
 constexpr int register_size = 16;
 #endif
 
-// A vector of 64 bytes: one register of the CPU, or some.
+// A vector that fills a register of the CPU: of longer ones, GCC compares and converts one element after the other.
 template <class T>
 struct Lanes {
-    static constexpr i64 count = 64 / sizeof(T);
-    typedef T Vector __attribute__((vector_size(64)));
+    static constexpr i64 count = register_size / sizeof(T);
+    typedef T Vector __attribute__((vector_size(register_size)));
 
     INLINE static Vector load(const T* place) {
         Vector v;
         __builtin_memcpy(&v, place, sizeof v);
         return v;
-    }
-    // f(a, b) of parts that are registers: of longer vectors, GCC compares one element after the other.
-    template <class F>
-    INLINE static Vector in_registers(F f, Vector a, Vector b) {
-        if constexpr (register_size == sizeof(Vector)) return f(a, b);
-        typedef T Register __attribute__((vector_size(register_size)));
-        constexpr int number = sizeof(Vector) / register_size;
-        Register v[number], w[number];
-        __builtin_memcpy(v, &a, sizeof a);
-        __builtin_memcpy(w, &b, sizeof b);
-#pragma GCC unroll 4
-        for (int k = 0; k < number; ++k) v[k] = f(v[k], w[k]);
-        __builtin_memcpy(&a, v, sizeof a);
-        return a;
     }
     // `v` with zeros in its first lanes.
     INLINE static Vector from_lane(i64 first, Vector v) {
@@ -46,23 +32,37 @@ struct Lanes {
     }
 };
 
+// The first or the second half of a vector in double precision.
+template <int half>
+INLINE Lanes<double>::Vector doubles(Lanes<float>::Vector v) {
+    constexpr int bytes = register_size / 2;
+    typedef float Half __attribute__((vector_size(bytes)));
+    Half found;
+    __builtin_memcpy(&found, reinterpret_cast<const char*>(&v) + half * bytes, bytes);
+    return __builtin_convertvector(found, Lanes<double>::Vector);
+}
+
+// The sum of the lanes of a vector, the first half and the second added, and the halves of these sums.
+INLINE double sum_of_lanes(Lanes<double>::Vector v) {
+    double parts[Lanes<double>::count];
+    __builtin_memcpy(parts, &v, sizeof v);
+#pragma GCC unroll 3
+    for (i64 step = Lanes<double>::count / 2; step; step /= 2) {
+        for (i64 k = 0; k < step; ++k) parts[k] += parts[k + step];
+    }
+    return parts[0];
+}
+
 // A sum in double precision, of vectors.
 class Total {
 public:
     INLINE void add(Lanes<double>::Vector v) { low_ += v; }
     INLINE void add(Lanes<float>::Vector v) {
-        typedef float Half __attribute__((vector_size(32)));
-        Half low, high;
-        __builtin_memcpy(&low, &v, 32);
-        __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + 32, 32);
-        low_ += __builtin_convertvector(low, Lanes<double>::Vector);
-        high_ += __builtin_convertvector(high, Lanes<double>::Vector);
+        low_ += doubles<0>(v);
+        high_ += doubles<1>(v);
     }
     INLINE void add_number(double x) { rest_ += x; }
-    INLINE double sum() const {
-        const Lanes<double>::Vector v = low_ + high_;
-        return rest_ + (((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7])));
-    }
+    INLINE double sum() const { return rest_ + sum_of_lanes(low_ + high_); }
 
 private:
     Lanes<double>::Vector low_ = {}, high_ = {};

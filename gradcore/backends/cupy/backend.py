@@ -205,6 +205,8 @@ class CupyBackend(
         return host
 
     def copy_into(self, target: Any, source: Any) -> None:
+        if target.dtype.kind == "u" and self.is_tensor(source) and source.dtype != target.dtype:
+            source = self.astype(source, target.dtype)
         target[...] = self.apart(source, target)
 
     def apart(self, source: Any, target: Any) -> Any:

@@ -1,10 +1,8 @@
-"""cuBLAS while a CUDA graph is captured: CuPy does not call it then, nvmath-python does."""
+"""cuBLAS while a CUDA graph is captured, when CuPy refuses to call it."""
 
 from __future__ import annotations
 
-import importlib
 import threading
-import warnings
 from typing import Any
 
 from gradcore.backends.cupy.gemm import SUMS_IN_FLOAT
@@ -23,7 +21,7 @@ class Capture(threading.local):
     on : bool
         Whether a graph is being captured.
     cublas : CapturedCublas or None
-        What multiplies matrices meanwhile, if nvmath-python is installed.
+        What multiplies matrices meanwhile, if the library that CuPy has loaded is found.
     differs : bool
         Whether something was captured that is computed by other kernels than outside of graphs.
     known : dict of int to CapturedCublas or None
@@ -47,13 +45,13 @@ class CapturedCublas:
     Every graph has workspaces of its own, one for each stream, in its own memory: graphs are replayed side by side.
     """
 
-    def __init__(self, backend: Any, bindings: Any) -> None:
+    def __init__(self, backend: Any, library: Any) -> None:
         self._size = workspace_size(backend.xp)
-        self._backend, self._bindings = backend, bindings
+        self._backend, self._library = backend, library
         self._workspaces: dict[int, Any] = {}
         self._stream: int | None = None
-        self.handle = bindings.create()
-        bindings.set_math_mode(self.handle, SUMS_IN_FLOAT)
+        self.handle = library.create()
+        library.set_math_mode(self.handle, SUMS_IN_FLOAT)
 
     def forget(self) -> None:
         """Drop the workspaces: the next capture takes new ones."""
@@ -62,11 +60,11 @@ class CapturedCublas:
 
     def gemmEx(self, *args: Any) -> None:
         self._follow()
-        self._bindings.gemm_ex(*args)
+        self._library.gemm_ex(*args)
 
     def gemmStridedBatchedEx(self, *args: Any) -> None:
         self._follow()
-        self._bindings.gemm_strided_batched_ex(*args)
+        self._library.gemm_strided_batched_ex(*args)
 
     def _follow(self) -> None:
         """Queue in the current stream."""
@@ -76,20 +74,15 @@ class CapturedCublas:
         workspace = self._workspaces.get(stream)
         if workspace is None:
             workspace = self._workspaces[stream] = self._backend.xp.empty(self._size, "uint8")
-        self._bindings.set_stream(self.handle, stream)  # this forgets the workspace
-        self._bindings.set_workspace(self.handle, self._backend.address(workspace), self._size)
+        self._library.set_stream(self.handle, stream)  # this forgets the workspace
+        self._library.set_workspace(self.handle, self._backend.address(workspace), self._size)
         self._stream = stream
 
 
 def captured_cublas(backend: Any) -> CapturedCublas | None:
-    """Return cuBLAS for graphs that are captured on the current device; None without an nvmath-python that works."""
-    try:
-        return CapturedCublas(backend, importlib.import_module("nvmath.bindings.cublas"))
-    except ImportError:
-        return None
-    except Exception as error:  # for another CUDA, or too new for the driver
-        warnings.warn(f"nvmath-python is installed but does not work ({error}): graphs do without it", stacklevel=2)
-        return None
+    """Return cuBLAS for graphs that are captured on the current device; None if its library is not found."""
+    library = backend.cublas_library
+    return None if library is None else CapturedCublas(backend, library)
 
 
 def workspace_size(xp: Any) -> int:

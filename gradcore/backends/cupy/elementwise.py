@@ -93,6 +93,22 @@ class CudaElementwise(CudaFusion, Elementwise):
     logical_and, logical_not = _logical("logical_and"), _logical("logical_not")
     logical_or, logical_xor = _logical("logical_or"), _logical("logical_xor")
 
+    # -- conversions -------------------------------------------------------------------------------------------------
+
+    def astype(self, x: Any, dtype: Any) -> Any:
+        """Convert as the CPU does: a GPU's own conversion of negative numbers to unsigned integers gives 0."""
+        if np.dtype(dtype).kind != "u" or x.dtype.char not in "efdE":
+            return super().astype(x, dtype)
+        wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+        return self._as_unsigned(wide, self.xp.empty_like(wide, dtype))
+
+    @functools.cached_property
+    def _as_unsigned(self) -> Callable[..., Any]:
+        """The kernel by which negative numbers wrap around, by way of signed integers."""
+        convert = "y = x < 0 ? static_cast<U>(static_cast<long long>(x)) : static_cast<U>(x)"
+        kernel: Callable[..., Any] = self.xp.ElementwiseKernel("T x", "U y", convert, "gradcore_as_unsigned")
+        return kernel
+
     # -- selection: CuPy has no bfloat16 there, but numbers that are only moved can be any of that size ------------
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:

@@ -2,7 +2,7 @@
 
 `cupy.matmul` copies transposed batches, loops over no operand in place, and computes half precision only in part;
 so cuBLAS is called directly, with CuPy's handle and stream. Integers, which it does not multiply, are multiplied by a
-kernel of the package, and so is everything while a graph is captured, unless nvmath-python calls cuBLAS then.
+kernel of the package. While a graph is captured, CuPy refuses to call cuBLAS, so it is called through ctypes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from gradcore.backends.cupy import gemm
 from gradcore.backends.cupy.capture import Capture, captured_cublas
+from gradcore.backends.cupy.cublas_library import CublasLibrary, load_cublas
 from gradcore.backends.cupy.kernels import (
     C_NAMES,
     COMPLEX_NAMES,
@@ -63,6 +64,11 @@ class CudaProducts(CudaKernels, Products):
         from cupy_backends.cuda.libs import cublas
 
         return cublas
+
+    @functools.cached_property
+    def cublas_library(self) -> CublasLibrary | None:
+        """The functions of cuBLAS that CuPy does not call; None where its libraries are not found."""
+        return load_cublas(self.cublas)
 
     @functools.cached_property
     def cublas_handle(self) -> Callable[[], int]:

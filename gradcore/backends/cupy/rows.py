@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.base import Backend
 from gradcore.backends.cupy.kernels import CudaKernels, dense, elements, int64s, rows_of, summed, type_name
 from gradcore.backends.kernel_methods import kernel_for
+from gradcore.backends.kernel_rules import RowKernel, row_kernels
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
 from gradcore.backends.portable.reductions import Dims, Reductions
@@ -47,14 +49,6 @@ class _Parts(NamedTuple):
     launch: tuple[Any, Any]
 
 
-def _takes_one(backend: CudaRows, x: Array, dim: int) -> bool:
-    return backend.takes("softmax", x)
-
-
-def _takes_pair(backend: CudaRows, t: Array, y: Array, dim: int) -> bool:
-    return backend.takes("softmax", t, y) and t.shape == y.shape
-
-
 def _takes_norm(backend: CudaRows, x: Array, weight: Array, bias: Array, *settings: Any) -> bool:
     return backend.takes("normalization", x, weight, bias)
 
@@ -81,41 +75,6 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     def _rows_kernel(self, file: str, name: str, like: Any) -> Any:
         return self.cuda_kernel(file, name, type=type_name(like.dtype))
-
-    # -- softmax -------------------------------------------------------------------------------------------------
-
-    @kernel_for(_takes_one)
-    def softmax_along(self, x: Array, dim: int) -> Array:
-        return self._softmax(x, dim, False)
-
-    @kernel_for(_takes_one)
-    def log_softmax_along(self, x: Array, dim: int) -> Array:
-        return self._softmax(x, dim, True)
-
-    @kernel_for(_takes_pair)
-    def softmax_product(self, t: Array, y: Array, dim: int) -> Array:
-        return self._softmax(t, dim, False, y)
-
-    @kernel_for(_takes_pair)
-    def log_softmax_transposed(self, t: Array, y: Array, dim: int) -> Array:
-        return self._softmax(t, dim, True, y)
-
-    def _softmax(self, x: Any, dim: int, logarithm: bool, y: Any = None) -> Any:
-        """Softmax or its logarithm along a dim, or with its result `y` the product with its Jacobian matrix."""
-        n, inner = x.shape[dim], prod(x.shape[dim % x.ndim + 1 :])
-        launch: tuple[Any, Any]
-        sizes: tuple[int, ...]
-        others = x.size // n
-        out = self.xp.empty(x.shape, x.dtype)
-        arrays = [dense(self.xp, a) for a in (x, y) if a is not None]
-        name = "softmax" if y is None else "softmax_backward"
-        if inner == 1:
-            name, launch, sizes = f"{name}_rows", rows_of(x, others, n), (others, n)
-        else:
-            name, launch, sizes = f"{name}_columns", elements(others), (others, n, inner)
-        arguments = (*arrays, out, *int64s(*sizes), np.bool_(logarithm))
-        self._rows_kernel("softmax", name, x)(*launch, arguments)
-        return out
 
     # -- layers and groups ---------------------------------------------------------------------------------------
 
@@ -384,3 +343,36 @@ def _to_input(F: Any, grad: Any, scale: Any, x: Any, mean: Any, slope: Any, shif
 def _threads(count: int) -> tuple[int]:
     """Return the block of a kernel in which a block goes over so many elements."""
     return (min(1024, max(32, 32 * -(-count // 128))),)
+
+
+def _launcher(kernel: RowKernel) -> Any:
+    """Return the method that launches a declared kernel along a dim, for arrays of one shape that it takes."""
+    family, symbol, *flags = kernel.cuda or ()
+    others, call = len(kernel.reads) - 1, kernel.call
+
+    def supports(backend: CudaRows, x: Array, *rest: Any) -> bool:
+        if not backend.takes(family, x, *rest[:others]) or call.dtype_of(rest[others:]) is not None:
+            return False
+        return all(a.shape == x.shape for a in rest[:others])
+
+    def run(backend: CudaRows, x: Array, *rest: Any) -> Array:
+        settings, xp = rest[others:], backend.xp
+        dim, flag = settings[call.dim], np.bool_(bool(flags) or call.number_of(settings) != 0)
+        n, inner = x.shape[dim], prod(x.shape[dim % x.ndim + 1 :])
+        out, count = xp.empty(x.shape, x.dtype), x.size // n
+        arrays = [dense(xp, a) for a in (x, *rest[:others])]
+        if inner == 1:
+            launch, sizes = rows_of(x, count, n), int64s(count, n)
+            backend._rows_kernel(family, f"{symbol}_rows", x)(*launch, (*arrays, out, *sizes, flag))
+        else:
+            launch, sizes = elements(count), int64s(count, n, inner)
+            backend._rows_kernel(family, f"{symbol}_columns", x)(*launch, (*arrays, out, *sizes, flag))
+        return out
+
+    return kernel_for(supports)(run)
+
+
+for _name, _kernel in row_kernels(Backend).items():
+    if _kernel.cuda:
+        setattr(CudaRows, _name, _launcher(_kernel))
+        vars(CudaRows)[_name].__set_name__(CudaRows, _name)

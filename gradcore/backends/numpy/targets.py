@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
+from gradcore.backends.kernel_rules import native_rows
 from gradcore.backends.numpy.row_blocks import exponentials, in_blocks, row_maxima, row_sums, rows_of
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.core.typing import Array
@@ -52,6 +53,7 @@ class NumpyTargets(Targets):
             found = self._weighted(top, target, weight, None, reduction, ignore_index)
         return *found, powers, total.reshape(-1, 1)
 
+    @native_rows("row_powers", "rows -> rows row row", "", 32)
     def row_powers(self, rows: Any) -> tuple[Any, Any, Any]:
         """Return the exponentials of rows less their largest elements, these, and the exponentials' sums."""
         powers = np.empty(rows.shape, rows.dtype)
@@ -77,6 +79,7 @@ class NumpyTargets(Targets):
         result.reshape(-1)[_places(target, powers.shape[1])] -= grad
         return result
 
+    @native_rows("scaled_rows", "rows row -> rows", "", 32)
     def scaled_rows(self, rows: Any, scale: Any) -> Any:
         """Return a contiguous matrix, each row of which is multiplied by its own number of a column."""
         result = np.empty(rows.shape, rows.dtype)

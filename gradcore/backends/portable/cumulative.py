@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradcore.backends.kernel_rules import along
+from gradcore.backends.kernel_rules import along, native_rows
 
 __all__ = ["Cumulative"]
 
@@ -27,6 +27,9 @@ class Cumulative:
     equal_or_nan: Any  # of the reductions
 
     @along(1)
+    @native_rows(
+        "cumulative_sum", "rows -> rows", "dim number dtype", cumsum="dim dtype", cumsum_backward="dim number=1"
+    )
     def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
         """Sums up to each element, or from each element on."""
         wanted = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
@@ -35,6 +38,7 @@ class Cumulative:
         return self.xp.flip(self.xp.cumsum(self.xp.flip(x, dim), axis=dim, dtype=wanted), dim)
 
     @along(1)
+    @native_rows("cumulative_product", "rows -> rows", "dim dtype", cumprod="dim dtype")
     def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
         """Products up to each element."""
         wanted = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
@@ -48,6 +52,7 @@ class Cumulative:
         return out
 
     @along(2)
+    @native_rows("scan", "rows rows -> rows", "dim number", scan="dim number")
     def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
         """``out[i] = factor[i] * out[i - 1] + term[i]``, or from the end backwards."""
         xp = self.xp
@@ -64,11 +69,13 @@ class Cumulative:
         return out
 
     @along(1)
+    @native_rows("cumulative_extremum", "rows -> rows index", "dim", cummax="dim")
     def cummax_along(self, x: Any, dim: int) -> tuple[Any, Any]:
         """The maxima up to each element, and the index of the last one that equals it; NaN once there was one."""
         return self.with_last_index(x, self.running_max(x, dim), dim)
 
     @along(1)
+    @native_rows("cumulative_extremum", "rows -> rows index", "dim number=1", cummin="dim")
     def cummin_along(self, x: Any, dim: int) -> tuple[Any, Any]:
         """The minima up to each element, and the index of the last one that equals it; NaN once there was one."""
         return self.with_last_index(x, self.running(self.xp.minimum, x, dim), dim)

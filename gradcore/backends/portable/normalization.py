@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.kernel_methods import packed
+from gradcore.backends.kernel_rules import native_rows
 from gradcore.core.typing import Array
 
 __all__ = ["NormGradients", "Normalization", "Triple"]
@@ -73,6 +74,9 @@ class Normalization:
 
     # -- values ----------------------------------------------------------------------------------------------
 
+    @native_rows(
+        "layer_norm", "rows column=1 column=0 -> rows kept kept", "dims number", 32, native_layer_norm="dims number"
+    )
     def native_layer_norm(self, x: Any, weight: Any, bias: Any, ndims: int, eps: float) -> Triple:
         lead, last = x.shape[: x.ndim - ndims], x.shape[x.ndim - ndims :]
         width = prod(last)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradcore.backends.kernel_rules import along
+from gradcore.backends.kernel_rules import along, native_rows
 
 __all__ = ["Reductions"]
 
@@ -208,6 +208,7 @@ class Reductions:
         return self.xp.exp(shifted, out=shifted)
 
     @along(1)
+    @native_rows("softmax", "rows -> rows", "dim", 128, "softmax softmax", softmax="dim dtype")
     def softmax_along(self, x: Any, dim: int) -> Any:
         """``exp(x) / sum(exp(x))`` along a dim."""
         if not x.size:
@@ -221,6 +222,7 @@ class Reductions:
         return self.exp_less(x, top)
 
     @along(1)
+    @native_rows("log_softmax", "rows -> rows", "dim", 32, "softmax softmax logarithm", log_softmax="dim dtype")
     def log_softmax_along(self, x: Any, dim: int) -> Any:
         """``x - log(sum(exp(x)))`` along a dim."""
         if not x.size:
@@ -230,6 +232,7 @@ class Reductions:
         return out
 
     @along(2)
+    @native_rows("softmax_backward", "rows rows -> rows", "dim", 32, "softmax softmax_backward", softmax_backward="dim")
     def softmax_product(self, t: Any, y: Any, dim: int) -> Any:
         """Return the product of softmax's (symmetric) Jacobian matrix at the result `y` with `t`."""
         out = t - self.dot_over(t, y, dim)
@@ -237,6 +240,10 @@ class Reductions:
         return out
 
     @along(2)
+    @native_rows(
+        "log_softmax_backward", "rows rows -> rows", "dim", 32, "softmax softmax_backward logarithm",
+        log_softmax_backward="dim",
+    )  # fmt: skip
     def log_softmax_transposed(self, t: Any, y: Any, dim: int) -> Any:
         """Return the product of log_softmax's transposed Jacobian matrix at the result `y` with `t`."""
         out = self.xp.exp(y)

@@ -7,7 +7,7 @@ import gc
 import operator
 import threading
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,12 @@ import numpy as np
 from gradcore.autograd.node import Node
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import AutogradMeta, Variable
-from gradcore.backends import stand_ins
 from gradcore.backends.portable.optimizers import Batch
+from gradcore.backends.stand_ins import METHODS, SIZED_BY_VALUES, ArrayStandIn
 from gradcore.backends.vmap.array import BatchedArray
 from gradcore.compiler.program.program import map_leaves
 from gradcore.core.operators import BY_UFUNC, Form, Method, Operator, define_operators, names_of
+from gradcore.core.typing import Array
 
 __all__ = ["RecordedArray", "RecordedInt", "current", "give_holders_plain_arrays", "give_plain_arrays", "plain_batch"]
 
@@ -40,22 +41,20 @@ class _Current(threading.local):
 
 current = _Current()
 
-#: Methods of arrays of which the result's shape follows from shapes and settings.
-METHODS = (
-    frozenset(
-        {*stand_ins.METHODS, "astype", "copy", "fill", "flatten", "reshape", "sort", "transpose", "view"} - {"repeat"}
-    )
-    - stand_ins.SIZED_BY_VALUES
-)
+#: Methods that are recorded, as the result's shape follows from shapes and settings.
+_RECORDED = (
+    *(name for name in METHODS if name not in SIZED_BY_VALUES and name != "repeat"),
+    "astype", "copy", "fill", "flatten", "reshape", "sort", "transpose", "view",
+)  # fmt: skip
 #: Attributes that are arrays.
-PARTS = frozenset(["T", "imag", "mT", "real"])
+_PARTS = ("T", "imag", "mT", "real")
 #: Attributes that say how an array lies in memory.
 FACTS = ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
 #: Those of them that follow from sizes.
 _OF_SIZES = frozenset(["nbytes", "shape", "size", "strides"])
 
 
-class RecordedArray:
+class RecordedArray(ArrayStandIn):
     """An array in the place of which a program has a numbered value.
 
     It computes as the array inside, and has each call recorded. Whoever reads its elements ends the recording.
@@ -80,27 +79,45 @@ class RecordedArray:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.array, name)
-        if name in PARTS:
-            return _call(f"method.{name}", operator.attrgetter(name), self)
-        if name not in METHODS:
-            _read(f"{name} of its array is used")
-            return value
+        _read(f"{name} of its array is used")
+        return value
 
-        def method(*args: Any, **named: Any) -> Any:
-            return _call(f"method.{name}", operator.methodcaller, self, *args, **named)
+    def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> Array:
+        return self.__getattr__(name)(*args, **named)
 
-        return method
+    def convert(self, name: str, *args: object, **named: object) -> Any:
+        if name in ("item", "tobytes", "tolist"):
+            return self.__getattr__(name)(*args, **named)
+        if name == "array":
+            _read("a tensor becomes a NumPy array")
+        else:
+            _read("a tensor becomes a number of Python")
+        return getattr(self.array, f"__{name}__")(*args, **named)
+
+    @staticmethod
+    def make_operator(operator: Operator, form: Form) -> Method:
+        name, function = f"operator.{operator.name}", operator.function
+        in_place, name_in_place = operator.in_place or function, f"operator.i{operator.name}"
+
+        def unary(self: RecordedArray) -> Array:
+            return _call(name, function, self)
+
+        def from_left(self: RecordedArray, other: object) -> Array:
+            return NotImplemented if _takes_over(other) else _call(name, function, self, other)
+
+        def from_right(self: RecordedArray, other: object) -> Array:
+            return _call(name, function, other, self)
+
+        def assign(self: RecordedArray, other: object) -> Array:
+            return NotImplemented if _takes_over(other) else _call(name_in_place, in_place, self, other)
+
+        methods: dict[Form, Method] = {"unary": unary, "left": from_left, "right": from_right, "in place": assign}
+        return methods[form]
 
     @property
     def base(self) -> Any:
         """None for what owns its memory; else something that cannot be computed with."""
         return None if self.array.base is None else NotImplemented
-
-    def __len__(self) -> int:
-        return len(self.array) if self.sized is self.array else self.sized.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([self[i] for i in range(len(self))])
 
     def __getitem__(self, index: Any) -> Any:
         if _has_mask(index):
@@ -110,23 +127,13 @@ class RecordedArray:
     def __setitem__(self, index: Any, value: Any) -> None:
         _call("operator.setitem", operator.setitem, self, index, value)
 
-    def __copy__(self) -> Any:
-        return self.copy()
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self.copy()
-
     def __reduce__(self) -> Any:
         _read("a tensor is pickled")
         return self.array.__reduce__()
 
-    def __array__(self, *args: Any, **named: Any) -> Any:
-        _read("a tensor becomes a NumPy array")
-        return self.array.__array__(*args, **named)
-
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
         """Record an operator whose first operand is an array of NumPy; other functions of NumPy read the elements."""
-        if method == "__call__" and not named and ufunc in BY_UFUNC:
+        if method == "__call__" and not named and ufunc in BY_UFUNC and len(inputs) > 1:
             return _call(f"operator.{BY_UFUNC[ufunc].name}", BY_UFUNC[ufunc].function, *inputs)
         _read(f"NumPy's {ufunc.__name__} is called on its array")
         if "out" in named:
@@ -172,26 +179,19 @@ def _method(name: str, array: Any, *args: Any, **named: Any) -> Any:
     return getattr(array, name)(*args, **named)
 
 
-def _make_operator(op: Operator, form: Form) -> Method:
-    """Return the method of an operator that is recorded."""
-    name, function = f"operator.{op.name}", op.function
-    if form == "unary":
-        return lambda self: _call(name, function, self)
-    if form == "right":
-        return lambda self, other: _call(name, function, other, self)
-    if form == "in place" and op.in_place is not None:
-        name, function = f"operator.i{op.name}", op.in_place
-    return lambda self, other: NotImplemented if _takes_over(other) else _call(name, function, self, other)
+def _make_attributes() -> None:
+    for name in _RECORDED:
 
+        def method(self: RecordedArray, *args: object, name: str = f"method.{name}", **named: object) -> Array:
+            return _call(name, operator.methodcaller, self, *args, **named)
 
-def _make_facts() -> None:
-    for convert in (bool, int, float, complex, operator.index):
+        setattr(RecordedArray, name, method)
+    for name in _PARTS:
 
-        def number(self: Any, f: Any = convert) -> Any:
-            _read("a tensor becomes a number of Python")
-            return f(self.array)
+        def part(self: RecordedArray, name: str = name) -> Array:
+            return _call(f"method.{name}", operator.attrgetter(name), self)
 
-        setattr(RecordedArray, f"__{convert.__name__}__", number)
+        setattr(RecordedArray, name, property(part, getattr(ArrayStandIn, name).fset))
     for fact in FACTS:
         owner = "sized" if fact in _OF_SIZES else "array"
         setattr(RecordedArray, fact, property(operator.attrgetter(f"{owner}.{fact}")))
@@ -202,8 +202,7 @@ def _takes_over(other: Any) -> bool:
     return other.__class__ is not RecordedArray and getattr(other, "__array_ufunc__", 0) is None
 
 
-define_operators(RecordedArray, _make_operator)
-_make_facts()
+_make_attributes()
 
 
 class RecordedInt(int):
@@ -224,20 +223,17 @@ class RecordedInt(int):
         return self
 
 
-def _refuse_arithmetic(op: Operator, form: Form) -> Method | None:
-    """Return the method of an operator that ends the recording."""
-    plain = getattr(int, f"__{'r' * (form == 'right')}{op.name}__", None)
-    if plain is None or form == "in place":
-        return None
+def _refuse_operator(operator: Operator, form: Form) -> Method | None:
+    plain = getattr(int, dict(operator.methods)[form], None)
 
-    def arithmetic(self: Any, other: Any) -> Any:
+    def compute(self: int, *others: object) -> Any:
         _read("the position of a generator is computed with")
-        return plain(int(self), other)
+        return plain(int(self), *others) if plain is not None else NotImplemented
 
-    return arithmetic
+    return None if plain is None else compute
 
 
-define_operators(RecordedInt, _refuse_arithmetic, {*names_of("arithmetic", "bits", "comparison")} - {"ne", "pow"})
+define_operators(RecordedInt, _refuse_operator, names_of("arithmetic", "bits", "comparison"))
 RecordedInt.__hash__ = int.__hash__  # type: ignore[method-assign]
 
 

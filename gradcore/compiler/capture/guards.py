@@ -248,7 +248,7 @@ class Guards:
         #: By the name of a tensor, the symbols that its dims are.
         self.symbols: dict[str, dict[int, str]] = {}
         #: Arguments that may be any float, by their numbers and names.
-        self.varying: frozenset[Any] = frozenset()
+        self.varying: frozenset[int | str] = frozenset()
         #: By name, the shapes of the tensors.
         self.shapes: dict[str, tuple[int, ...]] = {}
         #: Optimisers, schedulers and gradient scalers.

@@ -22,10 +22,20 @@ from gradcore.nn.parameter import Parameter
 from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 
-__all__ = ["RecordedFloat", "RecordedInteger", "float_arguments", "is_followed", "plain_numbers", "recorded_number"]
+__all__ = [
+    "OF_TENSORS",
+    "RecordedFloat",
+    "RecordedInteger",
+    "float_arguments",
+    "is_followed",
+    "plain_numbers",
+    "recorded_number",
+]
 
+#: The operators that programs have for numbers.
+_OPERATORS = [name for name in names_of("arithmetic", "comparison") if name != "pow"]
 #: The operators of tensors that programs have for numbers which they compute.
-_OF_TENSORS = frozenset("+-*/")
+OF_TENSORS = frozenset("+-*/")
 _CONTAINERS = (ast.Tuple, ast.List, ast.Dict)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _NESTED = (*SCOPES, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -83,21 +93,25 @@ def plain_numbers(value: Any) -> Any:
     return value
 
 
-def _make_operator(op: Operator, form: Form) -> Method | None:
-    def method(self: Any, other: Any) -> Any:
-        if isinstance(other, Variable) and op.symbol in _OF_TENSORS and type(self) is RecordedFloat:
+def _make_operator(operator: Operator, form: Form) -> Method | None:
+    function, symbol = operator.function, operator.symbol
+
+    def compute(self: Any, other: object) -> Any:
+        if isinstance(other, Variable) and symbol in OF_TENSORS and type(self) is RecordedFloat:
             return NotImplemented  # the tensor's own operator takes the number
         pair = (other, self) if form == "right" else (self, other)
-        return self.run.computed(op.function(*map(plain_numbers, pair)), op.symbol, *pair)
+        value = function(*map(plain_numbers, pair))
+        return self.run.computed(value, symbol, *pair)
 
-    return None if form == "in place" else method
+    return None if form == "in place" else compute
 
 
-for _cls in _KINDS.values():
-    define_operators(_cls, _make_operator, {*names_of("arithmetic", "comparison")} - {"pow"})
-    _cls.__neg__ = lambda self: self.run.computed(-plain_numbers(self), "-", self)
-    _cls.__bool__ = lambda self: self.run.computed(bool(plain_numbers(self)), "!=", self, 0)
-    _cls.__hash__ = _PLAIN[_cls].__hash__
+for _kind, _plain in _PLAIN.items():
+    define_operators(_kind, _make_operator, _OPERATORS)
+    _class: Any = _kind
+    _class.__neg__ = lambda self: self.run.computed(-plain_numbers(self), "-", self)
+    _class.__bool__ = lambda self: self.run.computed(bool(plain_numbers(self)), "!=", self, 0)
+    _class.__hash__ = _plain.__hash__
 
 
 # -- how the source uses a number ----------------------------------------------------------------------------------
@@ -123,7 +137,9 @@ def is_followed(frame: types.FrameType, is_last: bool) -> bool:
     return False
 
 
-def float_arguments(code: types.CodeType, args: Sequence[Any], named: dict[str, Any], bound: int) -> dict[Any, float]:
+def float_arguments(
+    code: types.CodeType, args: Sequence[object], named: dict[str, object], bound: int
+) -> dict[int | str, float]:
     """Return the arguments that are floats and are used in ways that recorded numbers follow.
 
     Parameters
@@ -139,7 +155,7 @@ def float_arguments(code: types.CodeType, args: Sequence[Any], named: dict[str, 
         By the numbers and names of arguments.
     """
     names = code.co_varnames[bound : code.co_argcount]
-    given: dict[Any, tuple[str, Any]] = dict(enumerate(zip(names, args, strict=False)))
+    given: dict[int | str, tuple[str, object]] = dict(enumerate(zip(names, args, strict=False)))
     given |= {name: (name, value) for name, value in named.items()}
     floats = {key: value for key, (_, value) in given.items() if type(value) is float}
     tree = tree_of(code) if floats else None
@@ -211,7 +227,7 @@ class _Uses:
             return all(isinstance(t, ast.Name) and self.allows_name(t.id) for t in parent.targets)
         return isinstance(parent, ast.Expr)
 
-    def _is_tensor(self, node: Any) -> bool:
+    def _is_tensor(self, node: ast.AST) -> bool:
         """Return whether a node is certainly a tensor: arithmetic with one, or an elementwise method of one."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
             sides = [(node.left, node.right), (node.right, node.left)]
@@ -225,7 +241,7 @@ class _Uses:
             return op is not None and op.kind == "elementwise" and self._is_tensor(node.func.value)
         return isinstance(node, ast.Name) and self._is_name_of_tensor(node.id)
 
-    def _is_number(self, node: Any) -> bool:
+    def _is_number(self, node: ast.AST) -> bool:
         return _is_number(node) or (isinstance(node, ast.Name) and node.id in self.seen)
 
     def _is_name_of_tensor(self, name: str) -> bool:

@@ -147,10 +147,12 @@ class ReadNumbers:
             recorder.stop("elements of a tensor are read")
         return value
 
-    def take_arguments(self, args: Sequence[Any], named: dict[str, Any], varying: Collection[Any]) -> Any:
+    def take_arguments(
+        self, args: Sequence[object], named: dict[str, object], varying: Collection[int | str]
+    ) -> tuple[list[object], dict[str, object]]:
         """Return arguments and named ones with recorded numbers for the floats that may be others in each call."""
 
-        def take(value: Any, owner: str, key: Any) -> Any:
+        def take(value: object, owner: str, key: int | str) -> object:
             if key not in varying:
                 return value
             name = f"n{len(self.script.parts)}"

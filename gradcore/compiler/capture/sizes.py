@@ -7,6 +7,7 @@ unseen: what asks for it (``range(n)``, ``[0] * n``, ``int(n)``, a key of a dict
 
 from __future__ import annotations
 
+import builtins
 import math
 import operator
 import sys
@@ -21,7 +22,7 @@ from gradcore.core.tracebacks import is_own
 
 __all__ = ["RECORDED", "ConstantsWithSizes", "SizeEscapes", "SymbolicNumber", "Symbols", "expressed", "number_at"]
 
-_COMPARISONS = symbols_of("comparison")
+_COMPARISONS = frozenset(symbols_of("comparison").values())
 #: What asks for the number itself.
 _CONVERSIONS = ("index", "int", "float", "complex", "hash", "repr", "str", "trunc", "floor", "ceil")
 
@@ -199,7 +200,7 @@ def _computed(function: Callable[..., Any], symbol: str, a: Any, b: Any) -> Any:
     except ArithmeticError:
         symbols.escape("a size is divided by zero")
         raise
-    if symbol in _COMPARISONS.values():
+    if symbol in _COMPARISONS:
         if _written(a) == _written(b):
             return symbol in ("<=", ">=", "==")
         return symbols.decide(expression, values)
@@ -208,25 +209,28 @@ def _computed(function: Callable[..., Any], symbol: str, a: Any, b: Any) -> Any:
     return SymbolicNumber(symbols, values, expression)
 
 
-def _make_operator(op: Operator, form: Form) -> Method | None:
+def _make_operator(operator: Operator, form: Form) -> Method | None:
+    function, symbol = operator.function, operator.symbol
+    if form == "in place":
+        return None
     if form == "right":
-        return lambda self, other: _computed(op.function, op.symbol, other, self)
-    return None if form == "in place" else lambda self, other: _computed(op.function, op.symbol, self, other)
+        return lambda self, other: _computed(function, symbol, other, self)
+    return lambda self, other: _computed(function, symbol, self, other)
 
 
-def _make_conversions() -> None:
-    for name in _CONVERSIONS:
-        convert = getattr(math, name, None) or getattr(operator, name, None) or vars(__import__("builtins"))[name]
+def _make_conversion(name: str) -> Method:
+    convert = getattr(math, name, None) or getattr(operator, name, None) or vars(builtins)[name]
 
-        def number(self: Any, f: Any = convert, name: str = name) -> Any:
-            self.symbols.escape(f"{name}() of a size")
-            return f(self.values[0])
+    def number(self: SymbolicNumber) -> Any:
+        self.symbols.escape(f"{name}() of a size")
+        return convert(self.values[0])
 
-        setattr(SymbolicNumber, f"__{name}__", number)
+    return number
 
 
 define_operators(SymbolicNumber, _make_operator, names_of("arithmetic", "comparison"))
-_make_conversions()
+for _name in _CONVERSIONS:
+    setattr(SymbolicNumber, f"__{_name}__", _make_conversion(_name))
 
 
 class ConstantsWithSizes(dict[Any, Any]):

@@ -20,8 +20,9 @@ from gradcore.backends.random.generator import PhiloxState
 from gradcore.backends.registry import connect, devices_of, put
 from gradcore.compiler.capture.arrays import RecordedArray, current
 from gradcore.compiler.capture.host_calls import end_observation, observe
-from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger, plain_numbers
+from gradcore.compiler.capture.numbers import OF_TENSORS, RecordedFloat, RecordedInteger, plain_numbers
 from gradcore.compiler.capture.sizes import SymbolicNumber
+from gradcore.core.operators import OPERATORS
 from gradcore.tensor import Tensor
 from gradcore.utils import checkpoint
 
@@ -95,7 +96,10 @@ class Substitutes:
 
 #: The operators of tensors that take numbers which programs compute.
 _OPERATORS = {
-    name: getattr(Tensor, name) for each in ("add", "sub", "mul", "truediv") for name in (f"__{each}__", f"__r{each}__")
+    name: getattr(Tensor, name)
+    for each in OPERATORS.values()
+    for form, name in each.methods
+    if each.symbol in OF_TENSORS and form in ("left", "right")
 }
 
 
@@ -122,7 +126,9 @@ def _seen_run(task: GraphTask) -> None:
 _with_checkpoint = checkpoint._without_reentrance
 
 
-def _without_checkpoint(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], *how: Any) -> Any:
+def _without_checkpoint(
+    function: Callable[..., object], args: tuple[object, ...], named: dict[str, object], *how: Any
+) -> object:
     """Call a function that is checkpointed: what backward needs of it is kept by the program, as of all other calls."""
     recorder = current.recorder
     context_fn, _, debug, _, preserve_rng_state = how

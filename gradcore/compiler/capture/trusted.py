@@ -47,7 +47,7 @@ _STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdli
 _PACKAGES = tuple({sysconfig.get_paths()[name] for name in ("purelib", "platlib")})
 _NUMPY = str(Path(np.__file__).parent)  # wherever it is installed
 #: Packages that are trusted where gradcore itself calls them, and are the user's code where he calls them.
-_USED = frozenset(("cuda", "cupy", "cupy_backends", "cupyx", "fastrlock", "numpy", "nvmath", "scipy"))
+_USED = frozenset(("cuda", "cupy", "cupy_backends", "cupyx", "fastrlock", "numpy", "scipy"))
 
 
 def is_library(namespace: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Products with a summand and an activation: on CUDA one call of cuBLAS, where nvmath-python is installed."""
+"""Products with a summand and an activation: on CUDA one call of cuBLASLt."""
 
 from __future__ import annotations
 

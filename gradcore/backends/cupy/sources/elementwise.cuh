@@ -11,12 +11,51 @@
 
 namespace gradcore {
 
+// ------------------------------------------------------------------------------------------------------- kinds
+
+template <class T>
+struct is_floating {
+    static constexpr bool value = false;
+};
+template <>
+struct is_floating<float> {
+    static constexpr bool value = true;
+};
+template <>
+struct is_floating<double> {
+    static constexpr bool value = true;
+};
+
+template <class T>
+struct is_unsigned {
+    static constexpr bool value = false;
+};
+template <>
+struct is_unsigned<u8> {
+    static constexpr bool value = true;
+};
+template <>
+struct is_unsigned<u16> {
+    static constexpr bool value = true;
+};
+template <>
+struct is_unsigned<u32> {
+    static constexpr bool value = true;
+};
+template <>
+struct is_unsigned<u64> {
+    static constexpr bool value = true;
+};
+
 // -------------------------------------------------------------------------------------------------- conversions
 
+// Negative numbers become unsigned ones by way of signed ones, and wrap as on a CPU: a GPU's own conversion gives zero.
 template <class To>
 struct Cast {
     template <class From>
     static GRADCORE_FUNCTION To of(From x) {
+        if constexpr (is_floating<From>::value && is_unsigned<To>::value)
+            if (x < 0) return static_cast<To>(static_cast<i64>(x));
         return static_cast<To>(x);
     }
 };
@@ -39,20 +78,7 @@ GRADCORE_FUNCTION bool truth(T x) {
     return x != T(0);
 }
 
-// ------------------------------------------------------------------------------------------------------- kinds
-
-template <class T>
-struct is_floating {
-    static constexpr bool value = false;
-};
-template <>
-struct is_floating<float> {
-    static constexpr bool value = true;
-};
-template <>
-struct is_floating<double> {
-    static constexpr bool value = true;
-};
+// ------------------------------------------------------------------------------------------------------ predicates
 
 template <class T>
 GRADCORE_FUNCTION bool is_nan(T x) {

@@ -30,8 +30,8 @@ _MOST_INSTANCES, _MOST_PLACES, _MOST_CAPTURES = 2, 4, 24
 _MOST_ADDRESSES, _MOST_GAPS = 4, 4
 #: Products can be captured, by other kernels than otherwise.
 _OTHER_BITS = (
-    "products are those of another kernel inside of a graph, as CuPy does not call cuBLAS there: install "
-    "nvmath-python, or compile with mode='reduce-overhead'"
+    "products are those of another kernel inside of a graph, as cuBLAS, which CuPy does not call there, is not found: "
+    "compile with mode='reduce-overhead'"
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +23,7 @@ from gradcore.compiler.targets.native.products import Products
 from gradcore.compiler.targets.native.rows import ROW_OPERATIONS, Rows
 from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
 from gradcore.core import dtypes
+from gradcore.core.operators import OPERATORS
 
 __all__ = ["DTYPES", "Lowering"]
 
@@ -53,7 +53,6 @@ _ELEMENTWISE = {
     "evaluate_tiled", "half_weighted", "rsqrt", "logical_and", "gelu_slope",
     "activation_backward",
 }  # fmt: skip
-_OPERATORS = {"and": operator.and_, "or": operator.or_}
 _FILLS = {"zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1, "new_zeros": 0}
 #: Reductions: kind, and the names of their parameters after the array.
 _REDUCTIONS = {
@@ -487,7 +486,7 @@ def _is_basic(index: Any) -> bool:
 def _function_of(kind: str, name: str) -> Callable[..., Any]:
     """Return a function of a namespace and expressions."""
     if kind == "operator":
-        plain = _OPERATORS.get(name) or getattr(operator, name[1:] if name in _IN_PLACE else name)
+        plain = OPERATORS[name[1:] if name in _IN_PLACE else name].function
         return lambda F, *given: plain(*given)
     if kind == "method":
         return lambda F, x, *given, **named: getattr(x, name)(*given, **named)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.codegen.cpp import C_TYPES
-from gradcore.backends.compiled.row_kernels import ROW_KERNELS, RowCall, RowKernel
+from gradcore.backends.compiled.rows import ROW_KERNELS
+from gradcore.backends.kernel_rules import RowCall, RowKernel
 from gradcore.compiler.program.program import Call
 from gradcore.compiler.targets.native.steps import Kernel, Step, Unsupported, View
 

@@ -14,7 +14,7 @@ from gradcore.compiler.program.program import Call, Expression, Literal, Program
 from gradcore.compiler.targets.python.call_lists import listed
 from gradcore.compiler.targets.python.numpy_calls import specialized
 from gradcore.compiler.targets.python.tiles import fused
-from gradcore.core.operators import symbols_of
+from gradcore.core.operators import OPERATORS, symbols_of
 from gradcore.core.tracebacks import generated_file
 
 __all__ = ["function_of", "source_of"]
@@ -22,7 +22,7 @@ __all__ = ["function_of", "source_of"]
 #: Operators, as they are written.
 _INFIX = symbols_of("arithmetic", "product", "bits", "comparison")
 #: Functions of NumPy that operators are faster than.
-_UFUNCS = {np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/"}
+_UFUNCS = {OPERATORS[name].ufunc: _INFIX[name] for name in ("add", "sub", "mul", "truediv")}
 #: Values of at least so many bytes are let go after their last use.
 _LARGE = 1 << 12
 

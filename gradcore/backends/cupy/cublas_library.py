@@ -1,0 +1,326 @@
+"""cuBLAS and cuBLASLt through ctypes, for what CuPy does not call: products in CUDA graphs, and epilogues of products.
+
+The functions are those of the libraries that CuPy has loaded. CuPy refuses to call cuBLAS while a stream is captured,
+although cuBLAS supports it, and has no interface to cuBLASLt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Callable
+from ctypes import byref, c_int, c_int64, c_longlong, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any, NamedTuple
+
+__all__ = ["CublasLibrary", "LtPlan", "Operand", "load_cublas"]
+
+#: Arguments of `cublasGemmEx` and `cublasGemmStridedBatchedEx` after the handle: operations, sizes, alpha, A, B, beta,
+#: C.
+_HEAD = (c_int,) * 5 + (c_void_p,)
+_GEMM = (*_HEAD, *(c_void_p, c_int, c_int) * 2, c_void_p, c_void_p, c_int, c_int, c_int, c_int)
+_STRIDED = (
+    *_HEAD, *(c_void_p, c_int, c_int, c_longlong) * 2, c_void_p, c_void_p, c_int, c_int, c_longlong, c_int, c_int,
+    c_int,
+)  # fmt: skip
+_POINTER = ctypes.POINTER(c_void_p)
+#: The arguments of each function; all return a `cublasStatus_t`.
+_SIGNATURES: dict[str, tuple[type, ...]] = {
+    "cublasCreate_v2": (_POINTER,),
+    "cublasSetMathMode": (c_void_p, c_int),
+    "cublasSetStream_v2": (c_void_p, c_void_p),
+    "cublasSetWorkspace_v2": (c_void_p, c_void_p, c_size_t),
+    "cublasGemmEx": (c_void_p, *_GEMM),
+    "cublasGemmStridedBatchedEx": (c_void_p, *_STRIDED),
+    "cublasLtCreate": (_POINTER,),
+    "cublasLtMatmulDescCreate": (_POINTER, c_int, c_int),
+    "cublasLtMatmulDescDestroy": (c_void_p,),
+    "cublasLtMatmulDescSetAttribute": (c_void_p, c_int, c_void_p, c_size_t),
+    "cublasLtMatrixLayoutCreate": (_POINTER, c_int, c_uint64, c_uint64, c_int64),
+    "cublasLtMatrixLayoutDestroy": (c_void_p,),
+    "cublasLtMatmulPreferenceCreate": (_POINTER,),
+    "cublasLtMatmulPreferenceDestroy": (c_void_p,),
+    "cublasLtMatmulPreferenceSetAttribute": (c_void_p, c_int, c_void_p, c_size_t),
+    "cublasLtMatmulAlgoGetHeuristic": (*(c_void_p,) * 7, c_int, c_void_p, ctypes.POINTER(c_int)),
+    "cublasLtMatmul": (*(c_void_p,) * 14, c_size_t, c_void_p),
+}
+
+#: Statuses by which cuBLASLt says that it has no algorithm: `CUBLAS_STATUS_INVALID_VALUE`, `_ARCH_MISMATCH` and
+#: `_NOT_SUPPORTED`. Others are errors.
+_UNSUPPORTED = frozenset((7, 8, 15))
+
+#: `cublasLtMatmulDescAttributes_t`.
+_TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS_POINTER, _AUX_POINTER, _AUX_LEADING = 3, 4, 7, 8, 11, 12
+#: `cublasLtMatmulPreferenceAttributes_t`.
+_MOST_WORKSPACE, _REDUCTION_SCHEMES, _ALIGNMENT_A = 1, 3, 5
+#: Parts of a sum are added up in what is computed in (`CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`).
+_SUMS_ARE_WIDE = 2
+#: Bytes that divide the addresses of all biases.
+_LEAST_ALIGNMENT = 16
+
+
+class _HeuristicResult(ctypes.Structure):
+    """`cublasLtMatmulHeuristicResult_t`."""
+
+    _fields_ = (
+        ("algorithm", c_uint64 * 8),
+        ("workspace", c_size_t),
+        ("state", c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", c_int * 4),
+    )
+
+
+class Operand(NamedTuple):
+    """A matrix as cuBLASLt reads it: rows and columns of what is stored, whose columns are `leading` elements apart.
+
+    Attributes
+    ----------
+    rows, columns, leading : int
+    transposed : bool
+        Whether its transpose is multiplied.
+    alignment : int
+        Bytes that divide its address.
+    """
+
+    rows: int
+    columns: int
+    leading: int
+    transposed: bool
+    alignment: int
+
+
+class CublasLibrary:
+    """The functions of cuBLAS and cuBLASLt, which raise CuPy's `CUBLASError` when they fail.
+
+    Parameters
+    ----------
+    error : type
+        The class of errors, made of a status.
+    libraries : CDLL
+        Libraries among which the functions are.
+    """
+
+    def __init__(self, error: Callable[[int], Exception], *libraries: ctypes.CDLL) -> None:
+        self._error = error
+        self._functions: dict[str, Callable[..., int]] = {}
+        for name, arguments in _SIGNATURES.items():
+            library = next((each for each in libraries if hasattr(each, name)), None)
+            if library is None:
+                raise AttributeError(f"no loaded library has {name}")
+            function = getattr(library, name)
+            function.argtypes, function.restype = arguments, c_int
+            self._functions[name] = function
+        self._gemm, self._strided = self._functions["cublasGemmEx"], self._functions["cublasGemmStridedBatchedEx"]
+
+    def call(self, name: str, *args: object) -> None:
+        """Call a function; raise an error if it fails."""
+        self._check(self._functions[name](*args))
+
+    def status(self, name: str, *args: object) -> int:
+        """Call a function and return its status."""
+        return self._functions[name](*args)
+
+    def new(self, name: str, *args: object) -> c_void_p:
+        """Return the handle that a function makes."""
+        handle = c_void_p()
+        self.call(name, byref(handle), *args)
+        return handle
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise self._error(status)
+
+    # -- cuBLAS ----------------------------------------------------------------------------------------------------
+
+    def create(self) -> int:
+        """Return a new handle of cuBLAS for the current device."""
+        handle = self.new("cublasCreate_v2").value
+        assert handle is not None
+        return handle
+
+    def set_math_mode(self, handle: int, mode: int) -> None:
+        self.call("cublasSetMathMode", handle, mode)
+
+    def set_stream(self, handle: int, stream: int) -> None:
+        """Set the stream that a handle queues work in. It forgets its workspace."""
+        self.call("cublasSetStream_v2", handle, stream)
+
+    def set_workspace(self, handle: int, address: int, size: int) -> None:
+        self.call("cublasSetWorkspace_v2", handle, address, size)
+
+    def gemm_ex(self, *args: int) -> None:
+        """Multiply; the arguments are those of CuPy's `gemmEx`."""
+        self._check(self._gemm(*args))
+
+    def gemm_strided_batched_ex(self, *args: int) -> None:
+        """Multiply batches; the arguments are those of CuPy's `gemmStridedBatchedEx`."""
+        self._check(self._strided(*args))
+
+    # -- cuBLASLt --------------------------------------------------------------------------------------------------
+
+    def create_lt(self) -> int:
+        """Return a new handle of cuBLASLt for the current device. Any stream and thread may use it."""
+        handle = self.new("cublasLtCreate").value
+        assert handle is not None
+        return handle
+
+    def plan_lt(
+        self,
+        handle: int,
+        epilogue: int,
+        a: Operand,
+        b: Operand,
+        types: tuple[int, int, int],
+        most_workspace: int,
+        leading_of_aux: int = 0,
+    ) -> LtPlan | None:
+        """Plan a product with an epilogue; return None if cuBLASLt has no algorithm for it.
+
+        Parameters
+        ----------
+        handle : int
+        epilogue : int
+            `cublasLtEpilogue_t`.
+        a, b : Operand
+        types : tuple of int
+            `cudaDataType` of matrices, `cublasComputeType_t`, and `cudaDataType` of factors.
+        most_workspace : int
+            Bytes that the algorithm may work in.
+        leading_of_aux : int
+            The leading dimension of what the epilogue leaves behind beside the product.
+        """
+        plan = LtPlan(self, handle, epilogue, a, b, types, leading_of_aux)
+        if plan.choose_algorithm(most_workspace, (a.alignment, b.alignment)):
+            return plan
+        plan.free()
+        return None
+
+
+class LtPlan:
+    """A product with an epilogue by cuBLASLt, whose algorithm is chosen. The result is dense, in columns.
+
+    Attributes
+    ----------
+    workspace : int
+        Bytes that a call works in.
+    """
+
+    def __init__(
+        self,
+        library: CublasLibrary,
+        handle: int,
+        epilogue: int,
+        a: Operand,
+        b: Operand,
+        types: tuple[int, int, int],
+        leading_of_aux: int,
+    ) -> None:
+        self._library, self._handle = library, handle
+        self.workspace = 0
+        self._found = _HeuristicResult()
+        kind, compute, factor = types
+        self._factors = ctypes.c_double if factor else ctypes.c_float
+        self._beta = self._factors(0)
+        self._made: list[tuple[str, c_void_p]] = []
+        self._product = self._make("cublasLtMatmulDesc", compute, factor)
+        self._set(_TRANSPOSE_A, c_int(a.transposed))
+        self._set(_TRANSPOSE_B, c_int(b.transposed))
+        self._set(_EPILOGUE, c_uint32(epilogue))
+        self._set(_BIAS_POINTER, c_uint64(_LEAST_ALIGNMENT))  # so aligned pointers are to be expected
+        if leading_of_aux:
+            self._set(_AUX_LEADING, c_int64(leading_of_aux))
+            self._set(_AUX_POINTER, c_uint64(_LEAST_ALIGNMENT))
+        rows, columns = a.columns if a.transposed else a.rows, b.rows if b.transposed else b.columns
+        operands = ((a.rows, a.columns, a.leading), (b.rows, b.columns, b.leading), (rows, columns, rows))
+        self._layouts = [self._make("cublasLtMatrixLayout", kind, *each) for each in operands]
+
+    def _make(self, kind: str, *args: int) -> c_void_p:
+        handle = self._library.new(f"{kind}Create", *args)
+        self._made.append((kind, handle))
+        return handle
+
+    def _set(self, attribute: int, value: c_int | c_uint32 | c_int64 | c_uint64) -> None:
+        size = ctypes.sizeof(value)
+        self._library.call("cublasLtMatmulDescSetAttribute", self._product, attribute, byref(value), size)
+
+    def choose_algorithm(self, most_workspace: int, alignments: tuple[int, int]) -> bool:
+        """Ask cuBLASLt for the algorithm that it expects to be the fastest; return whether there is one."""
+        wanted = self._library.new("cublasLtMatmulPreferenceCreate")
+        try:
+            values = [
+                (_MOST_WORKSPACE, c_uint64(most_workspace)),
+                (_REDUCTION_SCHEMES, c_uint32(_SUMS_ARE_WIDE)),
+                *((_ALIGNMENT_A + i, c_uint32(bytes_)) for i, bytes_ in enumerate(alignments)),
+            ]
+            for attribute, value in values:
+                size = ctypes.sizeof(value)
+                self._library.call("cublasLtMatmulPreferenceSetAttribute", wanted, attribute, byref(value), size)
+            count, (a, b, out) = c_int(), self._layouts
+            status = self._library.status(
+                "cublasLtMatmulAlgoGetHeuristic",
+                self._handle, self._product, a, b, out, out, wanted, 1, byref(self._found), byref(count),
+            )  # fmt: skip
+        finally:
+            self._library.call("cublasLtMatmulPreferenceDestroy", wanted)
+        if status and status not in _UNSUPPORTED:
+            self.free()
+            self._library._check(status)
+        if status or not count.value or self._found.state:
+            return False
+        self.workspace = int(self._found.workspace)
+        return True
+
+    def run(
+        self, addresses: tuple[int, int, int], alpha: float, bias: int, aux: int, workspace: int, stream: int
+    ) -> None:
+        """Queue ``epilogue(alpha * A @ B)``.
+
+        Parameters
+        ----------
+        addresses : tuple of int
+            Of A, B and the result.
+        alpha : float
+        bias : int
+            Address of the bias, or of its gradient, which the epilogue writes.
+        aux : int
+            Address of what the epilogue leaves behind, or 0.
+        workspace : int
+            Address of `workspace` bytes.
+        stream : int
+        """
+        self._set(_BIAS_POINTER, c_uint64(bias))
+        if aux:
+            self._set(_AUX_POINTER, c_uint64(aux))
+        at_a, at_b, at_out = addresses
+        a, b, out = self._layouts
+        self._library.call(
+            "cublasLtMatmul",
+            self._handle, self._product, byref(self._factors(alpha)), at_a, a, at_b, b, byref(self._beta), at_out, out,
+            at_out, out, byref(self._found), workspace, self.workspace, stream,
+        )  # fmt: skip
+
+    def free(self) -> None:
+        """Free what describes the product. What was queued goes on."""
+        while self._made:
+            kind, handle = self._made.pop()
+            self._library.call(f"{kind}Destroy", handle)
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():  # the library may be gone
+            with contextlib.suppress(Exception):
+                self.free()
+
+
+def load_cublas(cublas: Any) -> CublasLibrary | None:
+    """Return the functions of the libraries that CuPy's module `cublas` has loaded; None if they are not found."""
+    from cupy.cuda import runtime
+
+    names = [cublas.__file__]  # by which also what it is linked with is found, but on Windows
+    if sys.platform == "win32":
+        major = runtime.runtimeGetVersion() // 1000
+        names = [f"cublas64_{major}.dll", f"cublasLt64_{major}.dll"]
+    try:
+        return CublasLibrary(cublas.CUBLASError, *map(ctypes.CDLL, names))
+    except (OSError, AttributeError):
+        return None
