@@ -19,7 +19,7 @@ import gradcore as gc
 from gradcore.compiler.capture import guards
 from gradcore.compiler.function import CompiledFunction
 
-FOLDER = Path(guards.__file__).parent
+FOLDER = Path(guards.__file__).parents[1]
 REFUSING = {"stop", "refuse", "_read", "_refuse"}
 KEPT: list[Any] = []
 W = gc.ones(3, requires_grad=True)
@@ -211,6 +211,14 @@ CASES: dict[str, tuple[Callable[..., Any], str]] = {
     "sizes": (lambda x: x.nonzero() + 1, "has a result whose size depends on values"),
     "unique": (lambda x: x.unique() + 1, "has a result whose size depends on values"),
     "seed": (lambda x: (gc.manual_seed(1), x + gc.rand(3))[1], "the state of a generator is read or set"),
+    "checkpoint": (
+        lambda x: gc.utils.checkpoint.checkpoint(gc.exp, x + 1, use_reentrant=False, preserve_rng_state=False),
+        "checkpoint() is called with contexts, with debug=True, or without preserve_rng_state",
+    ),
+    "cell": (
+        lambda x: x * apart.__closure__[0].cell_contents if apart.__closure__ else x * 2,
+        "__closure__ of a function or frame is used",
+    ),
     "disabled": (lambda x: apart(x) + 1, "apart is not to be compiled"),
     "time": (lambda x: x + 0 * time.monotonic(), "monotonic is called"),
     "copied": (lambda x: x + copy.deepcopy({"a": 1.0})["a"] * id(x) * 0, "id is called"),
@@ -304,7 +312,9 @@ OTHERS = {
 def sites() -> list[tuple[str, str]]:
     """Each check of a recording: where it is, and the longest words of what it says."""
     found = []
-    for file in sorted({*FOLDER.glob("*.py")} - {FOLDER / "symbolic.py"}):  # there are programs by size: test_sizes
+    rooms = (FOLDER, FOLDER / "autograd", FOLDER / "capture")
+    files = {file for room in rooms for file in room.glob("*.py")} - {FOLDER / "symbolic_sizes.py"}  # see test_sizes
+    for file in sorted(files):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             named = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", ""))
             if named in REFUSING and isinstance(node, ast.Call):

@@ -152,7 +152,7 @@ class ReadNumbers:
     ) -> tuple[list[object], dict[str, object]]:
         """Return arguments and named ones with recorded numbers for the floats that may be others in each call."""
 
-        def take(value: object, owner: str, key: int | str) -> object:
+        def take(value: Any, owner: str, key: int | str) -> object:
             if key not in varying:
                 return value
             name = f"n{len(self.script.parts)}"
