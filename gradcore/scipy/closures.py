@@ -75,7 +75,7 @@ def _boundary(outputs: Sequence[Tensor], start: int) -> Iterator[Any]:
             edges.extend(each for each in node._edges if each is not None)
 
 
-def _check_histories(results: Any, start: int, known: Sequence[Tensor]) -> None:
+def _check_histories(results: object, start: int, known: Sequence[Tensor]) -> None:
     """Raise if results depend on a tensor from before `start` that is not among the known ones."""
     nodes = {id(gradient_edge(t)[0]) for t in known if is_differentiated(t) and gradient_edge(t)}  # type: ignore[index]
     outputs = [t for t in tree_leaves(results) if isinstance(t, Tensor)]

@@ -25,7 +25,7 @@ class _Solution(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(residual: Any, value: Any, linear: Any, *parameters: Any) -> Any:
+    def forward(residual: Any, value: Any, linear: object, *parameters: Any) -> Any:
         return F.clone(value)
 
     @staticmethod
@@ -45,7 +45,7 @@ class _Solution(Function):
         return None, None, None, *pull(-by_residual)
 
     @staticmethod
-    def jvp(ctx: Any, _residual: Any, _value: Any, _linear: Any, *tangents: Any) -> Any:
+    def jvp(ctx: Any, _residual: Any, _value: Any, _linear: object, *tangents: Any) -> Any:
         x, *parameters = ctx.saved_tensors
         moved = [(i, t) for i, t in enumerate(tangents) if t is not None]
 
@@ -99,7 +99,9 @@ def solution(
     return root_at(lambda values, x: own(lambda x: call(values, x), x), value, *parameters)
 
 
-def root_at(residual: Callable[..., Any], value: AnyTensor, *parameters: Any, linear: Any = None) -> AnyTensor:
+def root_at(
+    residual: Callable[..., Any], value: AnyTensor, *parameters: Any, linear: Callable[..., AnyTensor] | None = None
+) -> AnyTensor:
     """Return the root of ``residual(parameters, x)`` with the known `value`, as a function of the parameters.
 
     Where the Jacobian of the residual is symmetric, ``linear(parameters, x, y)`` may solve systems with it; by default

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from gradcore import functional as F
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, ArrayLike
 from gradcore.numpy.conversion import tensor_of
 from gradcore.scipy.conversion import floating
 from gradcore.scipy.interpolate.bsplines import BSpline, make_interp_spline, make_lsq_spline
@@ -15,7 +15,7 @@ __all__ = ["InterpolatedUnivariateSpline", "LSQUnivariateSpline", "UnivariateSpl
 _MODES = ("extrapolate", "zeros", "raise", "const")
 
 
-def _mode(ext: Any) -> int:
+def _mode(ext: int | str) -> int:
     """Return the number of a mode outside of the data, which may be given by its name."""
     number = _MODES.index(ext) if ext in _MODES else ext
     if number not in range(4):
@@ -49,7 +49,14 @@ class UnivariateSpline:
     """
 
     def __init__(
-        self, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, s: Any = None, ext: Any = 0
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike = None,
+        bbox: Sequence[float | None] = (None, None),
+        k: int = 3,
+        s: float | None = None,
+        ext: int | str = 0,
     ) -> None:
         if s is None or s:
             raise TypeError(
@@ -58,13 +65,15 @@ class UnivariateSpline:
             )
         self._set(make_interp_spline(x, y, k), x, y, w, bbox, ext)
 
-    def _set(self, spline: BSpline, x: Any, y: Any, w: Any, bbox: Any, ext: Any) -> None:
+    def _set(
+        self, spline: BSpline, x: ArrayLike, y: ArrayLike, w: ArrayLike, bbox: Sequence[float | None], ext: int | str
+    ) -> None:
         if any(end is not None for end in bbox):
             raise TypeError(f"{type(self).__name__}(bbox=...) is not implemented: the ends are those of x")
         self._spline, self.ext = spline, _mode(ext)
         self._data = floating(x), tensor_of(y), w
 
-    def __call__(self, x: Any, nu: int = 0, ext: Any = None) -> AnyTensor:
+    def __call__(self, x: ArrayLike, nu: int = 0, ext: int | str | None = None) -> AnyTensor:
         """Return the values at `x`, or those of the derivative of order `nu`."""
         mode = self.ext if ext is None else _mode(ext)
         points = floating(x)
@@ -91,11 +100,11 @@ class UnivariateSpline:
         """Return the antiderivative of order `n`, which is zero at the first point, as a spline."""
         return self._with(self._spline.antiderivative(n))
 
-    def derivatives(self, x: Any) -> AnyTensor:
+    def derivatives(self, x: ArrayLike) -> AnyTensor:
         """Return the value and all derivatives at one point."""
         return F.stack([self._spline(floating(x), nu) for nu in range(self._spline.k + 1)])
 
-    def integral(self, a: Any, b: Any) -> AnyTensor:
+    def integral(self, a: ArrayLike, b: ArrayLike) -> AnyTensor:
         """Return the integral between two points; outside of the data the spline counts as zero."""
         first, last = self._spline.t[self._spline.k], self._spline.t[-self._spline.k - 1]
         low, high = (F.minimum(F.maximum(floating(end), first), last) for end in (a, b))
@@ -122,12 +131,12 @@ class InterpolatedUnivariateSpline(UnivariateSpline):
 
     def __init__(
         self,
-        x: Any,
-        y: Any,
-        w: Any = None,
-        bbox: Any = (None, None),
+        x: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike = None,
+        bbox: Sequence[float | None] = (None, None),
         k: int = 3,
-        ext: Any = 0,
+        ext: int | str = 0,
         check_finite: bool = False,
     ) -> None:
         super().__init__(x, y, w, bbox, k, 0, ext)
@@ -161,13 +170,13 @@ class LSQUnivariateSpline(UnivariateSpline):
 
     def __init__(
         self,
-        x: Any,
-        y: Any,
-        t: Any,
-        w: Any = None,
-        bbox: Any = (None, None),
+        x: ArrayLike,
+        y: ArrayLike,
+        t: ArrayLike,
+        w: ArrayLike = None,
+        bbox: Sequence[float | None] = (None, None),
         k: int = 3,
-        ext: Any = 0,
+        ext: int | str = 0,
         check_finite: bool = False,
     ) -> None:
         points = floating(x)

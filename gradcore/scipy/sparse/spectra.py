@@ -7,13 +7,12 @@ products alone: no matrix is made, and how SciPy found the result does not matte
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, Array, ArrayLike
 from gradcore.scipy.closures import capture
 from gradcore.scipy.conversion import floating, like
 from gradcore.scipy.implicit import root_at
@@ -27,7 +26,7 @@ __all__ = ["eigsh", "lsqr", "svds"]
 _TOLERANCE = {4: 1e-3, 8: 1e-7}
 
 
-def _symmetric_solved(product: Callable[..., Any], y: AnyTensor, name: str, reason: str) -> AnyTensor:
+def _symmetric_solved(product: Callable[..., AnyTensor], y: AnyTensor, name: str, reason: str) -> AnyTensor:
     """Return the solution of a system with a symmetric operator, or raise a RuntimeError where it has none."""
     size = y.shape[0]
     settings = {"rtol": 4 * float(np.finfo(y.dtype.numpy).eps), "maxiter": 50 * size}
@@ -38,7 +37,7 @@ def _symmetric_solved(product: Callable[..., Any], y: AnyTensor, name: str, reas
     return x
 
 
-def _operator(A: Any, name: str) -> tuple[LinearOperator, AnyTensor]:
+def _operator(A: LinearOperator | AnyTensor, name: str) -> tuple[LinearOperator, AnyTensor]:
     """Return a matrix as an operator, and a number of its dtype and device."""
     found = aslinearoperator(A)
     example = A.detach() if isinstance(A, Tensor) else floating(0.0)
@@ -50,24 +49,26 @@ def _operator(A: Any, name: str) -> tuple[LinearOperator, AnyTensor]:
     return found, floating(example)
 
 
-def _host_operator(product: Callable[..., Any], adjoint: Callable[..., Any], shape: Any, example: AnyTensor) -> Any:
+def _host_operator(
+    product: Callable[..., AnyTensor], adjoint: Callable[..., AnyTensor], shape: tuple[int, ...], example: AnyTensor
+) -> Array:
     """Return SciPy's operator of products of tensors."""
 
-    def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
+    def on_host(function: Callable[..., AnyTensor]) -> Callable[..., AnyTensor]:
         return lambda v: function(like(np.asarray(v).reshape(-1), example)).detach().host()
 
     module = scipy_module("sparse.linalg")
     return module.LinearOperator(shape, on_host(product), on_host(adjoint), dtype=example.dtype.numpy)
 
 
-def _start(v0: Any, size: int, example: AnyTensor) -> Any:
+def _start(v0: ArrayLike, size: int, example: AnyTensor) -> Array:
     """Return the vector from which ARPACK starts: the same in each call."""
     if v0 is not None:
         return v0.detach().host() if isinstance(v0, Tensor) else v0
     return np.random.default_rng(0).standard_normal(size).astype(example.dtype.numpy)
 
 
-def _eigenpair(product: Callable[..., Any], vector: AnyTensor, value: AnyTensor, name: str) -> AnyTensor:
+def _eigenpair(product: Callable[..., AnyTensor], vector: AnyTensor, value: AnyTensor, name: str) -> AnyTensor:
     """Return an eigenvector and, as its last element, the eigenvalue of a symmetric operator, with their history."""
     call, captured = capture(product, vector)
     known = F.cat([vector, F.reshape(value, (1,))])
@@ -75,11 +76,11 @@ def _eigenpair(product: Callable[..., Any], vector: AnyTensor, value: AnyTensor,
         return known
     length = float(F.sum(vector * vector))
 
-    def residual(parameters: Any, x: AnyTensor) -> AnyTensor:
+    def residual(parameters: list[AnyTensor], x: AnyTensor) -> AnyTensor:
         v = x[:-1]
         return F.cat([call(parameters, v) - x[-1] * v, (length - F.sum(v * v)).reshape(1) / 2])
 
-    def linear(parameters: Any, x: AnyTensor, y: AnyTensor) -> AnyTensor:
+    def linear(parameters: list[AnyTensor], x: AnyTensor, y: AnyTensor) -> AnyTensor:
         def jacobian(t: AnyTensor) -> AnyTensor:
             return F.cat(
                 [call(parameters, t[:-1]) - x[-1] * t[:-1] - x[:-1] * t[-1], -F.sum(x[:-1] * t[:-1]).reshape(1)]
@@ -91,17 +92,17 @@ def _eigenpair(product: Callable[..., Any], vector: AnyTensor, value: AnyTensor,
 
 
 def eigsh(
-    A: Any,
+    A: LinearOperator | AnyTensor,
     k: int = 6,
-    M: Any = None,
+    M: ArrayLike = None,
     sigma: float | None = None,
     which: str = "LM",
-    v0: Any = None,
+    v0: ArrayLike = None,
     ncv: int | None = None,
     maxiter: int | None = None,
     tol: float = 0,
     return_eigenvectors: bool = True,
-) -> Any:
+) -> AnyTensor | tuple[AnyTensor, ...]:
     """Return some eigenvalues and eigenvectors of a real symmetric matrix, as `scipy.sparse.linalg.eigsh`.
 
     Parameters
@@ -172,15 +173,15 @@ def eigsh(
 
 
 def svds(
-    A: Any,
+    A: LinearOperator | AnyTensor,
     k: int = 6,
     ncv: int | None = None,
     tol: float = 0,
     which: str = "LM",
-    v0: Any = None,
+    v0: ArrayLike = None,
     maxiter: int | None = None,
     return_singular_vectors: bool | str = True,
-) -> Any:
+) -> AnyTensor | tuple[AnyTensor, ...]:
     """Return the largest or the smallest singular values and their vectors, as `scipy.sparse.linalg.svds`.
 
     Parameters
@@ -238,15 +239,15 @@ def svds(
 
 
 def lsqr(
-    A: Any,
-    b: Any,
+    A: LinearOperator | AnyTensor,
+    b: ArrayLike,
     damp: float = 0.0,
     atol: float = 1e-6,
     btol: float = 1e-6,
     conlim: float = 1e8,
     iter_lim: int | None = None,
-    x0: Any = None,
-) -> tuple[Any, ...]:
+    x0: ArrayLike = None,
+) -> tuple[AnyTensor, ...]:
     """Return the least squares solution of ``A @ x = b``, as `scipy.sparse.linalg.lsqr`.
 
     Parameters
@@ -306,7 +307,7 @@ def lsqr(
     if not captured:
         return (x, *said)
 
-    def linear(parameters: Any, z: AnyTensor, y: AnyTensor) -> AnyTensor:
+    def linear(parameters: list[AnyTensor], z: AnyTensor, y: AnyTensor) -> AnyTensor:
         constant = call(parameters, F.zeros_like(z))
         return _symmetric_solved(lambda t: call(parameters, t) - constant, y, "lsqr", "the matrix may lack full rank")
 
