@@ -27,6 +27,7 @@ import numpy as np
 
 import gradcore as gc
 from gradcore.backends import registry
+from gradcore.core import config
 from gradcore.cuda.cases import Drawn, cases
 from gradcore.cuda.speeds import measure_speeds
 from gradcore.ops.declare.table import OPS
@@ -50,12 +51,7 @@ SHARES = {
 }  # fmt: skip
 
 #: Which kernels of the package an operation uses, by the file that they are in: what can be left out.
-FAMILIES = {
-    "attention": "attention", "biases": "biases", "convolution": "convolution", "cross_entropy": "cross_entropy",
-    "ctc": "ctc", "grids": "grids", "lists": "lists", "normalization": "normalization", "reductions": "reductions",
-    "segments": "segments", "selection": "selection", "softmax": "softmax", "sparse": "sparse", "windows": "windows",
-    "generated": "elementwise",
-}  # fmt: skip
+FAMILIES = {name: name for name in config.CUDA_KERNELS} | {"generated": "elementwise"}
 
 
 class Item(NamedTuple):

@@ -75,6 +75,17 @@ def _boundary(outputs: Sequence[Tensor], start: int) -> Iterator[Any]:
             edges.extend(each for each in node._edges if each is not None)
 
 
+def _check_histories(results: object, start: int, known: Sequence[Tensor]) -> None:
+    """Raise if results depend on a tensor from before `start` that is not among the known ones."""
+    nodes = {id(gradient_edge(t)[0]) for t in known if is_differentiated(t) and gradient_edge(t)}  # type: ignore[index]
+    outputs = [t for t in tree_leaves(results) if isinstance(t, Tensor)]
+    if local.state.mode & GRAD and any(id(edge[0]) not in nodes for edge in _boundary(outputs, start)):
+        raise RuntimeError(
+            "a function that is differentiated reads a tensor with a history by other means than operations "
+            "(autograd.Function.apply, say); pass the tensors that it depends on by args="
+        )
+
+
 def capture(function: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], list[Tensor]]:
     """Return the tensors with a history that `function` reads besides its arguments, and a function of these.
 
@@ -103,18 +114,14 @@ def capture(function: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any
     own = [t for t in tree_leaves(args) if isinstance(t, Tensor)]
     with _Exchange(own, None) as watch:
         results = tree_map(watch._look, function(*args))
-    outputs = [t for t in tree_leaves(results) if isinstance(t, Tensor)]
     captured = list(watch.captured.values())
-    known = {id(gradient_edge(t)[0]) for t in (*captured, *own) if is_differentiated(t) and gradient_edge(t)}  # type: ignore[index]
-    if local.state.mode & GRAD and any(id(edge[0]) not in known for edge in _boundary(outputs, watch.start)):
-        raise RuntimeError(
-            "a function that is differentiated reads a tensor with a history by other means than operations "
-            "(autograd.Function.apply, say); pass the tensors that it depends on by args="
-        )
+    _check_histories(results, watch.start, [*captured, *own])
 
     def call(values: Sequence[Tensor], *args: Any) -> Any:
         own = [t for t in (*values, *tree_leaves(args)) if isinstance(t, Tensor)]
         with _Exchange(own, dict(zip(watch.captured, values, strict=True))) as exchange:
             return tree_map(exchange._look, function(*args))
 
+    if captured and local.state.mode & GRAD:  # what is captured may be read by other means as well
+        _check_histories(call([t.detach() for t in captured], *args), watch.start, own)
     return call, captured

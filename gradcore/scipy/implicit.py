@@ -25,24 +25,27 @@ class _Solution(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(residual: Any, value: Any, *parameters: Any) -> Any:
+    def forward(residual: Any, value: Any, linear: object, *parameters: Any) -> Any:
         return F.clone(value)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.residual, _, *parameters = inputs
+        ctx.residual, _, ctx.linear, *parameters = inputs
         ctx.save_for_backward(output, *parameters)
         ctx.save_for_forward(output, *parameters)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         x, *parameters = ctx.saved_tensors
-        by_residual = F.linalg_solve(_jacobian(ctx.residual, x, parameters).mH, grad)
+        if ctx.linear is None:
+            by_residual = F.linalg_solve(_jacobian(ctx.residual, x, parameters).mH, grad)
+        else:
+            by_residual = ctx.linear(parameters, x, grad)
         _, pull = vjp(lambda *values: ctx.residual(values, x), *parameters)
-        return None, None, *pull(-by_residual)
+        return None, None, None, *pull(-by_residual)
 
     @staticmethod
-    def jvp(ctx: Any, _residual: Any, _value: Any, *tangents: Any) -> Any:
+    def jvp(ctx: Any, _residual: Any, _value: Any, _linear: object, *tangents: Any) -> Any:
         x, *parameters = ctx.saved_tensors
         moved = [(i, t) for i, t in enumerate(tangents) if t is not None]
 
@@ -51,6 +54,8 @@ class _Solution(Function):
             return ctx.residual([changed.get(i, p) for i, p in enumerate(parameters)], x)
 
         _, change = jvp(at, tuple(parameters[i] for i, _ in moved), tuple(t for _, t in moved))
+        if ctx.linear is not None:
+            return -ctx.linear(parameters, x, change)
         return -F.linalg_solve(_jacobian(ctx.residual, x, parameters), change)
 
 
@@ -94,8 +99,13 @@ def solution(
     return root_at(lambda values, x: own(lambda x: call(values, x), x), value, *parameters)
 
 
-def root_at(residual: Callable[..., Any], value: AnyTensor, *parameters: Any) -> AnyTensor:
+def root_at(
+    residual: Callable[..., Any], value: AnyTensor, *parameters: Any, linear: Callable[..., AnyTensor] | None = None
+) -> AnyTensor:
     """Return the root of ``residual(parameters, x)`` with the known `value`, as a function of the parameters.
+
+    Where the Jacobian of the residual is symmetric, ``linear(parameters, x, y)`` may solve systems with it; by default
+    it is made and factorised.
 
     Examples
     --------
@@ -105,4 +115,4 @@ def root_at(residual: Callable[..., Any], value: AnyTensor, *parameters: Any) ->
     >>> gradcore.autograd.grad(root_at(lambda p, x: x * x - p[0], gradcore.tensor([2.0]), a), a)[0]
     tensor([0.2500])
     """
-    return _Solution.apply(residual, value, *parameters)
+    return _Solution.apply(residual, value, linear, *parameters)

@@ -60,13 +60,12 @@ OTHER_LISTS = {
     },
     "kernels of one library, where they are written": {
         "backends/compiled/rows.py": "_WIDTHS",
-        "backends/cupy/kernels.py": "_FORWARD_IN_HALF _IN_HALF",
         "backends/cupy/rows.py": "CudaRows",
         "backends/cupy/reductions.py": "_EXPRESSIONS",
         "backends/numpy/backend.py": "_SEVERAL_STEPS",
         "backends/vmap/backend.py": "_OTHERS",
         "core/config.py": "CUDA_KERNELS",
-        "cuda/check.py": "FAMILIES KERNELS",
+        "cuda/check.py": "KERNELS",
     },
     "PyTorch's names of kinds of reductions, nonlinearities and operators": {
         "torch_names/aten.py": "_FUNCTIONS",

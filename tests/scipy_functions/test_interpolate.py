@@ -228,3 +228,36 @@ def test_splines_as_knots_coefficients_and_degree(k: int) -> None:
     np.testing.assert_allclose(interpolate.splev(at, theirs), scipy_interpolate.splev(at, theirs), atol=1e-9)
     with pytest.raises(TypeError, match="make_lsq_spline"):
         interpolate.splrep(x, y, s=1.0)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_splines_under_their_older_names(k: int) -> None:
+    y, points = Y[:, 0], np.concatenate([AROUND, INSIDE.reshape(-1)])
+    knots = X[2:3] + 0.1
+    for theirs, ours in (
+        (scipy_interpolate.UnivariateSpline(X, y, k=k, s=0), interpolate.UnivariateSpline(X, y, k=k, s=0)),
+        (
+            scipy_interpolate.LSQUnivariateSpline(X, y, knots, k=min(k, 3)),
+            interpolate.LSQUnivariateSpline(X, y, knots, k=min(k, 3)),
+        ),
+    ):
+        for ext in ("extrapolate", "zeros", "const"):
+            np.testing.assert_allclose(ours(points, ext=ext), theirs(points, ext=ext), 1e-9, 1e-9)
+        with pytest.raises(ValueError):
+            ours(points, ext="raise")
+        np.testing.assert_allclose(ours.integral(X[1] - 9, X[4]), theirs.integral(X[1] - 9, X[4]))
+        np.testing.assert_allclose(ours.get_knots(), theirs.get_knots())
+        np.testing.assert_allclose(ours.get_coeffs(), theirs.get_coeffs(), 1e-9, 1e-9)
+        np.testing.assert_allclose(ours.get_residual(), theirs.get_residual(), 1e-9, 1e-9)
+        np.testing.assert_allclose(ours.antiderivative()(points), theirs.antiderivative()(points), 1e-9, 1e-9)
+        np.testing.assert_allclose(ours(points, 1), theirs(points, 1), 1e-8, 1e-8)
+    with pytest.raises(TypeError, match="chooses knots"):
+        interpolate.UnivariateSpline(X, y)
+    x, values = (gc.tensor(a, requires_grad=True) for a in (X, y))
+    for spline in (
+        lambda x, y: interpolate.InterpolatedUnivariateSpline(x, y, k=k),
+        lambda x, y: interpolate.LSQUnivariateSpline(x, y, knots, k=min(k, 3)),
+    ):
+        assert gradcheck(
+            lambda x, y, spline=spline: spline(x, y)(INSIDE[0]), (x, values), check_forward_ad=True, fast_mode=True
+        )

@@ -39,7 +39,7 @@ def test_every_name_is_there_or_has_a_reason() -> None:
     newer = theirs - set(linalg.__all__) - set(linalg.LEFT_OUT)
     assert not newer
     with pytest.raises(AttributeError, match="lobpcg"):
-        linalg.eigsh  # noqa: B018
+        linalg.eigs  # noqa: B018
     with pytest.raises(AttributeError, match="from_scipy"):
         gc.scipy.sparse.csr_array  # noqa: B018
 
@@ -144,3 +144,97 @@ def test_other_functions() -> None:
         np.testing.assert_allclose(linalg.norm(L, 1, axis=axis), scipy_linalg.norm(matrix, 1, axis=axis))
     found = linalg.expm_multiply(L, b.detach())
     np.testing.assert_allclose(found, scipy_linalg.expm_multiply(matrix, b.detach().numpy()), rtol=1e-10)
+
+
+def symmetric(a: Any) -> Any:
+    return (a + a.mH) / 2
+
+
+def pairs_of(values: Any, vectors: Any) -> Any:
+    """Return the vectors, up to their sign, and the values."""
+    return (vectors * vectors[:1]) * values
+
+
+PLACES = np.nonzero(np.random.default_rng(8).random((5, 3)) < 0.8)
+
+
+def sparse_of(values: Any) -> Any:
+    return gc.sparse_coo_tensor(gc.tensor(np.stack(PLACES)), values, (5, 3))
+
+
+#: Functions of a tensor of some shape by results of iterations.
+OF_ITERATIONS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "eigsh": (lambda a: pairs_of(*linalg.eigsh(symmetric(a), k=2, which="LA")), (4, 4)),
+    "svds": (lambda a: (lambda u, s, vh: (u * s) @ vh)(*linalg.svds(sparse_of(a), k=1)), (PLACES[0].size,)),
+    "lsqr": (lambda a: linalg.lsqr(sparse_of(a), drawn(5), atol=1e-14, btol=1e-14)[0], (PLACES[0].size,)),
+    "lsqr, the shortest": (
+        lambda a: linalg.lsqr(sparse_of(a).mH, drawn(3), atol=1e-14, btol=1e-14)[0],
+        (PLACES[0].size,),
+    ),
+    "lsqr, damped": (
+        lambda a: linalg.lsqr(sparse_of(a), drawn(5), 0.4, atol=1e-14, btol=1e-14)[0],
+        (PLACES[0].size,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_ITERATIONS)
+def test_derivatives_of_results_of_iterations(name: str) -> None:
+    function, shape = OF_ITERATIONS[name]
+    gc.manual_seed(0)
+    a = drawn(*shape).requires_grad_()
+    assert gradcheck(function, a, fast_mode=True, check_forward_ad=True, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_ITERATIONS)
+def test_second_derivatives_of_results_of_iterations(name: str) -> None:
+    function, shape = OF_ITERATIONS[name]
+    gc.manual_seed(0)
+    assert gradgradcheck(function, drawn(*shape).requires_grad_(), fast_mode=True, atol=1e-6)
+
+
+def test_iterations_of_large_matrices_make_no_dense_one() -> None:
+    n = 2_000
+    i = gc.arange(n - 1)
+    index = gc.cat([gc.stack([i, i + 1]), gc.stack([i + 1, i]), gc.arange(n).expand(2, n)], 1)
+    middle = gc.linspace(1, 40, n, dtype=gc.float64).square().requires_grad_()
+    values = gc.cat([gc.full((2 * n - 2,), -1.0, dtype=gc.float64), middle])
+    w, v = linalg.eigsh(gc.sparse_coo_tensor(index, values, (n, n)), k=1)
+    (grad,) = gc.autograd.grad(w.sum(), middle)
+    gc.testing.assert_close(grad, v[:, 0].detach().square())
+
+
+def test_what_iterations_leave_open_is_refused() -> None:
+    a = gc.tensor([3.0, 3.0, 2.0, 1.0], dtype=gc.float64).diag().requires_grad_()
+    w, v = linalg.eigsh(a, k=2, which="LA")
+    np.testing.assert_allclose(gc.autograd.grad(w.sum(), a, retain_graph=True)[0], np.diag([1.0, 1, 0, 0]), atol=1e-9)
+    with pytest.raises(RuntimeError, match="equal values"):
+        v[:, 0].sum().backward()
+    low = (drawn(5, 1) @ drawn(1, 3)).requires_grad_()
+    with pytest.raises(RuntimeError, match="full rank"):
+        linalg.lsqr(low, drawn(5))[0].sum().backward()
+    with pytest.raises(TypeError, match="real matrices"):
+        linalg.eigsh(gc.eye(3, dtype=gc.complex128), k=1)
+
+
+def test_values_of_iterations_are_those_of_scipy() -> None:
+    a = drawn(8, 6)
+    theirs = scipy_linalg.svds(a.numpy(), k=3)[1]
+    np.testing.assert_allclose(linalg.svds(a, k=3, return_singular_vectors=False), np.sort(theirs))
+    for which in ("LM", "SM", "LA", "SA", "BE"):
+        right = scipy_linalg.eigsh(symmetric(a[:6]).numpy(), k=2, which=which)[0]
+        np.testing.assert_allclose(linalg.eigsh(symmetric(a[:6]), k=2, which=which)[0], right, atol=1e-9)
+    found, right = linalg.lsqr(a, drawn(8)), scipy_linalg.lsqr(a.numpy(), drawn(8).numpy())
+    np.testing.assert_allclose(found[0], right[0], 1e-5)
+    assert found[1:3] == right[1:3]
+
+
+def test_a_matrix_that_is_read_in_two_ways_is_not_lost_in_one() -> None:
+    v = gc.ones(3, dtype=gc.float64, requires_grad=True)
+    unsorted = gc.sparse_coo_tensor([[0, 2, 1], [1, 0, 1]], v, (3, 2))
+    operator = linalg.LinearOperator(
+        (5, 5), matvec=lambda x: gc.cat([x[:3] + unsorted @ x[3:], unsorted.mH @ x[:3] - x[3:]])
+    )
+    with pytest.raises(RuntimeError, match="by other means than operations"):
+        linalg.minres(operator, gc.ones(5, dtype=gc.float64))

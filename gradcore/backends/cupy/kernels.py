@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.kernel_rules import OPERATIONS
 from gradcore.core import config
 from gradcore.core.typing import Array
 
@@ -61,29 +62,6 @@ def compile_options() -> tuple[str, ...]:
     return ("-std=c++17", "-fmad=false", f"-I{INCLUDE}", f"-DGRADCORE_SOURCES=0x{digest}")
 
 
-#: Operations that compute float16 and bfloat16 in float32 inside their kernels, and round once; by what they are for.
-_IN_HALF = {
-    "softmax": "softmax", "log_softmax": "softmax", "native_layer_norm": "normalization",
-    "native_group_norm": "normalization", "fused_rms_norm": "normalization", "avg_pool": "windows",
-    "flash_attention": "attention", "grid_sampler": "grids",
-    **dict.fromkeys(("convolution", "conv_output", "conv_input", "conv_weight"), "convolution"),
-    **dict.fromkeys((
-        "mm", "bmm", "batched_matmul", "mv", "linear", "addmm", "baddbmm", "addmm_relu", "addmm_gelu",
-    ), "products"),
-    **dict.fromkeys(("sum", "nansum", "mean"), "reductions"),
-    **dict.fromkeys(("sparse_product", "sampled_product"), "sparse"),
-    "argsort": "selection",
-}  # fmt: skip
-
-#: Those of which the derivatives are computed in float32 as a whole.
-_FORWARD_IN_HALF = dict.fromkeys((
-    "prod", "amax", "amin", "aminmax", "var_correction", "std_correction", "var_mean_correction", "std_mean_correction",
-    "argmax", "argmin", "max_dim", "min_dim",
-), "reductions") | {"native_batch_norm": "normalization"} | dict.fromkeys((
-    "sort", "topk", "kthvalue", "median_all", "median_dim", "nanmedian_all", "nanmedian_dim",
-), "selection")  # fmt: skip
-
-
 class CudaKernels:
     """Compilation and launching."""
 
@@ -93,9 +71,10 @@ class CudaKernels:
 
     def computes_half_in_float(self, name: str, arrays: list[Any], backward: bool = False) -> bool:
         """Whether an operation, or its vjp, computes these float16 or bfloat16 arrays in float32 inside its kernels."""
-        family = _IN_HALF.get(name) or (None if backward else _FORWARD_IN_HALF.get(name))
-        given = [a for a in arrays if a is not None]
-        return family is not None and self.takes(family, *given)
+        family, _, forward_only = OPERATIONS[name].half_on_cuda.partition(" ")
+        if not family or (backward and forward_only):
+            return False
+        return self.takes(family, *[a for a in arrays if a is not None])
 
     def uses(self, family: str) -> bool:
         """Return whether the kernels of the package for something are used; see ``GRADCORE_CUDA_KERNELS``."""

@@ -229,6 +229,9 @@ class Op:
     keeps_dtype: frozenset[int] = frozenset()
     #: Whether an element takes long enough for arrays to be shared among threads.
     slow: bool = False
+    #: The family of CUDA kernels (`gradcore.core.config.CUDA_KERNELS`) that compute float16 and bfloat16 in float32
+    #: inside, and round once. With ``forward`` behind it, derivatives are computed in float32 as a whole.
+    half_on_cuda: str = ""
     #: Of an operation without a body: shape and dtype of its results, for the device ``meta``, where the kernel cannot
     #: run on arrays without data (see `gradcore.backends.kernel_rules.shaped`).
     shaped: Callable[..., Any] | None = None

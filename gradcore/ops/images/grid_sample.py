@@ -145,6 +145,7 @@ def _each_tap(F: Any, grid: Any, sizes: Sequence[int], mode: str, padding_mode: 
     joint=("self", "grid"),
     function=False,
     method=False,
+    half_on_cuda="grids",
 )
 def grid_sampler(K, self, grid, mode: str, padding_mode: str, align_corners: bool):
     """Return the values of images at the points of grids; see `grid_sample`."""

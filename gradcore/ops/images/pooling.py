@@ -36,6 +36,7 @@ def _node(form: str) -> Callable[..., str]:
     method=False,
     saved={"kernel_size": "kernel", "divisor_override": "divisor"},
     batch=images(1),
+    half_on_cuda="windows",
 )
 def avg_pool(
     self,

@@ -113,6 +113,7 @@ def _(F, t, value, weights):
     function=False,
     method=False,
     broadcasts=True,
+    half_on_cuda="attention",
 )
 def flash_attention(K, self, key, value, mask=None, scale: float = 1.0, causal: bool = False):
     """Return the result of `attention`, and the logarithms of the sums of powers of each row's scores."""

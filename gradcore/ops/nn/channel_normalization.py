@@ -25,6 +25,7 @@ from gradcore.ops.nn.normalization import Needs, along_input, check_parameters, 
     method=False,
     materialize=False,
     saved={"input": "self", "group": "groups"},
+    half_on_cuda="normalization",
 )
 def native_group_norm(self, weight=None, bias=None, groups: int = 1, eps: float = 1e-5):
     """Normalize each group of channels of each image; also the means and variances, ``(batch, groups)``."""
@@ -170,6 +171,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
     method=False,
     materialize=False,
     saved={"input": "self"},
+    half_on_cuda="normalization forward",
 )
 def native_batch_norm(self, weight=None, bias=None, eps: float = 1e-5):
     """Normalize each channel over all images; also the channels' means and variances."""

@@ -28,6 +28,7 @@ from gradcore.ops.images.spatial import DIMS, for_convolution
     node="ConvolutionBackwardBackward0",
     function=False,
     method=False,
+    half_on_cuda="convolution",
 )
 def conv_output(self, weight, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int):
     """Cross-correlation of an input with a weight; `size` is that of the output."""
@@ -43,6 +44,7 @@ def conv_output(self, weight, size: Ints, stride: Ints, padding: Ints, dilation:
     node="ConvolutionBackwardBackward0",
     function=False,
     method=False,
+    half_on_cuda="convolution",
 )
 def conv_input(self, weight, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int):
     """Gradient of a convolution with respect to its input of that spatial size: a transposed convolution."""
@@ -58,6 +60,7 @@ def conv_input(self, weight, size: Ints, stride: Ints, padding: Ints, dilation: 
     node="ConvolutionBackwardBackward0",
     function=False,
     method=False,
+    half_on_cuda="convolution",
 )
 def conv_weight(self, other, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int):
     """Gradient of a convolution with respect to its weight of that spatial size."""
@@ -93,6 +96,7 @@ def _samples():
         "self_sym_sizes": None,
         "weight_sym_sizes": None,
     },
+    half_on_cuda="convolution",
 )
 def convolution(
     K,

@@ -64,6 +64,7 @@ def check_parameters(input: Any, *parameters: Any) -> None:
     materialize=False,
     autocast="float32:cuda",
     saved={"input": "self", "result1": "mean"},
+    half_on_cuda="normalization",
 )
 def native_layer_norm(self, weight=None, bias=None, ndims: int = 1, eps: float = 1e-5):
     """Normalize over the last `ndims` dims; also their means and variances."""
@@ -202,6 +203,7 @@ def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None
     function=False,
     method=False,
     materialize=False,
+    half_on_cuda="normalization",
 )
 def fused_rms_norm(self, weight=None, ndims: int = 1, eps: float = 1e-5):
     """Divide by the root mean square of the last `ndims` dims; also the factors by which was multiplied."""

@@ -65,6 +65,7 @@ def _softmax_samples():
     aliases=("special.softmax",),
     samples=_softmax_samples,
     autocast="float32:cuda",
+    half_on_cuda="softmax",
 )
 def softmax(K, self, dim: int, dtype: DType = None):
     """Exponentials along `dim`, divided by their sum: positive numbers that sum to one.
@@ -105,6 +106,7 @@ def softmax_backward(K, grad, y, dim: int):
     aliases=("special.log_softmax",),
     samples=_softmax_samples,
     autocast="float32:cuda",
+    half_on_cuda="softmax",
 )
 def log_softmax(K, self, dim: int, dtype: DType = None):
     """Return the logarithm of softmax, computed without taking the logarithm of small numbers.

@@ -16,6 +16,7 @@ from gradcore.ops.products.linear import addmm, gradient_of_summand, scaled
     node="AddmmActivationBackward0",
     mixed=addmm.mixed,
     autocast="lower",
+    half_on_cuda="products",
 )
 def addmm_relu(K, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
     """`relu` of `addmm`."""
@@ -40,6 +41,7 @@ def _(F, grad, self_shape, mat1, mat2, result, beta, alpha, needs):
     materialize=False,
     mixed=addmm.mixed,
     autocast="lower",
+    half_on_cuda="products",
 )
 def addmm_gelu(K, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
     """`gelu`, near it by tanh, of `addmm`; and what it was taken of."""

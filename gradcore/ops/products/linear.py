@@ -79,8 +79,7 @@ def _weight_gradient(F, grad, input, shape):
     edges={
         **dict.fromkeys(("AddmmBackward0", "ViewBackward0"), ("bias", "input", "weight")),
         **dict.fromkeys(("MmBackward0", "SqueezeBackward4", "UnsafeViewBackward0"), ("input", "weight")),
-    },
-)  # fmt: skip
+    }, half_on_cuda="products",)  # fmt: skip
 def linear(input, weight, bias=None):
     """``input @ weight.T + bias``: a linear layer, with the weight as (out features, in features).
 
@@ -145,6 +144,7 @@ def _times_first(F, grad, first, alpha):
     autocast="lower",
     saved={"self_sym_sizes": None},
     numbers_first=True,
+    half_on_cuda="products",
 )
 def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (mat1 @ mat2)`` of matrices.
@@ -175,6 +175,7 @@ def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     autocast="lower",
     saved={"self_sym_sizes": None},
     numbers_first=True,
+    half_on_cuda="products",
 )
 def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     """``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices.

@@ -141,6 +141,7 @@ def linalg_matmul(F, self, other):
         case(floats(2, 0), floats(0, 3)),
     ],
     autocast="lower",
+    half_on_cuda="products",
 )
 def mm(self, mat2):
     """Return the product of two matrices.
@@ -164,6 +165,7 @@ def mm(self, mat2):
     mixed=same_dtypes("expected scalar type {self} but found {mat2}"),
     samples=lambda: [case(floats(4, 2, 3), floats(4, 3, 2)), case(floats(0, 2, 3), floats(0, 3, 2))],
     autocast="lower",
+    half_on_cuda="products",
 )
 def bmm(self, mat2):
     """Return the products of the matrices of two batches.
@@ -198,6 +200,7 @@ def sum_of_products(self, mat2):
     mixed=same_dtypes("addmv input tensors must have the same dtype, but got {vec}, {self}, and {vec}"),
     samples=lambda: [case(floats(2, 3), floats(3)), case(floats(0, 3), floats(3)), case(floats(3, 0), floats(0))],
     autocast="lower:cuda",
+    half_on_cuda="products",
 )
 def mv(self, vec):
     """Return the product of a matrix and a vector.
@@ -325,8 +328,7 @@ def _right_gradient(F, grad, self, shape):
         case(floats(4, 2, 3), floats(3)), case(floats(3), floats(4, 3, 2)),
         case(floats(4, 1, 2, 3), floats(1, 5, 3, 2)),
         case(floats(3), floats(3, 2)), case(floats(2, 0, 3), floats(3, 2)), case(floats(2, 2, 1), floats(2, 1, 3)),
-    ],
-)  # fmt: skip
+    ], half_on_cuda="products",)  # fmt: skip
 def batched_matmul(self, other):
     """`matmul` where an operand has batch dims, or a vector stands in front of a matrix."""
 

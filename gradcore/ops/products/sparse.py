@@ -38,7 +38,7 @@ def _sampled(F, rows, cols, pattern, transposed):
     dense=lambda F, grad, values, pattern, transposed: F.sparse_product(
         F.conj(values), grad, pattern, not transposed
     ),
-    node="MmBackward0", mixed=common_dtype, function=False, method=False, samples=list,
+    node="MmBackward0", mixed=common_dtype, function=False, method=False, samples=list, half_on_cuda="sparse",
 )  # fmt: skip
 def sparse_product(values, dense, pattern: Any, transposed: bool):
     """Return the product of a sparse matrix, or of its transpose, with a vector or a matrix."""
@@ -47,7 +47,7 @@ def sparse_product(values, dense, pattern: Any, transposed: bool):
 @bilinear(
     left=lambda F, grad, right, pattern: F.sparse_product(grad, F.conj(right), pattern, False),
     right=lambda F, grad, left, pattern: F.sparse_product(grad, F.conj(left), pattern, True),
-    mixed=common_dtype, function=False, method=False, samples=list,
+    mixed=common_dtype, function=False, method=False, samples=list, half_on_cuda="sparse",
 )  # fmt: skip
 def sampled_product(left, right, pattern: Any):
     """Return the elements of ``left @ right.T`` at the positions of a pattern."""

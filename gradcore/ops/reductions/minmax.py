@@ -53,6 +53,7 @@ def _over_dims(name, word):
         lambda F, grad, self, result, dim: _shared(F, grad, self, result, dim),
         name=f"a{name}",
         samples=_samples_over_dims,
+        half_on_cuda="reductions forward",
     )(over)
     op.jvp("self")(lambda F, t, self, result, dim, keepdim: _averaged(F, t, self, result, dim, keepdim))
 
@@ -68,6 +69,7 @@ _over_dims("min", "minimum")
         case(floats(3, 4, form="distinct"), dim=1),
         case(floats(2, 3), dim=0, keepdim=True),
     ],
+    half_on_cuda="reductions forward",
 )
 def aminmax(K, self, *, dim: int | None = None, keepdim: bool = False):
     """Return the minimum and the maximum of all elements or along a dim, as a named tuple ``(min, max)``.
@@ -218,7 +220,9 @@ def _overloaded(name, word):
     """
     op = general(shared_by_equals, name=f"{name}_all", path=name, node=f"{title}Backward1", **hidden)(of_all)
     op.jvp("self")(mean_of_equals)
-    selection(along_dim, name, name=f"{name}_dim", node=f"{title}Backward0", **hidden)
+    selection(
+        along_dim, name, name=f"{name}_dim", node=f"{title}Backward0", half_on_cuda="reductions forward", **hidden
+    )
     composite(
         name=name,
         samples=lambda: [*_samples(), case(floats(3, 4), floats(4))],
@@ -250,7 +254,10 @@ def _index_of(name, word):
 
     Where elements tie, it is the first one's; NaN counts as the {word}.
     """
-    constant(name=f"arg{name}", constant="results are indices", samples=_samples)(index)
+    declare = constant(
+        name=f"arg{name}", constant="results are indices", samples=_samples, half_on_cuda="reductions forward"
+    )
+    declare(index)
 
 
 _index_of("max", "maximum")

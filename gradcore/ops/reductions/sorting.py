@@ -31,6 +31,7 @@ def _sort_samples():
     node=lambda stable: f"SortBackward{0 if stable is None else 1}",
     samples=_sort_samples,
     saved={"descending": None, "stable": None},
+    half_on_cuda="selection forward",
 )
 def sort(K, self, dim: int = -1, descending: bool = False, *, stable: bool | None = None):
     """Return the elements in order along a dim, and where they were, as a named tuple ``(values, indices)``.
@@ -51,7 +52,7 @@ def sort(K, self, dim: int = -1, descending: bool = False, *, stable: bool | Non
 sort.jvp("self")(taken)
 
 
-@constant(constant="results are indices", samples=_sort_samples)
+@constant(constant="results are indices", samples=_sort_samples, half_on_cuda="selection")
 def argsort(K, self, dim: int = -1, descending: bool = False, *, stable: bool = False):
     """Return the indices that sort a tensor along a dim; equal elements keep their order.
 
@@ -88,6 +89,7 @@ def msort(F, self):
         case(floats(3), 0),
     ],
     saved={"k": None, "largest": None, "sorted": None},
+    half_on_cuda="selection forward",
 )
 def topk(K, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True):
     """Return the `k` largest (or smallest) elements along a dim in order, and where they are: ``(values, indices)``.

@@ -129,7 +129,7 @@ _OF_ROOT = (
 def _declare_moments(name, text, root):
     """``var`` or ``std``, alone and with the mean."""
     node = name.title()
-    options = {"path": name, "function": False, "method": False}
+    options = {"path": name, "function": False, "method": False, "half_on_cuda": "reductions forward"}
     vjp, jvp, vjp_of_pair, jvp_of_pair = _OF_ROOT if root else _OF_VARIANCE
 
     def single(K, self, dim: Dims, correction: float, keepdim: bool = False):
@@ -193,7 +193,7 @@ def _median_samples():
 
 def _declare_median(name, text, ignore_nan):
     title = name.title()
-    options = {"function": False, "method": False}
+    options = {"function": False, "method": False, "half_on_cuda": "selection forward"}
 
     def of_all(K, self):
         check_implemented("median_cpu", self, "bc")
@@ -250,6 +250,7 @@ def kthvalue(K, self, k: int, dim: int = -1, keepdim: bool = False):
 selection(
     kthvalue,
     "kthvalue",
+    half_on_cuda="selection forward",
     saved={"k": None},
     samples=lambda: [case(floats(3, 5), 2), case(floats(4, 3), 1, 0, True), case(floats(), 1)],
 )

@@ -68,6 +68,7 @@ def _sum_samples():
     samples=lambda: [*_sum_samples(), case(floats(0, 3), dim=0)],
     autocast="float32:cuda",
     saved=_without_dims,
+    half_on_cuda="reductions",
 )
 def sum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Sum over `dim` (all dims if None); integers and bools are summed in int64.
@@ -84,8 +85,7 @@ def sum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None
 
 @general(
     lambda F, grad, self, dim: spread(F, grad, self.shape, dim) * (self == self), node="NansumBackward0",
-    samples=_sum_samples,
-)  # fmt: skip
+    samples=_sum_samples, half_on_cuda="reductions",)  # fmt: skip
 def nansum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Sum over `dim` in which NaN counts as zero.
 
@@ -109,6 +109,7 @@ def _(F, t, self, dim, keepdim):
     node=_name_by_dim("Mean"),
     samples=_sum_samples,
     saved=lambda node: {"self_sym_numel": lambda self_shape: math.prod(self_shape)} | _without_dims(node),
+    half_on_cuda="reductions",
 )
 def mean(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Arithmetic mean over `dim` (all dims if None).
@@ -167,6 +168,7 @@ def _prod_samples():
     samples=_prod_samples,
     autocast="float32",
     saved=_without_dims,
+    half_on_cuda="reductions forward",
 )
 def prod(K, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType = None):
     """Product over `dim` (all dims if None); integers and bools are multiplied in int64.

@@ -10,6 +10,7 @@ from gradcore.scipy.interpolate.scattered import (
     RBFInterpolator,
     griddata,
 )
+from gradcore.scipy.interpolate.univariate import InterpolatedUnivariateSpline, LSQUnivariateSpline, UnivariateSpline
 
 pchip = PchipInterpolator
 
@@ -18,12 +19,15 @@ __all__ = [
     "BSpline",
     "CubicHermiteSpline",
     "CubicSpline",
+    "InterpolatedUnivariateSpline",
+    "LSQUnivariateSpline",
     "LinearNDInterpolator",
     "NearestNDInterpolator",
     "PPoly",
     "PchipInterpolator",
     "RBFInterpolator",
     "RegularGridInterpolator",
+    "UnivariateSpline",
     "griddata",
     "interp1d",
     "interpn",

@@ -11,6 +11,7 @@ from gradcore.core.errors import LinAlgError
 from gradcore.core.typing import AnyTensor
 from gradcore.scipy.conversion import module_getattr
 from gradcore.scipy.sparse.operators import LinearOperator, aslinearoperator, operator_solved
+from gradcore.scipy.sparse.spectra import eigsh, lsqr, svds
 from gradcore.sparse.solvers import iterative, lobpcg, spsolve
 from gradcore.sparse.tensor import SparseTensor
 
@@ -22,33 +23,36 @@ __all__ = [
     "bicgstab",
     "cg",
     "cgs",
+    "eigsh",
     "expm_multiply",
     "factorized",
     "gcrotmk",
     "gmres",
     "lgmres",
     "lobpcg",
+    "lsqr",
     "minres",
     "norm",
     "spsolve",
     "spsolve_triangular",
+    "svds",
     "tfqmr",
 ]
 
-_ARPACK = "has no derivative here: use lobpcg(), or gradcore.linalg.eigh() of the dense matrix"
+_ARPACK = "has no derivative here: use eigsh() or lobpcg(), or gradcore.linalg.eig() of the dense matrix"
 _FACTORS = "factors have no derivatives: use factorized() or spsolve(), which keep them"
-_LEAST = "use gradcore.scipy.linalg.lstsq() of the dense matrix, or cg() of the normal equations"
+_LEAST = "use lsqr()"
 _DENSE = "the result is dense: use gradcore.linalg, or expm_multiply()"
 _OLD = "a submodule of SciPy that is deprecated"
 #: SciPy's other names, and why they are not here.
 LEFT_OUT = {
-    **dict.fromkeys(("ArpackError", "ArpackNoConvergence", "eigs", "eigsh", "svds"), _ARPACK),
+    **dict.fromkeys(("ArpackError", "ArpackNoConvergence", "eigs"), _ARPACK),
     **dict.fromkeys(("SuperLU", "splu", "spilu", "is_sptriangular", "spbandwidth"), _FACTORS),
     "MatrixRankWarning": "a singular matrix is an error",
     "use_solver": "SuperLU solves; scikit-umfpack is not used",
     "qmr": "takes two preconditioners: use bicgstab() or gmres()",
     "inv": "the inverse is dense: use gradcore.linalg.inv(A.to_dense()), or spsolve()",
-    **dict.fromkeys(("lsqr", "lsmr"), _LEAST),
+    "lsmr": _LEAST,
     **dict.fromkeys(("expm", "matrix_power", "funm_multiply_krylov"), _DENSE),
     "onenormest": "use norm(A, 1)",
     "LaplacianNd": "use gradcore.sparse.from_scipy(scipy.sparse.linalg.LaplacianNd(...).tosparse())",

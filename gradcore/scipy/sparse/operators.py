@@ -15,6 +15,7 @@ from gradcore.func import jvp, vjp
 from gradcore.scipy.closures import capture
 from gradcore.scipy.conversion import floating, like
 from gradcore.scipy.required import scipy_module
+from gradcore.sparse.tensor import COO, SparseTensor
 from gradcore.tensor import Tensor
 
 __all__ = ["LinearOperator", "aslinearoperator", "operator_solved"]
@@ -102,6 +103,8 @@ def aslinearoperator(A: Any) -> LinearOperator:
         return A
     if not isinstance(A, Tensor):
         A = floating(A)
+    if isinstance(A, SparseTensor) and A.layout is COO:
+        A = A.coalesce()  # so that all products read the same values
     return LinearOperator(A.shape, lambda x: A @ x, lambda x: A.mH @ x, A.dtype)
 
 

@@ -1,0 +1,184 @@
+"""Splines of one variable under the names of SciPy's older interface to FITPACK."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradcore import functional as F
+from gradcore.core.typing import AnyTensor, ArrayLike
+from gradcore.numpy.conversion import tensor_of
+from gradcore.scipy.conversion import floating
+from gradcore.scipy.interpolate.bsplines import BSpline, make_interp_spline, make_lsq_spline
+
+__all__ = ["InterpolatedUnivariateSpline", "LSQUnivariateSpline", "UnivariateSpline"]
+
+_MODES = ("extrapolate", "zeros", "raise", "const")
+
+
+def _mode(ext: int | str) -> int:
+    """Return the number of a mode outside of the data, which may be given by its name."""
+    number = _MODES.index(ext) if ext in _MODES else ext
+    if number not in range(4):
+        raise ValueError(f"Unknown extrapolation mode {ext}.")
+    return int(number)
+
+
+class UnivariateSpline:
+    """The spline through data, with derivatives by the data and by where it is evaluated.
+
+    Parameters
+    ----------
+    x, y : array_like
+        Points in increasing order, and values.
+    w, bbox : None
+        Weights make no difference to a spline that passes through all values; other ends are refused.
+    k : int
+        The degree, from 1 to 5.
+    s : float
+        Zero. With SciPy's default, and with any other, knots are chosen by the data: this has no derivative, and is a
+        TypeError.
+    ext : int or str
+        Outside of the data: 0 or ``"extrapolate"``, 1 or ``"zeros"``, 2 or ``"raise"``, 3 or ``"const"``.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> spline = interpolate.UnivariateSpline([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 4.0, 9.0], s=0)
+    >>> spline(1.5).round(decimals=4), spline.derivative()(2.0).round(decimals=4)
+    (tensor(2.2500, dtype=torch.float64), tensor(4.0000, dtype=torch.float64))
+    """
+
+    def __init__(
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike = None,
+        bbox: Sequence[float | None] = (None, None),
+        k: int = 3,
+        s: float | None = None,
+        ext: int | str = 0,
+    ) -> None:
+        if s is None or s:
+            raise TypeError(
+                "UnivariateSpline(s > 0), the default, chooses knots, which has no derivative: use s=0, or "
+                "LSQUnivariateSpline() with knots"
+            )
+        self._set(make_interp_spline(x, y, k), x, y, w, bbox, ext)
+
+    def _set(
+        self, spline: BSpline, x: ArrayLike, y: ArrayLike, w: ArrayLike, bbox: Sequence[float | None], ext: int | str
+    ) -> None:
+        if any(end is not None for end in bbox):
+            raise TypeError(f"{type(self).__name__}(bbox=...) is not implemented: the ends are those of x")
+        self._spline, self.ext = spline, _mode(ext)
+        self._data = floating(x), tensor_of(y), w
+
+    def __call__(self, x: ArrayLike, nu: int = 0, ext: int | str | None = None) -> AnyTensor:
+        """Return the values at `x`, or those of the derivative of order `nu`."""
+        mode = self.ext if ext is None else _mode(ext)
+        points = floating(x)
+        first, last = self._spline.t[self._spline.k], self._spline.t[-self._spline.k - 1]
+        outside = (points < first) | (points > last)
+        if mode == 0:
+            return self._spline(points, nu)
+        if mode == 2 and bool(outside.any()):
+            raise ValueError("A value in x is outside of the data (ext=2).")
+        inside = F.minimum(F.maximum(points, first), last)
+        values = self._spline(inside if mode == 3 else F.where(outside, first, points), nu)
+        return F.where(outside, F.zeros_like(values), values) if mode == 1 or (mode == 3 and nu) else values
+
+    def _with(self, spline: BSpline) -> UnivariateSpline:
+        found = object.__new__(UnivariateSpline)
+        found._spline, found.ext, found._data = spline, self.ext, self._data
+        return found
+
+    def derivative(self, n: int = 1) -> UnivariateSpline:
+        """Return the derivative of order `n` as a spline."""
+        return self._with(self._spline.derivative(n))
+
+    def antiderivative(self, n: int = 1) -> UnivariateSpline:
+        """Return the antiderivative of order `n`, which is zero at the first point, as a spline."""
+        return self._with(self._spline.antiderivative(n))
+
+    def derivatives(self, x: ArrayLike) -> AnyTensor:
+        """Return the value and all derivatives at one point."""
+        return F.stack([self._spline(floating(x), nu) for nu in range(self._spline.k + 1)])
+
+    def integral(self, a: ArrayLike, b: ArrayLike) -> AnyTensor:
+        """Return the integral between two points; outside of the data the spline counts as zero."""
+        first, last = self._spline.t[self._spline.k], self._spline.t[-self._spline.k - 1]
+        low, high = (F.minimum(F.maximum(floating(end), first), last) for end in (a, b))
+        return self._spline.integrate(low, high)
+
+    def get_knots(self) -> AnyTensor:
+        """Return the knots, each once."""
+        k = self._spline.k
+        return self._spline.t[k : self._spline.t.shape[0] - k]
+
+    def get_coeffs(self) -> AnyTensor:
+        """Return the coefficients of the B-splines."""
+        return self._spline.c
+
+    def get_residual(self) -> AnyTensor:
+        """Return the weighted sum of squares of what is left of the values."""
+        x, y, w = self._data
+        rest = y - self._spline(x)
+        return F.sum(rest * rest if w is None else (floating(w) * rest) ** 2)
+
+
+class InterpolatedUnivariateSpline(UnivariateSpline):
+    """The spline through data: `UnivariateSpline` with ``s=0``."""
+
+    def __init__(
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        w: ArrayLike = None,
+        bbox: Sequence[float | None] = (None, None),
+        k: int = 3,
+        ext: int | str = 0,
+        check_finite: bool = False,
+    ) -> None:
+        super().__init__(x, y, w, bbox, k, 0, ext)
+
+
+class LSQUnivariateSpline(UnivariateSpline):
+    """The spline with given knots inside of the data that fits the data with the least squares.
+
+    Parameters
+    ----------
+    x, y : array_like
+        Points in increasing order, and values.
+    t : array_like
+        Knots between the first and the last point.
+    w : array_like, optional
+        Weights.
+    bbox : None
+        Other ends are refused.
+    k : int
+        The degree.
+    ext : int or str
+        As for `UnivariateSpline`.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import interpolate
+    >>> spline = interpolate.LSQUnivariateSpline([0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 2.0, 3.0, 4.0], [2.0], k=1)
+    >>> spline(2.5).round(decimals=4)
+    tensor(2.5000, dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        t: ArrayLike,
+        w: ArrayLike = None,
+        bbox: Sequence[float | None] = (None, None),
+        k: int = 3,
+        ext: int | str = 0,
+        check_finite: bool = False,
+    ) -> None:
+        points = floating(x)
+        knots = F.cat([points[:1].expand(k + 1), F.to(floating(t), points.dtype), points[-1:].expand(k + 1)])
+        self._set(make_lsq_spline(points, y, knots, k, w), x, y, w, bbox, ext)
