@@ -25,7 +25,7 @@ from gradcore.compiler.capture.sizes import Symbols
 from gradcore.compiler.capture.sources import offset_of_return
 from gradcore.compiler.capture.split import cut
 from gradcore.compiler.capture.trusted import is_library
-from gradcore.compiler.capture.watch import Watch, garbage_waits, handled, names_in, offset_after_which
+from gradcore.compiler.capture.watch import Watch, handled, names_in, offset_after_which, undisturbed
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.explanation import Explanation, GraphBreak, explained
 from gradcore.compiler.program.storage import connected
@@ -469,7 +469,8 @@ class CompiledFunction:
         ):
             return None
         try:
-            made = self._symbolic(args, named)
+            with undisturbed():
+                made = self._symbolic(args, named)
         except (Exception, symbolic_sizes.SizeEscapes) as error:
             self._static.append(_describe_error(error))
             return None
@@ -552,7 +553,7 @@ class CompiledFunction:
 
     def _record(self, args: _Args, named: _Named) -> Any:
         """Make one more program of a call."""
-        with garbage_waits():
+        with undisturbed():
             return self._recorded(args, named)
 
     def _note_floats(self, args: _Args, named: _Named) -> None:

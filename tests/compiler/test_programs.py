@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import cProfile
 import gc as collector
 import pickle
 import warnings
@@ -573,3 +574,18 @@ def test_an_interrupt_leaves_plain_arrays(monkeypatch: pytest.MonkeyPatch) -> No
                 compiled(gc.ones(2))
         assert type(w._array).__name__ == "ndarray"
         assert compiled(gc.ones(2)).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_functions_are_compiled_under_cprofile(dynamic: bool) -> None:
+    """Capture a function while `cProfile` is on, which goes on seeing calls."""
+    compiled = gc.compile(lambda x: (x * 2).sum() + 1, options={"cpp": False}, dynamic=dynamic)
+    profile = cProfile.Profile()
+    with profile:
+        for n in (2, 2, 2, 3, 3, 4):
+            assert compiled(gc.ones(n)).item() == 2 * n + 1
+        len_of_calls = [compiled(gc.ones(2)) for _ in range(3)]
+    assert len(len_of_calls) == 3
+    assert compiled._specializations
+    seen = {entry.code.co_name for entry in profile.getstats() if not isinstance(entry.code, str)}
+    assert {"__call__", "_record"} <= seen

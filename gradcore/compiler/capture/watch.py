@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _lsprof
 import dis
 import functools
 import gc
@@ -25,7 +26,7 @@ from gradcore.cuda import graphs, streams
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import rows_with_sparse_gradient
 
-__all__ = ["FACTS", "Watch", "garbage_waits", "handled", "is_pure", "left_out", "names_in", "offset_after_which"]
+__all__ = ["FACTS", "Watch", "handled", "is_pure", "left_out", "names_in", "offset_after_which", "undisturbed"]
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -185,15 +186,23 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
 
 
 @contextmanager
-def garbage_waits() -> Iterator[None]:
-    """Context in which no garbage is collected, so that nobody's callbacks run, nor is what is recorded searched."""
-    collects = gc.isenabled()
+def undisturbed() -> Iterator[None]:
+    """Context without garbage collection and `cProfile`.
+
+    So nobody's callbacks run, and what is recorded is not searched. `cProfile` cannot be set by ``sys.setprofile``.
+    """
+    collects, profiler = gc.isenabled(), sys.getprofile()
+    profiles = isinstance(profiler, _lsprof.Profiler)
     gc.disable()
+    if profiles:
+        profiler.disable()  # type: ignore[union-attr]
     try:
         yield
     finally:
         if collects:
             gc.enable()
+        if profiles:
+            profiler.enable()  # type: ignore[union-attr]
 
 
 class Watch:
@@ -243,8 +252,8 @@ class Watch:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Context in which this thread is watched."""
-        before = sys.getprofile()
-        with garbage_waits():
+        with undisturbed():
+            before = sys.getprofile()
             sys.setprofile(self._sees())
             try:
                 yield
