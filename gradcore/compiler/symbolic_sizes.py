@@ -13,7 +13,7 @@ import itertools
 import math
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
@@ -74,6 +74,8 @@ class Layout:
         self.arrays, self.shape = arrays, shape
         #: The strides, if they have been read.
         self.known_strides: tuple[Any, ...] = ()
+        #: See `_kind`; empty for what is not the result of a call that is made at all sizes.
+        self.kind: tuple[object, ...] = ()
 
     @property
     def size(self) -> Any:
@@ -96,7 +98,7 @@ class Layout:
 
     def expected(self) -> Expected:
         """What arrays at other sizes are to be like."""
-        return Expected(_text(self.shape), _text(self.known_strides), _kind(self.arrays[0]))
+        return Expected(_text(self.shape), _text(self.known_strides), self.kind or _kind(self.arrays[0], ()))
 
 
 class Expected(NamedTuple):
@@ -119,9 +121,13 @@ def _text(numbers: tuple[Any, ...]) -> str:
     return f"({''.join(f'{each.expression if type(each) is SymbolicNumber else each}, ' for each in numbers)})"
 
 
-def _kind(array: Any) -> tuple[Any, ...]:
-    """What matters of an array beside its sizes: its dtype, how it lies in memory, whether it is a view."""
-    return array.dtype, array.flags.c_contiguous, array.flags.f_contiguous, array.flags.writeable, array.base is None
+def _kind(array: Any, given: Iterable[Any]) -> tuple[object, ...]:
+    """Return what matters of a call's result beside its sizes: its dtype and order, and whether arguments share it.
+
+    Whether it owns its memory does not matter: kernels for large arrays may allocate it otherwise than those for small.
+    """
+    is_view = any(isinstance(each, np.ndarray) and np.may_share_memory(array, each) for each in given)
+    return array.dtype, array.flags.c_contiguous, array.flags.f_contiguous, array.flags.writeable, is_view
 
 
 class SymbolicRecorder(Recorder):
@@ -275,12 +281,15 @@ class SymbolicRecorder(Recorder):
                 if any(a is not b for a, b in zip(layout.arrays, found, strict=True)):
                     self.stop(f"{name} gives an argument for some sizes")
                 continue
-            if len({(array.ndim, _kind(array)) for array in found}) > 1:
+            arguments = [leaf.sized.arrays for leaf in given if type(leaf) is RecordedArray]
+            kinds = [_kind(array, (each[i] for each in arguments)) for i, array in enumerate(found)]
+            if len({(array.ndim, kind) for array, kind in zip(found, kinds, strict=True)}) > 1:
                 self.stop(f"{name} gives other kinds of arrays for other sizes")
             shape = tuple(expressed(sizes, known) for sizes in zip(*(array.shape for array in found), strict=True))
             if any(type(n) is not int and type(n) is not SymbolicNumber for n in shape):
                 self.stop(f"the sizes of what {name} gives follow no rule")
             self.know(each, tuple(found), shape)
+            self.layouts[each.number].kind = kinds[0]
 
     def _shown(self, argument: Any) -> Any:
         return argument.in_program() if type(argument) is SymbolicNumber else super()._shown(argument)
@@ -493,13 +502,13 @@ class Sizes:
                 if type(each) is not Value:
                     continue
                 array = np.asarray(array)
-                known = values.setdefault(each.number, array)
-                if known is not array:
-                    return False
-                if each.number in self.inputs:
+                if each.number in values:
+                    if values[each.number] is not array:
+                        return False
                     continue
+                values[each.number] = array
                 shape, strides, kind = self.expected[each.number]
-                if array.shape != eval(shape, {}, sizes) or _kind(array) != kind:
+                if array.shape != eval(shape, {}, sizes) or _kind(array, map(values.get, call.read)) != kind:
                     return False
                 if strides != "()" and array.strides != eval(strides, {}, sizes):
                     return False
