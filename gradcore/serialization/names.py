@@ -11,10 +11,9 @@ from typing import Any
 from gradcore import functional, return_types
 from gradcore.core import dtypes
 from gradcore.core.device import device
-from gradcore.core.size import Size
+from gradcore.core.size import Size, contiguous_strides
 from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter
 from gradcore.nn.parameter import Buffer, Parameter
-from gradcore.ops.declare.geometry import contiguous_strides
 from gradcore.serialization.interpreter import check_names
 from gradcore.tensor import Tensor, layouts
 from gradcore.tensor.arrays import arrays_of, as_class, tensor_of
