@@ -33,7 +33,7 @@ __all__ = [
 SUPPORTED = (dtypes.bfloat16, dtypes.float16)
 
 
-def _checked(device_type: Any) -> str:
+def _check_device_type(device_type: Any) -> str:
     if not isinstance(device_type, str):
         raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
     return device_type
@@ -48,7 +48,7 @@ def is_autocast_available(device_type: str) -> bool:
     >>> gc.amp.is_autocast_available("cpu")
     True
     """
-    return _checked(device_type) in LOWER_PRECISION
+    return _check_device_type(device_type) in LOWER_PRECISION
 
 
 @shortened
@@ -240,11 +240,11 @@ class autocast:
             )
 
         @functools.wraps(func)
-        def decorated(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             with self:
                 return func(*args, **kwargs)
 
-        return decorated
+        return wrapper
 
 
 def _unusable(device_type: str, dtype: dtypes.dtype) -> str | None:
@@ -307,12 +307,12 @@ def custom_fwd(
     ...     print(Exp.apply(gc.zeros(1, dtype=gc.bfloat16)).dtype)
     torch.float32
     """
-    _checked(device_type)
+    _check_device_type(device_type)
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
     @functools.wraps(fwd)
-    def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         on = is_autocast_enabled(device_type)
         ctx._dtype = get_autocast_dtype(device_type)
         ctx._fwd_used_autocast = on and cast_inputs is None
@@ -322,7 +322,7 @@ def custom_fwd(
         with autocast(device_type, enabled=False):
             return fwd(ctx, *_cast(args, device_type, target), **_cast(kwargs, device_type, target))
 
-    return decorated
+    return wrapper
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
@@ -353,13 +353,13 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
     >>> x.grad
     tensor([1.])
     """
-    _checked(device_type)
+    _check_device_type(device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 
     @functools.wraps(bwd)
-    def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         with autocast(device_type, enabled=ctx._fwd_used_autocast, dtype=ctx._dtype):
             return bwd(ctx, *args, **kwargs)
 
-    return decorated
+    return wrapper

@@ -16,7 +16,7 @@ from gradcore.core.errors import warn
 __all__: list[str] = []
 
 
-def _renamed(name: str, function: Callable[..., Any], device_type: str, settings: str = "") -> Callable[..., Any]:
+def _rename(name: str, function: Callable[..., Any], device_type: str, settings: str = "") -> Callable[..., Any]:
     """Return a function of a device type as one under its old name, for one of them."""
 
     def call(*args: Any) -> Any:
@@ -29,19 +29,19 @@ def _renamed(name: str, function: Callable[..., Any], device_type: str, settings
     return call
 
 
-get_autocast_cpu_dtype = _renamed("get_autocast_cpu_dtype", get_autocast_dtype, "cpu")
-get_autocast_gpu_dtype = _renamed("get_autocast_gpu_dtype", get_autocast_dtype, "cuda")
-is_autocast_cpu_enabled = _renamed("is_autocast_cpu_enabled", is_autocast_enabled, "cpu")
-set_autocast_cpu_dtype = _renamed("set_autocast_cpu_dtype", set_autocast_dtype, "cpu", "dtype")
-set_autocast_cpu_enabled = _renamed("set_autocast_cpu_enabled", set_autocast_enabled, "cpu", "enabled")
-set_autocast_gpu_dtype = _renamed("set_autocast_gpu_dtype", set_autocast_dtype, "cuda", "dtype")
+get_autocast_cpu_dtype = _rename("get_autocast_cpu_dtype", get_autocast_dtype, "cpu")
+get_autocast_gpu_dtype = _rename("get_autocast_gpu_dtype", get_autocast_dtype, "cuda")
+is_autocast_cpu_enabled = _rename("is_autocast_cpu_enabled", is_autocast_enabled, "cpu")
+set_autocast_cpu_dtype = _rename("set_autocast_cpu_dtype", set_autocast_dtype, "cpu", "dtype")
+set_autocast_cpu_enabled = _rename("set_autocast_cpu_enabled", set_autocast_enabled, "cpu", "enabled")
+set_autocast_gpu_dtype = _rename("set_autocast_gpu_dtype", set_autocast_dtype, "cuda", "dtype")
 
 
 def autocast_increment_nesting() -> int:
-    """Accepted for compatibility: `gradcore.autocast` counts its own contexts."""
+    """Do nothing, for compatibility: `gradcore.autocast` counts its own contexts."""
     return 1
 
 
 def autocast_decrement_nesting() -> int:
-    """Accepted for compatibility: `gradcore.autocast` counts its own contexts."""
+    """Do nothing, for compatibility: `gradcore.autocast` counts its own contexts."""
     return 0

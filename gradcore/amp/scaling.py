@@ -164,11 +164,11 @@ class GradScaler:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if progress.stage is _Stage.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        progress.found_inf = self._divided(optimizer, reciprocal(self._scale), False)
+        progress.found_inf = self._divide_gradients(optimizer, reciprocal(self._scale), False)
         progress.stage = _Stage.UNSCALED
 
-    def _divided(self, optimizer: Any, factor: Any, allow_fp16: bool) -> dict[Any, Any]:
-        """Multiply all gradients by `factor`, if any; per device 1 where one of them was infinite or nan, else 0."""
+    def _divide_gradients(self, optimizer: Any, factor: Any, allow_fp16: bool) -> dict[Any, Any]:
+        """Multiply gradients by `factor`, if any; return 1 for each device with one that is not finite, else 0."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         grads = [p.grad for p in parameters if p.grad is not None]
         if not allow_fp16 and any(grad.dtype is dtypes.float16 for grad in grads):
@@ -218,12 +218,12 @@ class GradScaler:
         return result
 
     def _step_that_unscales(self, optimizer: Any, progress: _Progress, args: Any, kwargs: Any) -> Any:
-        """The step of an optimizer that divides by the factor itself, and stays where it is if gradients are bad."""
+        """Make the step of an optimizer that unscales gradients itself, and skips the step if they are not finite."""
         if "grad_scaler" in inspect.signature(optimizer.step).parameters:
             return optimizer.step(*args, **kwargs, grad_scaler=self)
         scale = None
         if progress.stage is _Stage.READY:
-            progress.found_inf = self._divided(optimizer, None, True)
+            progress.found_inf = self._divide_gradients(optimizer, None, True)
             scale = self._scale
         optimizer.grad_scale = scale
         optimizer.found_inf = _total([bad.to(self._scale.device) for bad in progress.found_inf.values()])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import index
 from typing import Any, SupportsIndex
 
-__all__ = ["Size", "size_of"]
+__all__ = ["Size", "contiguous_strides", "size_of"]
 
 
 class Size(tuple[int, ...]):
@@ -61,3 +61,12 @@ class Size(tuple[int, ...]):
 
 #: The `Size` of an array's shape.
 size_of = partial(tuple.__new__, Size)
+
+
+def contiguous_strides(shape: Sequence[int], step: int = 1) -> tuple[int, ...]:
+    """Return the strides of elements in the order of their indices, `step` from one to the next."""
+    strides = []
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))

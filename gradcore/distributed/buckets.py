@@ -271,7 +271,7 @@ class Reducer:
             Variable._execution_engine.queue_callback(self._learn)
 
     def _arrive(self, i: int) -> None:
-        """A parameter has got its gradient."""
+        """Handle a parameter whose gradient is complete."""
         if not self.armed:
             if not self.local:
                 warnings.warn(LATE, stacklevel=2)

@@ -110,7 +110,7 @@ class _Checks:
         _same(out, self.of_rank(before, (1000,)), "messages")
 
     def groups(self) -> None:
-        """A group of the first and the last rank, and objects."""
+        """Check a group of the first and the last rank, and collectives of objects."""
         ends = dist.new_group([0, self.size - 1])
         if self.rank in (0, self.size - 1):
             t = gc.ones(3, device=self.device)
@@ -122,12 +122,12 @@ class _Checks:
             raise _Wrong(f"all_gather_object: {found}")
 
     def derivatives(self) -> None:
-        """Derivatives of a sum over processes."""
+        """Check the derivatives of a sum over processes."""
         x = self.of_rank(self.rank, (5,)).requires_grad_()
         (DF.all_reduce(x) ** 2).sum().backward()
         _same(x.grad, gc.stack(self.all_ranks((5,))).sum(0) * 2 * self.size, "gradient of all_reduce")
 
-    def _trained(self, wrap: Callable[[Any], Any], part: Callable[[Any], Any]) -> Any:
+    def train_model(self, wrap: Callable[[Any], Any], part: Callable[[Any], Any]) -> Any:
         gc.manual_seed(0)
         net = gc.nn.Sequential(gc.nn.Linear(6, 32), gc.nn.Tanh(), gc.nn.Linear(32, 3)).to(self.device)
         model = wrap(net)
@@ -145,11 +145,13 @@ class _Checks:
 
     def training(self) -> None:
         """Ten steps of DistributedDataParallel and of fully_shard against one process, and a checkpoint."""
-        wanted = self._trained(lambda net: net, lambda x: x).state_dict()
-        model = self._trained(lambda net: gc.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.0005), self._own)
+        wanted = self.train_model(lambda net: net, lambda x: x).state_dict()
+        model = self.train_model(
+            lambda net: gc.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.0005), self._own
+        )
         for name, found in model.module.state_dict().items():
             _same(found, wanted[name], f"DistributedDataParallel: {name}")
-        model = self._trained(lambda net: fully_shard([net[0], net[2], net])[-1], self._own)
+        model = self.train_model(lambda net: fully_shard([net[0], net[2], net])[-1], self._own)
         whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
         for name, found in whole.items():
             _same(found, wanted[name], f"fully_shard: {name}")
@@ -182,7 +184,7 @@ class _Checks:
 
 
 def _run() -> None:
-    """The checks of this process, which is one of several."""
+    """Run the checks of this process, which is one of several."""
     cuda = gc.cuda.is_available() and (environment.local_rank() or 0) < gc.cuda.device_count()
     dist.init_process_group("nccl" if cuda else "mpi", timeout=timedelta(seconds=60))
     checks = _Checks()

@@ -149,7 +149,7 @@ def async_save(
     values = {name: _copy(value) for name, value, _, _ in _leaves(state_dict)}
     outer = groups.find(process_group) if groups.is_initialized() else None
     # The calls of the thread do not mix with those of the program.
-    group = outer if outer is None else groups.own_group(outer, "async_save")
+    group = outer if outer is None else groups.duplicate_group(outer, "async_save")
     written: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     def write_all() -> None:

@@ -22,7 +22,7 @@ from gradcore.distributed.checks import (
     is_detailed,
     text_of,
 )
-from gradcore.distributed.communicator import Communicator, carried_op
+from gradcore.distributed.communicator import Communicator, select_engine_op
 from gradcore.distributed.groups import GroupMember, ProcessGroup, get_group_rank, resolve
 from gradcore.distributed.reduce_op import ReduceOp, check_reduction
 from gradcore.distributed.work import Compared, Request, Work, watch
@@ -118,8 +118,8 @@ class Call:
 
     # -- from tensors to what the engine carries, and back --------------------------------------------------------
 
-    def given(self, tensors: Sequence[AnyTensor]) -> Array:
-        """Return the elements of tensors, one after the other, as the engine carries them."""
+    def pack_tensors(self, tensors: Sequence[AnyTensor]) -> Array:
+        """Return the elements of all tensors in one flat array, in the form that the engine sends."""
         return self._wire([t._array for t in tensors])
 
     def _wire(self, arrays: Sequence[Array]) -> Array:
@@ -167,15 +167,15 @@ class Call:
         return buffer, finish
 
     def _divide(self, buffer: Array) -> None:
-        """The mean of a sum."""
+        """Divide a sum by the number of processes, in place."""
         if self.op is ReduceOp.AVG:
             buffer /= buffer.dtype.type(self.engine.size)
 
     @property
-    def carried(self) -> ReduceOp:
-        """The reduction that the engine does."""
+    def engine_op(self) -> ReduceOp:
+        """The reduction that the engine performs: SUM for AVG, and one of bytes for bools."""
         assert self.op is not None
-        return carried_op(self.op, self.dtype.category == 0)
+        return select_engine_op(self.op, self.dtype.category == 0)
 
     def start(
         self,
@@ -188,7 +188,7 @@ class Call:
         written = self.written
         bump_all(written)
 
-        def finished() -> None:
+        def complete_call() -> None:
             if finish is not None:
                 with self._on_device():
                     finish()
@@ -203,7 +203,7 @@ class Call:
                 work = handle(self.group, Request(), self.describe, written)
                 work._error = error
             else:
-                work = handle(self.group, request, self.describe, written, finished)
+                work = handle(self.group, request, self.describe, written, complete_call)
             if async_op:
                 watch(work)
                 return work
@@ -275,7 +275,7 @@ def all_reduce(tensor: AnyTensor, op: ReduceOp = ReduceOp.SUM, group: Any = None
     call = Call("all_reduce", members, [tensor], [tensor], op)
     call.check(shape=call.shapes[0])
     buffer, finish = call.target(filled=True)
-    return call.start(lambda: call.engine.all_reduce(buffer, call.carried), finish, async_op)
+    return call.start(lambda: call.engine.all_reduce(buffer, call.engine_op), finish, async_op)
 
 
 def reduce(
@@ -324,8 +324,8 @@ def reduce(
     if members.rank() == root:
         buffer, finish = call.target(filled=True)
     else:
-        buffer, finish = call.given([tensor]), None
-    return call.start(lambda: call.engine.reduce(buffer, call.carried, root), finish, async_op)
+        buffer, finish = call.pack_tensors([tensor]), None
+    return call.start(lambda: call.engine.reduce(buffer, call.engine_op, root), finish, async_op)
 
 
 def broadcast(
@@ -365,7 +365,7 @@ def broadcast(
     sends = members.rank() == root
     call = Call("broadcast", members, [tensor], [] if sends else [tensor], src=members.ranks[root])
     call.check(shape=call.shapes[0])
-    buffer, finish = (call.given([tensor]), None) if sends else call.target()
+    buffer, finish = (call.pack_tensors([tensor]), None) if sends else call.target()
     return call.start(lambda: call.engine.broadcast(buffer, root), finish, async_op)
 
 
@@ -418,7 +418,7 @@ def all_gather(tensor_list: list[AnyTensor], tensor: AnyTensor, group: Any = Non
     _check_size("all_gather", "tensor", tensor._array.size, counts[members.rank()], "its place in `tensor_list`")
     call.check(parts=([counts[members.rank()]] * len(counts), counts))
     out, finish = call.target()
-    given, counts = call.given([tensor]), [call.width * n for n in counts]
+    given, counts = call.pack_tensors([tensor]), [call.width * n for n in counts]
     return call.start(lambda: call.engine.all_gather(out, given, counts), finish, async_op)
 
 
@@ -463,7 +463,7 @@ def all_gather_into_tensor(
     _check_size(name, "output_tensor", output_tensor._array.size, count * members.size(), "all input together")
     call.check(shape=call.shapes[0])
     out, finish = call.target()
-    given, counts = call.given([input_tensor]), [call.width * count] * members.size()
+    given, counts = call.pack_tensors([input_tensor]), [call.width * count] * members.size()
     return call.start(lambda: call.engine.all_gather(out, given, counts), finish, async_op)
 
 
@@ -518,7 +518,7 @@ def gather(
         _check_size("gather", "tensor", tensor._array.size, counts[root], "its place in `gather_list`")
     call.check(parts=(sent, counts or [0] * members.size()))
     out, finish = call.target() if receives else (None, None)
-    given, counts = call.given([tensor]), [call.width * n for n in counts]
+    given, counts = call.pack_tensors([tensor]), [call.width * n for n in counts]
     return call.start(lambda: call.engine.gather(out, given, counts, root), finish, async_op)
 
 
@@ -583,7 +583,7 @@ def scatter(
         _check_size("scatter", "tensor", tensor._array.size, counts[root], "its place in `scatter_list`")
     call.check(parts=(counts or [0] * members.size(), received))
     out, finish = call.target()
-    given, counts = call.given(lists) if sends else None, [call.width * n for n in counts]
+    given, counts = call.pack_tensors(lists) if sends else None, [call.width * n for n in counts]
     return call.start(lambda: call.engine.scatter(out, given, counts, root), finish, async_op)
 
 
@@ -633,8 +633,8 @@ def reduce_scatter(
 
 def _reduce_scatter(call: Call, tensors: Sequence[AnyTensor], counts: Sequence[int], async_op: bool) -> Any:
     out, finish = call.target()
-    given, counts = call.given(tensors), [call.width * n for n in counts]
-    return call.start(lambda: call.engine.reduce_scatter(out, given, counts, call.carried), finish, async_op)
+    given, counts = call.pack_tensors(tensors), [call.width * n for n in counts]
+    return call.start(lambda: call.engine.reduce_scatter(out, given, counts, call.engine_op), finish, async_op)
 
 
 def reduce_scatter_tensor(
@@ -717,7 +717,7 @@ def _all_to_all(
 ) -> Any:
     call.check(parts=(list(counts), list(out_counts)))
     out, finish = call.target()
-    given = call.given(tensors)
+    given = call.pack_tensors(tensors)
     sizes = [call.width * n for n in out_counts], [call.width * n for n in counts]
     return call.start(lambda: call.engine.all_to_all(out, given, *sizes), finish, async_op)
 

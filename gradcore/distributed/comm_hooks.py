@@ -94,7 +94,7 @@ def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
 
 
 def _wrapper(hook: Hook, dtype: Any) -> Hook:
-    def compressed(state: Any, bucket: GradBucket) -> Future[Any]:
+    def average_compressed(state: Any, bucket: GradBucket) -> Future[Any]:
         whole = bucket._buffer
         bucket._buffer = whole.to(dtype)
         try:
@@ -103,7 +103,7 @@ def _wrapper(hook: Hook, dtype: Any) -> Hook:
             bucket._buffer = whole
         return future.then(lambda f: _tensor(f.value()).to(whole.dtype))
 
-    return compressed
+    return average_compressed
 
 
 def _tensor(value: Any) -> Any:

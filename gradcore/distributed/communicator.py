@@ -14,7 +14,7 @@ from gradcore.core.typing import Array
 from gradcore.distributed.reduce_op import BOOLS, ReduceOp
 from gradcore.distributed.work import Request
 
-__all__ = ["Alone", "Communicator", "carried_op"]
+__all__ = ["Alone", "Communicator", "select_engine_op"]
 
 
 class Communicator:
@@ -46,7 +46,7 @@ class Communicator:
         return self
 
     def wire(self, array: Array, reduced: bool) -> Array:
-        """A flat array that the engine carries: bools as bytes, complex numbers as pairs, float16 and bfloat16 as bits.
+        """Return a flat array that the engine can send: bools as bytes, complex numbers as pairs, halves as bits.
 
         It is a view of `array` where that is contiguous, unless halves are to be reduced.
         """
@@ -142,8 +142,8 @@ class Communicator:
         raise NotImplementedError
 
 
-def carried_op(op: ReduceOp, is_bool: bool) -> ReduceOp:
-    """The reduction of the bytes that stand for bools, or of numbers: the mean is a sum that is divided later."""
+def select_engine_op(op: ReduceOp, is_bool: bool) -> ReduceOp:
+    """Return the reduction that the engine performs: one of bytes for bools, and SUM for AVG."""
     if is_bool:
         return BOOLS.get(op, op)
     return ReduceOp.SUM if op is ReduceOp.AVG else op
@@ -171,24 +171,24 @@ class Alone(Communicator):
         return Request()
 
     def all_gather(self, out: Array, given: Array, counts: Sequence[int]) -> Request:
-        return _copied(out, given)
+        return copy_to(out, given)
 
     def gather(self, out: Array | None, given: Array, counts: Sequence[int], root: int) -> Request:
-        return _copied(out, given)
+        return copy_to(out, given)
 
     def scatter(self, out: Array, given: Array | None, counts: Sequence[int], root: int) -> Request:
-        return _copied(out, given)
+        return copy_to(out, given)
 
     def reduce_scatter(self, out: Array, given: Array, counts: Sequence[int], op: ReduceOp) -> Request:
-        return _copied(out, given)
+        return copy_to(out, given)
 
     def all_to_all(self, out: Array, given: Array, out_counts: Sequence[int], counts: Sequence[int]) -> Request:
-        return _copied(out, given)
+        return copy_to(out, given)
 
     def barrier(self) -> Request:
         return Request()
 
 
-def _copied(out: Array, given: Array) -> Request:
+def copy_to(out: Array, given: Array) -> Request:
     out[...] = given
     return Request()

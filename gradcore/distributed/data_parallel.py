@@ -14,7 +14,7 @@ from gradcore.core.typing import AnyTensor
 from gradcore.distributed import collectives
 from gradcore.distributed.buckets import Hook, Reducer
 from gradcore.distributed.checks import check_alike
-from gradcore.distributed.groups import own_group, resolve
+from gradcore.distributed.groups import duplicate_group, resolve
 from gradcore.nn.embedding import Embedding, EmbeddingBag
 from gradcore.nn.module import Module
 from gradcore.profiler.recording import record_function
@@ -110,7 +110,7 @@ class DistributedDataParallel(Module):
                 "DistributedDataParallel is not needed when a module doesn't have any parameters that require a "
                 "gradient."
             )
-        self.process_group = own_group(resolve(process_group), "DistributedDataParallel")
+        self.process_group = duplicate_group(resolve(process_group), "DistributedDataParallel")
         self._buffers_sent = [b for n, b in module.named_buffers() if n not in ignored]
         every = [*((n, p) for n, p in module.named_parameters() if n not in ignored), *module.named_buffers()]
         alike = {n: f"{tuple(t.shape)} {t.dtype.name}" for n, t in every}

@@ -13,7 +13,7 @@ from gradcore.autograd.variables import Variable
 from gradcore.core.typing import AnyTensor
 from gradcore.distributed.checks import check_alike
 from gradcore.distributed.device_mesh import DeviceMesh
-from gradcore.distributed.groups import ProcessGroup, own_group, resolve
+from gradcore.distributed.groups import ProcessGroup, duplicate_group, resolve
 from gradcore.distributed.sharded_parameter import Gathering, Reduction, ShardedParameter, initialize_whole
 from gradcore.nn.module import Module
 from gradcore.nn.parameter import Parameter
@@ -432,7 +432,7 @@ class FSDPModule:
             unit.reduces_over_replicas = requires_all_reduce
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Accepted for compatibility: each backward waits for its gradients.
+        """Do nothing, for compatibility: each backward waits for its gradients.
 
         Parameters
         ----------
@@ -582,7 +582,9 @@ def _groups_of(
             own, spread = slot.shard.process_group, slot.shard.replicas
             if own.ranks == group.ranks and (spread and spread.ranks) == (replicas and replicas.ranks):
                 return own, spread
-    return own_group(group, "fully_shard"), None if replicas is None else own_group(replicas, "fully_shard replicas")
+    return duplicate_group(group, "fully_shard"), None if replicas is None else duplicate_group(
+        replicas, "fully_shard replicas"
+    )
 
 
 def _parameters_of(

@@ -197,7 +197,7 @@ def resolve(group: Any) -> ProcessGroup:
 
 
 def is_available() -> bool:
-    """Whether processes can work together: they can; which engines there are say `is_mpi_available` and its like."""
+    """Return True: processes can work together. `is_mpi_available` and `is_nccl_available` say by which engine."""
     return True
 
 
@@ -538,8 +538,8 @@ def new_group(
     return made
 
 
-def own_group(group: ProcessGroup, name: str) -> ProcessGroup:
-    """The same processes as a group of its own, whose calls do not mix with others. All of them make this call."""
+def duplicate_group(group: ProcessGroup, name: str) -> ProcessGroup:
+    """Return a new group of the same processes, whose calls do not mix with others. All of them make this call."""
     if group.size() == 1:
         return group
     from gradcore.distributed.checks import check_alike

@@ -60,7 +60,7 @@ def _send(name: str, tensor: Any, dst: int | None, group: Any, tag: int, group_d
         return None
     to = _peer(members, name, "dst", dst, group_dst)
     call = Call(name, members, [tensor], [], dst=members.ranks[to], tag=tag or None)
-    given = call.given([tensor])
+    given = call.pack_tensors([tensor])
     return call.start(lambda: call.engine.send(given, to, tag), None, later)
 
 

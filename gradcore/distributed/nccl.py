@@ -14,7 +14,7 @@ from gradcore.backends import registry
 from gradcore.core.device import device as Device
 from gradcore.core.dtypes import dtype as DType
 from gradcore.core.typing import Array
-from gradcore.distributed.communicator import Communicator, carried_op
+from gradcore.distributed.communicator import Communicator, select_engine_op
 from gradcore.distributed.errors import DistNetworkError
 from gradcore.distributed.reduce_op import ReduceOp
 from gradcore.distributed.work import Request, wait_until
@@ -112,7 +112,7 @@ class NCCLCommunicator(Communicator):
         return bytes(nccl.get_unique_id())
 
     def _connect(self, unique_id: bytes) -> Any:
-        """The communicator, once all processes are there; made in a thread, as NCCL waits for them without a limit."""
+        """Return the communicator once all processes are there. A thread makes it, as NCCL waits without a limit."""
         found: list[Any] = []
 
         def connect() -> None:
@@ -149,7 +149,7 @@ class NCCLCommunicator(Communicator):
         if op is None:
             return
         is_bool = dtype.category == 0
-        if carried_op(op, is_bool) not in _OPS:
+        if select_engine_op(op, is_bool) not in _OPS:
             raise ValueError(f"{call}: NCCL has no {op.name}; move the tensor to the CPU, in a group with MPI")
         if not (is_bool or dtype.is_complex or dtype.name in _DTYPES):
             raise ValueError(f"{call}: NCCL does not reduce {dtype.name}; convert the tensor to int32")
@@ -177,22 +177,22 @@ class NCCLCommunicator(Communicator):
         """Make a call in the communicator's stream, after what the current stream has been given."""
         request = kind(self, source, arrays)
         with self.on_device():
-            self._stream.wait_event(self._recorded(self.cuda.get_current_stream()))
+            self._stream.wait_event(self.record_events(self.cuda.get_current_stream()))
             start(self._comm, self._stream.ptr)
             if self._batched is None:
-                request.event = self._recorded(self._stream)
+                request.event = self.record_events(self._stream)
             else:
                 self._batched.append(request)
         return request
 
-    def _recorded(self, stream: Any) -> Any:
+    def record_events(self, stream: Any) -> Any:
         event = self.cuda.Event(disable_timing=True)
         event.record(stream)
         return event
 
     @contextmanager
-    def _grouped(self) -> Iterator[None]:
-        """Calls inside are one for NCCL."""
+    def group_calls(self) -> Iterator[None]:
+        """Combine the calls inside of the block into one call of NCCL."""
         self._nccl.groupStart()
         try:
             yield
@@ -205,16 +205,16 @@ class NCCLCommunicator(Communicator):
         requests: list[_NCCLRequest] = []
         self._batched = requests
         try:
-            with self._grouped():
+            with self.group_calls():
                 yield
         finally:
             self._batched = None
         with self.on_device():
-            event = self._recorded(self._stream)
+            event = self.record_events(self._stream)
         for request in requests:
             request.event = event
 
-    def _moved(self, call: Callable[..., Any], array: Array, stream: int, *rest: int) -> None:
+    def move_bytes(self, call: Callable[..., Any], array: Array, stream: int, *rest: int) -> None:
         """Send or receive the bytes of an array."""
         if array.size:
             call(array.data.ptr, array.nbytes, self._nccl.NCCL_UINT8, *rest, stream)
@@ -223,28 +223,28 @@ class NCCLCommunicator(Communicator):
         """Receive an array of each rank, and send one to each; None for nothing."""
 
         def start(comm: Any, stream: int) -> None:
-            with self._grouped():
+            with self.group_calls():
                 for rank in range(self.size):
                     if given is not None:
-                        self._moved(comm.send, given[rank], stream, rank)
+                        self.move_bytes(comm.send, given[rank], stream, rank)
                     if out is not None:
-                        self._moved(comm.recv, out[rank], stream, rank)
+                        self.move_bytes(comm.recv, out[rank], stream, rank)
 
         return self._call(start, *arrays)
 
-    def _reduced(self, buffer: Array, op: ReduceOp) -> tuple[int, int]:
+    def reduce_buffer(self, buffer: Array, op: ReduceOp) -> tuple[int, int]:
         return getattr(self._nccl, _DTYPES[buffer.dtype.name]), getattr(self._nccl, _OPS[op])
 
     def all_reduce(self, buffer: Array, op: ReduceOp) -> Request:
         if not buffer.size:
             return Request()
-        kinds, at = self._reduced(buffer, op), buffer.data.ptr
+        kinds, at = self.reduce_buffer(buffer, op), buffer.data.ptr
         return self._call(lambda comm, stream: comm.allReduce(at, at, buffer.size, *kinds, stream), buffer)
 
     def reduce(self, buffer: Array, op: ReduceOp, root: int) -> Request:
         if not buffer.size:
             return Request()
-        kinds, at = self._reduced(buffer, op), buffer.data.ptr
+        kinds, at = self.reduce_buffer(buffer, op), buffer.data.ptr
         return self._call(lambda comm, stream: comm.reduce(at, at, buffer.size, *kinds, root, stream), buffer)
 
     def broadcast(self, buffer: Array, root: int) -> Request:
@@ -272,13 +272,13 @@ class NCCLCommunicator(Communicator):
     def reduce_scatter(self, out: Array, given: Array, counts: Sequence[int], op: ReduceOp) -> Request:
         if not given.size:
             return Request()
-        kinds = self._reduced(given, op)
+        kinds = self.reduce_buffer(given, op)
         if len(set(counts)) == 1:
             to, at = out.data.ptr, given.data.ptr
             return self._call(lambda comm, stream: comm.reduceScatter(at, to, out.size, *kinds, stream), out, given)
 
         def start(comm: Any, stream: int) -> None:
-            with self._grouped():
+            with self.group_calls():
                 for rank, part in enumerate(_parts(given, counts)):
                     if part.size:
                         to = out if rank == self.rank else part
@@ -291,16 +291,18 @@ class NCCLCommunicator(Communicator):
 
     def barrier(self) -> Request:
         buffer = self.as_array(np.zeros(1, np.uint8))
-        kinds, at = self._reduced(buffer, ReduceOp.SUM), buffer.data.ptr
+        kinds, at = self.reduce_buffer(buffer, ReduceOp.SUM), buffer.data.ptr
         return self._call(lambda comm, stream: comm.allReduce(at, at, 1, *kinds, stream), buffer, kind=_HostRequest)
 
     def send(self, buffer: Array, to: int, tag: int) -> Request:
-        return self._call(lambda comm, stream: self._moved(comm.send, buffer, stream, to), buffer)
+        return self._call(lambda comm, stream: self.move_bytes(comm.send, buffer, stream, to), buffer)
 
     def receive(self, buffer: Array, source: int | None, tag: int) -> Request:
         if source is None:
             raise ValueError("NCCL receives from a process that is named: give src")
-        return self._call(lambda comm, stream: self._moved(comm.recv, buffer, stream, source), buffer, source=source)
+        return self._call(
+            lambda comm, stream: self.move_bytes(comm.recv, buffer, stream, source), buffer, source=source
+        )
 
     # -- communicators ----------------------------------------------------------------------------------------------
 

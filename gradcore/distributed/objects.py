@@ -20,13 +20,13 @@ from gradcore.serialization import load, save
 __all__ = ["all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"]
 
 
-def _packed(value: Any) -> bytes:
+def serialize_object(value: Any) -> bytes:
     file = io.BytesIO()
     save(value, file)
     return file.getvalue()
 
 
-def _unpacked(data: bytes) -> Any:
+def deserialize_object(data: bytes) -> Any:
     return load(io.BytesIO(data))
 
 
@@ -101,7 +101,9 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     check_alike(members, members.any_engine, "all_gather_object", {}, always=True)
     if len(object_list) != members.size():
         raise ValueError(f"all_gather_object: the list has {len(object_list)} places for {members.size()} ranks")
-    object_list[:] = map(_unpacked, gather_bytes(members, members.any_engine, _packed(obj), "all_gather_object"))
+    object_list[:] = map(
+        deserialize_object, gather_bytes(members, members.any_engine, serialize_object(obj), "all_gather_object")
+    )
 
 
 def broadcast_object_list(
@@ -133,10 +135,10 @@ def broadcast_object_list(
     root = root_of(members, "broadcast_object_list", "src", 0 if src is None and group_src is None else src, group_src)
     alike = {"src": root, "length": len(object_list)}
     check_alike(members, members.any_engine, "broadcast_object_list", alike, always=True)
-    own = _packed(list(object_list)) if members.rank() == root else b""
+    own = serialize_object(list(object_list)) if members.rank() == root else b""
     sent = _broadcast(members, own, root, "broadcast_object_list")
     if members.rank() != root:
-        object_list[:] = _unpacked(sent)
+        object_list[:] = deserialize_object(sent)
 
 
 def gather_object(
@@ -169,9 +171,9 @@ def gather_object(
     if receives != (object_gather_list is not None):
         raise ValueError("gather_object: the list is given on the destination rank, and on no other")
     check_alike(members, members.any_engine, "gather_object", {"dst": root}, always=True)
-    found = _gather(members, _packed(obj), root, "gather_object")
+    found = _gather(members, serialize_object(obj), root, "gather_object")
     if object_gather_list is not None:
-        object_gather_list[:] = map(_unpacked, found)
+        object_gather_list[:] = map(deserialize_object, found)
 
 
 def scatter_object_list(
@@ -206,5 +208,5 @@ def scatter_object_list(
     if members.rank() == root and len(given) != members.size():
         raise ValueError(f"scatter_object_list: {len(given)} objects for {members.size()} ranks")
     check_alike(members, members.any_engine, "scatter_object_list", {"src": root}, always=True)
-    own = _scatter(members, [_packed(each) for each in given], root, "scatter_object_list")
-    scatter_object_output_list[0] = _unpacked(own)
+    own = _scatter(members, [serialize_object(each) for each in given], root, "scatter_object_list")
+    scatter_object_output_list[0] = deserialize_object(own)

@@ -117,22 +117,22 @@ def _shrinks(matrix: AnyTensor, state: PowerSGDState) -> bool:
 
 
 def _approximate(state: PowerSGDState, index: int, matrices: list[AnyTensor], group: Any) -> list[AnyTensor]:
-    """The means of matrices, approximately: one step of a power iteration."""
+    """Approximate the means of matrices over processes by one step of a power iteration."""
     rank = state.matrix_approximation_rank
     known = state.q_memory_dict.get(index) if state.warm_start else None
     Q = known or [
         randn(m.shape[1], min(rank, *m.shape), generator=state.generator, dtype=m.dtype).to(m.device) for m in matrices
     ]
     Q = [linalg.qr(q)[0] for q in Q]
-    P = _summed([m @ q for m, q in zip(matrices, Q, strict=True)], group)
+    P = sum_over_processes([m @ q for m, q in zip(matrices, Q, strict=True)], group)
     P = [linalg.qr(p)[0] for p in P]
-    Q = _summed([m.mT @ p / group.size() for m, p in zip(matrices, P, strict=True)], group)
+    Q = sum_over_processes([m.mT @ p / group.size() for m, p in zip(matrices, P, strict=True)], group)
     if state.warm_start:
         state.q_memory_dict[index] = Q
     return [p @ q.mT for p, q in zip(P, Q, strict=True)]
 
 
-def _summed(tensors: list[AnyTensor], group: Any) -> list[AnyTensor]:
+def sum_over_processes(tensors: list[AnyTensor], group: Any) -> list[AnyTensor]:
     """Return the sums over all processes, by one collective."""
     flat = F.cat([t.reshape(-1) for t in tensors])
     collectives.all_reduce(flat, group=group)

@@ -50,8 +50,8 @@ def _inner(model: Module) -> Module:
     return model.module if isinstance(model, DistributedDataParallel) else model
 
 
-def _held(value: Any, p: Any, options: StateDictOptions) -> Any:
-    """Return a tensor of the size of a parameter as a state dict holds it."""
+def export_value(value: Any, p: Any, options: StateDictOptions) -> Any:
+    """Return a value of the size of a parameter in the form for a state dict: a `Shard`, or the whole tensor."""
     if not isinstance(value, Tensor):
         return value
     value = value.detach()
@@ -64,7 +64,7 @@ def _held(value: Any, p: Any, options: StateDictOptions) -> Any:
     return value.cpu() if options.cpu_offload else value
 
 
-def _own(value: Any, p: Any) -> Any:
+def select_part(value: Any, p: Any) -> Any:
     """Return the part of this process of what a state dict holds."""
     if isinstance(value, Shard):
         return value.tensor
@@ -99,7 +99,7 @@ def get_model_state_dict(model: Module, *, options: StateDictOptions | None = No
     """
     inner, options = _inner(model), options or StateDictOptions()
     parameters = dict(inner.named_parameters(remove_duplicate=False))
-    return {name: _held(value, parameters.get(name), options) for name, value in inner.state_dict().items()}
+    return {name: export_value(value, parameters.get(name), options) for name, value in inner.state_dict().items()}
 
 
 def set_model_state_dict(
@@ -120,11 +120,11 @@ def set_model_state_dict(
     """
     inner, options = _inner(model), options or StateDictOptions()
     parameters = dict(inner.named_parameters(remove_duplicate=False))
-    own = {name: _own(value, parameters.get(name)) for name, value in model_state_dict.items()}
+    own = {name: select_part(value, parameters.get(name)) for name, value in model_state_dict.items()}
     return inner.load_state_dict(own, strict=options.strict)
 
 
-def _named(model: Module, optimizer: Optimizer) -> Iterator[tuple[int, str, Any]]:
+def name_parameters(model: Module, optimizer: Optimizer) -> Iterator[tuple[int, str, Any]]:
     """Yield the parameters of an optimiser with their numbers and names."""
     names = {id(p): name for name, p in _inner(model).named_parameters()}
     every = [p for group in optimizer.param_groups for p in group["params"]]
@@ -153,10 +153,10 @@ def get_optimizer_state_dict(
     dict
     """
     options = options or StateDictOptions()
-    _begin(optimizers)
-    plain, named = optimizers.state_dict(), list(_named(model, optimizers))
+    create_state(optimizers)
+    plain, named = optimizers.state_dict(), list(name_parameters(model, optimizers))
     state = {
-        name: {key: _held(value, p, options) for key, value in plain["state"][i].items()}
+        name: {key: export_value(value, p, options) for key, value in plain["state"][i].items()}
         for i, name, p in named
         if i in plain["state"]
     }
@@ -178,14 +178,16 @@ def set_optimizer_state_dict(
     options : StateDictOptions, optional
         Accepted for compatibility.
     """
-    named = list(_named(model, optimizers))
+    named = list(name_parameters(model, optimizers))
     given, numbers = optim_state_dict["state"], {name: i for i, name, _ in named}
-    state = {i: {key: _own(value, p) for key, value in given[name].items()} for i, name, p in named if name in given}
+    state = {
+        i: {key: select_part(value, p) for key, value in given[name].items()} for i, name, p in named if name in given
+    }
     groups = [{**g, "params": [numbers[name] for name in g["params"]]} for g in optim_state_dict["param_groups"]]
     optimizers.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _begin(optimizer: Optimizer) -> None:
+def create_state(optimizer: Optimizer) -> None:
     """Make an optimizer create its state, by a step of size zero."""
     if optimizer.state:
         return

@@ -291,7 +291,7 @@ class Work:
         return self._result
 
     def get_future(self) -> Future[Any]:
-        """A future for the list of the tensors. Whoever waits for it, or for what follows it, waits for the call."""
+        """Return a future for the list of tensors. Waiting for it, or for what follows it, waits for the call."""
         if self._future is None:
             self._future = _WorkFuture(self)
             if self._completed:
@@ -321,7 +321,7 @@ class _WorkFuture(Future[Any]):
         return super().done() or (self._work.is_completed() and super().done())
 
     def wait(self) -> Any:
-        """The result of the work, for which this waits."""
+        """Wait for the work, and return its result."""
         self._work.wait()
         return super().wait()
 

@@ -16,8 +16,8 @@ from gradcore.tensor import Tensor
 __all__ = ["ZeroRedundancyOptimizer"]
 
 
-def _listed(each: Any) -> Any:
-    """Return a group whose parameters can be gone through twice."""
+def list_parameters(each: Any) -> Any:
+    """Return a parameter group with its parameters in a list, so that they can be iterated over twice."""
     if isinstance(each, dict) and isinstance(each["params"], Iterator):
         return {**each, "params": list(each["params"])}
     return dict(each) if isinstance(each, dict) else each
@@ -75,7 +75,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         #: The rank that makes the step of each parameter.
         self._owner: dict[int, int] = {}
         self._full: dict[str, Any] | None = None
-        groups = params if isinstance(params, Tensor) else [_listed(each) for each in params]
+        groups = params if isinstance(params, Tensor) else [list_parameters(each) for each in params]
         super().__init__(groups, optimizer_class(groups, **defaults).defaults)
         self._share()
 
@@ -160,7 +160,7 @@ class ZeroRedundancyOptimizer(Optimizer):
     # -- states -----------------------------------------------------------------------------------------------------
 
     def local_state_dict(self) -> dict[str, Any]:
-        """The state of the share of this process, by the numbers of the parameters, for `distributed.checkpoint`.
+        """Return the state of this process's share, by the numbers of the parameters, for `distributed.checkpoint`.
 
         Returns
         -------

@@ -28,7 +28,7 @@ class OfCategories(WithProbabilities):
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     _event_dims = {"probs": 1, "logits": 1}
 
-    def _kept(self, given: Tensor) -> Tensor:
+    def _keep_parameter(self, given: Tensor) -> Tensor:
         if given.ndim < 1:
             raise ValueError(f"`{self._given}` parameter must be at least one-dimensional.")
         if self._given == "probs":

@@ -72,7 +72,7 @@ def _for_both(constraint: Any, factory: Callable[[Any], Transform]) -> None:
         registry.register(constraint, factory)
 
 
-def _between(constraint: Any) -> Transform:
+def _transform_to_interval(constraint: Any) -> Transform:
     low, high = constraint.lower_bound, constraint.upper_bound
     if isinstance(low, (int, float)) and isinstance(high, (int, float)) and (low, high) == (0, 1):
         return transforms.SigmoidTransform()
@@ -101,8 +101,8 @@ _for_both(constraints.real, lambda constraint: transforms.identity_transform)
 _for_both(constraints.positive, _above)
 _for_both(constraints.nonnegative, _above)
 _for_both(constraints.less_than, _below)
-_for_both(constraints.unit_interval, _between)
-_for_both(constraints.half_open_interval, _between)
+_for_both(constraints.unit_interval, _transform_to_interval)
+_for_both(constraints.half_open_interval, _transform_to_interval)
 transform_to.register(constraints.lower_cholesky, lambda constraint: transforms.LowerCholeskyTransform())
 transform_to.register(constraints.positive_definite, _positive_definite)
 transform_to.register(constraints.positive_semidefinite, _positive_definite)
@@ -112,7 +112,7 @@ transform_to.register(constraints.simplex, lambda constraint: transforms.Softmax
 
 
 def _register_composites(registry: ConstraintRegistry) -> None:
-    """Transforms to sets made of others, by what a registry has for these."""
+    """Register transforms to sets that are made of other sets, from the transforms to these."""
 
     def independent(constraint: Any) -> Transform:
         base = registry(constraint.base_constraint)

@@ -144,7 +144,7 @@ class _OfTrials(WithProbabilities):
         self.total_count = total_count
         self._of_probabilities(probs, logits, validate_args)
 
-    def _kept(self, given: Parameter) -> Tensor:
+    def _keep_parameter(self, given: Parameter) -> Tensor:
         total, given = broadcast_all(self.total_count, given)
         self.total_count = total.type_as(given)
         return given  # type: ignore[no-any-return]

@@ -251,7 +251,7 @@ def _cauchy(p: Cauchy, q: Cauchy) -> Tensor:
 
 
 @register_kl(TransformedDistribution, TransformedDistribution)
-def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
+def _kl_of_transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
         raise NotImplementedError
     more = len(p.event_shape) - len(p.base_dist.event_shape)

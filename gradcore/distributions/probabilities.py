@@ -30,12 +30,12 @@ class WithProbabilities(Distribution):
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         self._given = "logits" if probs is None else "probs"
-        setattr(self, self._given, self._kept(logits if probs is None else probs))
+        setattr(self, self._given, self._keep_parameter(logits if probs is None else probs))
         batch, event = self._shapes
         super().__init__(batch, event, validate_args=validate_args)
 
-    def _kept(self, given: Parameter) -> Tensor:
-        """Return the parameter as it is stored."""
+    def _keep_parameter(self, given: Parameter) -> Tensor:
+        """Return a parameter in the form in which it is stored."""
         return broadcast_all(given)[0]
 
     @property

@@ -85,22 +85,22 @@ class StickBreakingTransform(_Plain):
     codomain = constraints.simplex
 
     @staticmethod
-    def _left(x: Tensor, n: int) -> Tensor:
-        """The logarithm of the number of shares still to come, which makes the shares of zeros equal."""
+    def _log_shares_left(x: Tensor, n: int) -> Tensor:
+        """Return the logarithm of the number of remaining shares, an offset that makes the shares of zeros equal."""
         return arange(n, 0, -1, dtype=x.dtype, device=x.device).log()
 
     def _call(self, x: Tensor) -> Tensor:
-        share = (x - self._left(x, x.shape[-1])).sigmoid()
+        share = (x - self._log_shares_left(x, x.shape[-1])).sigmoid()
         rest = (1 - share).cumprod(-1)
         return F.pad(share, [0, 1], value=1) * F.pad(rest, [1, 0], value=1)
 
     def _inverse(self, y: Tensor) -> Tensor:
         shares = y[..., :-1]
         rest = (1 - shares.cumsum(-1)).clamp(min=finfo(y.dtype).tiny)
-        return shares.log() - rest.log() + self._left(y, shares.shape[-1])
+        return shares.log() - rest.log() + self._log_shares_left(y, shares.shape[-1])
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        x = x - self._left(x, x.shape[-1])
+        x = x - self._log_shares_left(x, x.shape[-1])
         return (-x + F.logsigmoid(x) + y[..., :-1].log()).sum(-1)
 
     def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:

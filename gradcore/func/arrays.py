@@ -39,11 +39,11 @@ def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     both = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
-    def wrapped(*args: Any, **named: Any) -> Any:
+    def wrapper(*args: Any, **named: Any) -> Any:
         gradient, value = both(*args, **named)
         return value, gradient
 
-    return wrapped
+    return wrapper
 
 
 def jacobian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
@@ -116,7 +116,7 @@ def checkpoint(func: Callable[..., Any]) -> Callable[..., Any]:
     from gradcore.utils.checkpoint import checkpoint as run_checkpointed
 
     @functools.wraps(func)
-    def wrapped(*args: Any, **named: Any) -> Any:
+    def wrapper(*args: Any, **named: Any) -> Any:
         return run_checkpointed(func, *args, use_reentrant=False, **named)
 
-    return wrapped
+    return wrapper

@@ -158,7 +158,7 @@ def jacfwd(
     check_randomness(randomness)
 
     @functools.wraps(func)
-    def wrapped(*args: Any) -> Any:
+    def wrapper(*args: Any) -> Any:
         check_real(tree_leaves(args), "jacfwd", "inputs")
         primals = select_args(args, argnums)
         ins, in_structure = tree_flatten(primals)
@@ -191,11 +191,11 @@ def jacfwd(
         jacobian = tree_unflatten(blocks, out_structure)
         return (jacobian, aux) if has_aux else jacobian
 
-    return wrapped
+    return wrapper
 
 
 def _last(columns: Tensor | None, out: Tensor, t: Tensor) -> Tensor:
-    """The columns of one block of a Jacobian, along the first dim, as a tensor of shape ``out.shape + t.shape``."""
+    """Return the columns of a block of a Jacobian, from the first dim, with the shape ``out.shape + t.shape``."""
     shape = (*out.shape, *t.shape)
     if columns is None:
         return functional.new_zeros(out, shape)  # type: ignore[no-any-return]
@@ -230,10 +230,10 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
     over_reverse, twice = jacfwd(jacrev(func, argnums), argnums), jacrev(jacrev(func, argnums), argnums)
 
     @functools.wraps(func)
-    def wrapped(*args: Any) -> Any:
+    def wrapper(*args: Any) -> Any:
         return (over_reverse if is_within_vmap() else twice)(*args)
 
-    return wrapped
+    return wrapper
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:

@@ -50,7 +50,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     api = "grad_and_value(f)(*args)"
 
     @functools.wraps(func)
-    def wrapped(*args: Any, **named: Any) -> Any:
+    def wrapper(*args: Any, **named: Any) -> Any:
         with GradLevel() as level:
             leaves, structure = tree_flatten(pick_args(args, argnums))
             inputs = [level.enter(leaf) for leaf in leaves]
@@ -68,7 +68,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
             gradient = tree_unflatten(gradients, structure)
             return gradient, (value, tree_map(level.leave, aux)) if has_aux else value
 
-    return wrapped
+    return wrapper
 
 
 def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -96,11 +96,11 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
     both = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
-    def wrapped(*args: Any, **named: Any) -> Any:
+    def wrapper(*args: Any, **named: Any) -> Any:
         gradient, value = both(*args, **named)
         return (gradient, value[1]) if has_aux else gradient
 
-    return wrapped
+    return wrapper
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -203,7 +203,7 @@ def jacrev(
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
 
     @functools.wraps(func)
-    def wrapped(*args: Any) -> Any:
+    def wrapper(*args: Any) -> Any:
         check_real(tree_leaves(args), "jacrev", "inputs")
         output, pull_back, aux = _vjp(func, args, argnums, has_aux)
         outs, out_structure = tree_flatten(output)
@@ -224,7 +224,7 @@ def jacrev(
         jacobian = tree_unflatten(blocks, out_structure)
         return (jacobian, aux) if has_aux else jacobian
 
-    return wrapped
+    return wrapper
 
 
 def _in_chunks(pull: Any, out: Tensor, ins: Sequence[Tensor], chunk_size: int | None) -> list[list[Tensor]]:

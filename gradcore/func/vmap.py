@@ -76,7 +76,7 @@ def vmap(
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
     @functools.wraps(func)
-    def wrapped(*args: Any, **named: Any) -> Any:
+    def wrapper(*args: Any, **named: Any) -> Any:
         flat, dims, structure, size = _inputs(func, in_dims, args)
         run = functools.partial(_run, func, out_dims, randomness, structure, named)
         if chunk_size is None or chunk_size >= size:
@@ -89,7 +89,7 @@ def vmap(
             results.append(run(part, dims, count))
         return _join_chunks(results, out_dims)
 
-    return wrapped
+    return wrapper
 
 
 def _run(
@@ -151,7 +151,7 @@ def _output_dims(out_dims: Any, structure: TreeSpec) -> list[Any] | None:
 
 
 def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[Any, Any, TreeSpec, int]:
-    """The flat inputs, the dim of the samples in each, the structure of the arguments, and the number of samples."""
+    """Return the flat inputs, the batch dim of each, the structure of the arguments and the batch size."""
     name = _name(func)
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): "
     if not isinstance(in_dims, (int, tuple)):

@@ -202,13 +202,13 @@ class _ConvTranspose(_Conv):
         return tuple(size - low for size, low in zip(wanted, least, strict=True))
 
 
-def _made(base: type[_Conv], n: int) -> type[_Conv]:
+def _make_layer(base: type[_Conv], n: int) -> type[_Conv]:
     name = f"{base.__name__.removeprefix('_')}{n}d"
     doc = (base.__doc__ or "").format(n=f"{n} dim{'s' * (n > 1)}")
     return type(name, (base,), {"n": n, "__module__": "gradcore.nn", "__doc__": Docstring(doc)})
 
 
-MADE = {cls.__name__: cls for cls in (_made(base, n) for base in (_Conv, _ConvTranspose) for n in (1, 2, 3))}
+MADE = {cls.__name__: cls for cls in (_make_layer(base, n) for base in (_Conv, _ConvTranspose) for n in (1, 2, 3))}
 globals().update(MADE)
 __all__ += sorted(MADE)
 

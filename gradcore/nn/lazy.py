@@ -43,7 +43,7 @@ class LazyModuleMixin:
         return any(map(is_lazy, (*self._parameters.values(), *self._buffers.values())))
 
     def _infer_parameters(self: AnyTensor, module: Any, args: Any, kwargs: Any = None) -> None:
-        """The hook before the first forward."""
+        """Infer missing shapes before the first forward."""
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
@@ -55,7 +55,7 @@ class LazyModuleMixin:
             module.__class__ = module.cls_to_become
 
     def _lazy_load_hook(self: AnyTensor, state_dict: Any, prefix: str, *others: Any) -> None:
-        """The hook before a state is loaded: what has no shape yet gets that of the state."""
+        """Give parameters without a shape those of a state dict, before it is loaded."""
         for name, tensor in (*self._parameters.items(), *self._buffers.items()):
             saved = state_dict.get(prefix + name)
             if is_lazy(tensor) and saved is not None and not is_lazy(saved):
@@ -232,7 +232,7 @@ class _LazyNorm(_Lazy):
         return (self.num_features,)
 
 
-def _made(mixin: type[_Lazy], base: type[Module]) -> type[Module]:
+def _make_lazy(mixin: type[_Lazy], base: type[Module]) -> type[Module]:
     doc = f"A `{base.__name__}` that learns `{mixin._size}` from its first input, and takes its other settings."
     body = {"cls_to_become": base, "__module__": "gradcore.nn", "__doc__": Docstring(doc)}
     return type(f"Lazy{base.__name__}", (mixin, base), body)
@@ -244,7 +244,7 @@ def _mixin(name: str) -> type[_Lazy]:
 
 MADE = {
     cls.__name__: cls
-    for cls in (_made(_mixin(name), base) for name, base in {**convolution.MADE, **normalization.MADE}.items())
+    for cls in (_make_lazy(_mixin(name), base) for name, base in {**convolution.MADE, **normalization.MADE}.items())
 }
 globals().update(MADE)
 __all__ += sorted(MADE)

@@ -83,7 +83,7 @@ class Uninitialized(Tensor):
 
     @Tensor.data.getter  # type: ignore[attr-defined, untyped-decorator]
     def data(self) -> Any:
-        """Without elements; what is assigned gives device and dtype."""
+        """A tensor without elements. Assigning a tensor sets the device and the dtype."""
         return empty(0, device=self._device, dtype=self._dtype)
 
     def _set_data(self, value: Tensor) -> None:

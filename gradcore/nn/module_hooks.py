@@ -269,7 +269,7 @@ class _Call:
             self.older_backward_hooks()
             return self.result
         except Exception:
-            self.failed()
+            self.call_remaining()
             raise
 
     def before(self) -> None:
@@ -297,8 +297,8 @@ class _Call:
         replaced = hook.call(self.module, self.args, *named, self.result)
         self.result = self.result if replaced is None else replaced
 
-    def failed(self) -> None:
-        """Call the hooks that are always called and have not been."""
+    def call_remaining(self) -> None:
+        """Call the hooks with ``always_call=True`` that have not been called, after an error."""
         for table, which in ((_Everywhere.forward, "global module"), (self.module._forward_hooks, "module")):
             for key, hook in table.items():
                 if hook.always and key not in self.done:

@@ -329,7 +329,7 @@ class _InstanceNorm(_Running):
         return out.squeeze(0) if alone else out
 
 
-def _made(base: type[_Running], n: int, ndims: tuple[int, ...]) -> type[_Running]:
+def _make_layer(base: type[_Running], n: int, ndims: tuple[int, ...]) -> type[_Running]:
     kind = base.__name__.removeprefix("_")
     what = f"`gradcore.nn.functional.{kind.removesuffix('Norm').lower()}_norm` over {n} dim{'s' * (n > 1)}"
     doc = f"{what}, with parameters and running statistics.{(_Running.__doc__ or '').partition('share.')[2]}"
@@ -416,7 +416,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """The module with its layers of batch normalization replaced by such that have their parameters and buffers.
+        """Replace the batch normalization layers of a module by `SyncBatchNorm` with the same parameters and buffers.
 
         Parameters
         ----------
@@ -436,7 +436,10 @@ class SyncBatchNorm(_BatchNorm):
 MADE = {
     cls.__name__: cls
     for n in (1, 2, 3)
-    for cls in (_made(_BatchNorm, n, (2, 3) if n == 1 else (n + 2,)), _made(_InstanceNorm, n, (n + 1, n + 2)))
+    for cls in (
+        _make_layer(_BatchNorm, n, (2, 3) if n == 1 else (n + 2,)),
+        _make_layer(_InstanceNorm, n, (n + 1, n + 2)),
+    )
 }
 globals().update(MADE)
 __all__ += sorted(MADE)

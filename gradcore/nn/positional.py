@@ -101,7 +101,7 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
     reduction: int = 1,
 ) -> Tensor:
-    """The function of `gradcore.nn.functional` with the reduction as a number: 0 is none, 1 the mean, 2 the sum."""
+    """Call the function of `gradcore.nn.functional` with a reduction given as a number: 0 none, 1 mean, 2 sum."""
     chosen = _REDUCTIONS[reduction]
     return F.binary_cross_entropy_with_logits(self, target, weight, reduction=chosen, pos_weight=pos_weight)
 

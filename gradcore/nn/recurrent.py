@@ -117,7 +117,7 @@ class _Recurrent(Module):
 
 
 class RNNCellBase(_Recurrent):
-    """One step of a recurrent network, for subclasses to choose which.
+    """Base class of cells, which compute one step of a recurrent network.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM: from an input and a pair of hidden state and cell to the next pair.
+    """LSTM cell: computes the next pair of hidden state and cell state from an input and the last pair.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU: from an input and a state to the next state.
+    """GRU cell: computes the next hidden state from an input and the last one.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ _single, _pair, _triple, _quadruple = (
 
 
 def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
-    """The elements in reverse order, each `n` times: the padding of a convolution as `nn.functional.pad` takes it."""
+    """Return the elements in reverse order, each `n` times: a convolution's padding in the form of `functional.pad`."""
     return tuple(x for x in reversed(t) for _ in range(n))
 
 

@@ -331,7 +331,7 @@ def _take(module: Any, name: str, tensor: Tensor, value: Any, key: str, assign: 
 
 
 def _as_tensor(value: Any) -> Tensor | None:
-    """A tensor, or one that shares memory with a NumPy array or another library's tensor; None of anything else."""
+    """Return `value` as a tensor that shares memory with it, or None if it is no tensor or array of any library."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (np.ndarray, np.generic)):

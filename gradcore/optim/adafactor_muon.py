@@ -218,13 +218,13 @@ class Muon(_MatrixOptimizer):
         momentum = group["momentum"]
         mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
         wanted = grad.lerp(mean, momentum) if group["nesterov"] else mean
-        update = _orthogonalized(wanted, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        update = _orthogonalize(wanted, group["ns_coefficients"], group["ns_steps"], group["eps"])
         p.mul_(1 - lr * group["weight_decay"])
         p.sub_(update.to(p.dtype) * (lr * _lr_factor(group["adjust_lr_fn"], *p.shape)))
 
 
-def _orthogonalized(matrix: Tensor, coefficients: tuple[float, ...], steps: int, eps: float) -> Tensor:
-    """A matrix with the same singular vectors and singular values near one, by Newton-Schulz iterations in bfloat16."""
+def _orthogonalize(matrix: Tensor, coefficients: tuple[float, ...], steps: int, eps: float) -> Tensor:
+    """Return a matrix with the singular vectors of `matrix` and singular values near 1 (Newton-Schulz, in bfloat16)."""
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
     if len(coefficients) != 3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.optim.elementwise import ElementwiseOptimizer, effective_grad
-from gradcore.optim.flat_state import rounded
+from gradcore.optim.flat_state import round_to_state_dtype
 from gradcore.optim.optimizer import ParamsT
 from gradcore.optim.options import OPTIONS, Option, checked, non_negative, with_options
 from gradcore.tensor import Tensor
@@ -164,7 +164,7 @@ class NAdam(ElementwiseOptimizer):
         options = super().hyperparameters(F, group, scalars)
         (beta1, beta2), lr, step = group["betas"], group["lr"], scalars["step"]
         mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** (n * group["momentum_decay"])) for n in (step, step + 1))
-        product = scalars["mu_product"] = rounded(scalars["mu_product"] * rounded(mu))
+        product = scalars["mu_product"] = round_to_state_dtype(scalars["mu_product"] * round_to_state_dtype(mu))
         return {
             **options, **_decay(group), "beta1": beta1, "beta2": beta2, "correction": 1 - beta2**step,
             "grad_step": lr * (1 - mu) / (1 - product), "mean_step": lr * mu_next / (1 - product * mu_next),

@@ -9,7 +9,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.grad_mode import enable_grad, no_grad
 from gradcore.core.typing import AnyTensor
-from gradcore.optim.flat_state import HOST, rounded, value_of
+from gradcore.optim.flat_state import HOST, round_to_state_dtype, value_of
 from gradcore.optim.optimizer import Optimizer, ParamsT, evaluate
 from gradcore.optim.step_plan import StepPlan
 from gradcore.tensor import Tensor
@@ -73,7 +73,7 @@ class ElementwiseOptimizer(Optimizer):
                 group.setdefault(name, default)
 
     def tensor_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        """The names of the states that have the parameter's shape, and their initial values, in the formula's order."""
+        """Return names and initial values of the states with the parameter's shape, in the order of the formula."""
         return {}
 
     def _state_shapes(self, group: dict[str, Any], p: Tensor) -> dict[str, tuple[int, ...]]:
@@ -149,12 +149,12 @@ class ElementwiseOptimizer(Optimizer):
         return found if isinstance(found, Tensor) else None
 
     def _step(self, group: dict[str, Any], params: list[Any], grads: list[Any], found_inf: Tensor | None) -> None:
-        plan, options = self._planned(group, params)
+        plan, options = self._make_plan(group, params)
         for batch in plan.batches:
             batch.step(type(self).formula, self.hyperparameters, options, grads, found_inf)
         note_writes(plan.written)
 
-    def _planned(self, group: dict[str, Any], params: list[Any]) -> tuple[StepPlan, dict[str, Any]]:
+    def _make_plan(self, group: dict[str, Any], params: list[Any]) -> tuple[StepPlan, dict[str, Any]]:
         """Return the plan for a step of a group, and the group's options with numbers for tensors."""
         plan = self._plans.get(id(group))
         if plan is None or not plan.fits(params, self.state) or not plan.has_options(group):
@@ -195,12 +195,14 @@ class ElementwiseOptimizer(Optimizer):
         raise RuntimeError(f"step() of {name} cannot be captured: the host counts its steps")
 
     def _step_recorded(self, group: dict[str, Any], params: list[Any]) -> None:
-        """A step through which gradients flow: states are new tensors, parameters are changed in place."""
+        """Make a step that is recorded: states are new tensors, and parameters are changed in place."""
         tensors, scalars = self.tensor_state(group), self.scalar_state(group)
         with enable_grad():
             for p in params:
                 state = self.state[p] if tensors else {}
-                values = {name: rounded(_constant(state.get(name, first))) for name, first in scalars.items()}
+                values = {
+                    name: round_to_state_dtype(_constant(state.get(name, first))) for name, first in scalars.items()
+                }
                 states = [_initial(state.get(name), p, first) for name, first in tensors.items()]
                 if tensors and state:
                     values.update((name, 1.0) for name in scalars if name.startswith("_"))
@@ -217,7 +219,7 @@ def _has_tensor(option: Any) -> bool:
 
 
 def _number(option: Any, capturable: bool) -> Any:
-    """An option with Python numbers for tensors; with arrays, where the host would have to wait for the numbers."""
+    """Return an option with tensors as Python numbers, or as arrays where reading them would make the host wait."""
     if isinstance(option, tuple):
         return tuple(_number(each, capturable) for each in option)
     if capturable and isinstance(option, Tensor) and not option.device.backend.host_scalars:

@@ -12,7 +12,7 @@ from gradcore.core.device import device as device_of
 from gradcore.tensor import Tensor
 from gradcore.tensor.arrays import arrays_of, empty_array, share_version, tensor_of
 
-__all__ = ["HOST", "FlatState", "rounded", "value_of"]
+__all__ = ["HOST", "FlatState", "round_to_state_dtype", "value_of"]
 
 
 def value_of(number: Any) -> Any:
@@ -25,8 +25,8 @@ def _scalar_dtype() -> Any:
     return np.dtype("float64" if dtypes.get_default_dtype() is dtypes.float64 else "float32")
 
 
-def rounded(number: Any) -> Any:
-    """Return a number rounded to the dtype of scalar states; an array of a device's numbers, in double precision."""
+def round_to_state_dtype(number: Any) -> Any:
+    """Return a number rounded to the dtype of scalar states, or a device's array of numbers in double precision."""
     if isinstance(number, float):
         return _scalar_dtype().type(number).item()
     return number.astype(_scalar_dtype()).astype("float64")
@@ -88,9 +88,9 @@ class FlatState:
         xp, device = (backend.xp, self.device) if self.on_device else (np, device_of("cpu"))
         dtype = _scalar_dtype()
         with backend.use_index(self.device.index):
-            self.scalars = {name: self._filled(xp.empty(len(params), dtype), value) for name, value in scalars.items()}
+            self.scalars = {name: self._fill(xp.empty(len(params), dtype), value) for name, value in scalars.items()}
             own = self.offsets[-1], memory[0].dtype, self.device
-            self.arrays = {name: self._filled(empty_array(*own), value) for name, value in tensors.items()}
+            self.arrays = {name: self._fill(empty_array(*own), value) for name, value in tensors.items()}
             self.tensors = {
                 name: [tensor_of(values[i : i + 1].reshape(()), device) for i in range(len(params))]
                 for name, values in self.scalars.items()
@@ -102,8 +102,8 @@ class FlatState:
                 self._load(i, entry)
                 entry.update((name, views[i]) for name, views in self.tensors.items())
 
-    def _filled(self, out: Any, value: Any) -> Any:
-        """The array after `value`, maybe a tensor, is written to every number, and every part of a complex number."""
+    def _fill(self, out: Any, value: Any) -> Any:
+        """Fill an array with `value`, a number or a tensor, in real and imaginary parts alike, and return it."""
         parts = out.view(out.real.dtype) if out.dtype.kind == "c" else out
         stays = self.on_device and isinstance(value, Tensor)  # so that the host does not wait for it
         parts[...] = arrays_of([value.detach().to(self.device)])[0] if stays else value_of(value)

@@ -62,7 +62,7 @@ def _with_hooks(step: Step) -> Step:
     """`step` with its pre- and post-hooks."""
 
     @functools.wraps(step)
-    def hooked(self: Optimizer, *args: Any, **named: Any) -> Any:
+    def run_with_hooks(self: Optimizer, *args: Any, **named: Any) -> Any:
         for hook in (*_global_pre_hooks.values(), *self._hooks["step_pre"].values()):
             result = hook(self, (self, *args), named)
             if result is not None:
@@ -81,8 +81,8 @@ def _with_hooks(step: Step) -> Step:
             hook(self, (self, *args), named)
         return out
 
-    hooked.hooked = True  # type: ignore[attr-defined]
-    return hooked  # type: ignore[return-value]
+    run_with_hooks.hooked = True  # type: ignore[attr-defined]
+    return run_with_hooks  # type: ignore[return-value]
 
 
 class Optimizer(ShortErrors):

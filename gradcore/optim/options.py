@@ -10,7 +10,16 @@ from typing import Any, NamedTuple, TypeVar
 from gradcore.dispatch.settings import argument
 from gradcore.tensor import Tensor
 
-__all__ = ["OPTIONS", "Option", "arguments", "checked", "non_negative", "valid_lr", "with_options", "with_sections"]
+__all__ = [
+    "OPTIONS",
+    "Option",
+    "arguments",
+    "checked",
+    "non_negative",
+    "valid_lr",
+    "with_options",
+    "with_sections",
+]
 
 C = TypeVar("C", bound=type)
 _EXAMPLE = """Examples
@@ -137,7 +146,7 @@ def checked(namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_sections(cls: Any, descriptions: dict[str, str], *others: str) -> str:
-    """The docstring of a class with the section of its constructor's parameters, and others, before the examples."""
+    """Return a class's docstring with sections, such as that of the constructor's parameters, before the examples."""
     entries = []
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
         annotated = parameter.annotation is not parameter.empty

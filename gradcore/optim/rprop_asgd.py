@@ -26,7 +26,7 @@ def rprop(
     largest: float,
     maximize: bool,
 ) -> None:
-    """A step along the sign of the gradient, of a size that increases while the sign stays, and decreases where not."""
+    """Compute a step along the gradient's sign, whose size grows while the sign stays and shrinks when it changes."""
     if maximize:
         g = -g
     agreement = F.sign(g * (before + 0))  # a copy: a recorded product would need `before` as it is now
@@ -50,7 +50,7 @@ def asgd(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """A step down the gradient, and the average of the parameter over the steps; `mu` None stands for 1."""
+    """Compute a step against the gradient and the average of the parameter over the steps; `mu` None means 1."""
     g = effective_grad(p, g, weight_decay, maximize)
     p *= decay_factor
     p -= g * eta

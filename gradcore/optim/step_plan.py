@@ -58,20 +58,20 @@ class ParameterBatch:
             dtype = self.batch.params[0].dtype
             settings = kernels["step_settings"](hyperparameters, options, self.scalars, dtype, skip)
         else:
-            scalars, settings = self.advanced(hyperparameters, options)
+            scalars, settings = self.advance(hyperparameters, options)
             self.keep(scalars)
         self.batch.grads = [grads[i] for i in self.indices]
         kernels["optimizer_step"](formula, self.batch, settings, skip)
         self.batch.grads = []  # they are not ours to keep
 
-    def advanced(self, hyperparameters: Hyperparameters, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-        """The scalar state after the coming step, and the hyperparameters of that step, where the host counts."""
+    def advance(self, hyperparameters: Hyperparameters, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Return the scalar state and the hyperparameters of the coming step, if the host counts steps."""
         scalars = {name: values.item(0) for name, values in self.scalars.items()}
         settings = hyperparameters(HOST, options, scalars)
         return scalars, settings
 
     def keep(self, scalars: dict[str, Any]) -> None:
-        """Let this be the scalar state."""
+        """Set the scalar state."""
         for name, values in self.scalars.items():
             values[...] = scalars[name]
         self.last = [values.tobytes() for values in self.visible]

@@ -195,14 +195,14 @@ class AveragedModel(Module):
         """Call the model with the averaged parameters."""
         return self.module(*args, **kwargs)
 
-    def _averaged(self, model: Module) -> Iterable[Tensor]:
+    def _average(self, model: Module) -> Iterable[Tensor]:
         return itertools.chain(model.parameters(), model.buffers()) if self.use_buffers else model.parameters()
 
     @no_grad()
     def update_parameters(self, model: Module) -> None:
         """Update the average with the current parameters of a model."""
-        averages = [p.detach() for p in self._averaged(self.module)]
-        values = [p.detach().to(mean.device) for p, mean in zip(self._averaged(model), averages, strict=True)]
+        averages = [p.detach() for p in self._average(self.module)]
+        values = [p.detach().to(mean.device) for p, mean in zip(self._average(model), averages, strict=True)]
         if not int(self.n_averaged):
             for mean, value in zip(averages, values, strict=True):
                 mean.copy_(value)

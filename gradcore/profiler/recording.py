@@ -226,11 +226,11 @@ class record_function:
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)
-        def recorded(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             with record_function(self.name):
                 return func(*args, **kwargs)
 
-        return recorded
+        return wrapper
 
 
 def is_profiling() -> bool:
@@ -239,7 +239,7 @@ def is_profiling() -> bool:
 
 
 def kineto_available() -> bool:
-    """True: what is in `gradcore.profiler` needs no library of its own.
+    """Return True: `gradcore.profiler` needs no library of its own.
 
     Examples
     --------

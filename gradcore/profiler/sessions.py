@@ -274,23 +274,23 @@ class profile:
 
     # -- results ------------------------------------------------------------------------------------------------------
 
-    def _finished(self) -> profiler.profile:
+    def _finish(self) -> profiler.profile:
         if self.profiler is None or self._running:
             raise AssertionError("Profiler must be initialized and have finished before its results are read")
         return self.profiler
 
     def events(self) -> EventList:
         """All events of the last recording."""
-        return self._finished().function_events
+        return self._finish().function_events
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
         """Return the sums over events of one name; see `EventList.key_averages`."""
-        return self._finished().key_averages(group_by_input_shape, group_by_stack_n)
+        return self._finish().key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: Any) -> None:
         """Write a file for ``chrome://tracing`` or Perfetto."""
-        self._finished().export_chrome_trace(path)
+        self._finish().export_chrome_trace(path)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
         """Write one line per line of the program with its time; needs `with_stack`."""
-        self._finished().export_stacks(path, metric)
+        self._finish().export_stacks(path, metric)

@@ -379,7 +379,7 @@ def dropped_by_kernel(input: Tensor, p: float) -> Tensor | None:
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None, out: Any = None
 ) -> Tensor:
-    """Indices drawn with probabilities proportional to `input`, row by row.
+    """Draw indices with probabilities proportional to `input`, row by row.
 
     Parameters
     ----------
@@ -500,7 +500,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 
 
 def _for_each(sampler: Callable[..., Any], input: Tensor, generator: Generator | None) -> Tensor:
-    """A number for each parameter in `input`, by a function of random words that asks for as many as it needs."""
+    """Draw a number for each parameter in `input`, by a sampler that takes as many random words as it needs."""
     if input.is_meta:
         return functional.empty_like(input)  # type: ignore[no-any-return]
     where = input._device

@@ -26,7 +26,7 @@ __all__ = [
     "get_rng_state",
     "initial_seed",
     "manual_seed",
-    "repeated",
+    "repeat_draws",
     "seed",
     "set_rng_state",
 ]
@@ -344,8 +344,8 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda
 
 
 @contextlib.contextmanager
-def repeated(state: PhiloxState) -> Iterator[None]:
-    """Context in which the default generator draws, in this thread, what it drew from a state on, see `again`.
+def repeat_draws(state: PhiloxState) -> Iterator[None]:
+    """Repeat, in this thread, the draws of the default generator that followed a state; see `again`.
 
     In a graph that is recorded these are, in each replay, the numbers that were drawn before: by the same graph, by
     another one, or by none.
@@ -358,5 +358,5 @@ def repeated(state: PhiloxState) -> Iterator[None]:
 
 
 def current_state() -> PhiloxState:
-    """Seed and offset of the default generator, for `repeated`."""
+    """Seed and offset of the default generator, for `repeat_draws`."""
     return again(default_generator._present())

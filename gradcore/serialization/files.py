@@ -13,15 +13,15 @@ from typing import Any
 
 from gradcore.core.interrupts import surely
 
-__all__ = ["written"]
+__all__ = ["open_for_writing"]
 
 #: How long a file that was not completed must have lain there to be removed by the next save, in seconds.
 ABANDONED = 3600
 
 
 @contextlib.contextmanager
-def written(f: Any) -> Iterator[Any]:
-    """A file to write into, which replaces `f` when the block ends without an exception.
+def open_for_writing(f: Any) -> Iterator[Any]:
+    """Open a temporary file that replaces `f` when the block ends without an exception.
 
     Raises
     ------

@@ -130,7 +130,7 @@ class Interpreter:
         return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
 
     def line(self) -> str:
-        """The bytes up to the end of the line."""
+        """Return the bytes up to the end of the line."""
         end = self.data.find(b"\n", self.at, self.at + 4096)
         if end < 0:
             raise error("the structure in the file has a line without an end")
@@ -156,7 +156,7 @@ class Interpreter:
     # -- containers ---------------------------------------------------------------------------------------------------
 
     def key(self, container: Any, key: Any) -> Any:
-        """A value that can be a key: of few values, whose hash is quickly found and not that of too many others."""
+        """Return `key` if it can be a key of `container`: hashed quickly, and not with the hash of too many others."""
         if type(key) in (str, bytes, bool, float, type(None)) or (type(key) is int and key.bit_length() <= 64):
             return key  # of which not many have one hash
         waiting, seen = [key], 0
@@ -200,8 +200,8 @@ class Interpreter:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def called(self, function: Any, args: Any, named: dict[str, Any] | None = None) -> Any:
-        """Result of calling a function that may be called."""
+    def call(self, function: Any, args: Any, named: dict[str, Any] | None = None) -> Any:
+        """Return the result of calling a function, if the file may call it."""
         if type(args) is not tuple:
             raise error(f"the file calls a function with {type(args).__name__} for arguments")
         self.spend(64 + sum(_extent(arg) for arg in args))
@@ -226,7 +226,7 @@ class Interpreter:
             self.put(out, [key, value])
         return out
 
-    def made(self, cls: Any, args: Any, named: dict[str, Any] | None = None) -> Any:
+    def make_object(self, cls: Any, args: Any, named: dict[str, Any] | None = None) -> Any:
         """Return an object of a class that the user has allowed, or an empty container."""
         if self.trusted(cls) and isinstance(cls, type) and type(args) is tuple:
             return cls.__new__(cls, *args, **named or {})
@@ -280,7 +280,7 @@ def step(opcode: bytes) -> Callable[[Step], Step]:
 
 
 def _install() -> None:
-    """The instructions that read or make one value."""
+    """Register the instructions that read or make one value."""
     values: dict[bytes, Callable[[Interpreter], Any]] = {
         pickle.NONE: lambda run: None,
         pickle.NEWTRUE: lambda run: True,
@@ -313,9 +313,9 @@ def _install() -> None:
         pickle.TUPLE2: lambda run: _last(run, 2),
         pickle.TUPLE3: lambda run: _last(run, 3),
         pickle.GLOBAL: lambda run: run.find(f"{run.line()}.{run.line()}"),
-        pickle.BINGET: lambda run: _recalled(run, run.byte()),
-        pickle.LONG_BINGET: lambda run: _recalled(run, run.number("<I")),
-        pickle.GET: lambda run: _recalled(run, _decimal(run.line())),
+        pickle.BINGET: lambda run: _recall(run, run.byte()),
+        pickle.LONG_BINGET: lambda run: _recall(run, run.number("<I")),
+        pickle.GET: lambda run: _recall(run, _decimal(run.line())),
         pickle.BINPERSID: lambda run: run.memory(run.stack.pop()),
     }
     for opcode, value in values.items():
@@ -346,7 +346,7 @@ def _last(run: Interpreter, count: int) -> tuple[Any, ...]:
     return found
 
 
-def _recalled(run: Interpreter, position: int) -> Any:
+def _recall(run: Interpreter, position: int) -> Any:
     try:
         return run.memo[position]
     except KeyError:
@@ -440,19 +440,19 @@ def _stack_global(run: Interpreter) -> None:
 @step(pickle.REDUCE)
 def _reduce(run: Interpreter) -> None:
     function, args = _last(run, 2)
-    run.push(run.called(function, args))
+    run.push(run.call(function, args))
 
 
 @step(pickle.NEWOBJ)
 def _newobj(run: Interpreter) -> None:
     cls, args = _last(run, 2)
-    run.push(run.made(cls, args))
+    run.push(run.make_object(cls, args))
 
 
 @step(pickle.NEWOBJ_EX)
 def _newobj_ex(run: Interpreter) -> None:
     cls, args, named = _last(run, 3)
-    run.push(run.made(cls, args, check_names(named, "call")))
+    run.push(run.make_object(cls, args, check_names(named, "call")))
 
 
 @step(pickle.BUILD)

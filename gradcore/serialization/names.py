@@ -11,10 +11,9 @@ from typing import Any
 from gradcore import functional, return_types
 from gradcore.core import dtypes
 from gradcore.core.device import device
-from gradcore.core.size import Size
+from gradcore.core.size import Size, contiguous_strides
 from gradcore.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter
 from gradcore.nn.parameter import Buffer, Parameter
-from gradcore.ops.declare.geometry import contiguous_strides
 from gradcore.serialization.interpreter import check_names
 from gradcore.tensor import Tensor, layouts
 from gradcore.tensor.arrays import arrays_of, as_class, tensor_of
@@ -27,12 +26,12 @@ __all__ = ["CALLS", "KNOWN", "Kind", "Memory"]
 MOST_DIMS = 64
 
 
-def refused(text: str) -> pickle.UnpicklingError:
+def make_error(text: str) -> pickle.UnpicklingError:
     return pickle.UnpicklingError(text)
 
 
-def exactly(value: Any, *kinds: type) -> Any:
-    """Return the value, of exactly one of these types.
+def require_type(value: Any, *kinds: type) -> Any:
+    """Return the value, or raise if its class is none of `kinds` (subclasses are refused).
 
     Raises
     ------
@@ -40,7 +39,7 @@ def exactly(value: Any, *kinds: type) -> Any:
         If it is of another one.
     """
     if type(value) not in kinds:
-        raise refused(f"the file has {type(value).__name__} instead of {kinds[0].__name__}")
+        raise make_error(f"the file has {type(value).__name__} instead of {kinds[0].__name__}")
     return value
 
 
@@ -73,14 +72,14 @@ class Memory:
                 found = functional.conj_physical(plain) if conj else plain
                 found = functional.neg(found) if neg else found
             else:
-                found = self._retyped(dtype)
+                found = self._view_as(dtype)
             self._read[dtype, conj, neg] = found
         return found
 
-    def _retyped(self, dtype: dtypes.dtype) -> Tensor:
-        """Bytes that the file has without a dtype, read in one."""
+    def _view_as(self, dtype: dtypes.dtype) -> Tensor:
+        """Return the memory with its bytes read in a dtype, where the file has none."""
         if self.data.dtype is not dtypes.uint8 or dtype is dtypes.bool_:
-            raise refused(f"a memory of {self.data.dtype} in the file is read as {dtype}")
+            raise make_error(f"a memory of {self.data.dtype} in the file is read as {dtype}")
         (array,) = arrays_of((self.data,))
         array = array[: self.data.numel() // dtype.itemsize * dtype.itemsize].view(dtype.numpy)
         return tensor_of(array.byteswap() if self._swap else array, self.data.device, dtype)  # type: ignore[no-any-return]
@@ -88,16 +87,16 @@ class Memory:
     def part(self, dtype: dtypes.dtype, offset: Any, shape: Any, stride: Any, metadata: Any) -> Tensor:
         """Return a tensor in this memory."""
         shape, stride = checked_geometry(shape, stride)
-        if exactly(offset, int) < 0:
-            raise refused("a tensor in the file begins before its memory")
-        flags = {} if metadata is None else exactly(metadata, dict)
+        if require_type(offset, int) < 0:
+            raise make_error("a tensor in the file begins before its memory")
+        flags = {} if metadata is None else require_type(metadata, dict)
         if any(name not in ("conj", "neg") for name in flags):
-            raise refused(f"a tensor in the file has metadata that are unknown: {list(flags)!r:.200}")
-        conj, neg = exactly(flags.get("conj", False), bool), exactly(flags.get("neg", False), bool)
+            raise make_error(f"a tensor in the file has metadata that are unknown: {list(flags)!r:.200}")
+        conj, neg = require_type(flags.get("conj", False), bool), require_type(flags.get("neg", False), bool)
         flat = self.read_as(dtype, conj, neg)
         room = sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1 if all(shape) else 0
         if offset + room > flat.numel():
-            raise refused("a tensor in the file reaches beyond its memory")
+            raise make_error("a tensor in the file reaches beyond its memory")
         (array,) = arrays_of((flat,))
         if not offset and room == flat.numel() and stride == contiguous_strides(shape):
             view = array.reshape(shape)
@@ -109,13 +108,13 @@ class Memory:
 def checked_geometry(shape: Any, stride: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Sizes and strides of a tensor, in ints that no arithmetic wraps."""
     for numbers in (shape, stride):
-        for n in exactly(numbers, tuple, Size):
-            if exactly(n, int) < 0:
-                raise refused("a tensor in the file reaches beyond its memory: it has a negative size or stride")
+        for n in require_type(numbers, tuple, Size):
+            if require_type(n, int) < 0:
+                raise make_error("a tensor in the file reaches beyond its memory: it has a negative size or stride")
     if len(shape) != len(stride) or len(shape) > MOST_DIMS:
-        raise refused(f"a tensor in the file has {len(shape)} sizes and {len(stride)} strides")
+        raise make_error(f"a tensor in the file has {len(shape)} sizes and {len(stride)} strides")
     if math.prod(n for n in shape if n) >= 2**59:
-        raise refused("a tensor in the file has more elements than any tensor can have")
+        raise make_error("a tensor in the file has more elements than any tensor can have")
     return tuple(shape), tuple(stride)
 
 
@@ -123,42 +122,42 @@ def checked_geometry(shape: Any, stride: Any) -> tuple[tuple[int, ...], tuple[in
 
 
 def _memory_in(storage: Any) -> Memory:
-    found = exactly(storage, TypedStorage, UntypedStorage).__dict__.get("_memory")
-    return exactly(found, Memory)  # type: ignore[no-any-return]
+    found = require_type(storage, TypedStorage, UntypedStorage).__dict__.get("_memory")
+    return require_type(found, Memory)  # type: ignore[no-any-return]
 
 
 def _rebuild(storage: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, metadata: Any = None) -> Tensor:
     memory = _memory_in(storage)
     out = memory.part(memory.data.dtype, offset, shape, stride, metadata)
-    return out.requires_grad_(exactly(grad, bool))
+    return out.requires_grad_(require_type(grad, bool))
 
 
 def _rebuild_typed(
     storage: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, metadata: Any = None
 ) -> Tensor:
-    out = _memory_in(storage).part(exactly(dtype, dtypes.dtype), offset, shape, stride, metadata)
-    return out.requires_grad_(exactly(grad, bool))
+    out = _memory_in(storage).part(require_type(dtype, dtypes.dtype), offset, shape, stride, metadata)
+    return out.requires_grad_(require_type(grad, bool))
 
 
 def _rebuild_meta(dtype: Any, shape: Any, stride: Any, grad: Any) -> Tensor:
     shape, stride = checked_geometry(shape, stride)
-    out = empty_strided(shape, stride, dtype=exactly(dtype, dtypes.dtype), device="meta")
-    return out.requires_grad_(exactly(grad, bool))
+    out = empty_strided(shape, stride, dtype=require_type(dtype, dtypes.dtype), device="meta")
+    return out.requires_grad_(require_type(grad, bool))
 
 
 def _rebuild_parameter(data: Any, grad: Any, hooks: Any, state: Any = None) -> Parameter:
-    return _with_attributes(Parameter(_a_tensor(data), exactly(grad, bool)), state)  # type: ignore[no-any-return]
+    return _with_attributes(Parameter(_a_tensor(data), require_type(grad, bool)), state)  # type: ignore[no-any-return]
 
 
 def _rebuild_from_type(function: Any, cls: Any, args: Any, state: Any) -> Tensor:
     if not any(function is known for known in (_rebuild, _rebuild_typed, _rebuild_parameter, _rebuild_meta)):
-        raise refused(f"the file makes a tensor by {function!r}")
+        raise make_error(f"the file makes a tensor by {function!r}")
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
-        raise refused(f"the file makes a tensor of {cls!r}, which is no class of tensors")
-    out = function(*exactly(args, tuple))
+        raise make_error(f"the file makes a tensor of {cls!r}, which is no class of tensors")
+    out = function(*require_type(args, tuple))
     state = _attributes(state)
     if type(state) in (dict, OrderedDict) and state.get("_is_buffer") is True:
-        lasting = exactly(state.get("persistent", True), bool)
+        lasting = require_type(state.get("persistent", True), bool)
         rest = {name: value for name, value in state.items() if name not in ("_is_buffer", "persistent")}
         return _with_attributes(Buffer(out, persistent=lasting), rest)  # type: ignore[no-any-return]
     if cls not in (Tensor, Parameter, Buffer):
@@ -174,16 +173,16 @@ def _rebuild_sparse(layout: Any, parts: Any) -> Any:
     from gradcore.sparse import making
 
     if layout not in LAYOUTS.values() or layout is layouts.strided:
-        raise refused(f"the file has a sparse tensor of the layout {layout!r:.100}")
-    parts = exactly(parts, tuple)
+        raise make_error(f"the file has a sparse tensor of the layout {layout!r:.100}")
+    parts = require_type(parts, tuple)
     dims = 1 if layout is layouts.sparse_coo else 2
     if not dims + 2 <= len(parts) <= dims + 2 + (dims == 1):
-        raise refused("the file has a sparse tensor with another number of parts")
+        raise make_error("the file has a sparse tensor with another number of parts")
     *index, values = (_a_tensor(part) for part in parts[: dims + 1])
-    size = tuple(exactly(n, int) for n in exactly(parts[dims + 1], Size, tuple, list))
+    size = tuple(require_type(n, int) for n in require_type(parts[dims + 1], Size, tuple, list))
     try:
         if dims == 1:
-            in_order = exactly((*parts, False)[3], bool, type(None))
+            in_order = require_type((*parts, False)[3], bool, type(None))
             made = making.sparse_coo_tensor(
                 index[0], values.detach(), size, check_invariants=True, is_coalesced=in_order
             )
@@ -192,13 +191,13 @@ def _rebuild_sparse(layout: Any, parts: Any) -> Any:
                 index[0], index[1], values.detach(), size, layout=layout, check_invariants=True
             )
     except RuntimeError as error:
-        raise refused(f"the file has a sparse tensor that is none: {error}") from None
+        raise make_error(f"the file has a sparse tensor that is none: {error}") from None
     return made.requires_grad_() if values.requires_grad else made
 
 
 def _a_tensor(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
-        raise refused(f"the file has {type(value).__name__} instead of Tensor")
+        raise make_error(f"the file has {type(value).__name__} instead of Tensor")
     return value
 
 
@@ -211,60 +210,60 @@ def _with_attributes(t: Any, state: Any) -> Any:
     """Return the tensor, with attributes that hide nothing of what tensors have themselves."""
     for name, value in check_names(_attributes(state) or {}, type(t).__name__).items():
         if hasattr(type(t), name):
-            raise refused(f"the file gives {type(t).__name__} the attribute {name!r}, which tensors have themselves")
+            raise make_error(f"the file gives {type(t).__name__} the attribute {name!r}, which tensors have themselves")
         t.__dict__[name] = value
     return t
 
 
 def _lazy(cls: Any) -> Callable[..., Any]:
     def make(requires_grad: Any) -> Any:
-        return cls(exactly(requires_grad, bool))
+        return cls(require_type(requires_grad, bool))
 
     return make
 
 
 def _as_device(kind: Any, index: Any = None) -> device:
     if index is None:
-        return device(exactly(kind, str))
-    if not 0 <= exactly(index, int) < 128:
-        raise refused(f"the file has a device of the index {index}")
-    return device(f"{exactly(kind, str)}:{index}")
+        return device(require_type(kind, str))
+    if not 0 <= require_type(index, int) < 128:
+        raise make_error(f"the file has a device of the index {index}")
+    return device(f"{require_type(kind, str)}:{index}")
 
 
 def _as_layout(name: Any) -> Any:
-    found = LAYOUTS.get(exactly(name, str))
+    found = LAYOUTS.get(require_type(name, str))
     if found is None:
-        raise refused(f"the file has the unknown layout {name!r:.100}")
+        raise make_error(f"the file has the unknown layout {name!r:.100}")
     return found
 
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     if encoding not in ("latin1", "latin-1"):
-        raise refused(f"bytes in the file have the unknown encoding {encoding!r:.100}")
-    return exactly(text, str).encode("latin1")  # type: ignore[no-any-return]
+        raise make_error(f"bytes in the file have the unknown encoding {encoding!r:.100}")
+    return require_type(text, str).encode("latin1")  # type: ignore[no-any-return]
 
 
 def _as_bytearray(content: Any = b"", encoding: Any = None) -> bytearray:
-    return bytearray(exactly(content, bytes) if encoding is None else _encode(content, encoding))
+    return bytearray(require_type(content, bytes) if encoding is None else _encode(content, encoding))
 
 
 def _as_complex(real: Any, imag: Any = 0.0) -> complex:
-    return complex(exactly(real, float, int), exactly(imag, float, int))
+    return complex(require_type(real, float, int), require_type(imag, float, int))
 
 
 def _as_slice(*bounds: Any) -> slice:
-    return slice(*(exactly(b, int, type(None)) for b in bounds))
+    return slice(*(require_type(b, int, type(None)) for b in bounds))
 
 
 def _as_size(numbers: Any = ()) -> Size:
-    return Size(exactly(n, int) for n in exactly(numbers, tuple, list))
+    return Size(require_type(n, int) for n in require_type(numbers, tuple, list))
 
 
 def _as_fields(cls: Any) -> Callable[..., Any]:
     def make(values: Any, named: Any = None) -> Any:
         if named:
-            raise refused(f"the file has fields of {cls.__name__} that are unknown: {list(named)!r:.200}")
-        return cls(*exactly(values, tuple))
+            raise make_error(f"the file has fields of {cls.__name__} that are unknown: {list(named)!r:.200}")
+        return cls(*require_type(values, tuple))
 
     return make
 

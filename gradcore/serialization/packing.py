@@ -39,8 +39,8 @@ class Layout(NamedTuple):
         """The number of elements."""
         return math.prod(self.sizes)
 
-    def packed(self, x: Any) -> Any:
-        """Return the elements of the array without gaps, in the order of their addresses."""
+    def remove_gaps(self, x: Any) -> Any:
+        """Return the elements of the array as a dense array, in the order of their addresses."""
         if not x.size:
             return x.reshape(-1)
         key = tuple(

@@ -18,7 +18,7 @@ from gradcore.core.device import device
 from gradcore.serialization.archive import Archive
 from gradcore.serialization.interpreter import Interpreter
 from gradcore.serialization.names import CALLS, KNOWN, Kind, Memory
-from gradcore.serialization.safety import allowed, trusted
+from gradcore.serialization.safety import find_allowed, is_allowed
 from gradcore.tensor import Tensor
 from gradcore.tensor.arrays import tensor_of
 
@@ -67,7 +67,9 @@ class _Memories:
         if self.swap:
             array = array.byteswap()
         return Memory(
-            _placed(tensor_of(array, CPU, dtype), location, self.locations), self.swap, kind.name != "UntypedStorage"
+            _move_to_location(tensor_of(array, CPU, dtype), location, self.locations),
+            self.swap,
+            kind.name != "UntypedStorage",
         )
 
 
@@ -79,7 +81,7 @@ class _Unpickler(pickle.Unpickler):
         self.persistent_load = memories  # type: ignore[method-assign]
 
     def find_class(self, module: str, name: str) -> Any:
-        known = KNOWN.get(f"{module}.{name}") or allowed(f"{module}.{name}")
+        known = KNOWN.get(f"{module}.{name}") or find_allowed(f"{module}.{name}")
         return super().find_class(module, name) if known is None else known
 
 
@@ -87,13 +89,13 @@ def _find(name: str) -> Any:
     """Globals that an untrusted file may name."""
     found = KNOWN.get(name)
     if found is None:
-        found = allowed(name)
+        found = find_allowed(name)
     if found is None:
         raise pickle.UnpicklingError(REFUSAL.format(name=name[:200]))
     return found
 
 
-def _placed(t: Tensor, location: str, locations: Locations) -> Tensor:
+def _move_to_location(t: Tensor, location: str, locations: Locations) -> Tensor:
     """Return a tensor from the file on the device where it was, or where `locations` sends it."""
     if isinstance(locations, Mapping):
         return t.to(device(locations.get(location, location)))
@@ -112,8 +114,8 @@ def _check_locations(locations: Any) -> None:
 
 
 @contextlib.contextmanager
-def _opened(f: Any) -> Iterator[Any]:
-    """The file, open at its start."""
+def _open_file(f: Any) -> Iterator[Any]:
+    """Return the file, open at its start."""
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             yield file
@@ -178,7 +180,7 @@ def load(
     _check_locations(map_location)
     if mmap and not isinstance(f, (str, os.PathLike)):
         raise ValueError("f must be a file path in order to use the mmap argument")
-    with _opened(f) as file:
+    with _open_file(f) as file:
         archive = Archive(file)
         order = archive.read("byteorder").tobytes() if "byteorder" in archive else b"little"
         if order not in (b"little", b"big"):
@@ -187,4 +189,6 @@ def load(
         structure = archive.read("data.pkl").tobytes()
         if not weights_only:
             return _Unpickler(io.BytesIO(structure), memories).load()
-        return Interpreter(structure, archive.size, _find, lambda found: CALLS.get(id(found)), trusted, memories).run()
+        return Interpreter(
+            structure, archive.size, _find, lambda found: CALLS.get(id(found)), is_allowed, memories
+        ).run()

@@ -44,7 +44,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _LONGEST = 100_000_000
 
 
-def _written(tensors: Any, metadata: Mapping[str, str] | None) -> Iterator[bytes]:
+def _serialize_parts(tensors: Any, metadata: Mapping[str, str] | None) -> Iterator[bytes]:
     """Yield the parts of a file: the header, with its length in front, and the elements of each tensor."""
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
@@ -79,7 +79,7 @@ def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = Non
         By name, on any device.
     metadata : dict of str, optional
     """
-    return b"".join(_written(tensors, metadata))
+    return b"".join(_serialize_parts(tensors, metadata))
 
 
 def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: Mapping[str, str] | None = None) -> None:
@@ -92,7 +92,7 @@ def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: Mapping[st
     filename : path
     metadata : dict of str, optional
     """
-    parts = _written(tensors, metadata)
+    parts = _serialize_parts(tensors, metadata)
     first = next(parts)  # which refuses what cannot be written
     with open(filename, "wb") as file:
         file.write(first)

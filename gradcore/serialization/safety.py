@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["add_safe_globals", "allowed", "clear_safe_globals", "get_safe_globals", "safe_globals", "trusted"]
+__all__ = ["add_safe_globals", "clear_safe_globals", "find_allowed", "get_safe_globals", "is_allowed", "safe_globals"]
 
 _allowed: dict[str, Any] = {}
 
@@ -83,11 +83,11 @@ def safe_globals(safe_globals: list[Callable[..., Any]]) -> Iterator[None]:
         _allowed.update(before)
 
 
-def allowed(name: str) -> Any:
+def find_allowed(name: str) -> Any:
     """Return the class or function that is allowed under that name, or None."""
     return _allowed.get(name)
 
 
-def trusted(value: Any) -> bool:
-    """Return whether the user has allowed that very class or function."""
+def is_allowed(value: Any) -> bool:
+    """Return whether the user has allowed this class or function."""
     return any(value is entry for entry in _allowed.values())

@@ -17,7 +17,7 @@ from gradcore.core.device import device
 from gradcore.core.size import Size
 from gradcore.nn.lazy_parameter import Uninitialized
 from gradcore.nn.parameter import Buffer, Parameter
-from gradcore.serialization.files import written
+from gradcore.serialization.files import open_for_writing
 from gradcore.serialization.packing import Layout
 from gradcore.tensor import Tensor, layouts
 from gradcore.tensor.arrays import arrays_of
@@ -199,11 +199,11 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) 
         raise RecursionError(
             "what is to be saved is nested too deeply (more than about 300 levels), or is an attribute of itself"
         ) from None
-    with written(f) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with open_for_writing(f) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("archive/data.pkl", structure.getvalue())
         archive.writestr("archive/byteorder", sys.byteorder)
         for storage, (backend, owner), layout in pickler.memories.values():
-            host = backend.to_host(layout.packed(owner))
+            host = backend.to_host(layout.remove_gaps(owner))
             with archive.open(f"archive/data/{storage.key}", "w", force_zip64=host.nbytes >= 2**31) as entry:
                 entry.write(np.ascontiguousarray(host).reshape(-1).view(np.uint8).data)
         archive.writestr("archive/version", "3\n")

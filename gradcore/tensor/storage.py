@@ -18,7 +18,8 @@ from gradcore.core import dtypes
 from gradcore.core.device import DeviceLike
 from gradcore.core.dtypes import DTypeLike
 from gradcore.core.errors import history_lost, warn_once
-from gradcore.ops.declare.geometry import contiguous_strides, each
+from gradcore.core.size import contiguous_strides
+from gradcore.ops.declare.geometry import each
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation import empty, from_numpy, tensor
 

@@ -16,6 +16,7 @@ from gradcore.autograd import forward, variables
 from gradcore.autograd.batch_dims import add_batch_dim, basis, broadcast_to_batch, remove_batch_dim
 from gradcore.autograd.batch_dims import mapped as vectorize
 from gradcore.autograd.batch_dims import running as batch_scope
+from gradcore.autograd.derivatives import PLANS, UNCHANGED
 from gradcore.autograd.engine import run_backward
 from gradcore.autograd.forward import ForwardLevel, primal, tangent_of
 from gradcore.autograd.gradients import grad, root_of
@@ -53,9 +54,19 @@ class LevelInput(Node):
 
     is_graph_input = True
     level: GradLevel
+    #: The engine runs it in its loop, as a node that saves nothing.
+    metas = None
+    saved = ()
+
+    def check(self) -> None:
+        """Do nothing: there is nothing saved that could have been written to."""
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         return [grads]
+
+
+for _plans in PLANS.values():
+    _plans[LevelInput] = (UNCHANGED,), None, None, None
 
 
 class transform_scope:

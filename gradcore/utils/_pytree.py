@@ -151,11 +151,11 @@ def _number_children(children: Any) -> list[Any]:
     return [SequenceKey(i) for i in range(len(children))]
 
 
-def _mapped(mapping: Any) -> list[Any]:
+def _flatten_mapping(mapping: Any) -> list[Any]:
     return [MappingKey(key) for key in mapping]
 
 
-def _named(value: Any) -> list[Any]:
+def _flatten_named_tuple(value: Any) -> list[Any]:
     return [GetAttrKey(name) for name in type(value)._fields]
 
 
@@ -179,14 +179,17 @@ _KINDS: dict[type, _Kind] = {
     list: _Kind(
         lambda value: (list(value), None), lambda children, _: list(children), _number_children, "builtins.list"
     ),
-    dict: _Kind(_dict, lambda values, keys: dict(zip(keys, values, strict=True)), _mapped, "builtins.dict"),
+    dict: _Kind(_dict, lambda values, keys: dict(zip(keys, values, strict=True)), _flatten_mapping, "builtins.dict"),
     OrderedDict: _Kind(
-        _dict, lambda values, keys: OrderedDict(zip(keys, values, strict=True)), _mapped, "collections.OrderedDict"
+        _dict,
+        lambda values, keys: OrderedDict(zip(keys, values, strict=True)),
+        _flatten_mapping,
+        "collections.OrderedDict",
     ),
     defaultdict: _Kind(
         _defaultdict,
         lambda values, context: defaultdict(context[0], zip(context[1], values, strict=True)),
-        _mapped,
+        _flatten_mapping,
         "collections.defaultdict",
         lambda context: {
             "default_factory_module": context[0].__module__,
@@ -208,7 +211,7 @@ _KINDS: dict[type, _Kind] = {
 _NAMEDTUPLE = _Kind(
     lambda value: (list(value), type(value)),
     lambda children, cls: cls(*children),
-    _named,
+    _flatten_named_tuple,
     "collections.namedtuple",
     lambda cls: f"{cls.__module__}:{cls.__qualname__}",
     _class,
@@ -239,7 +242,7 @@ def is_namedtuple(obj: Any) -> bool:
 
 
 def is_structseq(obj: Any) -> bool:
-    """Whether an object is a tuple with names made by Python itself, or a class of such, as `time.struct_time`."""
+    """Return whether an object is a struct sequence of Python, such as `time.struct_time`, or the class of one."""
     cls = obj if isinstance(obj, type) else type(obj)
     return cls.__base__ is tuple and all(
         isinstance(getattr(cls, n, None), int) for n in ("n_fields", "n_unnamed_fields")
@@ -557,7 +560,7 @@ def tree_any_only(type_or_types: Any, /, pred: Callable[[Any], bool], tree: Any,
 
 
 def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Predicate = None) -> list[Any] | None:
-    """One value for each leaf of a structure, where a leaf of the tree stands for all below; None if they differ."""
+    """Return a value for each leaf of `treespec`, or None if `tree` differs. A leaf of `tree` stands for all below."""
     if tree_is_leaf(tree, is_leaf):
         return [tree] * treespec.num_leaves
     kind: Any = _kind_of(tree)
@@ -629,7 +632,7 @@ def _json() -> ModuleType:
     return json
 
 
-def _written(spec: TreeSpec) -> dict[str, Any]:
+def _write_spec(spec: TreeSpec) -> dict[str, Any]:
     if spec.type is None:
         return {"type": None, "context": None, "children_spec": []}
     kind = _KINDS[spec.type]
@@ -638,7 +641,7 @@ def _written(spec: TreeSpec) -> dict[str, Any]:
             f"No registered serialization name for {spec.type} found. Please register with a `serialized_type_name`"
         )
     context = _json().dumps(spec.context) if kind.dump is None else kind.dump(spec.context)
-    return {"type": kind.name, "context": context, "children_spec": list(map(_written, spec.children_specs))}
+    return {"type": kind.name, "context": context, "children_spec": list(map(_write_spec, spec.children_specs))}
 
 
 def _restore(schema: dict[str, Any]) -> TreeSpec:
@@ -656,7 +659,7 @@ def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
     """Return a structure as JSON."""
     if protocol not in (None, _PROTOCOL):
         raise ValueError(f"Unknown protocol {protocol}. Available protocols: [{_PROTOCOL}]")
-    return str(_json().dumps((_PROTOCOL, _written(treespec))))
+    return str(_json().dumps((_PROTOCOL, _write_spec(treespec))))
 
 
 def treespec_loads(serialized: str) -> TreeSpec:

@@ -227,7 +227,7 @@ class Timer:
             set_num_threads(before)
 
     def _block_size(self, least: float) -> int:
-        """Runs that take a thousandth of the whole time, and a hundred times as long as reading the clock."""
+        """Return the number of runs per block: a thousandth of the whole time, 100 readings of the clock at least."""
         clock = min(timeit.Timer("pass", timer=self._clock).timeit(0) for _ in range(5))
         number, wanted = 1, max(100 * clock, least / 1000)
         self._timer.timeit(1)
@@ -260,10 +260,10 @@ class Compare:
         self._figures = 2
 
     def colorize(self, rowwise: bool = False) -> None:
-        """Accepted for compatibility: tables have no colours."""
+        """Do nothing, for compatibility: tables have no colours."""
 
     def highlight_warnings(self) -> None:
-        """Accepted for compatibility."""
+        """Do nothing, for compatibility."""
 
     def print(self) -> None:
         """Print the tables."""

@@ -15,7 +15,7 @@ from gradcore.autograd.gradients import backward
 from gradcore.autograd.graph import current_graph_task, saved_tensors_hooks
 from gradcore.tensor import Tensor
 from gradcore.torch_names import paths
-from gradcore.utils.checkpoint_log import Log, explained
+from gradcore.utils.checkpoint_log import Log, explain_difference
 from gradcore.utils.recomputation import METADATA, CheckpointError, Frame
 from gradcore.utils.selective_checkpoint import (
     CheckpointPolicy,
@@ -262,7 +262,7 @@ def _without_reentrance(
         if context_fn is not noop_context_fn:
             raise ValueError("debug=True is incompatible with non-default context_fn")
         logs = Log(), Log()
-        context_fn, explain = lambda: logs, lambda error: explained(error, *logs)
+        context_fn, explain = lambda: logs, lambda error: explain_difference(error, *logs)
     if determinism_check not in METADATA:
         raise ValueError(f"determinism_check should be one of {list(METADATA)}, but got {determinism_check}")
     first, second = context_fn()
@@ -271,7 +271,7 @@ def _without_reentrance(
     repeated = _Surroundings(preserve_rng_state, args)
 
     def recompute(*again: Any) -> None:
-        with repeated.entered(), second:
+        with repeated.restore(), second:
             function(*again, **named)
 
     frame = Frame(recompute, args, METADATA[determinism_check], early_stop, explain)
@@ -300,11 +300,11 @@ class _Surroundings:
         ]
 
     @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        """Inside, they are as they were."""
+    def restore(self) -> Iterator[None]:
+        """Restore the surroundings inside of the block."""
         with contextlib.ExitStack() as stack:
             if self.numbers is not None:
-                stack.enter_context(random.generator.repeated(self.numbers))
+                stack.enter_context(random.generator.repeat_draws(self.numbers))
             for device_type, dtype, enabled, cached in self.casts:
                 if enabled or amp.is_autocast_enabled(device_type):
                     stack.enter_context(amp.autocast(device_type, dtype, enabled, cached))
@@ -360,7 +360,7 @@ class CheckpointFunction(Function):
         for position, tensor in zip(ctx.positions, ctx.saved_tensors, strict=True):
             args[position] = tensor
         again = detach_variable(tuple(args))
-        with ctx.surroundings.entered(), enable_grad():
+        with ctx.surroundings.restore(), enable_grad():
             outputs = ctx.function(*again)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [

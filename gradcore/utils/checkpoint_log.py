@@ -10,7 +10,7 @@ from gradcore.torch_names.overrides import TorchFunctionMode
 from gradcore.utils._pytree import tree_leaves
 from gradcore.utils.recomputation import CheckpointError
 
-__all__ = ["Log", "explained"]
+__all__ = ["Log", "explain_difference"]
 
 
 def _shown(tree: Any) -> str:
@@ -50,7 +50,7 @@ def _lines_of(log: Log) -> str:
     )
 
 
-def explained(error: CheckpointError, first: Log, second: Log) -> CheckpointError:
+def explain_difference(error: CheckpointError, first: Log, second: Log) -> CheckpointError:
     """Return an error that lists the operations of both computations.
 
     Parameters

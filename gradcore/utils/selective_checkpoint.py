@@ -129,11 +129,11 @@ class _First(TorchFunctionMode):
         else:
             pack, unpack = hooks
 
-            def noted(t: Tensor) -> Any:
+            def pack_and_note(t: Tensor) -> Any:
                 packed.append(t)
                 return pack(t)
 
-            with saved_tensors_hooks(noted, unpack):
+            with saved_tensors_hooks(pack_and_note, unpack):
                 result = func(*args, **kwargs)
         policy = self.policy(SelectiveCheckpointContext(is_recompute=False, op_output=result), func, *args, **kwargs)
         saves = policy if isinstance(policy, bool) else policy in SAVING

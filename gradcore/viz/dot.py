@@ -13,22 +13,22 @@ __all__ = ["dot", "lay_out_with_dot"]
 POINTS = 72.0
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def dot(description: Description) -> str:
     """Return the graph in the language of Graphviz; edges lead in the direction of the computation."""
-    lines = ["digraph gradcore {", f"  label={_quoted(description.summary)};"]
+    lines = ["digraph gradcore {", f"  label={_quote(description.summary)};"]
     lines.append('  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=11];')
     for number, vertex in enumerate(description.vertices):
         head, body = COLOURS[vertex.kind]
         title = vertex.title + (f" x {vertex.count}" if vertex.count > 1 else "")
         text = "\n".join([title, *vertex.facts, *(f"saved: {saved}" for saved in vertex.saved)])
-        lines.append(f'  n{number} [label={_quoted(text)}, color="{head}", fillcolor="{body}"];')
+        lines.append(f'  n{number} [label={_quote(text)}, color="{head}", fillcolor="{body}"];')
     for a, b, count, label in description.edges:
         texts = ([f"x {count}"] if count > 1 else []) + ([label] if label else [])
-        lines.append(f"  n{a} -> n{b}" + (f" [label={_quoted(', '.join(texts))}]" if texts else "") + ";")
+        lines.append(f"  n{a} -> n{b}" + (f" [label={_quote(', '.join(texts))}]" if texts else "") + ";")
     return "\n".join([*lines, "}", ""])
 
 

@@ -203,7 +203,7 @@ class _Grid:
         return 1.0 if self.up[u] and self.up[v] else 0.1  # what has nothing above it is an input
 
     def _settle(self, row: list[int], wishes: list[float]) -> None:
-        """The positions closest to the wishes (least squares) at which nothing overlaps."""
+        """Return the positions without overlap that are closest to the wished ones (least squares)."""
         offsets, offset = [], 0.0
         for i, v in enumerate(row):
             if i:
@@ -251,7 +251,7 @@ class _Grid:
 
 
 def _inversions(values: list[int], n: int) -> int:
-    """Number of inversions, by a binary indexed tree."""
+    """Count the inversions with a binary indexed tree."""
     tree = [0] * (n + 1)
     total = 0
     for count, value in enumerate(values):

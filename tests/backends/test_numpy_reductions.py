@@ -120,6 +120,21 @@ def test_along_a_dim(shape: tuple[int, ...], dtype: str, kind: str) -> None:
                 agree(FAST.scan_along(factor, x, dim, reverse), SLOW.scan_along(factor, x, dim, reverse), tolerance)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "int32", "bool"])
+@pytest.mark.parametrize("kind", ["plain", "special"])
+def test_reductions_of_narrow_rows(kind: str, dtype: str, order: str) -> None:
+    """Many short rows, which are reduced by columns; for sums up to the rounding of a few additions."""
+    for width in (1, 2, 3, 8, 12, 13, 32, 33):
+        for shape in ((200, width), (3, 40, width), (2, width)):
+            x = draw(shape, dtype, order, kind if np.dtype(dtype).kind in "fc" else "plain")
+            for dims, keepdim in (((x.ndim - 1,), False), ((-1,), True), ((0,), True), (None, False)):
+                agree(FAST.sum_over(x, dims, keepdim), SLOW.sum_over(x, dims, keepdim), 4e-6 * width)
+                if np.dtype(dtype).kind != "c":
+                    agree(FAST.max_over(x, dims, keepdim), SLOW.max_over(x, dims, keepdim))
+                    agree(FAST.min_over(x, dims, keepdim), SLOW.min_over(x, dims, keepdim))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_extrema_that_tie(shape: tuple[int, ...], dtype: str) -> None:

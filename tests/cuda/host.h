@@ -254,6 +254,17 @@ template <class T>
 T __shfl_sync(unsigned, T value, int lane) {
     return host::shuffled(value, lane);
 }
+inline unsigned __ballot_sync(unsigned, int value) {
+    using namespace host;
+    exchange[current][0] = value != 0;
+    wait(at_warp);
+    const unsigned first = current / 32 * 32;
+    unsigned found = 0;
+    for (unsigned lane = 0; lane < 32 && first + lane < count; ++lane) found |= static_cast<unsigned>(exchange[first + lane][0]) << lane;
+    wait(at_warp);
+    return found;
+}
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 template <class T>
 T atomicAdd(T* place, T value) {
     const T old = *place;

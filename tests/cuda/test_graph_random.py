@@ -12,7 +12,7 @@ from gradcore import nn
 from gradcore.backends import registry
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.random.recording import present
-from gradcore.random.generator import current_state, repeated
+from gradcore.random.generator import current_state, repeat_draws
 from gradcore.utils.checkpoint import checkpoint
 from tests.cuda.fake_runtime import FakeCudaBackend, Runtime
 from tests.cuda.host import needs_compiler
@@ -226,7 +226,7 @@ def test_numbers_of_another_device_are_not_those_of_the_graph(cuda: Runtime) -> 
     places = []
 
     def function() -> None:
-        with repeated(current_state()):
+        with repeat_draws(current_state()):
             gc.rand(3, device="cuda")
             state, backend = gc.default_generator._state, registry.find("cuda")
             places.append(backend.random_place(state, 4))

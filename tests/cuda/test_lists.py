@@ -82,11 +82,11 @@ def test_what_is_not_finite_is_found(strict: str, bad: float, place: int) -> Non
         params = gradients(strict, dtype, [(5,), (CHUNK + 3,)])
         params[1].grad[place] = bad
         made, optimizer = scaler(strict), gc.optim.SGD(params, lr=0.1)
-        (found,) = made._divided(optimizer, None, True).values()
+        (found,) = made._divide_gradients(optimizer, None, True).values()
         assert found.item() == 1
         assert not np.isfinite(params[1].grad[place].item())
         params[1].grad[place] = 0.0
-        (found,) = made._divided(optimizer, None, True).values()
+        (found,) = made._divide_gradients(optimizer, None, True).values()
         assert found.item() == 0
 
 

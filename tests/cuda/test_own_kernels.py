@@ -195,6 +195,19 @@ def test_cross_entropy_finds_what_is_no_class(strict: str) -> None:
 
 # -- windows ---------------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_resizing(backend: Any, dtype: str) -> None:
+    for shape, size, *settings in (
+        ((2, 3, 5), (9,), (None,), "linear", False, False),
+        ((1, 2, 6, 5), (4, 11), (None, 2.2), "bicubic", False, False),
+        ((1, 2, 90, 7), (2, 3), (None, None), "bilinear", False, True),
+        ((2, 1, 3, 4, 5), (5, 4, 2), (None, None, None), "nearest-exact", False, False),
+    ):
+        compare(backend, "resample", (drawn(dtype, *shape),), size, *settings)
+        compare(backend, "resample_backward", (drawn(dtype, *shape[:2], *size),), shape[2:], *settings)
+
+
 POOLS = [
     ((2, 3, 9), (3,), (2,), (1,), (1,)), ((2, 3, 7, 8), (3, 2), (2, 1), (1, 0), (1, 2)),
     ((1, 2, 5, 6, 4), (2, 3, 2), (2, 2, 1), (0, 1, 1), (1, 1, 1)), ((3, 8), (2,), (2,), (0,), (1,)),
@@ -270,7 +283,15 @@ def test_columns(backend: Any, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sums_of_rows_by_index(backend: Any, dtype: str) -> None:
     rng = np.random.default_rng(0)
-    for height, count, width in ((5, 40, 3), (1000, 50, 1), (3, 1, 7), (4, 1000, 33)):
+    for height, count, width in (
+        (5, 40, 3),
+        (1000, 50, 1),
+        (3, 1, 7),
+        (4, 1000, 33),
+        (6, 70, 300),
+        (9, 2100, 2),
+        (4, 4200, 9),
+    ):
         index = rng.integers(-height, height, count)
         rows = drawn(dtype, count, width)
         found = backend.sum_into_rows(height, backend.from_host(index), backend.from_host(rows))

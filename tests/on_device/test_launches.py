@@ -312,7 +312,91 @@ def test_launches_of_moments(device: str, dtype: Any) -> None:
         assert launches(call) == 2
 
 
+# -- resizing -----------------------------------------------------------------------------------------------------
+
+SIZES: dict[tuple[int, ...], list[tuple[int, ...]]] = {
+    (7,): [(3,), (7,), (15,), (1,)],
+    (5, 8): [(11, 3), (5, 20), (1, 1), (13, 8)],
+    (3, 4, 5): [(5, 2, 11), (1, 4, 5)],
+}
+RESIZED = [
+    (shape, sizes, mode, settings)
+    for shape, sizes in SIZES.items()
+    for mode, settings in [
+        ("nearest", {}), ("nearest-exact", {}),
+        *itertools.product([{1: "linear", 2: "bilinear", 3: "trilinear"}[len(shape)]], ({}, {"align_corners": True})),
+        *(itertools.product(("bilinear", "bicubic", "lanczos"), ({"antialias": True},)) if len(shape) == 2 else ()),
+        *(itertools.product(("bicubic",), ({}, {"align_corners": True})) if len(shape) == 2 else ()),
+    ]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "sizes", "mode", "settings"), RESIZED)
+def test_resizing(device: str, shape: tuple[int, ...], sizes: Any, mode: str, settings: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    for size, dtype in itertools.product(sizes, DTYPES):
+        x = drawn(rng, dtype, *shape[::-1], 3, 2).permute(*range(len(shape) + 1, -1, -1))
+
+        def run(where: str, x: Any = x, size: Any = size) -> list[Any]:
+            resize = lambda t: F.interpolate(t, size, mode=mode, **settings)  # noqa: E731
+            return [*with_gradients(resize, x.to(where)), gc.func.jvp(resize, (x.to(where),), (x.to(where).cos(),))[1]]
+
+        agree(run(device), run("cpu"), f"{size} {dtype}")
+
+
+def test_resizing_by_large_factors(device: str) -> None:
+    """Outputs, or gradients, of more inputs than one kernel reads go dim by dim."""
+    rng = np.random.default_rng(0)
+    for size, to, settings in (((90, 100), (2, 2), {"antialias": True}), ((2, 2), (80, 90), {})):
+        x = drawn(rng, gc.float64, 1, 2, *size)
+
+        def run(where: str, x: Any = x, to: Any = to, settings: Any = settings) -> list[Any]:
+            return with_gradients(
+                lambda t: F.interpolate(t, to, mode="bicubic", **settings).sin(), x.to(where), second=True
+            )
+
+        agree(run(device), run("cpu"), f"{size} {to}")
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_launches_of_resizing(device: str, mode: str) -> None:
+    x = gc.ones(2, 3, 5, 4, device=device, requires_grad=True)
+    resize: Callable[[], Any] = lambda: F.interpolate(x, (7, 9), mode=mode)  # noqa: E731
+    assert launches(resize) == 1
+    out = resize()
+    ones = gc.ones_like(out)
+    assert launches(lambda: gc.autograd.grad(out, x, ones, retain_graph=True)) == 1
+
+
 # -- rows by index ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_launches_of_gradients_of_rows(device: str, dtype: Any) -> None:
+    """Zeros and the sums; halves are converted besides."""
+    most = 2 if dtype.itemsize > 2 else 3
+    table = gc.ones(50, 40, dtype=dtype, device=device, requires_grad=True)
+    index = gc.arange(60, device=device).reshape(6, 10) % 50
+    for look_up in (lambda: F.embedding(index, table), lambda: table[index], lambda: table.index_select(0, index[0])):
+        out = look_up()
+        ones = gc.ones_like(out)
+        assert launches(lambda out=out, ones=ones: gc.autograd.grad(out, table, ones, retain_graph=True)) <= most
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_of_few_and_of_many_rows(device: str, dtype: Any) -> None:
+    """With repeated and negative indices, narrow and wide, on both sides of where sorting begins."""
+    rng = np.random.default_rng(0)
+    for height, count, width in ((7, 50, 5), (3000, 40, 33), (5, 1, 300), (40, 2048, 3), (40, 2049, 3)):
+        table, index = drawn(rng, dtype, height, width), gc.tensor(rng.integers(-height, height, count))
+        weights = drawn(rng, dtype, count, width)
+
+        def run(where: str, inputs: Any = (table, index, weights)) -> list[Any]:
+            table, index, weights = (t.to(where) for t in inputs)
+            return with_gradients(lambda t: t[index] * weights, table)
+
+        agree(run(device), run("cpu"), f"{height} {count} {width} {dtype}")
+
 
 #: How often indices come: all equal, in runs around what a thread goes over, by chance, most of them one.
 RUNS = {
@@ -355,7 +439,39 @@ def test_launches_of_rows_by_index(device: str) -> None:
         out = F.embedding(at, table)
         return launches(lambda: gc.autograd.grad(out, table, rows[:count], retain_graph=True))
 
-    assert sums(9000) == sums(64) + 1
+    assert sums(64) == sums(2048) == 1  # besides zeros
+    assert sums(9000) == sums(2049) > 1  # of sorted indices, and what the parts of a sum become in the end
+
+
+# -- matrices -----------------------------------------------------------------------------------------------------
+
+OF_MATRICES: dict[str, Callable[[Any], Any]] = {
+    "lu_factor": lambda a: gc.linalg.lu_factor(a)[0], "inv": gc.linalg.inv, "det": gc.linalg.det,
+    "slogdet": lambda a: gc.linalg.slogdet(a)[1], "solve": lambda a: gc.linalg.solve(a, a.mT),
+    "matrix_exp": gc.linalg.matrix_exp, "cholesky": lambda a: gc.linalg.cholesky(a @ a.mT),
+    "qr": lambda a: gc.linalg.qr(a)[1], "eigvalsh": lambda a: gc.linalg.eigvalsh(a @ a.mT),
+    "svdvals": gc.linalg.svdvals, "solve_triangular": lambda a: gc.linalg.solve_triangular(a, a.mT, upper=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_MATRICES)
+def test_more_matrices_take_no_more_launches_and_waits(device: str, name: str) -> None:
+    """Forward and backward: there is no loop over matrices."""
+    rig = sys.modules.get("cupy_host")
+    if rig is None:
+        pytest.skip("launches and waits are counted by the rig")
+    found = []
+    for count in (3, 40):
+        eye = gc.eye(3, device=device)
+        a = (3 * eye + drawn(np.random.default_rng(0), gc.float32, count, 3, 3, device=device) / 4).requires_grad_()
+
+        def run(a: Any = a) -> Any:
+            out = OF_MATRICES[name](a)
+            return gc.autograd.grad(out, a, gc.ones_like(out))
+
+        waits = rig.waits()
+        found.append((launches(run), rig.waits() - waits))
+    assert found[0] == found[1]
 
 
 # -- cross entropy ------------------------------------------------------------------------------------------------

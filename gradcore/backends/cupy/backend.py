@@ -27,6 +27,7 @@ from gradcore.backends.cupy.memory_pools import Pools, PrivatePool
 from gradcore.backends.cupy.optimizers import CudaOptimizers
 from gradcore.backends.cupy.record_stream import Lifetimes
 from gradcore.backends.cupy.reductions import CudaReductions
+from gradcore.backends.cupy.resampling import CudaResizing
 from gradcore.backends.cupy.rows import CudaRows
 from gradcore.backends.cupy.selection import CudaSelection
 from gradcore.backends.cupy.sparse import CudaSparse
@@ -100,6 +101,7 @@ class CupyBackend(
     CudaRows,
     CudaReductions,
     CudaWindows,
+    CudaResizing,
     CudaConvolution,
     CudaIndexing,
     CudaSelection,

@@ -18,6 +18,7 @@ from gradcore.backends.cupy.gemm import LARGEST, layout_of
 from gradcore.backends.cupy.products import CudaProducts
 from gradcore.core import config
 from gradcore.core.determinism import are_deterministic_algorithms_enabled
+from gradcore.core.typing import Array
 
 __all__ = ["EPILOGUES", "CudaEpilogues"]
 
@@ -170,14 +171,14 @@ class CudaEpilogues(CudaProducts):
         return plan
 
 
-def _rows(x: Any) -> Any:
+def _rows(x: Array) -> Array | None:
     """Return the rows of all batches as one matrix, where that is no copy; else None."""
     if x.ndim == 2:
         return x
     return x.reshape(-1, x.shape[-1]) if x.size and merges(x, range(x.ndim - 1)) else None
 
 
-def _transposed(x: Any, address: int) -> Operand:
+def _transposed(x: Array, address: int) -> Operand:
     """Return the transpose of a matrix that lies in rows, or in columns, as cuBLASLt reads it."""
     layout = layout_of(x, False)
     assert layout is not None

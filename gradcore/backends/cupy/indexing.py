@@ -23,6 +23,8 @@ __all__ = ["CudaIndexing"]
 
 #: Rows that a thread goes over at most, if there are not very many.
 _CHUNK = 64
+#: Rows that are added up by index without sorting the indices: each of them looks at the index of every other one.
+_FEW = 2048
 
 
 class _Watch:
@@ -150,7 +152,15 @@ class CudaIndexing(CudaKernels, Indexing):
     @kernel_for(lambda self, height, index, rows: self.takes("segments", rows))
     def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
         """Sums in an order that is always the same, without atomic additions: equal calls give equal bits."""
-        return self._reduced("sum", self.xp.zeros((height, rows.shape[1]), rows.dtype), index, rows)
+        (count, width), out = rows.shape, self.xp.zeros((height, rows.shape[1]), rows.dtype)
+        warps = min(-(-width // 32), 8)
+        grid = count, -(-width // (32 * warps))
+        if count > _FEW or grid[1] > 65535 or index.dtype != np.int64:
+            return self._reduced("sum", out, index, rows)
+        kernel = self.cuda_kernel("segments", "sum_few", type=type_name(rows.dtype))
+        arrays = dense(self.xp, rows), dense(self.xp, index), out
+        kernel(grid, (32, warps), (*arrays, *int64s(height, count, width)))
+        return out
 
     def _reduced(self, reduce: str, out: Any, index: Any, rows: Any) -> Any:
         """`out`, a dense matrix, with `rows` reduced into its rows `index`, one after the other."""

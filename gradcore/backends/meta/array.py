@@ -20,6 +20,7 @@ from gradcore.backends.meta import layouts
 from gradcore.backends.numpy_rules import RuleTable, expand_ellipsis
 from gradcore.backends.stand_ins import ArrayStandIn
 from gradcore.core.operators import Form, Method, Operator
+from gradcore.core.size import contiguous_strides
 from gradcore.core.typing import Array
 
 __all__ = ["NO_DATA", "RULES", "MetaArray", "broadcast", "probe", "reduce_shape"]
@@ -64,7 +65,7 @@ class MetaArray(ArrayStandIn):
         offset: int = 0,
     ) -> None:
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
-        self.strides = layouts.contiguous_strides(self.shape, self.dtype.itemsize) if strides is None else strides
+        self.strides = contiguous_strides(self.shape, self.dtype.itemsize) if strides is None else strides
         self.base, self.offset = base, offset
 
     # -- attributes ------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
+from gradcore.core.size import contiguous_strides
+
 __all__ = [
-    "contiguous_strides",
     "index_strides",
     "infer_shape",
     "is_contiguous",
@@ -19,15 +20,6 @@ __all__ = [
 ]
 
 Ints = tuple[int, ...]
-
-
-def contiguous_strides(shape: Sequence[int], itemsize: int) -> Ints:
-    """Return the strides of an array in C order."""
-    strides, step = [], itemsize
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:

@@ -19,7 +19,18 @@ from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.fused_reductions import dots_of_columns, sums_of_products
 from gradcore.backends.numpy.matmul import blas_alone
-from gradcore.backends.numpy.row_blocks import IN_TURN, in_blocks, ones, row_maxima, row_sums, rows_of, transposed
+from gradcore.backends.numpy.row_blocks import (
+    IN_TURN,
+    NARROW,
+    are_narrow,
+    fold_columns,
+    in_blocks,
+    ones,
+    row_maxima,
+    row_sums,
+    rows_of,
+    transposed,
+)
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
 from gradcore.core.typing import Array
@@ -28,6 +39,8 @@ __all__ = ["NumpyReductions", "adjacent"]
 
 #: Elements below which the call of BLAS costs more than it saves, but for the sum over the rows of a matrix.
 SMALL = 8192
+#: Elements of rows that BLAS adds as exactly as NumPy.
+_SHORT = 32
 #: Elements of a matrix whose sums over rows have kernels.
 _LARGE = 1 << 16
 #: Those of a sum over all dims: NumPy adds pairwise, in all lanes.
@@ -38,6 +51,11 @@ _multiply: Any = np.multiply.reduce
 _maximum: Any = np.maximum.reduce
 _minimum: Any = np.minimum.reduce
 _REDUCE = {"products": _multiply, "maxima": _maximum, "minima": _minimum}
+
+
+def _are_rows(x: Array, dims: Dims, most: int) -> bool:
+    """Return whether a reduction is one of many contiguous rows of at most `most` elements."""
+    return dims is not None and len(dims) == 1 and dims[0] in (-1, x.ndim - 1) and are_narrow(x, most)
 
 
 def _summed(x: Any, start: int, stop: int) -> Any:
@@ -218,6 +236,9 @@ class NumpyReductions(Reductions, Cumulative):
                     with blas_alone(x.size):
                         return self.sum_of_rows(ones(len(x), x.dtype), x)
             elif small:
+                if _are_rows(x, dims, _SHORT) and x.dtype.char in "fd":
+                    n = x.shape[-1]
+                    return x.reshape(-1, n).dot(ones(n, x.dtype)).reshape(x.shape[:-1] + (1,) * keepdim)
                 return _add(x, dims, None, None, keepdim)
         wanted = dtype.numpy if dtype is not None else "int64" if kind in "biu" else x.dtype
         natural = wanted == x.dtype and x.itemsize >= 4 if kind in "fc" else wanted == "int64"
@@ -309,10 +330,14 @@ class NumpyReductions(Reductions, Cumulative):
         return super().prod_over(x, dims, keepdim, dtype) if found is None else found
 
     def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        if _are_rows(x, dims, NARROW):
+            return fold_columns(np.maximum, x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1] + (1,) * keepdim)
         found = self.reduced("maxima", x, dims, keepdim)
         return _maximum(x, dims, None, None, keepdim) if found is None else found
 
     def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
+        if _are_rows(x, dims, NARROW):
+            return fold_columns(np.minimum, x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1] + (1,) * keepdim)
         found = self.reduced("minima", x, dims, keepdim)
         return _minimum(x, dims, None, None, keepdim) if found is None else found
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from gradcore.backends.numpy.matmul import blas_alone, share_products
 from gradcore.backends.numpy.openblas import has_avx512
+from gradcore.core.typing import Array
 
 __all__ = [
-    "IN_TURN", "LONG", "exponentials", "in_blocks", "number_of_blocks", "ones",
+    "IN_TURN", "LONG", "NARROW", "are_narrow", "exponentials", "fold_columns", "in_blocks", "number_of_blocks", "ones",
     "row_maxima", "row_sums", "rows_of", "transposed",
 ]  # fmt: skip
 
@@ -22,6 +23,8 @@ _BLOCK, _ROWS = 1 << 18, 8
 _MANY = 1 << 19
 #: Elements below which more calls cost more than they save.
 _SMALL = 4096
+#: Elements of rows that columns are reduced faster than, and rows from which they are.
+NARROW, _FEW = 12, 64
 #: Columns that BLAS adds in a few lanes; more of them are added pairwise. Rows that are added one to another before
 #: blocks of them are.
 LONG, IN_TURN = 1 << 16, 4096
@@ -93,13 +96,31 @@ def row_sums(x: Any) -> Any:
     return x @ ones(n, x.dtype) if n < LONG else np.add.reduce(x, 1)
 
 
+def are_narrow(x: Array, most: int) -> bool:
+    """Return whether an array has many contiguous rows of at most `most` elements, which NumPy reduces one by one."""
+    width: int = x.shape[-1] if x.ndim > 1 else 0
+    return 0 < width <= most and x.size >= _FEW * width and bool(x.flags.c_contiguous)
+
+
+def fold_columns(function: Callable[..., Array], x: Array) -> Array:
+    """Return the reduction of each row of a matrix by a function of two arrays, by one pass over each column."""
+    if x.shape[1] == 1:
+        return x[:, 0].copy()
+    total = function(x[:, 0], x[:, 1])
+    for i in range(2, x.shape[1]):
+        function(total, x[:, i], out=total)
+    return total
+
+
 def row_maxima(x: Any) -> Any:
     """Return the maximum of each contiguous row, NaN where there is one.
 
-    Of many elements through its index, whose search uses the CPU's lanes also in short rows: in a half to a quarter
-    of the time of `numpy.maximum.reduce`.
+    Of many elements in rows that are not narrow through its index, whose search uses the CPU's lanes also in short
+    rows: in a half to a quarter of the time of `numpy.maximum.reduce`.
     """
     height, n = x.shape
+    if are_narrow(x, NARROW):
+        return fold_columns(np.maximum, x)
     if x.size < _SMALL:
         return _maximum(x, 1)
     places = x.argmax(1)

@@ -16,7 +16,7 @@ import numpy as np
 from gradcore.backends.portable.separable import Taps, fold, spread
 from gradcore.core.typing import Array
 
-__all__ = ["Resizing", "resampling_taps"]
+__all__ = ["Resizing", "maps_by_dim", "resampling_taps"]
 
 Table = np.ndarray[Any, Any]
 
@@ -42,18 +42,18 @@ class Resizing:
 
     def resample(self, x: Array, size: Sequence[int], *settings: Any) -> Array:
         """Return the images with another spatial size."""
-        for dim, taps in _by_dim(x.dtype, x.shape[2:], size, *settings):
+        for dim, taps in maps_by_dim(x.dtype, x.shape[2:], size, *settings):
             x = fold(self.xp, self.xp.add, x, dim, taps)
         return x
 
     def resample_backward(self, grad: Array, size: Sequence[int], *settings: Any) -> Array:
         """Adjoint of `resample` for images of that size."""
-        for dim, taps in reversed(_by_dim(grad.dtype, size, grad.shape[2:], *settings)):
+        for dim, taps in reversed(maps_by_dim(grad.dtype, size, grad.shape[2:], *settings)):
             grad = spread(self.xp, grad, dim, taps)
         return grad
 
 
-def _by_dim(
+def maps_by_dim(
     dtype: Any,
     sizes: Sequence[int],
     outputs: Sequence[int],
@@ -62,7 +62,7 @@ def _by_dim(
     align_corners: bool = False,
     antialias: bool = False,
 ) -> list[tuple[int, Taps]]:
-    """Dimensions and their maps, such that the intermediate results are small."""
+    """Return the dimensions and their maps, in an order that keeps intermediate results small."""
     taps = [
         resampling_taps(size, out, scale, mode, align_corners, antialias, dtype)
         for size, out, scale in zip(sizes, outputs, scales, strict=True)

@@ -21,7 +21,7 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.numbers import plain_numbers
 from gradcore.core.typing import Array
-from gradcore.random.generator import repeated
+from gradcore.random.generator import repeat_draws
 from gradcore.tensor import Tensor
 
 __all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "all_tensors_in", "connect",
@@ -315,7 +315,7 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
             f"changed: {changed}. Compute them before, or call it without gradcore.compile"
         )
     recorded = bool(local.state.mode & GRAD)
-    with enable_grad(), contextlib.nullcontext() if place is None else repeated(place):
+    with enable_grad(), contextlib.nullcontext() if place is None else repeat_draws(place):
         outs = half.chosen(half.function(*args, **named))
     outs = [out for out in outs if not any(out is t for t in tensors)]
     pairs = [(out, g) for out, g in zip(outs, grads, strict=True) if g is not None]

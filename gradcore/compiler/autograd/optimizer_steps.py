@@ -55,7 +55,7 @@ class TracedBatch:
         self, optimizer: Any, batch: Any, options: dict[str, Any], grads: list[Any], program: Program
     ) -> None:  # fmt: skip
         self.batch = batch
-        settings = batch.advanced(optimizer.hyperparameters, options)[1]
+        settings = batch.advance(optimizer.hyperparameters, options)[1]
         self.flags = {name: value for name, value in settings.items() if not is_number(value)}
         self.types = [*map(type, settings.values())]
         self.guards: list[Any] = []
@@ -115,7 +115,7 @@ class TracedBatch:
 
     def settings(self, optimizer: Any, batch: Any, options: dict[str, Any]) -> tuple[Any, Any] | None:
         """The scalar state and the hyperparameters of the coming step; None if the formula would do something else."""
-        scalars, settings = batch.advanced(optimizer.hyperparameters, options)
+        scalars, settings = batch.advance(optimizer.hyperparameters, options)
         if [*map(type, settings.values())] != self.types:
             return None
         if any(settings[name] is not value for name, value in self.flags.items()):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.meta.layouts import contiguous_strides
+from gradcore.core.size import contiguous_strides
 
 __all__ = ["ArrayType", "Call", "Expression", "Literal", "Program", "Value", "map_leaves", "substituted", "values_in"]
 

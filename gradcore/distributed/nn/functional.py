@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 
-def _reduced(call: str, t: AnyTensor, op: ReduceOp, group: ProcessGroup, total: Any) -> AnyTensor:
-    """Return a sum or a mean over processes by `total`; other reductions are those of the gathered tensors."""
+def reduce_by(call: str, t: AnyTensor, op: ReduceOp, group: ProcessGroup, total: Any) -> AnyTensor:
+    """Return a reduction over processes: sums and means by the function `total`, others of the gathered tensors."""
     check_reduction(call, op, t.dtype)
     if op is ReduceOp.SUM:
         return total(t)
@@ -71,7 +71,7 @@ def all_reduce(tensor: AnyTensor, op: ReduceOp = ReduceOp.SUM, group: Any = None
     >>> gc.distributed.destroy_process_group()
     """
     members = resolve(group)
-    return _reduced("all_reduce", tensor, op, members, lambda t: F.all_reduce_sum(t, members))
+    return reduce_by("all_reduce", tensor, op, members, lambda t: F.all_reduce_sum(t, members))
 
 
 def reduce(tensor: AnyTensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> AnyTensor:
@@ -95,8 +95,8 @@ def reduce(tensor: AnyTensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any 
     members = resolve(group)
     root = root_of(members, "reduce", "dst", dst, None)
     if op in (ReduceOp.SUM, ReduceOp.AVG):
-        return _reduced("reduce", tensor, op, members, lambda t: F.reduce_sum(t, members, root))
-    found = _reduced("reduce", tensor, op, members, None)
+        return reduce_by("reduce", tensor, op, members, lambda t: F.reduce_sum(t, members, root))
+    found = reduce_by("reduce", tensor, op, members, None)
     return found if members.rank() == root else found * 0
 
 
@@ -168,7 +168,7 @@ def gather(tensor: AnyTensor, dst: int = 0, group: Any = None) -> tuple[AnyTenso
 
 
 def scatter(tensors: Sequence[AnyTensor], src: int = 0, group: Any = None) -> AnyTensor:
-    """One of the tensors of a process, in each.
+    """Return in each process one of the tensors that the process `src` has.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def reduce_scatter(
     if op not in (ReduceOp.SUM, ReduceOp.AVG):
         raise ValueError(f"reduce_scatter: {op} has no derivative here; use gradcore.distributed.reduce_scatter")
     rows = F.stack(list(input_list), 0)
-    return _reduced("reduce_scatter", rows, op, members, lambda t: F.reduce_scatter_sum(t, members))
+    return reduce_by("reduce_scatter", rows, op, members, lambda t: F.reduce_scatter_sum(t, members))
 
 
 def all_to_all(

@@ -18,7 +18,7 @@ __all__ = ["orthogonal"]
 
 
 def _skew(x: Tensor) -> Tensor:
-    """The square skew-Hermitian matrix that has the lower triangle of `x`, and zeros where `x` has no columns."""
+    """Return the square skew-Hermitian matrix with the lower triangle of `x`, and zeros where `x` has no columns."""
     n, k = x.shape[-2:]
     lower = x.tril()
     if n > k:
@@ -56,7 +56,7 @@ _MAPS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _orthonormal(x: Tensor) -> Tensor:
-    """The nearby matrix with orthonormal columns that is the Q of a QR decomposition with a positive diagonal of R."""
+    """Return the Q of a QR decomposition of `x` whose R has a positive diagonal."""
     reflections, factors = x.geqrf()
     q = householder_product(reflections, factors)
     return q * reflections.diagonal(0, -2, -1).sgn().unsqueeze(-2)

@@ -34,7 +34,7 @@ class _Cache:
 
 @contextlib.contextmanager
 def cached() -> Iterator[None]:
-    """Inside, a parametrized tensor is computed at its first access only.
+    """Cache parametrized tensors inside of the block: each is computed at its first access only.
 
     Examples
     --------

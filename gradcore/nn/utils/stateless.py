@@ -59,12 +59,12 @@ def replace_tensors(module: Module, values: dict[str, Tensor], tie_weights: bool
 
     try:
         for name, value in wanted.items():
-            own[name] = _checked(name, _tensor_of(module, name))
+            own[name] = _check_replaceable(name, _tensor_of(module, name))
             _replace(module, name, value)
         yield
     finally:
         try:
-            values.update({name: _checked(name, _tensor_of(module, name)) for name in own if name in values})
+            values.update({name: _check_replaceable(name, _tensor_of(module, name)) for name in own if name in values})
             restore()
         except BaseException:
             surely(restore)
@@ -109,7 +109,7 @@ def _check_names(module: Module, values: dict[str, Tensor]) -> None:
 
 
 def _owner(module: Module, dotted: str) -> tuple[Any, str, dict[str, Any] | None]:
-    """The submodule that has a tensor, its name there, and the table of parameters or buffers that it stands in."""
+    """Return the submodule that owns a tensor, the name there, and its table of parameters or buffers."""
     path, _, name = dotted.rpartition(".")
     owner = module.get_submodule(path)
     tables = (owner._parameters, owner._buffers)
@@ -135,8 +135,8 @@ def _replace(module: Module, dotted: str, value: Any) -> None:
         delattr(owner, name)
 
 
-def _checked(dotted: str, before: Any) -> Any:
-    """Return an attribute that a tensor may replace."""
+def _check_replaceable(dotted: str, before: Any) -> Any:
+    """Return the attribute `before`, or raise if a tensor cannot replace it."""
     if before is not NOTHING and before is not None and not isinstance(before, Tensor):
         raise TypeError(f"attribute `{dotted.rpartition('.')[2]}`: {before} is not an instance of torch.Tensor")
     return before

@@ -11,7 +11,6 @@ from gradcore.ops.declare.shapes import wrap_dim
 
 __all__ = [
     "broadcast_shape",
-    "contiguous_strides",
     "distinct",
     "each",
     "expanded",
@@ -27,15 +26,6 @@ def each(value: Any) -> tuple[int, ...]:
     if hasattr(value, "__index__"):
         return (value if value.__class__ is int else index(value),)
     return tuple([n if n.__class__ is int else index(n) for n in value])
-
-
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a tensor whose elements lie in the order of their indices."""
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))
 
 
 def distinct(dims: Any, ndim: int, error: str = "dim {} appears multiple times in the list of dims") -> tuple[int, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradcore.core.size import contiguous_strides
 from gradcore.ops.declare.annotations import Ints
-from gradcore.ops.declare.geometry import contiguous_strides, each
+from gradcore.ops.declare.geometry import each
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, linear
 from gradcore.ops.shape.triangular import check_part

@@ -12,7 +12,7 @@ from gradcore.optim.optimizer import Optimizer
 from gradcore.optim.options import with_sections
 from gradcore.tensor import Tensor
 
-__all__ = ["LRScheduler", "documented"]
+__all__ = ["LRScheduler", "complete_docstring"]
 
 Rate = Any  # a float, or a tensor of one element
 
@@ -48,7 +48,7 @@ _EXAMPLE = """Examples
 {rates}"""
 
 
-def documented(example: str = "", **descriptions: str) -> Callable[[S], S]:
+def complete_docstring(example: str = "", **descriptions: str) -> Callable[[S], S]:
     """Complete a scheduler's docstring: with its parameters, and an example, ``"call -> rates of four steps"``."""
 
     def complete(cls: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore.dispatch.settings import constructor
-from gradcore.optim.lr_scheduler.base import LRScheduler, current, documented, put
+from gradcore.optim.lr_scheduler.base import LRScheduler, complete_docstring, current, put
 from gradcore.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from gradcore.optim.optimizer import Optimizer
 
@@ -52,7 +52,7 @@ class Composition(LRScheduler):
             scheduler.load_state_dict(state)
 
 
-@documented(schedulers="Schedulers in their order.", milestones="Steps at which the next scheduler takes over.")
+@complete_docstring(schedulers="Schedulers in their order.", milestones="Steps at which the next scheduler takes over.")
 class SequentialLR(Composition):
     """Schedulers one after another.
 
@@ -114,7 +114,7 @@ def _step_back(scheduler: Any) -> None:
             _step_back(s)
 
 
-@documented(schedulers="Schedulers that all step, in this order.", optimizer="Optimizer of the schedulers.")
+@complete_docstring(schedulers="Schedulers that all step, in this order.", optimizer="Optimizer of the schedulers.")
 class ChainedScheduler(Composition):
     """Several schedulers at once.
 

@@ -12,8 +12,8 @@ from gradcore.optim.lr_scheduler.base import (
     LRScheduler,
     Rate,
     check_optimizer,
+    complete_docstring,
     current,
-    documented,
     for_each_group,
     put,
 )
@@ -22,13 +22,13 @@ from gradcore.optim.optimizer import Optimizer
 __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
 
 
-def _annealed(scheduler: Any, height: float) -> list[Rate]:
-    """Learning rates between `eta_min` (height 0) and the initial ones (height 2)."""
+def _anneal(scheduler: Any, height: float) -> list[Rate]:
+    """Return learning rates between `eta_min` (height 0) and the initial ones (height 2)."""
     least = scheduler.eta_min
     return [least + (base - least) * height / 2 for base in scheduler.base_lrs]
 
 
-@documented(
+@complete_docstring(
     "CosineAnnealingLR(optimizer, T_max=4) -> [1.0, 0.854, 0.5, 0.146]",
     T_max="Number of steps from the initial rate to `eta_min`.",
     eta_min="Least learning rate.",
@@ -58,10 +58,10 @@ class CosineAnnealingLR(LRScheduler):
         return [factor * (lr - self.eta_min) + self.eta_min for lr in rates]
 
     def _get_closed_form_lr(self) -> list[Rate]:
-        return _annealed(self, self._height(self.last_epoch))
+        return _anneal(self, self._height(self.last_epoch))
 
 
-@documented(
+@complete_docstring(
     "CosineAnnealingWarmRestarts(optimizer, T_0=2) -> [1.0, 0.5, 1.0, 0.5]",
     T_0="Number of steps until the first restart.",
     T_mult="Factor of the period after each restart.",
@@ -85,7 +85,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def get_lr(self) -> list[Rate]:
         self._check_call()
-        return _annealed(self, 1 + math.cos(math.pi * self.T_cur / self.T_i))
+        return _anneal(self, 1 + math.cos(math.pi * self.T_cur / self.T_i))
 
     def step(self, epoch: float | None = None) -> None:
         """Set the next learning rates, or those of `epoch`, which may lie between two steps."""
@@ -144,7 +144,7 @@ def _line(start: Rate, end: Rate, share: float) -> Rate:
     return (end - start) * share + start
 
 
-@documented(
+@complete_docstring(
     "OneCycleLR(optimizer, max_lr=1.0, total_steps=4, cycle_momentum=False) -> [0.04, 0.812, 0.283, 0.0]",
     max_lr="Largest learning rate, for all groups or for each.",
     total_steps="Number of steps; by default ``epochs * steps_per_epoch``.",
@@ -244,7 +244,7 @@ def _phases(steps: int, share: float, three: bool) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@documented(
+@complete_docstring(
     "CyclicLR(optimizer, 0.0, 1.0, step_size_up=2, cycle_momentum=False) -> [0.0, 0.5, 1.0, 0.5]",
     base_lr="Least learning rate, for all groups or for each.",
     max_lr="Largest learning rate, for all groups or for each.",

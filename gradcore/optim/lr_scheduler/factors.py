@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradcore.dispatch.settings import constructor, setting
-from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, current, documented
+from gradcore.optim.lr_scheduler.base import LRScheduler, Rate, complete_docstring, current
 from gradcore.optim.optimizer import Optimizer
 
 __all__ = [
@@ -49,7 +49,7 @@ class Factors(LRScheduler):
         return [lr * factor for lr in self.base_lrs]
 
 
-@documented(
+@complete_docstring(
     "StepLR(optimizer, step_size=2, gamma=0.5) -> [1.0, 1.0, 0.5, 0.5]",
     step_size="Period of the decay, in steps.",
     gamma="Factor of the decay.",
@@ -69,7 +69,7 @@ class StepLR(Factors):
         return float(self.gamma ** (epoch // self.step_size))
 
 
-@documented(
+@complete_docstring(
     "MultiStepLR(optimizer, milestones=[1, 3]) -> [1.0, 0.1, 0.1, 0.01]",
     milestones="Steps at which the rate decays; one that is given twice counts twice.",
     gamma="Factor of the decay.",
@@ -91,7 +91,7 @@ class MultiStepLR(Factors):
         return self.gamma ** bisect_right(sorted(self.milestones.elements()), epoch)
 
 
-@documented(
+@complete_docstring(
     "ConstantLR(optimizer, factor=0.5, total_iters=2) -> [0.5, 0.5, 1.0, 1.0]",
     factor="Factor of the learning rate until `total_iters`, between 0 and 1.",
     total_iters="Number of steps with the factor.",
@@ -117,7 +117,7 @@ class ConstantLR(Factors):
         return 1 if epoch >= self.total_iters else self.factor
 
 
-@documented(
+@complete_docstring(
     "LinearLR(optimizer, start_factor=0.5, total_iters=2) -> [0.5, 0.75, 1.0, 1.0]",
     start_factor="Factor of the learning rate at the first step.",
     end_factor="Factor of the learning rate at the last step.",
@@ -155,7 +155,7 @@ class LinearLR(Factors):
         return self.start_factor + rise * min(self.total_iters, epoch) / self.total_iters
 
 
-@documented("ExponentialLR(optimizer, gamma=0.5) -> [1.0, 0.5, 0.25, 0.125]", gamma="Factor of the decay.")
+@complete_docstring("ExponentialLR(optimizer, gamma=0.5) -> [1.0, 0.5, 0.25, 0.125]", gamma="Factor of the decay.")
 class ExponentialLR(Factors):
     """Decays the learning rate by `gamma` every step."""
 
@@ -171,7 +171,7 @@ class ExponentialLR(Factors):
         return self.gamma**epoch
 
 
-@documented(
+@complete_docstring(
     "PolynomialLR(optimizer, total_iters=4) -> [1.0, 0.75, 0.5, 0.25]",
     total_iters="Number of steps until the rate is 0.",
     power="Exponent of the polynomial.",
@@ -225,7 +225,7 @@ class Lambdas(LRScheduler):
                 function.__dict__.update(held)
 
 
-@documented(
+@complete_docstring(
     "LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch)) -> [1.0, 0.5, 0.333, 0.25]",
     lr_lambda="Function from the number of steps to the factor: one for all groups, or a list.",
 )
@@ -237,7 +237,7 @@ class LambdaLR(Lambdas):
         return [lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, self.base_lrs, strict=True)]
 
 
-@documented(
+@complete_docstring(
     "MultiplicativeLR(optimizer, lambda epoch: 0.5) -> [1.0, 0.5, 0.25, 0.125]",
     lr_lambda="Function from the number of steps to the factor: one for all groups, or a list.",
 )

@@ -7,13 +7,20 @@ import warnings
 from typing import Any, SupportsFloat
 
 from gradcore.dispatch.settings import constructor
-from gradcore.optim.lr_scheduler.base import EPOCH_WARNING, LRScheduler, check_optimizer, current, documented, put
+from gradcore.optim.lr_scheduler.base import (
+    EPOCH_WARNING,
+    LRScheduler,
+    check_optimizer,
+    complete_docstring,
+    current,
+    put,
+)
 from gradcore.optim.optimizer import Optimizer
 
 __all__ = ["ReduceLROnPlateau"]
 
 
-@documented(
+@complete_docstring(
     mode='Whether the metric is better when smaller ("min") or larger ("max").',
     factor="Factor of the reduction, below 1.",
     patience="Number of steps without improvement before a reduction.",

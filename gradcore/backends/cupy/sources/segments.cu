@@ -92,3 +92,23 @@ extern "C" __global__ void amin_segments(SEGMENTS) {
 extern "C" __global__ void amin_joined(JOINED) {
     join(sorted, out, heads, tails, size, count, width, chunk, Smallest());
 }
+
+// Sums of few rows by index, without their order: a block has a row, and a warp 32 columns of it. The warp of the
+// first row of an index adds up all rows of the index, in the order of their places; those of the others end. A negative index
+// counts from `height`.
+extern "C" __global__ void sum_few(const T* rows, const i64* index, T* out, const i64 height, const i64 count, const i64 width) {
+    const i64 row = blockIdx.x, lane = threadIdx.x, column = (static_cast<i64>(blockIdx.y) * blockDim.y + threadIdx.y) * 32 + lane;
+    const i64 own = index[row] < 0 ? index[row] + height : index[row];
+    A total = 0;
+    for (i64 begin = 0; begin < count; begin += 32) {
+        const i64 other = begin + lane < count ? index[begin + lane] : own + 1;
+        u32 equal = __ballot_sync(whole_warp, (other < 0 ? other + height : other) == own);
+        while (equal) {  // (equal for all lanes of the warp)
+            const i64 k = begin + __ffs(static_cast<i32>(equal)) - 1;
+            if (k < row) return;
+            if (column < width) total += load(rows[k * width + column]);
+            equal &= equal - 1;
+        }
+    }
+    if (column < width) out[own * width + column] = store<T>(total);
+}

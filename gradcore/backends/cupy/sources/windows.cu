@@ -1,4 +1,4 @@
-// Pooling, and windows as columns, of dense images with three spatial dims (of size 1 where there are fewer).
+// Pooling, windows as columns, and resampling, of dense images with three spatial dims (of size 1 where there are fewer).
 //
 // GRADCORE_TYPE is the numbers' type, GRADCORE_INDEX that of places and sizes: i32 where that suffices, as divisions of 64 bits take
 // a hundred instructions, else i64. A thread has one element of the result and reads what it is made of, in gradients too: so
@@ -274,5 +274,44 @@ extern "C" __global__ void col2im(const T* columns, T* out, const i64 total, DIM
             }
         }
         out[i] = store<T>(sum);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------ resampling
+
+// A linear map of one dim. Each output has some inputs, -1 for none, and their weights.
+struct Map {
+    Index inputs, outputs, taps;
+    const i32* sources;
+    const A* weights;
+};
+
+// The sum over an output's inputs of their weights times what `value` is of them.
+template <class F>
+GRADCORE_FUNCTION A combined(const Map& map, Index output, F&& value) {
+    A sum = 0;
+    for (Index tap = 0; tap < map.taps; ++tap) {
+        const Index input = map.sources[output * map.taps + tap];
+        if (input >= 0) sum = plus_product(sum, map.weights[output * map.taps + tap], value(input));
+    }
+    return sum;
+}
+
+extern "C" __global__ void resample(
+    const T* x, T* out, const i64 total, const i32* sources, const A* weights, const i64 inputs0, const i64 outputs0,
+    const i64 taps0, const i64 inputs1, const i64 outputs1, const i64 taps1, const i64 inputs2, const i64 outputs2, const i64 taps2) {
+    const Map a = {static_cast<Index>(inputs0), static_cast<Index>(outputs0), static_cast<Index>(taps0), sources, weights};
+    const i64 first = outputs0 * taps0, second = first + outputs1 * taps1;
+    const Map b = {static_cast<Index>(inputs1), static_cast<Index>(outputs1), static_cast<Index>(taps1), sources + first, weights + first};
+    const Map c = {static_cast<Index>(inputs2), static_cast<Index>(outputs2), static_cast<Index>(taps2), sources + second, weights + second};
+    for (i64 n = first_index(); n < total; n += index_step()) {
+        const Place o(static_cast<Index>(n), a.outputs, b.outputs, c.outputs);
+        const T* from = x + o.plane * a.inputs * b.inputs * c.inputs;
+        out[n] = store<T>(combined(a, o.i0, [&](Index i0) {
+            return combined(b, o.i1, [&](Index i1) {
+                const T* row = from + (i0 * b.inputs + i1) * c.inputs;
+                return combined(c, o.i2, [&](Index i2) { return load(row[i2]); });
+            });
+        }));
     }
 }

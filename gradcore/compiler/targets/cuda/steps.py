@@ -71,7 +71,7 @@ class _BatchStep:
             self.key: Any = tuple(_constants(options))
             self.values = np.empty(0)
             return
-        self.scalars, self.settings = batch.advanced(optimizer.hyperparameters, options)
+        self.scalars, self.settings = batch.advance(optimizer.hyperparameters, options)
         formula, backend = type(optimizer).formula, batch.state.device.backend
         #: The key is None where there is no kernel that reads numbers from memory.
         self.key, self.values = backend.captured_step(formula, batch.batch, self.settings)
