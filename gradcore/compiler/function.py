@@ -25,7 +25,7 @@ from gradcore.compiler.capture.sizes import Symbols
 from gradcore.compiler.capture.sources import offset_of_return
 from gradcore.compiler.capture.split import cut
 from gradcore.compiler.capture.trusted import is_library
-from gradcore.compiler.capture.watch import Watch, handled, names_in, offset_after_which, undisturbed
+from gradcore.compiler.capture.watch import Watch, handled, names_in, offset_after_which, suspend_callbacks
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.explanation import Explanation, GraphBreak, explained
 from gradcore.compiler.program.storage import connected
@@ -469,7 +469,7 @@ class CompiledFunction:
         ):
             return None
         try:
-            with undisturbed():
+            with suspend_callbacks():
                 made = self._symbolic(args, named)
         except (Exception, symbolic_sizes.SizeEscapes) as error:
             self._static.append(_describe_error(error))
@@ -553,19 +553,17 @@ class CompiledFunction:
 
     def _record(self, args: _Args, named: _Named) -> Any:
         """Make one more program of a call."""
-        with undisturbed():
+        with suspend_callbacks():
             return self._recorded(args, named)
 
     def _note_floats(self, args: _Args, named: _Named) -> None:
         """Let float arguments vary that had another value before."""
         function, code = self._source(), self._code()
-        bound = self._function is not function
         hooks = isinstance(self._function, Module) and self._function._has_hooks()
-        if code is None or self._floats is None or self._fullgraph or hooks:
+        known = isinstance(self._function, (Module, types.MethodType, types.FunctionType))
+        if code is None or self._floats is None or self._fullgraph or hooks or not known:
             return
-        if bound and not isinstance(self._function, (Module, types.MethodType)):
-            return
-        floats = float_arguments(code, args, named, bound)
+        floats = float_arguments(code, args, named, self._function is not function)
         changed = {key for key, value in floats.items() if self._floats.setdefault(key, value) != value}
         self._varying = (self._varying | changed) & floats.keys()
 

@@ -264,10 +264,8 @@ class SpecializationWriter:
         counted = [version_counter(t).version for t in self.backward.outs]
         versions = tuple((i, version) for i, version in enumerate(counted) if version)
         called = repeatable, self.guards.changed_since
-        alone = tuple(
-            LazyRun(each, self.recorder.cpp, gradients)
-            for each, (_, _, gradients) in zip(self.alone, self.backward.alone, strict=True)
-        )
+        pairs = zip(self.alone, self.backward.alone, strict=True)
+        alone = tuple(LazyRun(each, self.recorder.cpp, gradients) for each, (*_, gradients) in pairs)
         return Backward(function, with_history, run, inputs, found, reached, *seen, *called, fresh, versions, alone)
 
     def _made(self, t: Any) -> str:

@@ -140,7 +140,7 @@ class ReadNumbers:
         elif type(value) is not bool and self._is_followed():
             name = f"n{len(self.script.parts)}"
             self._cut(f"{name} = {self._item(array)}", array.number)
-            return recorded_number(value, name, self)
+            return recorded_number(value, name, self)  # type: ignore[arg-type]
         elif type(value) is not float:
             self._decide(self._item(array), value, array.number)
         else:
@@ -152,12 +152,12 @@ class ReadNumbers:
     ) -> tuple[list[object], dict[str, object]]:
         """Return arguments and named ones with recorded numbers for the floats that may be others in each call."""
 
-        def take(value: Any, owner: str, key: int | str) -> object:
+        def take(value: object, owner: str, key: int | str) -> object:
             if key not in varying:
                 return value
             name = f"n{len(self.script.parts)}"
             self._cut(f"{name} = {owner}[{key!r}]")
-            return recorded_number(value, name, self)
+            return recorded_number(value, name, self)  # type: ignore[arg-type]
 
         return [take(x, "args", i) for i, x in enumerate(args)], {
             key: take(x, "named", key) for key, x in named.items()

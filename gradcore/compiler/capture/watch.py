@@ -12,7 +12,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from gradcore.autograd.gradients import backward
@@ -26,7 +26,7 @@ from gradcore.cuda import graphs, streams
 from gradcore.tensor import Tensor
 from gradcore.tensor.layouts import rows_with_sparse_gradient
 
-__all__ = ["FACTS", "Watch", "handled", "is_pure", "left_out", "names_in", "offset_after_which", "undisturbed"]
+__all__ = ["FACTS", "Watch", "handled", "is_pure", "left_out", "names_in", "offset_after_which", "suspend_callbacks"]
 
 #: Code that is not to be part of a program: sparse gradients are no arrays.
 left_out: set[Any] = {rows_with_sparse_gradient.__code__}
@@ -186,23 +186,17 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def suspend_callbacks() -> Iterator[None]:
     """Context without garbage collection and `cProfile`.
 
     So nobody's callbacks run, and what is recorded is not searched. `cProfile` cannot be set by ``sys.setprofile``.
     """
-    collects, profiler = gc.isenabled(), sys.getprofile()
-    profiles = isinstance(profiler, _lsprof.Profiler)
-    gc.disable()
-    if profiles:
-        profiler.disable()  # type: ignore[union-attr]
-    try:
+    profiler: Any = sys.getprofile()
+    with ExitStack() as stack:
+        for each in (gc,) * gc.isenabled() + (profiler,) * isinstance(profiler, _lsprof.Profiler):
+            each.disable()
+            stack.callback(each.enable)
         yield
-    finally:
-        if collects:
-            gc.enable()
-        if profiles:
-            profiler.enable()  # type: ignore[union-attr]
 
 
 class Watch:
@@ -252,7 +246,7 @@ class Watch:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Context in which this thread is watched."""
-        with undisturbed():
+        with suspend_callbacks():
             before = sys.getprofile()
             sys.setprofile(self._sees())
             try:
@@ -331,11 +325,8 @@ class Watch:
             if code in FACTS:
                 kind = "fact"
             elif name.partition(".")[0] == "gradcore":
-                is_query = (
-                    not name.startswith("gradcore.compiler")
-                    and not code.co_argcount + code.co_kwonlyargcount
-                    and code.co_name.startswith(_QUERIES)
-                )
+                takes_nothing = not (name.startswith("gradcore.compiler") or code.co_argcount or code.co_kwonlyargcount)
+                is_query = takes_nothing and code.co_name.startswith(_QUERIES)
                 kind = "query" if is_query and code.co_qualname == code.co_name else kind
             elif trusted.is_of_numpy(namespace):
                 kind = "numpy"
