@@ -530,7 +530,7 @@ def indices(dimensions: ShapeLike, dtype: DTypeLike = int, sparse: bool = False)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *, like: Any = None) -> Tensor:
-    return tensor_of(np.tri(N, M, k), dtype)
+    return tensor_of(np.tri(N, M, max(k, -(2**62))), dtype)
 
 
 # -- functions of functions -------------------------------------------------------------------------------------------
