@@ -493,7 +493,10 @@ def _of_numpy(name: str) -> Callable[..., Any]:
 
     @functools.wraps(function, assigned=("__name__", "__qualname__"))
     def make(*args: Any, **named: Any) -> Any:
-        found = function(*map(_plain, args), **{k: _plain(v) for k, v in named.items()})
+        try:
+            found = function(*map(_plain, args), **{k: _plain(v) for k, v in named.items()})
+        except OverflowError as error:
+            raise ValueError(f"{name}: {error}") from None
         return tuple(map(tensor_of, found)) if isinstance(found, tuple) else tensor_of(found)
 
     return make
