@@ -230,6 +230,11 @@ def test_all_names_of_pytorch_can_be_imported(tmp_path):
     assert script(tmp_path, PLACEHOLDERS.format(selection=selection, least=20_000)).stdout == "True True\n"
 
 
+def test_faster_forms_of_loops_are_not_there(tmp_path):
+    program = "import torch; print(hasattr(torch, '_foreach_mul_'), hasattr(torch, '_neg_view'))"
+    assert script(tmp_path, program).stdout == "False True\n"
+
+
 def test_names_alone_are_refused_when_they_are_called(tmp_path):
     program = """
         import pickle

@@ -122,12 +122,18 @@ def common(*values: Any) -> list[Tensor]:
 
 def axis_of(axis: Any, ndim: int) -> int:
     """Return an axis counted from the front; NumPy's error if there is none."""
-    return normalize_axis_index(axis, ndim)
+    try:
+        return normalize_axis_index(axis, ndim)
+    except OverflowError:  # NumPy reads it as an int of C
+        raise np.exceptions.AxisError(axis, ndim) from None
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """Axes counted from the front; all for None."""
-    return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
+    try:
+        return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
+    except OverflowError:
+        raise np.exceptions.AxisError(f"axis {axis} is out of bounds for array of dimension {ndim}") from None
 
 
 def expand(x: Tensor, axis: int) -> AnyTensor:

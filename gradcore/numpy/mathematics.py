@@ -26,6 +26,7 @@ from gradcore.numpy.conversion import (
     written,
 )
 from gradcore.numpy.ufuncs import UFUNCS
+from gradcore.ops.declare.shapes import check_count
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -522,7 +523,9 @@ def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Tensor, ...]:
 
 def polyder(p: ArrayLike, m: int = 1) -> Tensor:
     p = tensor_of(p)
-    for _ in range(m):
+    if m < 0:
+        raise ValueError("Order of derivative must be positive (see polyint)")
+    for _ in range(min(m, p.shape[0])):
         size = p.shape[0] - 1
         p = UFUNCS[np.multiply](p[:-1], tensor_of(np.arange(size, 0, -1)).to(p._device.real))
     return p
@@ -530,6 +533,9 @@ def polyder(p: ArrayLike, m: int = 1) -> Tensor:
 
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Tensor:
     p = inexact(tensor_of(p))
+    if m < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    check_count("polyint", m)
     constants = F.broadcast_to(F.atleast_1d(tensor_of(0.0 if k is None else k)), (m,)) if m else []
     for i in range(m):
         size = p.shape[0]
@@ -604,6 +610,7 @@ def polyfit(
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Tensor:
     x = tensor_of(x)
     count = x.shape[0] if N is None else N
+    check_count("vander", count)
     columns = [F.ones_like(x)]
     for _ in range(count - 1):
         columns.append(columns[-1] * x)

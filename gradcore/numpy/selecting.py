@@ -493,7 +493,10 @@ def _of_numpy(name: str) -> Callable[..., Any]:
 
     @functools.wraps(function, assigned=("__name__", "__qualname__"))
     def make(*args: Any, **named: Any) -> Any:
-        found = function(*map(_plain, args), **{k: _plain(v) for k, v in named.items()})
+        try:
+            found = function(*map(_plain, args), **{k: _plain(v) for k, v in named.items()})
+        except OverflowError as error:
+            raise ValueError(f"{name}: {error}") from None
         return tuple(map(tensor_of, found)) if isinstance(found, tuple) else tensor_of(found)
 
     return make
@@ -530,7 +533,7 @@ def indices(dimensions: ShapeLike, dtype: DTypeLike = int, sparse: bool = False)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *, like: Any = None) -> Tensor:
-    return tensor_of(np.tri(N, M, k), dtype)
+    return tensor_of(np.tri(N, M, max(k, -(2**62))), dtype)
 
 
 # -- functions of functions -------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ def names() -> dict[str, dict[str, str]]:
         if not line.startswith("#"):
             path, *entries = line.split(" ")
             found[path] = {re.split("[=~]", entry[1:], maxsplit=1)[0]: entry for entry in entries}
+    for name in [name for name in found["torch"] if name.startswith("_foreach_")]:
+        del found["torch"][name]  # optimizers ask by hasattr whether there are these faster forms of their loops
     return found
 
 

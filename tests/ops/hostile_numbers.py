@@ -7,6 +7,9 @@ call that runs, should it never end or kill the process.
 
 from __future__ import annotations
 
+import ast
+import functools
+import importlib.util
 import itertools
 import os
 import resource
@@ -19,7 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gradcore as gc
+import gradcore.numpy as gnp
+from tests import numpy_calls
 from tests.ops.cases import ALL
+from tests.scipy_functions.comparing import expressions
 
 F = gc.nn.functional
 
@@ -169,10 +175,66 @@ def _of_others() -> Iterator[Hostile]:
             yield Hostile(f"{label} {number}", function, filled, {})
 
 
+def _of_texts() -> Iterator[Hostile]:
+    """Calls of NumPy's functions, and of SciPy's where it is installed, with an integer of their text replaced."""
+    sources = [(gnp, numpy_calls.CALLS, numpy_calls.drawn())]
+    if importlib.util.find_spec("scipy"):
+        for name in ("fft", "signal", "linalg"):
+            tests = importlib.import_module(f"tests.scipy_functions.test_{name}")
+            module = importlib.import_module(f"gradcore.scipy.{name}")
+            sources.append((module, tests.CALLS, tests.arrays()))
+    seen = set()
+    for module, text, values in sources:
+        given = {letter: gc.tensor(value) for letter, value in values.items()}
+        scope = {**vars(np), "np": np, **given}
+        for expression in dict.fromkeys(expressions(text)):
+            name, _, arguments = expression.partition("(")
+            function = functools.reduce(lambda at, part: getattr(at, part, None), name.split("."), module)
+            tree = _parsed(f"f({arguments}")
+            if function is None or tree is None:
+                continue
+            # Negated numbers are others than these, and arrays that NumPy makes of them are not gradcore's.
+            left_out = {
+                id(inner)
+                for outer in ast.walk(tree)
+                if isinstance(outer, ast.UnaryOp) or (isinstance(outer, ast.Call) and outer is not tree.body)
+                for inner in ast.walk(outer)
+            }
+            integers = [
+                n
+                for n in ast.walk(tree)
+                if isinstance(n, ast.Constant) and type(n.value) is int and id(n) not in left_out
+            ]
+            for i, node in enumerate(integers):
+                before = node.value
+                for number in NUMBERS:
+                    node.value = number
+                    text_of_call = ast.unparse(tree)
+                    if (module, name, text_of_call) in seen:
+                        continue
+                    seen.add((module, name, text_of_call))
+                    yield Hostile(f"{module.__name__}.{name} {i}: {text_of_call}", _evaluated, (text_of_call,), {
+                        "scope": {**scope, "f": function}})  # fmt: skip
+                node.value = before
+
+
+def _parsed(text: str) -> ast.Expression | None:
+    """Return the tree of an expression; None for a text that is cut in the middle of a string."""
+    try:
+        return ast.parse(text, mode="eval")
+    except SyntaxError:
+        return None
+
+
+def _evaluated(text: str, scope: dict[str, Any]) -> Any:
+    return eval(text, scope)
+
+
 def calls() -> Iterator[Hostile]:
     """All of them, in an order that does not change."""
     yield from _of_operations()
     yield from _of_others()
+    yield from _of_texts()
 
 
 #: Errors of Python or NumPy that say nothing to users: the number went too deep.
