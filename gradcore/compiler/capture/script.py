@@ -140,7 +140,7 @@ class ReadNumbers:
         elif type(value) is not bool and self._is_followed():
             name = f"n{len(self.script.parts)}"
             self._cut(f"{name} = {self._item(array)}", array.number)
-            return recorded_number(value, name, self)  # type: ignore[arg-type]
+            return recorded_number(value, name, self)
         elif type(value) is not float:
             self._decide(self._item(array), value, array.number)
         else:
