@@ -8,6 +8,7 @@ are in the rig's Python, ``~/.cache/cupy-host/venv/bin/python``.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -28,6 +29,11 @@ from tests.cuda.test_fused_kernels import HostBackend
 from tests.cupy_host.ptx.nvrtc import compile_source
 
 ARCHITECTURES = (75, 80, 90, 100, 120)
+#: The architectures and the file of recorded numbers, to which `tests/on_device/test_resources.py` holds kernels, and
+#: the page that shows them.
+RECORDED = (80, 90, 100)
+RECORD = Path(__file__).with_name("resources.json")
+PAGE = Path(__file__).parents[2] / "docs" / "cuda-performance.md"
 _WORDS = re.compile(
     r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
     r".*?Used (\d+) registers([^\n]*)",
@@ -117,6 +123,63 @@ def of_generated(architectures: Sequence[int], kinds: Sequence[str]) -> Iterator
             yield from resources("\n".join(sources.values()), kind.strip(), architecture)
 
 
+def recorded_sources() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Return the sources and macros of which `RECORD` has the kernels: of float32 and bfloat16, 32-bit places."""
+    for name, defines in own_sources():
+        kind = [d.partition("=")[2] for d in defines]
+        if (not kind or kind[0] in ("float", "bfloat16")) and "i64" not in kind[1:]:
+            yield name, defines
+
+
+def measure(name: str, defines: Sequence[str], architecture: int) -> dict[str, list[int]]:
+    """Return registers, spilled bytes and instructions of the kernels of a source, by name and types."""
+    kind = " ".join(d.partition("=")[2] for d in defines)
+    found = resources((INCLUDE / f"{name}.cu").read_text(), kind, architecture, defines)
+    return {f"{r.kernel} {kind}".strip(): [r.registers, r.spilled, r.instructions] for r in found}
+
+
+def compare(architecture: int) -> list[str]:
+    """Compile the kernels of `RECORD`; return lines about those that take more, or that it lacks."""
+    found: dict[str, list[int]] = {}
+    for name, defines in recorded_sources():
+        found |= measure(name, defines, architecture)
+    return describe_risen(found, architecture)
+
+
+def describe_risen(found: dict[str, list[int]], architecture: int) -> list[str]:
+    """Return lines about kernels whose numbers are above those of `RECORD`, or are not there."""
+    recorded, lines = json.loads(RECORD.read_text()), []
+    for kernel, numbers in found.items():
+        before = recorded.get(kernel, {}).get(str(architecture))
+        if before is None:
+            lines.append(f"{kernel} is not recorded")
+        elif any(now > then for now, then in zip(numbers, before, strict=True)):
+            lines.append(f"{kernel} on sm_{architecture}: {numbers}, recorded are {before}")
+    return lines
+
+
+def warps(registers: int) -> int:
+    """Return how many warps a multiprocessor has room for by their registers: sm_80, sm_90 and sm_100 have 65,536."""
+    return min(64, 65536 // (-(-registers // 8) * 8 * 32) // 4 * 4)
+
+
+def record() -> None:
+    """Measure all, and write `RECORD` and the table of docs/cuda-performance.md."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for name, defines in recorded_sources():
+        for architecture in RECORDED:
+            for kernel, numbers in measure(name, defines, architecture).items():
+                found.setdefault(kernel, {})[str(architecture)] = numbers
+    RECORD.write_text(json.dumps(found, indent=None, separators=(",", ":")).replace("},", "},\n") + "\n")
+    heading = "| kernel, types | " + " | ".join(f"sm_{a}" for a in RECORDED) + " |"
+    lines = [heading, "| --- |" + " --- |" * len(RECORDED)]
+    for kernel, of in sorted(found.items()):
+        cells = (f"{r} / {spilled} / {count} / {warps(r)}" for r, spilled, count in of.values())
+        lines.append(f"| `{kernel}` | " + " | ".join(cells) + " |")
+    text = PAGE.read_text()
+    PAGE.write_text(text[: text.index(heading)] + "\n".join(lines) + "\n")
+
+
 def table(found: Sequence[Resources]) -> str:
     """One line for each kernel and type, and those that spill once more at the end."""
     architectures = sorted({r.architecture for r in found})
@@ -142,8 +205,16 @@ def main() -> None:
     parser.add_argument("--architectures", type=int, nargs="+", default=ARCHITECTURES)
     parser.add_argument("--types", nargs="+", default=[], help="such as float and bfloat16, of the package's sources")
     parser.add_argument("--generated", nargs="+", default=[], help="dtypes, as float32, of kernels of operations")
+    parser.add_argument("--record", action="store_true", help="write the numbers that kernels are held to")
+    parser.add_argument("--compare", type=int, metavar="ARCHITECTURE", help="with what is recorded; 1 if it rises")
     arguments = parser.parse_args()
     os.environ.pop("CUPY_HOST", None)
+    if arguments.record:
+        record()
+        return
+    if arguments.compare:
+        risen = compare(arguments.compare)
+        sys.exit("\n".join(risen) if risen else 0)
     found = list(of_generated(arguments.architectures, arguments.generated))
     sys.stdout.write(table([*found, *own(arguments.architectures, arguments.types)]) + "\n")
 
