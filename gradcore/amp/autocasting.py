@@ -62,7 +62,7 @@ def _known(device_type: Any) -> str:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Return whether autocasting is on for a type of device.
+    """Return whether autocasting is on for a type of device; it never is for those that gradcore does not have.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     ...     print(gc.is_autocast_enabled("cpu"))
     True
     """
-    return casting().enabled[_known(device_type)]
+    return bool(casting().enabled.get(_check_device_type(device_type), False))
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:

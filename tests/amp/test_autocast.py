@@ -317,3 +317,10 @@ def test_policies_of_cuda(call: Any, policy: str, on_cuda: str) -> None:
         assert (cpu @ cpu).dtype is gc.float32
         with pytest.raises(RuntimeError, match="BCELoss are unsafe to autocast"):
             F.binary_cross_entropy(x / 5, x / 5)
+
+
+def test_devices_that_are_not_there_never_autocast() -> None:
+    for name in ("mps", "xpu", "hpu"):
+        assert gc.is_autocast_enabled(name) is False
+    with pytest.raises(RuntimeError):
+        gc.is_autocast_enabled("unknown")
