@@ -51,6 +51,10 @@ def is_autocast_available(device_type: str) -> bool:
     return _check_device_type(device_type) in LOWER_PRECISION
 
 
+#: PyTorch's types of devices that may autocast and that gradcore does not have.
+_ELSEWHERE = ("hpu", "ipu", "maia", "mps", "mtia", "xla", "xpu")
+
+
 @shortened
 def _known(device_type: Any) -> str:
     if not is_autocast_available(device_type):
@@ -71,7 +75,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     ...     print(gc.is_autocast_enabled("cpu"))
     True
     """
-    return bool(casting().enabled.get(_check_device_type(device_type), False))
+    return device_type not in _ELSEWHERE and casting().enabled[_known(device_type)]
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
