@@ -166,7 +166,7 @@ CONTAINERS: dict[str, tuple[str, list[str]]] = {
                 "  def __hash__(s): return int(s.v)\n  def __bool__(s): return s.v > 2\n  def __len__(s): return 3\nc = S()",
                 ["c.v = 9.0", "S.v = 9.0", "S.__eq__ = lambda s, o: False", "S.__format__ = lambda s, f: 'q'"]),
     "heap": ("c = [2.0, 9.0]\nheapq.heapify(c)", ["heapq.heappush(c, 1.0)", "heapq.heapreplace(c, 7.0)"]),
-    "queue": ("c = queue.Queue()\nc.put(2.0)", ["c.put(4.0)", "c.get()"]),
+    "queue": ("c = queue.SimpleQueue()\nc.put(2.0)", ["c.put(4.0)", "c.get_nowait()"]),
     "text": ("c = io.StringIO('2\\n1\\n')", ["c.seek(0)", "c.write('7')"]),
     "iterator": ("c = iter([2.0, 1.0, 4.0, 6.0] * 9)", ["next(c)", "global c; c = iter([9.0] * 9)"]),
     "iterator of a list": ("m = [2.0] * 3\nc = iter(m)", ["m.append(9.0)", "next(c, 0)"]),

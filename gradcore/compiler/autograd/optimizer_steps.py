@@ -156,7 +156,7 @@ class PlannedStep:
             params, grads = with_grad(group["params"])
             if group["differentiable"] or not params:
                 raise NotImplementedError("a step that is recorded, or of no parameters")
-            plan, options = optimizer._planned(group, params)
+            plan, options = optimizer._make_plan(group, params)
             first = [batch.batch.params[0] for batch in plan.batches]
             if any(type(p) is not np.ndarray or p.dtype.char not in "fd" for p in first):
                 raise NotImplementedError("parameters that are not the CPU's, or of other dtypes")
@@ -192,7 +192,7 @@ class PlannedStep:
                 return None
             if len(params) != len(known) or not all(map(operator.is_, params, known)) or group["differentiable"]:
                 return None
-            plan, options = optimizer._planned(group, params)
+            plan, options = optimizer._make_plan(group, params)
             if len(plan.batches) != len(batches):
                 return None
             for batch, traced in zip(plan.batches, batches, strict=True):

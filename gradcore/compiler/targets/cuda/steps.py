@@ -165,7 +165,7 @@ class DeviceStep:
         self._written = []
         for group, params in zip(self.optimizer.param_groups, self._params, strict=True):
             if params:
-                plan, options = self.optimizer._planned(group, params)
+                plan, options = self.optimizer._make_plan(group, params)
                 batches += [_BatchStep(self.optimizer, batch, options, first) for batch in plan.batches]
                 self._written += plan.written
             first += len(params)
