@@ -65,9 +65,9 @@ def _dlpack() -> Function:
 
 
 def _exported_array() -> Function:
-    from gradcore.tensor.interop import exported
+    from gradcore.tensor.interop import export_array
 
-    return exported
+    return export_array
 
 
 def _from_scipy() -> Function:

@@ -58,7 +58,7 @@ def test_every_name_of_the_tables_is_installed_once() -> None:
         installation.CLASS_METHODS,
         installation.STATIC_METHODS,
     )
-    names = [name for table in tables for name, _ in installation.taken(table)]
+    names = [name for table in tables for name, _ in installation.iterate_table(table)]
     assert len(names) == len(set(names))
     assert not [name for name in names if name not in vars(gc.Tensor)]
-    assert all(hasattr(functional, name) for name, _ in installation.taken(installation.FUNCTIONS))
+    assert all(hasattr(functional, name) for name, _ in installation.iterate_table(installation.FUNCTIONS))

@@ -11,8 +11,8 @@ from gradcore.amp.casting import LOWER_PRECISION, casting
 from gradcore.backends import registry
 from gradcore.core import dtypes
 from gradcore.core.dtypes import DTypeLike
-from gradcore.core.interrupts import surely
-from gradcore.core.tracebacks import shortened
+from gradcore.core.interrupts import run_despite_interrupts
+from gradcore.core.tracebacks import shorten_errors
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -55,7 +55,7 @@ def is_autocast_available(device_type: str) -> bool:
 _ELSEWHERE = ("hpu", "ipu", "maia", "mps", "mtia", "xla", "xpu")
 
 
-@shortened
+@shorten_errors
 def _known(device_type: Any) -> str:
     if not is_autocast_available(device_type):
         raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
@@ -215,7 +215,7 @@ class autocast:
             settings.dtypes[self.device], settings.cache_enabled = self.fast_dtype, self._cache_enabled
             settings.switch(self.device, self._enabled)
         except BaseException:  # an interrupt
-            surely(self._restore)
+            run_despite_interrupts(self._restore)
             raise
         return self
 
@@ -223,7 +223,7 @@ class autocast:
         try:
             self._restore()
         except BaseException:
-            surely(self._restore)
+            run_despite_interrupts(self._restore)
             raise
 
     def _restore(self) -> None:

@@ -31,7 +31,7 @@ from gradcore.autograd.views import (
 )
 from gradcore.backends.vmap.array import levels_of
 from gradcore.backends.vmap.devices import batched_device
-from gradcore.core.interrupts import surely
+from gradcore.core.interrupts import run_despite_interrupts
 from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.table import Formula, Op
 
@@ -73,7 +73,7 @@ class ForwardLevel:
         try:
             self.close()
         except BaseException:
-            surely(self.close)
+            run_despite_interrupts(self.close)
             raise
 
     def close(self) -> None:
@@ -262,7 +262,7 @@ def _tangents(
     def tangent(t: AnyTensor) -> Any:
         return tangent_of(t, level) if isinstance(t, Variable) else None
 
-    for p in op.refused:
+    for p in op.refused_inputs:
         if not _none(args[p], level):
             raise not_differentiable(op, p)
     if op.jvps or op.differentials:

@@ -8,7 +8,7 @@ from gradcore.autograd.forward import ForwardLevel, all_tangents, attach, check_
 from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge, identity_view
-from gradcore.core.interrupts import surely
+from gradcore.core.interrupts import run_despite_interrupts
 from gradcore.core.typing import AnyTensor
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -203,5 +203,5 @@ class dual_level:
         try:
             self._level.close()
         except BaseException:
-            surely(self._level.close)
+            run_despite_interrupts(self._level.close)
             raise

@@ -68,7 +68,7 @@ def make_outputs(
         ]
         if chosen:
             check_differentiable(op, edges)
-            if op.differentiated:
+            if op.differentiable_inputs:
                 node = record(op, args, tensors, edges, device, outs, state)
                 for i in chosen:
                     outs[i]._edge = (node, i)
@@ -85,11 +85,11 @@ def in_order(array: Any, device: Any) -> Any:
 
 def check_differentiable(op: Op, edges: Sequence[Any]) -> None:
     """Raise if a tensor requires grad by which the operation has no derivative."""
-    if op.refused:
+    if op.refused_inputs:
         more = len(edges) - len(op.tensors)  # of a sequence
         for i, edge in enumerate(edges):
             position = op.tensors[max(i - more, 0) if op.sequences else i]
-            if edge is not None and position in op.refused:
+            if edge is not None and position in op.refused_inputs:
                 raise not_differentiable(op, position)
 
 
@@ -208,7 +208,7 @@ def node_globals(op: Op) -> dict[str, Any]:
         "variables": variables, "NewSavedTensor": NewSavedTensor, "SavedTensor": SavedTensor,
         "VersionCounter": VersionCounter, "node_name": name, "refuse_inference": refuse_inference, "tick": tick,
     }  # fmt: skip
-    if op.differentiated:
+    if op.differentiable_inputs:
         scope["classes"] = _Classes(op)
         if isinstance(name, str):
             scope["cls"] = node_class(op, name)

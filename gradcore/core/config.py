@@ -40,7 +40,7 @@ CUDA_KERNELS = (
 Traceback = Literal["short", "full"]
 
 
-def _checked(choices: Any, value: str, source: str) -> Any:
+def _check_choice(choices: Any, value: str, source: str) -> Any:
     known = get_args(choices)
     if value not in known:
         raise ValueError(f"{source} must be one of {', '.join(map(repr, known))}, but got {value!r}")
@@ -49,7 +49,7 @@ def _checked(choices: Any, value: str, source: str) -> Any:
 
 def _from_environment(choices: Any, name: str) -> Any:
     """Return the setting of an environment variable; the first choice if there is none."""
-    return _checked(choices, os.environ.get(name, get_args(choices)[0]), name)
+    return _check_choice(choices, os.environ.get(name, get_args(choices)[0]), name)
 
 
 def _count_from_environment(name: str) -> int:
@@ -60,7 +60,7 @@ def _count_from_environment(name: str) -> int:
     return int(text)
 
 
-def _kernels_left_out(text: str) -> frozenset[str]:
+def _excluded_kernels(text: str) -> frozenset[str]:
     """The kernels that ``GRADCORE_CUDA_KERNELS`` leaves out: all by ``off``, single ones by ``-softmax,-windows``."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names in ([], ["on"]):
@@ -75,7 +75,7 @@ def _kernels_left_out(text: str) -> frozenset[str]:
 
 
 #: Kernels of the package that are not used: CuPy's functions do their work.
-CUDA_KERNELS_LEFT_OUT = _kernels_left_out(os.environ.get("GRADCORE_CUDA_KERNELS", "on"))
+CUDA_KERNELS_LEFT_OUT = _excluded_kernels(os.environ.get("GRADCORE_CUDA_KERNELS", "on"))
 
 _cuda_fallback: Fallback = _from_environment(Fallback, "GRADCORE_CUDA_FALLBACK")
 _history_loss: HistoryLoss = _from_environment(HistoryLoss, "GRADCORE_HISTORY_LOSS")
@@ -146,7 +146,7 @@ def set_traceback(extent: Traceback) -> None:
     >>> gradcore.set_traceback("short")
     """
     global _traceback
-    _traceback = _checked(Traceback, extent, "the extent of tracebacks")
+    _traceback = _check_choice(Traceback, extent, "the extent of tracebacks")
 
 
 def cuda_fallback() -> Fallback:
@@ -190,7 +190,7 @@ def set_cuda_fallback(policy: Fallback) -> None:
     >>> gradcore.set_cuda_fallback("warn")
     """
     global _cuda_fallback
-    _cuda_fallback = _checked(Fallback, policy, "the CUDA fallback policy")
+    _cuda_fallback = _check_choice(Fallback, policy, "the CUDA fallback policy")
 
 
 def history_loss() -> HistoryLoss:
@@ -245,7 +245,7 @@ def set_history_loss(policy: HistoryLoss) -> None:
     >>> gradcore.set_history_loss("default")
     """
     global _history_loss
-    _history_loss = _checked(HistoryLoss, policy, "the policy of lost histories")
+    _history_loss = _check_choice(HistoryLoss, policy, "the policy of lost histories")
 
 
 def index_checks() -> IndexChecks:
@@ -291,7 +291,7 @@ def set_index_checks(policy: IndexChecks) -> None:
     >>> gradcore.cuda.set_index_checks("later")
     """
     global _index_checks
-    _index_checks = _checked(IndexChecks, policy, "the policy of index checks")
+    _index_checks = _check_choice(IndexChecks, policy, "the policy of index checks")
 
 
 def fusion() -> bool:
@@ -370,4 +370,4 @@ def set_float32_matmul_precision(precision: Precision) -> None:
     >>> gradcore.set_float32_matmul_precision("highest")
     """
     global _precision
-    _precision = _checked(Precision, precision, "the precision of products of float32 matrices")
+    _precision = _check_choice(Precision, precision, "the precision of products of float32 matrices")

@@ -50,7 +50,7 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
-    "unsupported",
+    "unsupported_dtype_error",
 ]
 
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
@@ -257,10 +257,10 @@ def from_numpy(numpy_dtype: np.dtype[Any]) -> dtype:
             "Conversion between byte orders is currently not supported. "
             "Convert it with array.astype(array.dtype.newbyteorder('='))."
         )
-    raise unsupported(numpy_dtype)
+    raise unsupported_dtype_error(numpy_dtype)
 
 
-def unsupported(numpy_dtype: np.dtype[Any]) -> TypeError:
+def unsupported_dtype_error(numpy_dtype: np.dtype[Any]) -> TypeError:
     """Return what is said of arrays whose type no tensor has."""
     kind = numpy_dtype.type
     return TypeError(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["surely"]
+__all__ = ["run_despite_interrupts"]
 
 #: More interrupts do not come within one step: it fails by itself.
 MOST_INTERRUPTS = 100
 
 
-def surely(step: Callable[[], Any]) -> Any:
+def run_despite_interrupts(step: Callable[[], Any]) -> Any:
     """Call `step` until it has run to its end, whatever interrupts it; then raise the last interrupt.
 
     For the end of a ``try`` statement: `step` does there again what may not be left undone, and can be repeated.

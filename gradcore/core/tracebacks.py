@@ -24,7 +24,16 @@ from typing import Any, TypeVar, cast
 
 from gradcore.core import config
 
-__all__ = ["ShortErrors", "generated_file", "is_own", "line_name", "shorten", "shortened", "user_frame", "user_line"]
+__all__ = [
+    "ShortErrors",
+    "generated_file",
+    "is_own",
+    "line_name",
+    "shorten",
+    "shorten_errors",
+    "user_frame",
+    "user_line",
+]
 
 #: Frames of these, too, are left out where gradcore has called them.
 LIBRARIES = {"numpy", "scipy", "cupy", "cupyx", "cupy_backends", *sys.stdlib_module_names} - {"__main__"}
@@ -70,14 +79,14 @@ def shorten(error: BaseException) -> None:
     while each is not None and id(each) not in seen:
         seen.add(id(each))
         if each.__traceback__ is not None:
-            each.__traceback__ = _shortened(each.__traceback__)
+            each.__traceback__ = _shorten_traceback(each.__traceback__)
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def shortened(function: _F) -> _F:
+def shorten_errors(function: _F) -> _F:
     """Return a function whose errors are shortened: for what is called seldom, as it is a call more."""
 
     @functools.wraps(function)
@@ -99,10 +108,10 @@ class ShortErrors:
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
         if "__init__" in vars(cls) and cls.__module__.startswith("gradcore."):
-            cls.__init__ = shortened(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = shorten_errors(cls.__init__)  # type: ignore[method-assign]
 
 
-def _shortened(traceback: TracebackType) -> TracebackType:
+def _shorten_traceback(traceback: TracebackType) -> TracebackType:
     shown: list[TracebackType] = []
     own: list[TracebackType] = []  # the frames of gradcore since the last one of users
     following: TracebackType | None = traceback

@@ -23,7 +23,7 @@ from gradcore.dispatch.signatures import (
     REQUIRED,
     make_function,
     make_inplace,
-    named,
+    set_names,
     spread,
 )
 
@@ -44,8 +44,8 @@ __all__ = [
     "index_array",
     "make_function",
     "make_inplace",
-    "named",
     "out_of",
+    "set_names",
     "shape_error",
     "spread",
     "type_error",

@@ -112,7 +112,7 @@ def has_fast_path(op: Op) -> bool:
     """Return whether calls of an operation may take a fast path."""
     if op.kind == "composite":
         return not op.sequences
-    return op.kind != "elementwise" or (op.same_dtype_ok and bool(_together(op)))
+    return op.kind != "elementwise" or (op.same_dtype_ok and bool(_positions_of_operands(op)))
 
 
 @functools.cache
@@ -129,8 +129,13 @@ def source_of(op: Op) -> list[str]:
     """Return the lines of the operation's function, whose parameters are ``a0, a1, ...``."""
     call = tuple_of(f"a{i}" for i in range(len(op.names)))
     leave = f"    return general(op, {call})"
-    first = op.tensors[0] if op.kind == "composite" else _together(op)[0]
-    lines = ["state = local.state", f"if state.mode > 1 or {' or '.join(_tests(op, first))}:", leave, *_settled(op)]
+    first = op.tensors[0] if op.kind == "composite" else _positions_of_operands(op)[0]
+    lines = [
+        "state = local.state",
+        f"if state.mode > 1 or {' or '.join(_emit_conditions(op, first))}:",
+        leave,
+        *_emit_conversions(op),
+    ]
     if op.kind == "composite":
         result = f"body(functional, *{call})" if len(op.names) > 6 else f"body(functional, {call[1:-1]})"
         result = result if op.output_type is None else f"output_type(*{result})"
@@ -139,17 +144,17 @@ def source_of(op: Op) -> list[str]:
             *lines, "try:", f"    return {result}", "except body_errors as error:", f"    args = {call}",
             *(f"    {line}" for line in refused),
         ]  # fmt: skip
-    lines += [*_operands(op, first, leave), *_result(op, first)]
+    lines += [*_emit_operands(op, first, leave), *_emit_result(op, first)]
     result = "out" if is_single(op) else "tuple(outs)" if op.output_type is None else "output_type(*outs)"
-    if op.differentiable and (op.differentiated or op.refused):
-        return [*lines, *_recording(op, first, result), f"return {result}"]
+    if op.differentiable and (op.differentiable_inputs or op.refused_inputs):
+        return [*lines, *_emit_recording(op, first, result), f"return {result}"]
     return [*lines, *(["out._edge = None"] if is_single(op) else []), f"return {result}"]
 
 
 def globals_of(op: Op, general: Any) -> dict[str, Any]:
     """Return the globals of the lines of `source_of`; `general` makes the calls that are not plain."""
     return {
-        **(node_globals(op) if op.differentiated and op.differentiable else {}),
+        **(node_globals(op) if op.differentiable_inputs and op.differentiable else {}),
         "op": op, "general": general, "local": local, "plain": PLAIN_TYPES, "Tensor": variables.tensor_class,
         "not_differentiable": not_differentiable,
         "SMALL": SMALL, "home": None, "keep_kernels": keep_kernels,
@@ -166,22 +171,23 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _together(op: Op) -> list[int]:
+def _positions_of_operands(op: Op) -> list[int]:
     """Positions of the tensors that are computed with together; on the fast path the first is a tensor."""
     return [p for p in op.tensors if p not in op.keeps_dtype]
 
 
-def _foreign(op: Op, p: int, further: str = "") -> str:
+def _condition_of_foreign(op: Op, p: int, further: str = "") -> str:
     """Return the condition under which what stands in the place of a tensor is not plain."""
     test = f"(type(a{p}) is not Tensor and type(a{p}) not in plain{further})"
     return f"(a{p} is not None and {test})" if is_optional(op, p) else test
 
 
-def _tests(op: Op, first: int) -> list[str]:
+def _emit_conditions(op: Op, first: int) -> list[str]:
     """Conditions, seen from the arguments' classes, under which a call is not plain."""
     if op.kind == "composite":
         return [
-            _foreign(op, p, f" and type(a{p}) not in numbers" if p in op.accepts_scalars else "") for p in op.tensors
+            _condition_of_foreign(op, p, f" and type(a{p}) not in numbers" if p in op.accepts_scalars else "")
+            for p in op.tensors
         ]
     if is_several(op, first):
         return [
@@ -192,11 +198,12 @@ def _tests(op: Op, first: int) -> list[str]:
     settings = [i for i in range(len(op.names)) if i not in op.edge_index and op.kind == "elementwise"]
     numbers = {i for i, setting in settings_of(op).items() if any(kind.words == "Number" for kind in setting.kinds)}
     return [
-        _foreign(op, first), *(f"type(a{i}) is complex{f' or a{i} is True' if i in numbers else ''}" for i in settings)
-    ]  # fmt: skip
+        _condition_of_foreign(op, first),
+        *(f"type(a{i}) is complex{f' or a{i} is True' if i in numbers else ''}" for i in settings),
+    ]
 
 
-def _settled(op: Op) -> Iterator[str]:
+def _emit_conversions(op: Op) -> Iterator[str]:
     """Settings that are no exact values of their kind are converted."""
     for i, setting in settings_of(op).items():
         yield from (f"if not ({setting.exact(f'a{i}')}):", f"    a{i} = take{i}(a{i})")
@@ -205,7 +212,7 @@ def _settled(op: Op) -> Iterator[str]:
 # -- operands ---------------------------------------------------------------------------------------------------------
 
 
-def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
+def _emit_operands(op: Op, first: int, leave: str) -> Iterator[str]:
     """Tensors into arrays ``x0, x1, ...``, numbers into tensors first."""
     like = "a0[0]" if is_several(op, first) else f"a{first}"
     yield f"device, dtype = {like}._device, {like}._dtype"
@@ -232,7 +239,7 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
             yield from (f"if n{p}:", f"    a{p} = constant(a{p}, dtype, device)")
             test = "elif"
         if p != first:
-            yield from (f"{test} {_foreign(op, p, unlike)}:", leave)
+            yield from (f"{test} {_condition_of_foreign(op, p, unlike)}:", leave)
         yield f"x{p} = None if a{p} is None else a{p}._array" if is_optional(op, p) else f"x{p} = a{p}._array"
     for p in op.indices:
         yield f"for t in a{p}:"
@@ -243,7 +250,7 @@ def _operands(op: Op, first: int, leave: str) -> Iterator[str]:
 # -- the result -------------------------------------------------------------------------------------------------------
 
 
-def _result(op: Op, first: int) -> Iterator[str]:
+def _emit_result(op: Op, first: int) -> Iterator[str]:
     """Yield the kernel's call, and the tensors of what it gives."""
     raw = [f"x{i}" if i in op.edge_index or i in op.indices else f"a{i}" for i in range(len(op.names))]
     array = "array" if is_single(op) else "results"
@@ -310,7 +317,7 @@ def _keeps_dtype(op: Op) -> bool:
 # -- the node ---------------------------------------------------------------------------------------------------------
 
 
-def _recording(op: Op, first: int, result: str) -> Iterator[str]:
+def _emit_recording(op: Op, first: int, result: str) -> Iterator[str]:
     """Yield the node, where a tensor requires grad."""
     for p in op.tensors:
         if p in op.keeps_dtype:  # conditions: bools
@@ -332,10 +339,10 @@ def _recording(op: Op, first: int, result: str) -> Iterator[str]:
             f"if {nothing} or all([not out._dtype.is_differentiable for out in {chosen}]):",
             f"    return {result}",
         )
-    for p in sorted(op.refused):
+    for p in sorted(op.refused_inputs):
         edge = "any(e0)" if is_several(op, p) else f"e{p} is not None"
         yield from (f"if {edge}:", f"    raise not_differentiable(op, {p})")
-    if not op.differentiated:
+    if not op.differentiable_inputs:
         yield from ["out._edge = None"] if is_single(op) else []
         return
     yield from node_lines(op)

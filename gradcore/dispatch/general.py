@@ -14,7 +14,7 @@ from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
-from gradcore.dispatch.interception import intercepted
+from gradcore.dispatch.interception import intercept
 from gradcore.dispatch.operands import (
     BODY_ERRORS,
     KERNEL_ERRORS,
@@ -28,8 +28,8 @@ from gradcore.dispatch.operands import (
     no_tensors,
     shape_error,
 )
-from gradcore.dispatch.settings import settled
-from gradcore.dispatch.torch_function import foreign, overloaded, routed, takes_over
+from gradcore.dispatch.settings import convert_arguments
+from gradcore.dispatch.torch_function import foreign, overriding_arguments, route_call, takes_over
 from gradcore.ops.declare.checks import fitting
 from gradcore.ops.declare.promotion import RULES
 from gradcore.ops.declare.table import Op
@@ -43,16 +43,16 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
     """Call an operation on tensors: compute, and record where something requires grad."""
     state = local.state
     if state.mode > GRAD:
-        return intercepted(op, args, _general, state)
-    args = settled(op, args)
+        return intercept(op, args, _apply_general, state)
+    args = convert_arguments(op, args)
     if op.kind == "elementwise":
         return elementwise(op, args, state)
     return _call(op, args, state)
 
 
-def _general(op: Op, args: tuple[Any, ...], state: State) -> Any:
+def _apply_general(op: Op, args: tuple[Any, ...], state: State) -> Any:
     """Return a call in any mode: with tangents, or general in its arguments."""
-    args = settled(op, args)
+    args = convert_arguments(op, args)
     if state.mode & DUAL:
         level = forward.innermost(op, args)
         if level is not None:
@@ -83,13 +83,13 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
                 raise TypeError(
                     f"{op.path}(): argument '{op.names[0]}' (position 1) must be tuple of Tensors, not Tensor"
                 )
-            if takes_over(value.__class__) and overloaded(args):
-                return routed(op, args)
+            if takes_over(value.__class__) and overriding_arguments(args):
+                return route_call(op, args)
             group = raw[0] = list(value)
         else:
             group = (value,)
         for i, t in enumerate(group):
-            if t.__class__ not in PLAIN and not _taken_plainly(t, state):
+            if t.__class__ not in PLAIN and not _is_taken_as_plain(t, state):
                 return foreign(op, p, t, args)
             if device is None:
                 device = t._device
@@ -114,13 +114,13 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
             raise no_tensors(op)
         device = CPU
     if op.mixed is not None:
-        converted = _of_one_dtype(op, args)
+        converted = _convert_to_one_dtype(op, args)
         if converted is not None:
             return apply(op, converted)
     if not same_device:
         device = common_device([t for t in tensors if t is not None])
         if any(t is not None and t._device.real is not device.real for t in tensors):
-            return apply(op, _together(op, args, device.real))
+            return apply(op, _move_scalars_to(op, args, device.real))
     for p in op.indices:
         device = in_batches_of(args[p], device)
         raw[p] = tuple(index_array(t, device) for t in args[p])
@@ -140,12 +140,12 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
     return make_outputs(op, args, tensors, edges, device, results, needed and bool(state.mode & GRAD), state)
 
 
-def _taken_plainly(value: Any, state: State) -> bool:
+def _is_taken_as_plain(value: Any, state: State) -> bool:
     """Return whether a value is a tensor of a subclass that is to be computed with as a plain one."""
     return bool(state.mode & TORCH_FUNCTION_OFF) and isinstance(value, Variable)
 
 
-def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def _convert_to_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the arguments with all tensors in the dtype to compute in; None where they can stay as they are."""
     together = [p for p in op.tensors if p not in op.keeps_dtype and args[p] is not None]
     if len({args[p]._dtype for p in together}) < 2:
@@ -156,15 +156,15 @@ def _of_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return tuple(functional.to(a, dtype) if p in together else a for p, a in enumerate(args))
 
 
-def _together(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
+def _move_scalars_to(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
     """Return the arguments with 0-dim CPU tensors on `device`: kernels read memory, and backward what was saved."""
 
-    def moved(t: Any) -> Any:
+    def move_to_device(t: Any) -> Any:
         return t if t is None or t._device.real is device else functional.to(t, device)
 
     found = list(args)
     for p in op.tensors:
-        found[p] = [moved(t) for t in args[p]] if p in op.sequences else moved(args[p])
+        found[p] = [move_to_device(t) for t in args[p]] if p in op.sequences else move_to_device(args[p])
     return tuple(found)
 
 
@@ -202,7 +202,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     numbers_: list[Any] = []
     for p in op.tensors:
         value = args[p]
-        if value.__class__ in PLAIN or _taken_plainly(value, state):
+        if value.__class__ in PLAIN or _is_taken_as_plain(value, state):
             tensors.append(value)
         elif isinstance(value, Number) and p in op.accepts_scalars:
             numbers_.append(value)
@@ -243,7 +243,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
         operands.append(t)
         edges.append(edge)
     try:
-        result = _converted_and_computed(op, raw, target, result_type, device, state) if converts else None
+        result = _convert_and_compute(op, raw, target, result_type, device, state) if converts else None
         if result is None:
             result = state.run(device.kernels[op.kernel], *raw)
     except ValueError as error:
@@ -255,16 +255,16 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     out = wrap(result, device, result_type)
     if needed and state.mode & GRAD and op.differentiable and out._dtype.is_differentiable:
         check_differentiable(op, edges)
-    if needed and state.mode & GRAD and op.differentiated and out._dtype.is_differentiable:
+    if needed and state.mode & GRAD and op.differentiable_inputs and out._dtype.is_differentiable:
         full = list(args)
         for p, t in zip(op.tensors, operands, strict=True):
-            full[p] = _as_computed(t, compute) if isinstance(t, Variable) and p not in op.keeps_dtype else t
+            full[p] = _convert_for_formula(t, compute) if isinstance(t, Variable) and p not in op.keeps_dtype else t
         node = record(op, tuple(full), operands, edges, device, [out], state)
         out._edge = (node, 0)
     return out
 
 
-def _converted_and_computed(op: Op, raw: list[Any], target: Any, result_type: Any, device: Any, state: State) -> Any:
+def _convert_and_compute(op: Op, raw: list[Any], target: Any, result_type: Any, device: Any, state: State) -> Any:
     """The result where dtypes differ, by a backend that converts in its kernels; else convert what `raw` holds."""
     backend = device.backend
     if backend.converts_operands:
@@ -279,7 +279,7 @@ def _converted_and_computed(op: Op, raw: list[Any], target: Any, result_type: An
     return None
 
 
-def _as_computed(t: AnyTensor, compute: dtypes.dtype) -> Any:
+def _convert_for_formula(t: AnyTensor, compute: dtypes.dtype) -> Any:
     """Return the operand in the dtype that the operation computed in, for the derivative's formula."""
     if t._dtype is compute or getattr(t, "_constant", False):
         return t
@@ -290,20 +290,20 @@ def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
     """Run a composite operation's body on tensors."""
     state = local.state
     if state.mode > GRAD:
-        return intercepted(op, args, _composite, state)
+        return intercept(op, args, _composite, state)
     for p in op.tensors:
         value = args[p]
         if value.__class__ in PLAIN or value is None:
             continue
         if p in op.sequences and isinstance(value, (list, tuple)) and PLAIN.issuperset(map(type, value)):
             continue
-        if overloaded(args):
-            return routed(op, args)
+        if overriding_arguments(args):
+            return route_call(op, args)
     return _composite(op, args, state)
 
 
 def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    args = settled(op, args)
+    args = convert_arguments(op, args)
     try:
         results = op.body(functional, *args)  # type: ignore[misc]
     except BODY_ERRORS as error:

@@ -21,7 +21,7 @@ from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.fast_path import fast_path, has_fast_path
 from gradcore.dispatch.general import PLAIN, apply, call_composite
 from gradcore.dispatch.operands import NUMBERS, constant, type_error
-from gradcore.dispatch.torch_function import overloaded, routed, takes_over, watched
+from gradcore.dispatch.torch_function import is_overridden, overriding_arguments, route_call, takes_over
 from gradcore.ops.declare.promotion import keeps_floats
 from gradcore.ops.declare.table import Op
 
@@ -99,24 +99,24 @@ def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
         raise type_error(op, 0, self)
     state = local.state
     if state.mode > GRAD or variables.subclasses_used or (len(args) > 1 and takes_over(args[1].__class__)):
-        return _special(op, args, state)
+        return _call_intercepted(op, args, state)
     return _write_result(op, args, state)
 
 
-def _special(op: Op, args: tuple[Any, ...], state: State) -> Any:
+def _call_intercepted(op: Op, args: tuple[Any, ...], state: State) -> Any:
     """Return an in-place call that something intercepts."""
-    if state.mode & TORCH_FUNCTION_MODE or overloaded(args):
+    if state.mode & TORCH_FUNCTION_MODE or overriding_arguments(args):
         # Operations with a number and with a tensor (`fill_number_`, `fill_tensor_`) are one function for users.
         name = op.name.removesuffix("_").removesuffix("_number").removesuffix("_tensor")
-        return routed(op, args, getattr(functional, f"{name}_"))
-    with _uncast(state):
+        return route_call(op, args, getattr(functional, f"{name}_"))
+    with _suspend_autocast(state):
         if state.mode & PROFILE:
             return state.profiler.call(f"{op.name}_", args, _write_result, op, args, state)
         return _write_result(op, args, state)
 
 
 @contextlib.contextmanager
-def _uncast(state: State) -> Iterator[None]:
+def _suspend_autocast(state: State) -> Iterator[None]:
     """Inside, nothing is autocast: what is written to has a dtype already."""
     casting = state.mode & AUTOCAST
     state.mode &= ~AUTOCAST
@@ -132,15 +132,15 @@ def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
     dual = state.mode & DUAL
     if state.mode & GRAD and (dual or any(isinstance(a, Variable) and requires_grad(a) for a in args)):
         if dual or _reads_input(op):
-            args = (_original(self), *args[1:])
-    elif _write_at_once(op, args, state):
+            args = (_copy_before_write(self), *args[1:])
+    elif _write_directly(op, args, state):
         return self
     general = call_composite if op.kind == "composite" else apply
     result = fast_path(op, general)(*args) if has_fast_path(op) else general(op, args)
     return write(self, result, state, op.fills)
 
 
-def _write_at_once(op: Op, args: tuple[Any, ...], state: State) -> bool:
+def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
     """Compute into the tensor's memory where nothing is recorded and a function of the array library can."""
     self, name, n = args[0], _kernel_of_floats(op), len(op.tensors)
     dtype, device = self._dtype, self._device
@@ -196,7 +196,7 @@ def _reads_input(op: Op) -> bool:
     return op.kind == "composite" or any(op.names[0] in f.names for f in (op.vjps or op.differentials).values())
 
 
-def _original(self: Any) -> Any:
+def _copy_before_write(self: Any) -> Any:
     """Return a copy of a tensor that is about to be overwritten, in the same place of the graph."""
     out = alias(self, gradient_edge(self))
     out._array, out._vc = self._device.kernels["clone"](self._array), None
@@ -210,9 +210,9 @@ def _original(self: Any) -> Any:
 def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     """Call an operation and put its results in the tensors given as ``out=``."""
     state = local.state
-    if watched((*args, out), state.mode):
-        return routed(op, args, out=out)
-    with _uncast(state) if state.mode & AUTOCAST else contextlib.nullcontext():
+    if is_overridden((*args, out), state.mode):
+        return route_call(op, args, out=out)
+    with _suspend_autocast(state) if state.mode & AUTOCAST else contextlib.nullcontext():
         results = call_composite(op, args) if op.kind == "composite" else apply(op, args)
     several = isinstance(results, tuple)
     for target, result in zip(out if several else (out,), results if several else (results,), strict=True):

@@ -11,25 +11,25 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from gradcore.autograd.modes import AUTOCAST, PROFILE, State
-from gradcore.dispatch.torch_function import routed, watched
+from gradcore.dispatch.torch_function import is_overridden, route_call
 from gradcore.ops.declare.table import Op
 
-__all__ = ["Run", "intercepted"]
+__all__ = ["Run", "intercept"]
 
 #: What computes a call of an operation: of the operation, its arguments, and the thread's state.
 Run: TypeAlias = Callable[[Op, tuple[Any, ...], State], Any]
 
 
-def intercepted(op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
+def intercept(op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
     """Make a call under everything that is on in this thread."""
-    if watched(args, state.mode):
-        return routed(op, args)
+    if is_overridden(args, state.mode):
+        return route_call(op, args)
     if state.mode & PROFILE:
-        return state.profiler.call(_shown(op), args, partial(_autocast, run), op, args, state)
+        return state.profiler.call(_displayed_name(op), args, partial(_autocast, run), op, args, state)
     return _autocast(run, op, args, state)
 
 
-def _shown(op: Op) -> str:
+def _displayed_name(op: Op) -> str:
     """Return an operation's name for those who watch: of functions of `nn.functional`, that of the function."""
     return op.path.rpartition(".")[2] if op.path.startswith("nn.") else op.name
 

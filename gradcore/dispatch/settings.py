@@ -24,7 +24,7 @@ from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.parameters import Parameter
 from gradcore.ops.declare.table import Op
 
-__all__ = ["SCOPE", "Setting", "argument", "constructor", "converting", "setting", "settings_of", "settled"]
+__all__ = ["SCOPE", "Setting", "argument", "constructor", "convert_arguments", "converting", "setting", "settings_of"]
 
 
 class Unfit(TypeError):
@@ -180,7 +180,7 @@ def are_ints(values: Iterable[Any]) -> bool:
 def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     """Return a tuple or a list of what `convert` takes, as a tuple: nobody changes it later."""
 
-    def converted(values: Any) -> tuple[Any, ...]:
+    def convert_each(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, (tuple, list)):
             raise Unfit
         if are_ints(values):
@@ -198,7 +198,7 @@ def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
             return True
         return False
 
-    return converted
+    return convert_each
 
 
 # -- what annotations take --------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def _settings(function: str, parameters: Iterable[Any]) -> dict[str, Setting]:
     return found
 
 
-def settled(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def convert_arguments(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of a call with exact settings, and exact numbers in the place of tensors."""
     found = list(args)
     for i, setting in settings_of(op).items():

@@ -12,17 +12,17 @@ from gradcore import functional
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.variables import Variable
 from gradcore.core.errors import warn_once
-from gradcore.core.tracebacks import generated_file, shorten, shortened
+from gradcore.core.tracebacks import generated_file, shorten, shorten_errors
 from gradcore.dispatch.fast_path import globals_of, has_fast_path, source_of
 from gradcore.dispatch.general import apply, call_composite
 from gradcore.dispatch.inplace import apply_inplace, out_of
-from gradcore.dispatch.interception import intercepted
+from gradcore.dispatch.interception import intercept
 from gradcore.dispatch.operands import NUMBERS
 from gradcore.dispatch.torch_function import overridable
 from gradcore.ops.declare.documentation import docstring
 from gradcore.ops.declare.table import Op
 
-__all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "named", "spread"]
+__all__ = ["NUMPY_NAMES", "REQUIRED", "make_function", "make_inplace", "set_names", "spread"]
 
 
 #: NumPy's names for parameters, which PyTorch takes, too.
@@ -69,7 +69,7 @@ def make_function(
     """
     name = op.path.rpartition(".")[2]
     if any(p.kind is p.VAR_POSITIONAL for p in op.parameters):  # a composite of any number of tensors
-        return named(_of_any_number(op), op, name, method)
+        return set_names(_of_any_number(op), op, name, method)
     if general is None:
         general = call_composite if op.kind == "composite" else apply
     signature = _Signature(op, method)
@@ -78,7 +78,7 @@ def make_function(
     scope["run"] = run or general
     if run is None and has_fast_path(op):
         scope["run"] = _first_call(function, signature, general)
-    return named(function, op, name, method)
+    return set_names(function, op, name, method)
 
 
 def _first_call(function: Any, signature: _Signature, general: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,7 +130,7 @@ class _Signature:
         """Return the code of a function of this signature."""
         names = None if self.variadic else tuple(self.names)
         lines = (f"    {line}" for line in (*self._first_lines(), *body))
-        return _compiled((self._head(), "try:", *lines, *_LAST_LINES), names, self.positional)
+        return _compile_function((self._head(), "try:", *lines, *_LAST_LINES), names, self.positional)
 
     def _head(self) -> str:
         parameters = [f"a{i}" for i in range(len(self.op.names))]
@@ -165,7 +165,7 @@ class _Signature:
             _handing_over[key] = self.code([f"return run(op, {_names(self.op)})"])
         scope: dict[str, Any] = {
             "__builtins__": builtins,  # C code that imports, as NumPy's for a dtype's name, looks there
-            "__name__": __name__, "op": self.op, "out_of": out_of, "renamed": _renamed, "sizes": _sizes,
+            "__name__": __name__, "op": self.op, "out_of": out_of, "renamed": _apply_aliases, "sizes": _sizes,
             "numbers_last": _numbers_last, "REQUIRED": REQUIRED, "shorten": shorten,
         }  # fmt: skip
         function = types.FunctionType(_handing_over[key], scope, "call", None if self.variadic else self.defaults)
@@ -180,13 +180,15 @@ _handing_over: dict[tuple[Any, ...], types.CodeType] = {}
 
 
 @functools.cache
-def _compiled(lines: tuple[str, ...], names: tuple[str, ...] | None = None, positional: int = 0) -> types.CodeType:
+def _compile_function(
+    lines: tuple[str, ...], names: tuple[str, ...] | None = None, positional: int = 0
+) -> types.CodeType:
     """Return the code of a function, with these names of its parameters of which so many are positional.
 
     Functions of one text are compiled once.
     """
     if names is not None:
-        code = _compiled(lines)
+        code = _compile_function(lines)
         called = ", ".join(f"a{i}: {name}" for i, name in enumerate(names) if name != "out")
         return code.replace(
             co_filename=generated_file(
@@ -205,7 +207,7 @@ def _names(op: Op) -> str:
     return f"({', '.join(f'a{i}' for i in range(len(op.names)))},)"
 
 
-def _renamed(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any]:
+def _apply_aliases(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any]:
     """Return the arguments with those put in their places that were given by other names."""
     full, name = list(args), op.path.rpartition(".")[2]
     others = _other_names(op)
@@ -251,11 +253,11 @@ def _overload_warning(op: Op, places: tuple[int, ...], name: str, method: bool) 
     )
 
 
-def _sizes(op: Op, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _sizes(op: Op, values: tuple[Any, ...], set_names: dict[str, Any]) -> Any:
     """Return the sizes out of a call with one argument, which may hold all of them, or with their name."""
-    if named:
-        name, value = next(iter(named.items()))
-        if values or len(named) > 1 or _other_names(op).get(name, name) != op.names[-1]:
+    if set_names:
+        name, value = next(iter(set_names.items()))
+        if values or len(set_names) > 1 or _other_names(op).get(name, name) != op.names[-1]:
             raise TypeError(f"{op.name}() got an unexpected keyword argument {name!r}")
         values = (value,)
     if len(values) != 1:
@@ -275,7 +277,7 @@ def _of_any_number(op: Op) -> Callable[..., Any]:
             return op.body(functional, *args, **settings)  # type: ignore[misc]
 
         state = local.state
-        return run(op, args, state) if state.mode <= GRAD else intercepted(op, args, run, state)
+        return run(op, args, state) if state.mode <= GRAD else intercept(op, args, run, state)
 
     return call
 
@@ -287,10 +289,10 @@ def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
         single = len(tensors) == 1 and (op.kind == "composite" or not isinstance(tensors[0], Variable))
         return function(tensors[0] if single else tensors, **settings)
 
-    return shortened(call)
+    return shorten_errors(call)
 
 
-def named(function: Any, op: Op, name: str, method: bool) -> Callable[..., Any]:
+def set_names(function: Any, op: Op, name: str, method: bool) -> Callable[..., Any]:
     function.__name__ = name
     function.__qualname__ = f"Tensor.{name}" if method else name
     function.__doc__ = docstring(op, method)

@@ -21,17 +21,17 @@ __all__ = [
     "DisableTorchFunction",
     "DisableTorchFunctionSubclass",
     "argument_error",
-    "created",
-    "disabled",
+    "call_without_overrides",
     "foreign",
     "hand_over",
+    "is_overridden",
     "name_of",
-    "overloaded",
     "overridable",
-    "popped_mode",
-    "routed",
+    "overriding_arguments",
+    "route_call",
+    "route_creation",
+    "suspend_mode",
     "takes_over",
-    "watched",
 ]
 
 
@@ -78,7 +78,7 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
     _clears = TORCH_FUNCTION_MODE
 
 
-def disabled(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+def call_without_overrides(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """``__torch_function__`` of subclasses that do nothing with operations, whose results are plain tensors."""
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
@@ -88,10 +88,10 @@ def takes_over(cls: type) -> bool:
     """Return whether a class takes over the calls that its instances are given to."""
     if cls in PLAIN_TYPES:
         return False
-    return getattr(cls, "__torch_function__", disabled) is not disabled
+    return getattr(cls, "__torch_function__", call_without_overrides) is not call_without_overrides
 
 
-def overloaded(values: Iterable[Any]) -> list[Any]:
+def overriding_arguments(values: Iterable[Any]) -> list[Any]:
     """The values, one of each type, that take calls over: subclasses before their bases, else from left to right."""
     if local.state.mode & TORCH_FUNCTION_OFF:
         return []
@@ -114,7 +114,7 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def popped_mode() -> Iterator[Any]:
+def suspend_mode() -> Iterator[Any]:
     """Context without the innermost of the modes that see every call, which it gives."""
     state = local.state
     modes = state.functions
@@ -133,7 +133,7 @@ def hand_over(func: Callable[..., Any], found: list[Any], args: tuple[Any, ...],
     types = tuple(map(type, found))
     mode = None
     if local.state.mode & TORCH_FUNCTION_MODE:
-        with popped_mode() as mode:
+        with suspend_mode() as mode:
             result = mode.__torch_function__(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
@@ -161,11 +161,11 @@ def name_of(func: Any) -> str:
     return f"{getattr(func, '__module__', 'gradcore')}.{getattr(func, '__qualname__', repr(func))}"
 
 
-def routed(op: Op, args: tuple[Any, ...], func: Callable[..., Any] | None = None, **further: Any) -> Any:
+def route_call(op: Op, args: tuple[Any, ...], func: Callable[..., Any] | None = None, **further: Any) -> Any:
     """Hand a call of an operation over to a mode or to an argument; `func` is what the user called."""
     given, named = _as_called(op, args)
     named.update(further)
-    return hand_over(func or op.call, overloaded((*args, *further.values())), given, named)
+    return hand_over(func or op.call, overriding_arguments((*args, *further.values())), given, named)
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -194,7 +194,7 @@ def overridable(function: _F) -> _F:
             watching = local.state.mode & TORCH_FUNCTION_MODE
             values = (*args, *kwargs.values()) if kwargs else args
             if watching or any(takes_over(value.__class__) for value in values):
-                found = overloaded(values)
+                found = overriding_arguments(values)
                 if watching or found:
                     return hand_over(call, found, args, kwargs)
             return function(*args, **kwargs)
@@ -222,10 +222,10 @@ def argument_error(function: Callable[..., Any], args: tuple[Any, ...], named: d
     return None
 
 
-def created(func: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+def route_creation(func: Callable[..., Any], *args: Any, **settings: Any) -> Any:
     """Hand over a call that makes a tensor; settings that are None or False are left out."""
     named = {name: value for name, value in settings.items() if value is not None and value is not False}
-    return hand_over(func, overloaded((*args, *named.values())), args, named)
+    return hand_over(func, overriding_arguments((*args, *named.values())), args, named)
 
 
 def _as_called(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -249,18 +249,18 @@ def _same(value: Any, default: Any) -> bool:
     return value is default or (value.__class__ is default.__class__ and bool(value == default))
 
 
-def watched(args: tuple[Any, ...], mode: int) -> bool:
+def is_overridden(args: tuple[Any, ...], mode: int) -> bool:
     """Return whether a mode or an argument takes a call over."""
     if mode & TORCH_FUNCTION_MODE:
         return True
-    return variables.subclasses_used and not mode & TORCH_FUNCTION_OFF and bool(overloaded(args))
+    return variables.subclasses_used and not mode & TORCH_FUNCTION_OFF and bool(overriding_arguments(args))
 
 
 def foreign(op: Op, position: int, value: Any, args: tuple[Any, ...]) -> Any:
     """Return a call with `value`, which is no plain tensor, in a tensor's place: taken over, or refused."""
-    if overloaded(args):
-        return routed(op, args)
+    if overriding_arguments(args):
+        return route_call(op, args)
     raise type_error(op, position, value)
 
 
-variables.overloaded_args, variables.handle_torch_function = overloaded, hand_over
+variables.overloaded_args, variables.handle_torch_function = overriding_arguments, hand_over

@@ -13,7 +13,7 @@ from gradcore.backends.codegen.trace import Tracer
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.vmap import calls
 from gradcore.backends.vmap.backend import BatchedBackend
-from gradcore.core.tracebacks import shortened
+from gradcore.core.tracebacks import shorten_errors
 from gradcore.kernels.evaluation import check_functions, differential, evaluate
 from gradcore.kernels.parsing import Program, Unparsable, parse
 from gradcore.kernels.raw import RawKernel
@@ -30,7 +30,7 @@ _numbers = itertools.count()
 _HIDDEN = {"function": False, "method": False}
 
 
-@shortened
+@shorten_errors
 def operation(
     forward: Any,
     backward: Any,

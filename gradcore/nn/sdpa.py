@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradcore.backends import cuda
-from gradcore.core.interrupts import surely
+from gradcore.core.interrupts import run_despite_interrupts
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 
@@ -80,5 +80,5 @@ def sdpa_kernel(backends: SDPBackend | Iterable[SDPBackend], set_priority: bool 
         try:
             restore()
         except BaseException:
-            surely(restore)
+            run_despite_interrupts(restore)
             raise

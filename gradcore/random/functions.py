@@ -371,7 +371,7 @@ def dropped_by_kernel(input: Tensor, p: float) -> Tensor | None:
         place = where.backend.random_place(default_generator._state, philox.word_count(x.size, np.dtype("float32")))
         array, kept = where.backend.dropout(x, 1 - p, scale, *place)
     made, mask = wrap(array, where, input._dtype), wrap(kept, where, dtypes.bool_)
-    return functional.dropped(made, input, mask, scale)  # type: ignore[no-any-return]
+    return functional.record_dropout(made, input, mask, scale)  # type: ignore[no-any-return]
 
 
 @overridable

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from gradcore.core.interrupts import surely
+from gradcore.core.interrupts import run_despite_interrupts
 
 __all__ = ["open_for_writing"]
 
@@ -56,7 +56,7 @@ def open_for_writing(f: Any) -> Iterator[Any]:
             os.chmod(beside, os.stat(target).st_mode & 0o7777)
         os.replace(beside, target)
     except BaseException:
-        surely(functools.partial(_remove, beside))
+        run_despite_interrupts(functools.partial(_remove, beside))
         raise
     _sync_folder(folder)
 

@@ -17,13 +17,13 @@ from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor
-from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
+from gradcore.dispatch.torch_function import hand_over, overriding_arguments, takes_over
 from gradcore.ops.indexing.by_tensors import BYTES
 from gradcore.ops.shape.slicing import getitem as GETITEM
 from gradcore.ops.shape.slicing import select as SELECT
 from gradcore.ops.shape.slicing import slice_of as SLICE
 
-__all__ = ["getitem", "resolve", "viewed"]
+__all__ = ["getitem", "resolve", "view_at"]
 
 WHOLE = slice(None)
 
@@ -81,10 +81,10 @@ def getitem(self: AnyTensor, key: Any) -> Any:
     if kind is tuple:
         plain = as_view_key(key, self._array.shape)
         if plain is not None:
-            return viewed(self, *plain)
+            return view_at(self, *plain)
     if isinstance(key, Variable) and key._dtype is dtypes.int64 and key._array.ndim and self._array.ndim:
         return functional.index(self, (key,))
-    if takes_over(kind) and (found := overloaded((key,))):
+    if takes_over(kind) and (found := overriding_arguments((key,))):
         return hand_over(type(self).__getitem__, found, (self, key), {})
     try:
         base, indices = resolve(self, key)
@@ -94,7 +94,7 @@ def getitem(self: AnyTensor, key: Any) -> Any:
     return base if indices is None else functional.index(base, indices)
 
 
-def viewed(self: AnyTensor, key: tuple[Any, ...], name: str) -> Any:
+def view_at(self: AnyTensor, key: tuple[Any, ...], name: str) -> Any:
     """Return the view at a key of ints, slices, None and Ellipsis, as one operation with the name of the last node."""
     state = local.state
     if state.mode > GRAD:
@@ -140,7 +140,7 @@ def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, 
             if dim >= ndim:
                 raise too_many(ndim)
             if not -shape[dim] <= k < shape[dim]:
-                raise too_many(ndim) if _used(key) > ndim else out_of_bounds(k, dim, shape)
+                raise too_many(ndim) if _count_indexed_dims(key) > ndim else out_of_bounds(k, dim, shape)
             name, ints = "SelectBackward0", True
             dim += 1
         elif kind is slice:
@@ -156,7 +156,7 @@ def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, 
             name = "UnsqueezeBackward0"
         elif k is Ellipsis and not dots:
             dots = True
-            dim += max(0, ndim - _used(key))
+            dim += max(0, ndim - _count_indexed_dims(key))
         else:
             return None
     if dim > ndim:
@@ -164,7 +164,7 @@ def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, 
     return key if dots or (key and not ints) else (*key, ...), name
 
 
-def _used(key: tuple[Any, ...]) -> int:
+def _count_indexed_dims(key: tuple[Any, ...]) -> int:
     """Number of dims that the ints and slices of a key index."""
     return sum(k is not None and k is not Ellipsis for k in key)
 
@@ -198,7 +198,7 @@ def resolve(self: AnyTensor, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
     """
     if key.__class__ is not tuple:
         key = _as_tuple(key)
-    items = [_converted(k, self) for k in key]
+    items = [_convert_item(k, self) for k in key]
     shape = self._array.shape
     used = sum(_dims_of(k) for k in items)
     if used > len(shape):
@@ -237,8 +237,8 @@ def resolve(self: AnyTensor, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
     plain = as_view_key(tuple(basic), shape)
     assert plain is not None
     if not indices:
-        return viewed(self, *plain), None
-    return self if plain[1] == "AliasBackward0" else viewed(self, *plain), tuple(indices)
+        return view_at(self, *plain), None
+    return self if plain[1] == "AliasBackward0" else view_at(self, *plain), tuple(indices)
 
 
 class _Truth:
@@ -276,7 +276,7 @@ def _as_tuple(key: Any) -> tuple[Any, ...]:
 _VALID = "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices"
 
 
-def _converted(item: Any, like: AnyTensor) -> Any:
+def _convert_item(item: Any, like: AnyTensor) -> Any:
     """Return an item of a key as an int, a slice of ints, None, Ellipsis, a truth value or an index tensor."""
     if item is None or item is Ellipsis or item.__class__ is int:
         return item

@@ -10,7 +10,7 @@ from typing import Any
 
 from gradcore import dispatch, functional, ops, random
 from gradcore.autograd import batch_dims
-from gradcore.core.tracebacks import shortened
+from gradcore.core.tracebacks import shorten_errors
 from gradcore.ops.declare import checks
 from gradcore.ops.declare.table import OPS, Op
 from gradcore.random import drawing, filling
@@ -90,7 +90,7 @@ FUNCTIONS: tuple[Row, ...] = (
 
 def install() -> None:
     """Give tensors all methods that are not written in their class, and `gradcore.functional` all functions."""
-    for name, function in taken(FUNCTIONS):
+    for name, function in iterate_table(FUNCTIONS):
         setattr(functional, name, function)
     functional.detach, functional.is_differentiated = Tensor.detach, is_differentiated
     functional.new_zeros = lambda input, size: filled.new_zeros(input, tuple(size))
@@ -102,12 +102,12 @@ def install() -> None:
         setattr(Tensor, name, method)
     for table, wrap in (
         (METHODS, None),
-        (SHORTENED_METHODS, shortened),
+        (SHORTENED_METHODS, shorten_errors),
         (ATTRIBUTES, property),
         (CLASS_METHODS, classmethod),
         (STATIC_METHODS, staticmethod),
     ):
-        for name, function in taken(table):
+        for name, function in iterate_table(table):
             if not function.__qualname__.startswith("Tensor."):
                 function.__name__, function.__qualname__ = name, f"Tensor.{name}"
             setattr(Tensor, name, function if wrap is None else wrap(function))
@@ -116,7 +116,7 @@ def install() -> None:
     setattr(Tensor, "_cdata", property(id, doc="A number that identifies the tensor."))  # noqa: B010
 
 
-def taken(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., Any]]]:
+def iterate_table(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the names of a table, with the functions."""
     for source, names in table:
         values = source if isinstance(source, Mapping) else vars(source)
@@ -183,7 +183,7 @@ def _method_names(op: Op) -> tuple[str, ...]:
 
 def _make_function(op: Op) -> Callable[..., Any]:
     function = dispatch.make_function(op, method=False)
-    return dispatch.named(dispatch.spread(function, op), op, op.name, False) if op.varargs else function
+    return dispatch.set_names(dispatch.spread(function, op), op, op.name, False) if op.varargs else function
 
 
 @cache

@@ -11,7 +11,7 @@ from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor, Array
 from gradcore.tensor import is_differentiated
 
-__all__ = ["cuda_array_interface", "device_of", "dlpack", "exported", "from_dlpack_on_host"]
+__all__ = ["cuda_array_interface", "device_of", "dlpack", "export_array", "from_dlpack_on_host"]
 
 
 def cuda_array_interface(t: AnyTensor) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def cuda_array_interface(t: AnyTensor) -> dict[str, Any]:
     return t._array.__cuda_array_interface__  # type: ignore[no-any-return]
 
 
-def exported(t: AnyTensor) -> Any:
+def export_array(t: AnyTensor) -> Any:
     """Return the array of a tensor, for a library that shares its memory through DLPack."""
     if t.requires_grad or is_differentiated(t):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
@@ -40,7 +40,7 @@ def exported(t: AnyTensor) -> Any:
 
 def dlpack(t: AnyTensor, named: dict[str, Any]) -> Any:
     """Return the DLPack capsule of a tensor."""
-    array = exported(t)
+    array = export_array(t)
     if named.get("copy"):
         array = array.copy()
     if min(array.strides, default=0) < 0:

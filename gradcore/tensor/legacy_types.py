@@ -19,12 +19,12 @@ from gradcore.core.device import DeviceLike
 from gradcore.core.errors import warn, warn_once
 from gradcore.core.typing import AnyTensor, Array
 from gradcore.dispatch import check_inplace
-from gradcore.ops.declare.geometry import expanded
+from gradcore.ops.declare.geometry import expand_shape
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation import empty, empty_strided, tensor
 from gradcore.tensor.creation.filled import sizes
 from gradcore.tensor.creation.legacy import legacy_tensor
-from gradcore.tensor.storage import TypedStorage, UntypedStorage, located
+from gradcore.tensor.storage import TypedStorage, UntypedStorage, tensor_in_storage
 
 __all__: list[str] = []
 
@@ -235,7 +235,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: Any = 0, size: Any = 
     elif isinstance(source, Tensor) and size is None:
         chosen = source
     elif isinstance(source, (Tensor, TypedStorage, UntypedStorage)):
-        chosen = located(source, self._dtype, storage_offset, size, stride)
+        chosen = tensor_in_storage(source, self._dtype, storage_offset, size, stride)
     else:
         raise TypeError(f"set_(): argument 'source' must be Tensor or Storage, not {type(source).__name__}")
     if chosen._dtype is not self._dtype or chosen._device is not self._device:
@@ -253,13 +253,13 @@ def set_(self: Tensor, source: Any = None, storage_offset: Any = 0, size: Any = 
 # -- Python functions on elements -------------------------------------------------------------------------------------
 
 
-def _mapped(self: Tensor, others: tuple[Tensor, ...], function: Callable[..., Any], name: str) -> Tensor:
+def _map_elements(self: Tensor, others: tuple[Tensor, ...], function: Callable[..., Any], name: str) -> Tensor:
     if self._device.type != "cpu":
         raise TypeError(f"{name} is only implemented on CPU tensors")
     if self.requires_grad or any(t.requires_grad for t in others):
         raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
     shape = self._array.shape
-    arrays = [np.broadcast_to(t._array, expanded(t._array.shape, shape)) for t in others]
+    arrays = [np.broadcast_to(t._array, expand_shape(t._array.shape, shape)) for t in others]
     for index in np.ndindex(self._array.shape):
         self._array[index] = function(self._array[index].item(), *(a[index].item() for a in arrays))
     bump(self)
@@ -268,17 +268,17 @@ def _mapped(self: Tensor, others: tuple[Tensor, ...], function: Callable[..., An
 
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replace each element by a Python function of it; slow, on the CPU."""
-    return _mapped(self, (), callable, "apply_")
+    return _map_elements(self, (), callable, "apply_")
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replace each element by a Python function of it and of another tensor's element."""
-    return _mapped(self, (tensor,), callable, "map_")
+    return _map_elements(self, (tensor,), callable, "map_")
 
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Replace each element by a Python function of it and of two other tensors' elements."""
-    return _mapped(self, (x, y), callable, "map2_")
+    return _map_elements(self, (x, y), callable, "map2_")
 
 
 def record_stream(self: Tensor, stream: Any) -> None:

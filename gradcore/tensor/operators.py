@@ -8,7 +8,7 @@ from typing import Any
 from gradcore import dispatch, functional
 from gradcore.core.operators import OPERATORS
 from gradcore.core.typing import AnyTensor
-from gradcore.dispatch.torch_function import hand_over, overloaded, takes_over
+from gradcore.dispatch.torch_function import hand_over, overriding_arguments, takes_over
 from gradcore.ops.declare.table import OPS, Op
 from gradcore.tensor import Tensor
 
@@ -67,7 +67,7 @@ def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> 
 
 def _hand_over_or_decline(name: str, args: tuple[Any, ...]) -> Any:
     """The method's result by ``__torch_function__`` of an operand that is neither tensor nor number, if it has that."""
-    found = overloaded(args)
+    found = overriding_arguments(args)
     return hand_over(getattr(Tensor, name), found, args, {}) if found else NotImplemented
 
 

@@ -12,7 +12,7 @@ from gradcore.autograd.variables import AutogradMeta, new, version_counter, wrap
 from gradcore.backends.registry import resolve
 from gradcore.core.typing import AnyTensor, Array
 
-__all__ = ["deep_copy", "reduced", "shallow_copy"]
+__all__ = ["deep_copy", "reduce_tensor", "shallow_copy"]
 
 
 def shallow_copy(t: AnyTensor) -> Any:
@@ -41,7 +41,7 @@ def deep_copy(t: AnyTensor, memo: dict[int, Any]) -> Any:
         return memo[id(t)]
     out = new(type(t))
     with t._device.backend.use_index(t._device.index):
-        out._array = _copied_memory(t, memo)
+        out._array = _copy_memory(t, memo)
     out._device, out._dtype, out._edge, out._autograd, out._vc = t._device, t._dtype, None, None, None
     memo[id(t)] = out
     if t.requires_grad:
@@ -54,13 +54,13 @@ def deep_copy(t: AnyTensor, memo: dict[int, Any]) -> Any:
     return out
 
 
-def _copied_memory(t: AnyTensor, memo: dict[int, Any]) -> Any:
+def _copy_memory(t: AnyTensor, memo: dict[int, Any]) -> Any:
     """Return the tensor's view of a copy of all memory that it is part of, which is copied once for each `memo`."""
     backend, array = t._device.backend, t._array
     if t.is_meta or t._device.levels or not array.size or any(s % array.itemsize for s in array.strides):
         return array.copy()
     whole = backend.memory_of(array)
-    copies = memo.setdefault(id(_copied_memory), {})
+    copies = memo.setdefault(id(_copy_memory), {})
     key = t._device, backend.address(whole), whole.nbytes
     if key not in copies:
         copies[key] = whole, whole.copy()  # the first keeps its address from being another's
@@ -71,7 +71,7 @@ def _copied_memory(t: AnyTensor, memo: dict[int, Any]) -> Any:
     return backend.strided(copied, array.shape, strides, offset)
 
 
-def reduced(t: AnyTensor) -> tuple[Any, ...]:
+def reduce_tensor(t: AnyTensor) -> tuple[Any, ...]:
     """State of a tensor for pickling."""
     array = None if t.is_meta else np.asarray(t.host(), order="C")
     state = {"requires_grad": t.requires_grad, "dict": dict(t.__dict__)}

@@ -317,7 +317,7 @@ def _content(array: Any, indent: int, to_numpy: Callable[[Any], np.ndarray], opt
     if not shape:
         return texts[0]
     per_line = max(1, int((options.linewidth - indent - len(shape) + 1) // (width + len(", "))))
-    return _nested(iter(texts), shape, edge, indent, per_line)
+    return _nest_texts(iter(texts), shape, edge, indent, per_line)
 
 
 def _printed_part(array: Any, edge: int, to_numpy: Callable[[Any], np.ndarray], axis: int = 0) -> np.ndarray:
@@ -332,7 +332,7 @@ def _printed_part(array: Any, edge: int, to_numpy: Callable[[Any], np.ndarray], 
     return np.concatenate([_printed_part(end, edge, to_numpy, axis + 1) for end in ends], axis)
 
 
-def _nested(texts: Iterator[str], shape: tuple[int, ...], edge: int, indent: int, per_line: int) -> str:
+def _nest_texts(texts: Iterator[str], shape: tuple[int, ...], edge: int, indent: int, per_line: int) -> str:
     """Arrange the texts, which come in row-major order, in the brackets of a tensor of this shape."""
     size, *rest = shape
     cut = size > 2 * edge
@@ -343,7 +343,7 @@ def _nested(texts: Iterator[str], shape: tuple[int, ...], edge: int, indent: int
             items.insert(edge, " ...")
         rows = [", ".join(items[start : start + per_line]) for start in range(0, len(items), per_line)]
     else:
-        rows = [_nested(texts, tuple(rest), edge, indent + 1, per_line) for _ in range(count)]
+        rows = [_nest_texts(texts, tuple(rest), edge, indent + 1, per_line) for _ in range(count)]
         if cut:
             rows.insert(edge, "...")
     # Matrices inside a tensor are set apart by an empty line, what contains them by two, and so on.

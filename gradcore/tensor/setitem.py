@@ -21,9 +21,9 @@ from gradcore.backends.vmap.messages import INPLACE
 from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.settings import setting
-from gradcore.dispatch.torch_function import hand_over, overloaded
+from gradcore.dispatch.torch_function import hand_over, overriding_arguments
 from gradcore.ops.declare.checks import fitting
-from gradcore.ops.declare.geometry import expanded
+from gradcore.ops.declare.geometry import expand_shape
 from gradcore.ops.declare.table import OPS, Op
 from gradcore.ops.indexing.by_tensors import as_indices
 from gradcore.tensor.indexing import as_view_key, getitem, resolve
@@ -118,14 +118,14 @@ def copy_(self: AnyTensor, src: Any, non_blocking: bool = False) -> Any:
     non_blocking : bool
         Whether the host may go on before a copy between devices is done.
     """
-    if src.__class__ not in PLAIN_TYPES and (found := overloaded((src,))):
+    if src.__class__ not in PLAIN_TYPES and (found := overriding_arguments((src,))):
         return hand_over(type(self).copy_, found, (self, src), {})
     if isinstance(src, dispatch.Number):
         src = functional.full((), src, dtype=_python_type(src), device=self._device)
     elif not isinstance(src, Variable):
         src = functional.as_tensor(src, device=self._device)
     if src._array.shape != self._array.shape:
-        expanded(src._array.shape, self._array.shape)
+        expand_shape(src._array.shape, self._array.shape)
     if src._device.real is not self._device.real:
         src = functional.to(src, self._device, non_blocking=non_blocking)
     return overwrite(OPS["copy"], self, "copy_into", (_cast(src, self),), (src, non_blocking))
@@ -179,7 +179,7 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
         As for reading.
     value : Tensor or number
     """
-    if key is False or _written_at_once(self, key, value):
+    if key is False or _write_directly(self, key, value):
         return
     kind = key.__class__
     if kind is int or kind is slice or (kind is tuple and as_view_key(key, self._array.shape) is not None):
@@ -189,7 +189,7 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
     if value.__class__ not in PLAIN_TYPES:
         if isinstance(value, (np.ndarray, np.generic)):
             value = functional.as_tensor(value, device=self._device)
-        elif found := overloaded((value,)):
+        elif found := overriding_arguments((value,)):
             hand_over(type(self).__setitem__, found, (self, key, value), {})
             return
         elif not isinstance(value, (dispatch.Number, Variable)):
@@ -208,7 +208,7 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
         raise
 
 
-def _written_at_once(self: AnyTensor, key: Any, value: Any) -> bool:
+def _write_directly(self: AnyTensor, key: Any, value: Any) -> bool:
     """Write where nothing is recorded and neither device nor dtype differs; whether that was so."""
     if self._autograd is not None or self._edge is not None or local.state.mode > GRAD or self._device.guarded:
         return False

@@ -12,7 +12,7 @@ from gradcore.backends.registry import CPU
 from gradcore.core.typing import Array
 from gradcore.tensor import Tensor
 
-__all__ = ["is_shared", "reduced_for_processes", "share_memory_", "shared_with_processes"]
+__all__ = ["is_shared", "reduce_for_processes", "share_memory_", "shared_with_processes"]
 
 
 def _block(array: Array) -> Any:
@@ -46,7 +46,7 @@ def share_memory_(self: Tensor) -> Tensor:
     from multiprocessing.reduction import ForkingPickler
     from multiprocessing.sharedctypes import RawArray
 
-    ForkingPickler.register(type(self), reduced_for_processes)  # by which `multiprocessing` sends arguments
+    ForkingPickler.register(type(self), reduce_for_processes)  # by which `multiprocessing` sends arguments
     array = self._array
     block: Any = RawArray(ctypes.c_byte, max(array.nbytes, 1))
     moved = np.frombuffer(block, array.dtype, array.size).reshape(array.shape)
@@ -56,7 +56,7 @@ def share_memory_(self: Tensor) -> Tensor:
     return self
 
 
-def reduced_for_processes(t: Tensor) -> Any:
+def reduce_for_processes(t: Tensor) -> Any:
     """Reduction of a tensor that is sent to another process: shared memory is not copied."""
     return shared_with_processes(t) or t.__reduce_ex__(2)
 
@@ -68,7 +68,7 @@ def shared_with_processes(t: Tensor) -> tuple[Any, ...] | None:
         return None
     array = t._array
     offset = array.__array_interface__["data"][0] - ctypes.addressof(block)
-    return _attached, (
+    return _attach, (
         type(t),
         block._wrapper,
         len(block),
@@ -81,7 +81,7 @@ def shared_with_processes(t: Tensor) -> tuple[Any, ...] | None:
     )
 
 
-def _attached(
+def _attach(
     cls: Any, wrapper: Any, size: int, offset: int, kind: Any, shape: Any, strides: Any, dtype: Any, requires_grad: bool
 ) -> Any:
     from multiprocessing import sharedctypes

@@ -205,7 +205,7 @@ class TypedStorage(_Storage):
         if wrap_storage is not None:
             self._flat = _read_as(wrap_storage._flat, wanted)
         else:
-            self._flat = _made(args, wanted, device)
+            self._flat = _make_memory(args, wanted, device)
 
     def untyped(self) -> UntypedStorage:
         """Return the same memory as bytes."""
@@ -240,7 +240,7 @@ class UntypedStorage(_Storage):
     """
 
     def __init__(self, *args: Any, device: DeviceLike | None = None) -> None:
-        self._flat = _made(args, dtypes.uint8, device)
+        self._flat = _make_memory(args, dtypes.uint8, device)
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int | None = None) -> Self:
@@ -269,7 +269,7 @@ class UntypedStorage(_Storage):
         return self
 
 
-def _made(args: tuple[Any, ...], dtype: dtypes.dtype, device: Any) -> Tensor:
+def _make_memory(args: tuple[Any, ...], dtype: dtypes.dtype, device: Any) -> Tensor:
     if len(args) > 1:
         raise TypeError(f"a storage is made of a size or of a sequence, not of {len(args)} arguments")
     if args and not hasattr(args[0], "__index__"):
@@ -321,7 +321,7 @@ def storage_type(self: Tensor) -> Any:
     return TypedStorage
 
 
-def located(source: Any, dtype: dtypes.dtype, storage_offset: Any, size: Any, stride: Any) -> Tensor:
+def tensor_in_storage(source: Any, dtype: dtypes.dtype, storage_offset: Any, size: Any, stride: Any) -> Tensor:
     """Return a tensor in a storage, or in the memory of another tensor.
 
     Raises

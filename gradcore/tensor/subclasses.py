@@ -22,7 +22,7 @@ from gradcore.dispatch.torch_function import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     hand_over,
-    overloaded,
+    overriding_arguments,
     takes_over,
 )
 from gradcore.tensor import Tensor
@@ -66,16 +66,16 @@ def torch_function(
         return NotImplemented
     with DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
-        return result if func in NOT_CONVERTED else _converted(result, cls)
+        return result if func in NOT_CONVERTED else _convert_result(result, cls)
 
 
-def _converted(result: Any, cls: type) -> Any:
+def _convert_result(result: Any, cls: type) -> Any:
     if cls is Tensor:
         return result
     if isinstance(result, Tensor):
         return result if isinstance(result, cls) else as_subclass(result, cls)
     if isinstance(result, (tuple, list)):
-        parts = [_converted(part, cls) for part in result]
+        parts = [_convert_result(part, cls) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
     return result
 
@@ -139,8 +139,8 @@ def _overriding() -> type:
             elif form == "left":
                 body[name] = _operator(named["left"])
             elif form == "right":
-                body[name] = _reflected(named["right"], named["left"])
-    body["__rtruediv__"] = _reflected(Tensor.__rdiv__, Tensor.div)
+                body[name] = _reflect(named["right"], named["left"])
+    body["__rtruediv__"] = _reflect(Tensor.__rdiv__, Tensor.div)
     body["__hash__"] = Tensor.__hash__
     return type("Overriding", (Tensor,), body, between=True)
 
@@ -152,7 +152,7 @@ def _method_of(name: str) -> Callable[..., Any]:
 def _method(func: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(func)
     def method(self: AnyTensor, *args: Any, **kwargs: Any) -> Any:
-        found = overloaded((self, *args, *kwargs.values()))
+        found = overriding_arguments((self, *args, *kwargs.values()))
         return hand_over(func, found, (self, *args), kwargs) if found else func(self, *args, **kwargs)
 
     return method
@@ -161,7 +161,7 @@ def _method(func: Callable[..., Any]) -> Callable[..., Any]:
 def _attribute(attribute: property) -> property:
     def accessor(access: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: AnyTensor, *value: Any) -> Any:
-            found = overloaded((self, *value))
+            found = overriding_arguments((self, *value))
             return hand_over(access, found, (self, *value), {}) if found else access(self, *value)
 
         return call
@@ -186,7 +186,7 @@ def _operator(func: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _reflected(func: Callable[..., Any], forward: Callable[..., Any]) -> Callable[..., Any]:
+def _reflect(func: Callable[..., Any], forward: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method for ``other op self``; where `other` is a tensor, Python has asked the subclass first."""
     call, turned = _operator(func), _operator(forward)
 

@@ -638,7 +638,7 @@ class Tensor(Variable, Methods):
         return pickling.deep_copy(self, memo)  # type: ignore[no-any-return]
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return pickling.reduced(self)
+        return pickling.reduce_tensor(self)
 
     # -- printing -------------------------------------------------------------------------------------------------
 

@@ -20,10 +20,10 @@ from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor, Array
 from gradcore.ops.reductions.sums import REAL_PARTS
 
-__all__ = ["astype", "copy", "moved", "parse_to", "to", "to_copy"]
+__all__ = ["astype", "copy", "move_array", "parse_to", "to", "to_copy"]
 
 
-def moved(array: Array, source: Any, target: Any, non_blocking: bool = False) -> Any:
+def move_array(array: Array, source: Any, target: Any, non_blocking: bool = False) -> Any:
     """Return a raw array that lies on device `source`, on device `target`.
 
     With `non_blocking`, the host does not wait for a copy out of page-locked memory.
@@ -31,7 +31,7 @@ def moved(array: Array, source: Any, target: Any, non_blocking: bool = False) ->
     if source.real is target.real:
         return array
     if array.__class__ is BatchedArray:
-        return BatchedArray(moved(array.array, source.real, target.real), array.level)
+        return BatchedArray(move_array(array.array, source.real, target.real), array.level)
     if source.type == "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     source, target = source.real, target.real
@@ -65,7 +65,7 @@ def warn_of_real_parts(dtype: dtypes.dtype) -> None:
 
 
 def to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool = False) -> Any:
-    """Return a copy of `t` on another device or in another dtype, recorded; see `moved`."""
+    """Return a copy of `t` on another device or in another dtype, recorded; see `move_array`."""
     state = local.state
     if state.mode & PROFILE:
         return state.profiler.call("_to_copy", (t,), _to_copy, t, device, dtype, non_blocking, state)
@@ -91,7 +91,7 @@ def _to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool,
     elif device is t._device:
         array = array.copy()
     if device is not t._device:
-        array = moved(array, t._device, device, non_blocking)
+        array = move_array(array, t._device, device, non_blocking)
     out = wrap(array, device, dtype)
     if state.mode & GRAD and dtype.is_differentiable:
         edge = gradient_edge(t)

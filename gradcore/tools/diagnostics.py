@@ -48,7 +48,7 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _compiled() -> str:
+def _compiled_state() -> str:
     found = compiled.state()
     if hasattr(registry.CPU.backend, "library"):
         return f"used ({found})"
@@ -91,7 +91,7 @@ def show_config() -> str:
         "ml_dtypes": bfloat16 if bfloat16 != MISSING else f"{MISSING}, so there is no bfloat16",
         "threads": f"{threads.get_num_threads()} for operations on the CPU; {_number(os.cpu_count() or 1, 'core')}",
         "BLAS": _blas(),
-        "compiled kernels": _compiled(),
+        "compiled kernels": _compiled_state(),
         "CuPy": _cupy(),
         "CUDA": _cuda(),
         "device='cuda' without CUDA": {"warn": "the CPU, with a warning", "silent": "the CPU", "error": "an error"}[

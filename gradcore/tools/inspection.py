@@ -25,8 +25,8 @@ __all__ = [
     "Saved",
     "device_of",
     "edges_of",
-    "freed",
     "gradient_edge",
+    "is_freed",
     "next_sequence_nr",
     "operation_of",
     "reachable",
@@ -160,7 +160,7 @@ def saved_values(node: Any) -> list[Saved]:
     return list(_of_function(node)) if hasattr(node, "_saved") else []
 
 
-def freed(node: Any) -> bool:
+def is_freed(node: Any) -> bool:
     """Return whether backward has taken what a node had saved."""
     return bool(node.is_freed())
 

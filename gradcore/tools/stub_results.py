@@ -19,7 +19,7 @@ PAIR, TENSORS = "builtins.tuple[Tensor, Tensor]", "builtins.tuple[Tensor, ...]"
 _BUILTIN = re.compile(r"\b(bool|int|float|tuple)\b")
 
 
-def _qualified(text: str) -> str:
+def _qualify_builtins(text: str) -> str:
     """Return a type as it stands in stub files, where operations have the names of builtins."""
     return _BUILTIN.sub(r"builtins.\1", text)
 
@@ -28,7 +28,7 @@ def _qualified(text: str) -> str:
 def result(op: Op) -> str:
     """Return the type of an operation's result; Any where it depends on the call."""
     if op.returns:
-        return _qualified(op.returns)
+        return _qualify_builtins(op.returns)
     if op.fields:
         return f"return_types.{op.output_name}"
     if op.kind != "composite":
@@ -56,7 +56,10 @@ def overloads(op: Op, signature: list[str], method: bool) -> list[tuple[list[str
     general = signature, result(op)
     if op.overloads:
         forms = [([each for each in given.split(", ") if each], returned) for given, returned in op.overloads]
-        return [*(([signature[0], *map(_qualified, given)], _qualified(to)) for given, to in forms), general]
+        return [
+            *(([signature[0], *map(_qualify_builtins, given)], _qualify_builtins(to)) for given, to in forms),
+            general,
+        ]
     flag = next((i for i, each in enumerate(signature) if each.startswith("return_indices:")), None)
     if flag is None:
         return []

@@ -156,13 +156,13 @@ def _methods() -> Iterator[str]:
                 by_function |= dict.fromkeys(op.aliases, op)
     attributes = {op.name for op in OPS.values() if op.attribute}
     indent = " " * 4
-    for name in sorted(set(dir(Tensor)) - _declared()):
+    for name in sorted(set(dir(Tensor)) - _list_declared_names()):
         getattr(Tensor, name, None)  # operations become methods when they are first looked up
         value = inspect.getattr_static(Tensor, name)
         method = by_function.get(name.removesuffix("_") if name.removesuffix("_") in by_function else name)
         if isinstance(value, property):
             yield f"{indent}@property"
-            yield _def(name, ["self"], "Tensor" if name in attributes else _annotated(value.fget), indent)
+            yield _def(name, ["self"], "Tensor" if name in attributes else _result_annotation(value.fget), indent)
             if value.fset is not None:
                 yield f"{indent}@{name}.setter"
                 yield _def(name, ["self", "value: Any"], "None", indent)
@@ -181,11 +181,11 @@ def _methods() -> Iterator[str]:
             comment = "  # type: ignore[override]" if name in OVERRIDES else ""
             yield _def(name, ["self"] if name in UNARY else ["self", "other: Any"], "Tensor", indent) + comment
         elif callable(value):
-            returned = "Tensor" if name.endswith("_") else _annotated(value)
+            returned = "Tensor" if name.endswith("_") else _result_annotation(value)
             yield _def(name, ["self", *ANYTHING], returned, indent)
 
 
-def _annotated(function: Any) -> str:
+def _result_annotation(function: Any) -> str:
     """Return annotation of a function written by hand, where a stub file can express it."""
     annotation = str(getattr(function, "__annotations__", {}).get("return"))
     if annotation in ("Tensor", "AnyTensor"):
@@ -193,7 +193,7 @@ def _annotated(function: Any) -> str:
     return f"builtins.{annotation}" if annotation in ("bool", "int", "float", "str") else "Any"
 
 
-def _declared() -> set[str]:
+def _list_declared_names() -> set[str]:
     """Names that the class `Tensor` itself, or one of its bases, declares in source."""
     own = {name for name, value in vars(Tensor).items() if _home(value) == "gradcore.tensor"}
     special = {
@@ -265,7 +265,7 @@ def _namespace(path: str, module: ModuleType) -> str:
         f"from {f.__module__} import {n} as {n}" for n, f in functions.items() if f.__module__ != module.__name__
     ]
     own = [_def(n, ANYTHING, "Any") for n, f in functions.items() if f.__module__ == module.__name__]
-    lines = ["", ALIASES, *_apart(classes), *own, *_functions(path)]
+    lines = ["", ALIASES, *_add_blank_line(classes), *own, *_functions(path)]
     return HEADER + "\n".join([*sorted([*IMPORTS.splitlines(), *imports]), *lines]) + "\n"
 
 
@@ -276,8 +276,8 @@ def _switches(module: switches.Switches) -> str:
     }
     functions = {name: value for name, value in vars(module).items() if name in module.__all__ and callable(value)}
     lines = [f"{name}: Any" for name in sorted(attributes)]
-    own = [_def(n, ANYTHING, _annotated(f)) for n, f in sorted(functions.items())]
-    return HEADER + "\n".join([*_apart(lines), *own]) + "\n"
+    own = [_def(n, ANYTHING, _result_annotation(f)) for n, f in sorted(functions.items())]
+    return HEADER + "\n".join([*_add_blank_line(lines), *own]) + "\n"
 
 
 def _base(cls: type) -> str:
@@ -285,7 +285,7 @@ def _base(cls: type) -> str:
     return cls.__base__.__name__
 
 
-def _apart(lines: list[str]) -> list[str]:
+def _add_blank_line(lines: list[str]) -> list[str]:
     """Return the lines, and an empty one where there are any."""
     return [*lines, ""] if lines else []
 
@@ -305,7 +305,7 @@ def _modules() -> str:
                 "",
                 f"class {name}(Module):",
                 *_attributes(value),
-                _def("__init__", _typed(parameters), "None", "    "),
+                _def("__init__", _format_settings(parameters), "None", "    "),
                 *_forward(value),
             ]
         else:
@@ -327,7 +327,7 @@ def _forward(cls: type) -> list[str]:
     return [] if several else [_def("forward", ["self", "*inputs: Any", "**named: Any"], "Tensor", "    ")]
 
 
-def _typed(parameters: Iterable[inspect.Parameter]) -> list[str]:
+def _format_settings(parameters: Iterable[inspect.Parameter]) -> list[str]:
     """Settings with the types of their defaults; a number may stand for one in each dim."""
     shown, keyword_only = ["self"], False
     for p in parameters:

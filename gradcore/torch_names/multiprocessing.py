@@ -17,7 +17,7 @@ from typing import Any
 
 from gradcore.nn.parameter import Parameter
 from gradcore.tensor import Tensor
-from gradcore.tensor.sharing import reduced_for_processes
+from gradcore.tensor.sharing import reduce_for_processes
 from gradcore.torch_names import paths
 
 __all__ = [
@@ -52,7 +52,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
 
 for _cls in (Tensor, Parameter):
-    ForkingPickler.register(_cls, reduced_for_processes)
+    ForkingPickler.register(_cls, reduce_for_processes)
 
 
 class ProcessContext:

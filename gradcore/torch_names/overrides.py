@@ -16,8 +16,8 @@ from gradcore.dispatch.torch_function import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     hand_over,
-    overloaded,
     overridable,
+    overriding_arguments,
 )
 from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
@@ -95,7 +95,7 @@ def has_torch_function(relevant_args: Sequence[Any]) -> bool:
     >>> gc.overrides.has_torch_function((gc.ones(1),))
     False
     """
-    return bool(local.state.mode & TORCH_FUNCTION_MODE) or bool(overloaded(relevant_args))
+    return bool(local.state.mode & TORCH_FUNCTION_MODE) or bool(overriding_arguments(relevant_args))
 
 
 def has_torch_function_unary(relevant_arg: Any) -> bool:
@@ -156,7 +156,7 @@ def handle_torch_function(
     >>> double(Always())
     'double'
     """
-    return hand_over(public_api, overloaded(relevant_args), args, kwargs)
+    return hand_over(public_api, overriding_arguments(relevant_args), args, kwargs)
 
 
 def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[..., Any]:

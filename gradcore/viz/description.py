@@ -14,8 +14,8 @@ from gradcore.tools.inspection import (
     Saved,
     device_of,
     edges_of,
-    freed,
     gradient_edge,
+    is_freed,
     operation_of,
     reachable,
     result_shapes,
@@ -178,7 +178,7 @@ class _Writer:
         for values in self.saved.values():
             kept.update((storage(value.array)[0], value.array) for value in values if value.leaf is None)
         total = sum(storage(array)[1] for array in kept.values())
-        gone = sum(map(freed, nodes))
+        gone = sum(map(is_freed, nodes))
         summary = f"{len(nodes):,} nodes · {bytes_text(total)} kept for backward"
         summary += f" · {gone:,} freed" if gone else ""
         return Description(self.vertices, edges, summary, isinstance(self, _Groups))
@@ -226,7 +226,9 @@ class _Each(_Writer):
         times = [f"{n} {_milliseconds(notes[n])}" for n in ("forward", "backward") if n in notes]
         facts += [" · ".join(times)] if times else []
         values = self.saved.get(node, [])
-        saved = ["freed"] if freed(node) and getattr(node, "holds_tensors", True) else [saved_text(v) for v in values]
+        saved = (
+            ["freed"] if is_freed(node) and getattr(node, "holds_tensors", True) else [saved_text(v) for v in values]
+        )
         for value in values:
             of = "" if value.leaf is None else f" (the leaf {self.names.get(id(value.leaf), '')})".replace(" )", ")")
             details[f"saved {value.name}"] = f"{saved_text(value)}, {bytes_text(value.array.nbytes)}{of}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gradcore.tools.inspection import freed, reachable, roots, saved_values, storage
+from gradcore.tools.inspection import is_freed, reachable, roots, saved_values, storage
 from gradcore.viz.markup import escape
 from gradcore.viz.source_lines import SourceLine, of_node
 
@@ -50,8 +50,8 @@ class MemoryReport:
         Bytes of leaves.
     """
 
-    def __init__(self, rows: list[MemoryRow], freed: int) -> None:
-        self.rows, self.freed = rows, freed
+    def __init__(self, rows: list[MemoryRow], is_freed: int) -> None:
+        self.rows, self.freed = rows, is_freed
         self.nodes = sum(row.nodes for row in rows)
         self.total = sum(row.saved for row in rows)
         self.leaves = sum(row.leaves for row in rows)
@@ -126,7 +126,7 @@ def memory(tensors: Any, *, limit: int | None = 30) -> MemoryReport:
     for node in reversed(reachable(roots(tensors))):
         counts = groups.setdefault((type(node).__name__, of_node(node)), [0, 0, 0])
         counts[0] += 1
-        gone += freed(node)
+        gone += is_freed(node)
         for value in saved_values(node):
             key, size = storage(value.array)
             if key not in known:

@@ -50,7 +50,7 @@ def test_no_class_of_a_node_or_tensor_is_switched() -> None:
 
 def test_the_fast_path_has_the_lines_of_the_recorder() -> None:
     for op in OPS.values():
-        if op.kind in ("composite", "constant") or not (op.differentiated and op.differentiable):
+        if op.kind in ("composite", "constant") or not (op.differentiable_inputs and op.differentiable):
             continue
         lines, source = list(node_lines(op)), source_of(op) if op.same_dtype_ok or op.kind != "elementwise" else []
         assert not source or any(source[i : i + len(lines)] == lines for i in range(len(source))), op.name

@@ -35,10 +35,10 @@ def test_everything_that_is_compared_runs_on_the_cpu() -> None:
     ],
 )
 def test_kernels_are_left_out_by_name(text: str, left_out: set[str]) -> None:
-    assert config._kernels_left_out(text) == left_out
+    assert config._excluded_kernels(text) == left_out
 
 
 @pytest.mark.parametrize("text", ["softmax", "-softmx", "off,-softmax"])
 def test_unknown_names_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="GRADCORE_CUDA_KERNELS must be 'on', 'off' or a list of -attention"):
-        config._kernels_left_out(text)
+        config._excluded_kernels(text)

@@ -34,7 +34,7 @@ UNDEFINED = {
 def state_of(op: Op, position: int) -> str:
     """In which of the three states a tensor parameter is."""
     name = op.names[position]
-    if name in op.differentiated:
+    if name in op.differentiable_inputs:
         return "differentiable"
     if isinstance(op.constant, str) or name in op.constant or position in op.keeps_dtype:
         return "constant"
@@ -45,19 +45,19 @@ def test_every_tensor_parameter_is_in_one_of_three_states() -> None:
     states: Counter[str] = Counter()
     for op in OPS.values():
         if op.kind == "composite":
-            assert not op.differentiated, f"{op.name}: a composite is differentiated through what it calls"
+            assert not op.differentiable_inputs, f"{op.name}: a composite is differentiated through what it calls"
             continue
         reasons = {"": op.constant} if isinstance(op.constant, str) else op.constant
         assert all(len(reason.split()) > 1 for reason in reasons.values()), op.name
         if isinstance(op.constant, dict):
             assert set(op.constant) <= {op.names[p] for p in op.tensors}, op.name
-            assert not op.differentiated & op.constant.keys(), op.name
+            assert not op.differentiable_inputs & op.constant.keys(), op.name
         else:
-            assert not op.differentiated, f"{op.name}: declared constant, with formulas"
-            assert not op.refused
+            assert not op.differentiable_inputs, f"{op.name}: declared constant, with formulas"
+            assert not op.refused_inputs
         for p in op.tensors:
             state = state_of(op, p)
-            assert (state == "refused") == (p in op.refused), (op.name, op.names[p])
+            assert (state == "refused") == (p in op.refused_inputs), (op.name, op.names[p])
             states[state] += 1
     assert states["differentiable"] > 450, states
     assert states["constant"] > 80, states

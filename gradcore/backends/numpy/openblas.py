@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gradcore.core.interrupts import surely
+from gradcore.core.interrupts import run_despite_interrupts
 
 __all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
 
@@ -154,14 +154,14 @@ class _Alone(_Left):
         try:
             self.of.enter(id(self))
         except BaseException:
-            surely(self._leave)
+            run_despite_interrupts(self._leave)
             raise
 
     def __exit__(self, *_: object) -> None:
         try:
             self.of.leave(id(self))
         except BaseException:
-            surely(self._leave)
+            run_despite_interrupts(self._leave)
             raise
         self.__class__ = _Left  # type: ignore[assignment]
 

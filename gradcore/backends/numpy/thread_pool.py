@@ -18,7 +18,7 @@ from contextlib import suppress
 import numpy as np
 
 from gradcore.backends.numpy.affinity import current_core, keep_away
-from gradcore.core.interrupts import surely
+from gradcore.core.interrupts import run_despite_interrupts
 
 __all__ = ["Helper", "Pool", "works_in_parts"]
 
@@ -240,7 +240,7 @@ class Pool:
             try:
                 error = self.give_back(user)
             except BaseException:
-                surely(lambda: self.give_back(user))
+                run_despite_interrupts(lambda: self.give_back(user))
                 raise
         if error is not None:
             raise error

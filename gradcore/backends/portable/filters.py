@@ -59,7 +59,7 @@ def _of_few(self: Any, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int
 
 
 def _window(x: Any, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the size of the windows that `ranked` puts into `sizes` positions."""
+    """Return the size of the windows that `select_rank` puts into `sizes` positions."""
     return tuple(n - m + 1 for n, m in zip(x.shape, sizes, strict=True))
 
 
@@ -94,7 +94,7 @@ class Filters:
         return found[tuple(slice(m, m + n) for m, n in zip(middle, sizes, strict=True))]
 
     @kernel_for(_of_few)
-    def ranked(self, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> Any:
+    def select_rank(self, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> Any:
         window = _window(x, sizes)
         if len(offsets) == prod(window):
             shape: dict[str, Any] = {"size": window}

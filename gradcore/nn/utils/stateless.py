@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from gradcore.core.interrupts import surely
+from gradcore.core.interrupts import run_despite_interrupts
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
 
@@ -67,7 +67,7 @@ def replace_tensors(module: Module, values: dict[str, Tensor], tie_weights: bool
             values.update({name: _check_replaceable(name, _tensor_of(module, name)) for name in own if name in values})
             restore()
         except BaseException:
-            surely(restore)
+            run_despite_interrupts(restore)
             raise
 
 

@@ -108,7 +108,11 @@ def docstring(op: Any, method: bool = False, inplace: bool = False) -> str:
     if "\n" in head:
         head, *rest = _SECTION.split(inspect.cleandoc(head))
         own = dict(zip(rest[::2], rest[1::2], strict=True))
-    made = {"Parameters": _parameters(op, method), "Returns": _returned(op), "Raises": _raised(op.promotion)}
+    made = {
+        "Parameters": _parameters(op, method),
+        "Returns": _describe_result(op),
+        "Raises": _describe_errors(op.promotion),
+    }
     shape, session = EXAMPLES.get(op.path, ("", ""))
     if session:
         made["Examples"] = session
@@ -153,7 +157,7 @@ def _setting(name: str, annotation: str, default: str | None) -> str:
     return f"{line}\n    {note}" if note else line
 
 
-def _returned(op: Any) -> str:
+def _describe_result(op: Any) -> str:
     if op.variadic:
         return "tuple of Tensor" + ("\n    Views." if op.view else "")
     if op.fields or len(op.outputs) > 1:
@@ -174,7 +178,7 @@ def _of_each_element(several: bool, rule: str) -> str:
 
 
 @cache
-def _raised(promotion: str) -> str:
+def _describe_errors(promotion: str) -> str:
     kinds = [REFUSED[word] for word in promotion.split()[1:]]
     return (
         f"NotImplementedError\n    For {', '.join(kinds[:-1])}{' and ' if kinds[1:] else ''}{kinds[-1]}."

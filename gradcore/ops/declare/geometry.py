@@ -13,11 +13,11 @@ __all__ = [
     "broadcast_shape",
     "distinct",
     "each",
-    "expanded",
+    "expand_shape",
     "inverse",
-    "moved",
+    "permutation_of_movedim",
     "reshape_error",
-    "unflattened",
+    "unflatten_shape",
 ]
 
 
@@ -44,7 +44,7 @@ def distinct(dims: Any, ndim: int, error: str = "dim {} appears multiple times i
     return found
 
 
-def expanded(shape: Sequence[int], size: Any) -> tuple[int, ...]:
+def expand_shape(shape: Sequence[int], size: Any) -> tuple[int, ...]:
     """Return the shape to which a tensor of `shape` is expanded by `size`, in which -1 keeps a dim.
 
     Raises
@@ -97,7 +97,7 @@ def reshape_error(shape: Sequence[int], size: Any) -> RuntimeError:
     return RuntimeError(f"shape '{size}' is invalid for input of size {math.prod(shape)}")
 
 
-def unflattened(shape: Sequence[int], dim: int, sizes: Any) -> tuple[int, ...]:
+def unflatten_shape(shape: Sequence[int], dim: int, sizes: Any) -> tuple[int, ...]:
     """`shape` with one dim split into `sizes`, one of which may be -1."""
     dim, sizes = wrap_dim(dim, len(shape)), list(each(sizes))
     if not sizes:
@@ -121,7 +121,7 @@ def inverse(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def moved(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:
+def permutation_of_movedim(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:
     """The permutation that moves the dims `source` to the positions `destination` and keeps the order of the others."""
     source, destination = each(source), each(destination)
     if len(source) != len(destination):

@@ -16,7 +16,7 @@ from gradcore.core import dtypes
 from gradcore.core.dtypes import dtype
 from gradcore.ops.declare.checks import cpp_type, no_kernel
 
-__all__ = ["RULES", "common_dtype", "converts_no_floats", "is_number", "keeps_floats", "promoted", "same_dtypes"]
+__all__ = ["RULES", "common_dtype", "converts_no_floats", "is_number", "keeps_floats", "promote", "same_dtypes"]
 
 #: What a rule returns: the dtype to compute in, and that of the result (None: whatever the kernel returns).
 Dtypes = tuple[dtype, dtype | None]
@@ -31,7 +31,7 @@ def is_number(value: Any) -> bool:
     return value.__class__ in _PYTHON_NUMBERS or isinstance(value, Number)
 
 
-def promoted(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
+def promote(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
     """Return the common dtype of tensors and Python numbers, by PyTorch's rules."""
     first: dtype = tensors[0]._dtype
     if not numbers and all(t._dtype is first for t in tensors):
@@ -46,13 +46,13 @@ def promoted(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
 
 
 def default(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    common = promoted(tensors, numbers)
+    common = promote(tensors, numbers)
     return common, common
 
 
 def floating(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Integers and bools are computed in the default dtype."""
-    common = promoted(tensors, numbers)
+    common = promote(tensors, numbers)
     if not common.is_differentiable:
         common = dtypes.get_default_dtype()
     return common, common
@@ -60,18 +60,18 @@ def floating(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tupl
 
 def to_double(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Everything is computed in double precision."""
-    common = dtypes.complex128 if promoted(tensors, numbers).is_complex else dtypes.float64
+    common = dtypes.complex128 if promote(tensors, numbers).is_complex else dtypes.float64
     return common, common
 
 
 def comparison(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Computed in the common dtype, the result is bool."""
-    return promoted(tensors, numbers), dtypes.bool_
+    return promote(tensors, numbers), dtypes.bool_
 
 
 def real_valued(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """Computed in the common dtype, the result of complex numbers is real."""
-    common = promoted(tensors, numbers)
+    common = promote(tensors, numbers)
     return common, common.to_real()
 
 
@@ -83,14 +83,14 @@ def real_float(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tu
 
 def numeric(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """As default, and bool computes in int64."""
-    common = promoted(tensors, numbers)
+    common = promote(tensors, numbers)
     return (dtypes.int64, dtypes.int64) if common is dtypes.bool_ else (common, common)
 
 
 def with_settings(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """As default, and settings that are numbers take part: bounds, exponents."""
     settings = [a for i, a in enumerate(args) if i not in op.tensors and is_number(a)]
-    common = promoted(tensors, [*numbers, *settings])
+    common = promote(tensors, [*numbers, *settings])
     return common, common
 
 
@@ -111,7 +111,7 @@ def division(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tupl
 
 def with_alpha(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
     """As default, and `alpha` must not be of a higher category than the common dtype."""
-    common = promoted(tensors, numbers)
+    common = promote(tensors, numbers)
     alpha = args[op.position["alpha"]]
     if alpha is True and common is not dtypes.bool_:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
@@ -185,13 +185,13 @@ def make_complex(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: 
 def refusing(rule: Rule, categories: frozenset[int]) -> Rule:
     """`rule`, with an error where it would compute in a dtype of one of the categories."""
 
-    def checked(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
+    def check_and_promote(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
         compute, result = rule(op, tensors, numbers, args)
         if compute.category in categories:
             raise no_kernel(f"{op.name}_{tensors[0]._device.type}", compute)
         return compute, result
 
-    return checked
+    return check_and_promote
 
 
 _CATEGORIES = {
@@ -285,4 +285,4 @@ def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
 
 def common_dtype(op: Any, args: Sequence[Any]) -> dtype:
     """Return the rule of an operation that computes in the common dtype of its tensors."""
-    return promoted([args[p] for p in op.tensors if p not in op.keeps_dtype and args[p] is not None], ())
+    return promote([args[p] for p in op.tensors if p not in op.keeps_dtype and args[p] is not None], ())

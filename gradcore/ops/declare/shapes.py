@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
-__all__ = ["all_dims", "along", "axes", "check_count", "check_elements", "kept", "reduced_size", "removed", "wrap_dim"]
+__all__ = [
+    "all_dims",
+    "along",
+    "axes",
+    "check_count",
+    "check_elements",
+    "keep_reduced_dims",
+    "reduced_size",
+    "remove_reduced_dims",
+    "wrap_dim",
+]
 
 
 #: So many elements no memory holds.
@@ -79,13 +89,13 @@ def all_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     return dims if ndim else ()
 
 
-def kept(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int, ...]:
+def keep_reduced_dims(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int, ...]:
     """`shape` with the reduced dims of size 1, as ``keepdim=True`` gives it."""
     dims = all_dims(dim, len(shape))
     return tuple(1 if i in dims else n for i, n in enumerate(shape))
 
 
-def removed(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int, ...]:
+def remove_reduced_dims(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int, ...]:
     """`shape` without the reduced dims."""
     dims = all_dims(dim, len(shape))
     return tuple(n for i, n in enumerate(shape) if i not in dims)

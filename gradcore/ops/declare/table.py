@@ -84,7 +84,9 @@ class Formula:
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         code = function.__code__
-        self.function = _renamed(function, name) if code.co_name in _NAMELESS and function is not same else function
+        self.function = (
+            _copy_function(function, name) if code.co_name in _NAMELESS and function is not same else function
+        )
         factor = getattr(function, "factor", None)
         self.names = (factor,) if factor else code.co_varnames[2 : code.co_argcount]  # after F and the (co)tangent
 
@@ -103,7 +105,7 @@ class Formula:
 _NAMELESS = ("<lambda>", "_", "formula")
 
 
-def _renamed(function: Any, name: str) -> Callable[..., Any]:
+def _copy_function(function: Any, name: str) -> Callable[..., Any]:
     """Return a copy of a function, under another name."""
     code = function.__code__.replace(co_name=name, co_qualname=name)
     copy = types.FunctionType(code, function.__globals__, name, function.__defaults__, function.__closure__)
@@ -368,17 +370,17 @@ class Op:
         return {position: i for i, position in enumerate(self.tensors)}
 
     @cached_property
-    def differentiated(self) -> frozenset[str]:
+    def differentiable_inputs(self) -> frozenset[str]:
         """The names of tensors with a formula."""
         keys = self.vjps or self.differentials
         return frozenset(name for key in keys for name in ((key,) if isinstance(key, str) else key))
 
     @cached_property
-    def refused(self) -> frozenset[int]:
+    def refused_inputs(self) -> frozenset[int]:
         """Positions of tensors that cannot require grad: results move with them, and there is no formula."""
         if self.kind == "composite" or isinstance(self.constant, str):
             return frozenset()
-        without = (p for p in self.tensors if self.names[p] not in self.differentiated | self.constant.keys())
+        without = (p for p in self.tensors if self.names[p] not in self.differentiable_inputs | self.constant.keys())
         return frozenset(without) - self.keeps_dtype
 
     @cached_property
@@ -463,12 +465,12 @@ def camel_case(name: str) -> str:
 def _named_tuple(name: str, path: str, fields: str) -> Any:
     make: Any = namedtuple
     found = make(name, fields, module="gradcore.return_types")
-    found.__repr__ = found.__str__ = _described
+    found.__repr__ = found.__str__ = _format_results
     found.__doc__ = f"Results of `gradcore.{path}`: {', '.join(fields.split())}."
     return found
 
 
-def _described(results: Any) -> str:
+def _format_results(results: Any) -> str:
     fields = ",\n".join(f"{name}={value!r}" for name, value in zip(results._fields, results, strict=True))
     return f"torch.return_types.{type(results).__name__}(\n{fields})"  # as PyTorch's, like the tensors inside
 

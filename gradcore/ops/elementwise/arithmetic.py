@@ -8,7 +8,7 @@ from gradcore.ops.declare.samples import case, complexes, floats
 from gradcore.ops.declare.table import composite, elementwise, same, times
 
 
-def _scaled(t, alpha):
+def _scale(t, alpha):
     return t if alpha == 1 else t * alpha
 
 
@@ -40,12 +40,12 @@ def add(K, self, other, *, alpha: Number = 1):
     >>> gc.add(gc.tensor([1, 2]), 3, alpha=10)
     tensor([31, 32])
     """
-    return K.add(self, _scaled(other, alpha))
+    return K.add(self, _scale(other, alpha))
 
 
 @elementwise(
     self=same,
-    other=lambda F, t, alpha: -_scaled(t, alpha),
+    other=lambda F, t, alpha: -_scale(t, alpha),
     kernel="sub_scaled",
     promotion="subtract",
     aliases=("subtract",),
@@ -60,11 +60,11 @@ def sub(K, self, other, *, alpha: Number = 1):
     >>> gc.sub(gc.tensor([5.0, 7.0]), gc.tensor([1.0, 2.0]), alpha=2)
     tensor([3., 3.])
     """
-    return K.sub(self, _scaled(other, alpha))
+    return K.sub(self, _scale(other, alpha))
 
 
 @elementwise(
-    self=lambda F, t, alpha: -_scaled(t, alpha),
+    self=lambda F, t, alpha: -_scale(t, alpha),
     other=same,
     node=lambda other: f"RsubBackward{1 if getattr(other, '_constant', False) else 0}",
     promotion="subtract",
@@ -78,7 +78,7 @@ def rsub(K, self, other, *, alpha: Number = 1):
     >>> gc.rsub(gc.tensor([1.0, 2.0]), 10)
     tensor([9., 8.])
     """
-    return K.sub(other, _scaled(self, alpha))
+    return K.sub(other, _scale(self, alpha))
 
 
 @elementwise(lambda F, t: -t, promotion="negate", aliases=("negative",))
@@ -144,8 +144,8 @@ def mul(self, other):
 
 @elementwise(
     self=same,
-    tensor1=lambda F, t, tensor2, value: _scaled(t * tensor2, value),
-    tensor2=lambda F, t, tensor1, value: _scaled(t * tensor1, value),
+    tensor1=lambda F, t, tensor2, value: _scale(t * tensor2, value),
+    tensor2=lambda F, t, tensor1, value: _scale(t * tensor1, value),
     accepts_scalars=(),
     autocast="widest:cuda",
     numbers_first=True,
@@ -158,7 +158,7 @@ def addcmul(K, self, tensor1, tensor2, *, value: Number = 1):
     >>> gc.addcmul(gc.tensor([1.0, 1.0]), gc.tensor([2.0, 3.0]), gc.tensor([4.0, 5.0]), value=0.1)
     tensor([1.8000, 2.5000])
     """
-    return self + _scaled(tensor1 * tensor2, value)
+    return self + _scale(tensor1 * tensor2, value)
 
 
 @elementwise(
@@ -178,7 +178,7 @@ def addcdiv(K, self, tensor1, tensor2, *, value: Number = 1):
     >>> gc.addcdiv(gc.tensor([1.0, 1.0]), gc.tensor([2.0, 3.0]), gc.tensor([4.0, 5.0]), value=0.1)
     tensor([1.0500, 1.0600])
     """
-    return self + _scaled(tensor1 / tensor2, value)
+    return self + _scale(tensor1 / tensor2, value)
 
 
 _refuse_other_ends = same_dtypes("expected dtype {self.cpp} for `end` but got dtype {end.cpp}")

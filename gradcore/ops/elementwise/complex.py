@@ -120,7 +120,7 @@ def conj(F, self):
     >>> gc.conj(gc.tensor([1 + 2j, 3 + 4j]))
     tensor([1.-2.j, 3.-4.j])
     """
-    return F.conjugated(self) if self.is_complex() else self
+    return F.conjugate_elements(self) if self.is_complex() else self
 
 
 @composite(inplace="function", samples=_samples)
@@ -166,7 +166,7 @@ def resolve_neg(F, self):
     function=False,
     method=False,
 )
-def conjugated(self):
+def conjugate_elements(self):
     """Return the conjugate of complex numbers."""
 
 

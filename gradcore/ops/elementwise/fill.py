@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradcore.ops.declare.annotations import Number
-from gradcore.ops.declare.geometry import expanded
+from gradcore.ops.declare.geometry import expand_shape
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, general, linear
 from gradcore.ops.indexing.gather_scatter import number_for
@@ -82,7 +82,7 @@ def zero(K, self):
 )
 def copy(K, self, src, non_blocking: bool = False):
     """`src` in the shape and dtype of `self`."""
-    return K.expanded(K.astype(src, self.dtype), expanded(src.shape, self.shape))
+    return K.expanded(K.astype(src, self.dtype), expand_shape(src.shape, self.shape))
 
 
 @general(

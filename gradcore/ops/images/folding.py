@@ -188,7 +188,7 @@ def _check_pixels(name: str, factor: int, what: str, input: Any) -> None:
         raise RuntimeError(f"{name} expects a positive {what}, but got {factor}")
 
 
-def _rearranged(K: Any, x: Any, split: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+def _rearrange(K: Any, x: Any, split: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """`x` with its dims split, exchanged and joined: a copy."""
     out = K.reshape(K.permute(K.reshape(x, split), order), shape)
     return K.clone(out) if tuple(x.shape) == shape else out
@@ -224,7 +224,7 @@ def pixel_shuffle(K, self, upscale_factor: int):
             f"but input.size(-3)={channels} is not divisible by {r * r}"
         )
     n = len(lead)
-    return _rearranged(
+    return _rearrange(
         K,
         self,
         (*lead, channels // (r * r), r, r, height, width),
@@ -263,7 +263,7 @@ def pixel_unshuffle(K, self, downscale_factor: int):
                 f"not divisible by {r}"
             )
     n = len(lead)
-    return _rearranged(
+    return _rearrange(
         K,
         self,
         (*lead, channels, height // r, r, width // r, r),
@@ -303,4 +303,4 @@ def channel_shuffle(K, self, groups: int):
             f"Number of channels must be divisible by groups. Got {sizes[1]} channels and {groups} groups."
         )
     split = (sizes[0], groups, sizes[1] // groups, *sizes[2:])
-    return _rearranged(K, self, split, (0, 2, 1, *range(3, len(split))), sizes)
+    return _rearrange(K, self, split, (0, 2, 1, *range(3, len(split))), sizes)

@@ -20,7 +20,7 @@ from gradcore.ops.declare.table import composite, general
 _A = -0.75
 
 
-def _inside(F: Any, position: Any, size: int, padding_mode: str, align_corners: bool) -> tuple[Any, Any]:
+def _move_inside(F: Any, position: Any, size: int, padding_mode: str, align_corners: bool) -> tuple[Any, Any]:
     """The position from which a point outside takes its value, by the padding mode; and its slope, None for one."""
     if padding_mode == "zeros":
         return position, None
@@ -64,11 +64,11 @@ def _taps(F: Any, coordinate: Any, size: int, mode: str, padding_mode: str, alig
     if mode == "bicubic":
         before = F.floor(position)
         t = position - before
-        positions = [_inside(F, before + k, size, padding_mode, align_corners)[0] for k in (-1, 0, 1, 2)]
+        positions = [_move_inside(F, before + k, size, padding_mode, align_corners)[0] for k in (-1, 0, 1, 2)]
         weights = [_far(t + 1), _near(t), _near(1 - t), _far(2 - t)]
         slopes = [_far_slope(t + 1), _near_slope(t), -_near_slope(1 - t), -_far_slope(2 - t)]
         return _Taps(positions, weights, [s * scale for s in slopes])
-    position, slope = _inside(F, position, size, padding_mode, align_corners)
+    position, slope = _move_inside(F, position, size, padding_mode, align_corners)
     if mode == "nearest":
         return _Taps([F.round(position)], [F.ones_like(position)], [])
     before = F.floor(position)
@@ -230,7 +230,7 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
         raise RuntimeError(f"expected scalar type {input.dtype.scalar_name} but found {grid.dtype.scalar_name}")
 
 
-def _aligned(align_corners: bool | None) -> bool:
+def _resolve_align_corners(align_corners: bool | None) -> bool:
     if align_corners is None:
         warn("grid_sample and affine_grid take align_corners=False unless it is given.")
     return bool(align_corners)
@@ -286,7 +286,7 @@ def grid_sample(
     tensor([[[[1.5000]]]])
     """
     _check(input, grid, mode, padding_mode)
-    return F.grid_sampler(input, grid, mode, padding_mode, _aligned(align_corners))
+    return F.grid_sampler(input, grid, mode, padding_mode, _resolve_align_corners(align_corners))
 
 
 @composite(
@@ -320,7 +320,7 @@ def affine_grid(F, theta, size: Sequence[int], align_corners: bool | None = None
     tensor([[-1., -1.],
             [ 1., -1.]])
     """
-    align = _aligned(align_corners)
+    align = _resolve_align_corners(align_corners)
     if not theta.dtype.is_floating_point:
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     n = len(size) - 2

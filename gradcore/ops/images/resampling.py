@@ -27,7 +27,7 @@ def _scale(i):
     return lambda scales: scales[i]
 
 
-def _saved(node):
+def _saved_names(node):
     """PyTorch's names: one for the scale of each dim."""
     number = int(node[node.index("D") - 1])
     names = ("scales",) if number == 1 else [f"scales_{dim}" for dim in "dhw"[3 - number :]]
@@ -43,7 +43,7 @@ def _saved(node):
     node=lambda size, mode, antialias: _name(size, mode, antialias) + "0",
     function=False,
     method=False,
-    saved=_saved,
+    saved=_saved_names,
     batch=images(1),
 )
 def resample(self, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool):
@@ -57,7 +57,7 @@ def resample(self, size: Ints, scales: Scales, mode: str, align_corners: bool, a
     node=lambda size, mode, antialias: _name(size, mode, antialias) + "Backward0",
     function=False,
     method=False,
-    saved=_saved,
+    saved=_saved_names,
     batch=images(1),
 )
 def resample_backward(self, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool):
@@ -69,7 +69,7 @@ _DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "lanczos": 2, "trilinear": 3}
 _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
 
 
-def _listed(value: Any, n: int, what: str, input: Any) -> list[Any]:
+def _repeat_for_dims(value: Any, n: int, what: str, input: Any) -> list[Any]:
     """One value for each spatial dim."""
     if not isinstance(value, (list, tuple)):
         return [value] * n
@@ -94,8 +94,8 @@ def _sizes(input: Any, n: int, size: Any, scale_factor: Any, recompute: bool) ->
     if size is not None:
         if recompute:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
-        return tuple(_listed(size, n, "size", input)), (None,) * n
-    factors = _listed(scale_factor, n, "scale_factor", input)
+        return tuple(_repeat_for_dims(size, n, "size", input)), (None,) * n
+    factors = _repeat_for_dims(scale_factor, n, "scale_factor", input)
     sizes = tuple(int(s * f) for s, f in zip(input.shape[2:], factors, strict=True))
     return sizes, (None,) * n if recompute else tuple(float(f) for f in factors)
 

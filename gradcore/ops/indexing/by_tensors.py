@@ -196,7 +196,7 @@ def _check_source(x, dim, index, source, name):
         )
 
 
-def _written(K, x, dim, index, source, name, accumulate):
+def _write_rows(K, x, dim, index, source, name, accumulate):
     dim, index = _vector(x, dim, index, name)
     _check_source(x, dim, index, source, name)
     rows = _along_rows(x)
@@ -225,7 +225,7 @@ def _distinct_cases():
 @linear(
     self=same,
     source=lambda F, grad, source_shape, dim, index, alpha: F.reshape(
-        _scaled(F.index_select(grad, dim, index), alpha), source_shape
+        _scale(F.index_select(grad, dim, index), alpha), source_shape
     ),
     inplace=True,
     computes_half_in_float=False,
@@ -241,10 +241,10 @@ def index_add(K, self, dim: int, index, source, *, alpha: Number = 1):
     """
     dtype = dtypes.from_numpy(source.dtype)
     alpha = alpha if dtype.is_differentiable or not isinstance(alpha, int) else fitting(alpha, dtype)
-    return _written(K, self, dim, index, _scaled(source, alpha).astype(source.dtype, copy=False), "index_add_", True)
+    return _write_rows(K, self, dim, index, _scale(source, alpha).astype(source.dtype, copy=False), "index_add_", True)
 
 
-def _scaled(x, alpha):
+def _scale(x, alpha):
     return x if alpha == 1 else x * alpha
 
 
@@ -264,10 +264,10 @@ def index_copy(K, self, dim: int, index, source):
     >>> gc.index_copy(gc.zeros(3), 0, gc.tensor([2, 0]), gc.tensor([5.0, 7.0]))
     tensor([7., 0., 5.])
     """
-    return _written(K, self, dim, index, source, "index_copy_", False)
+    return _write_rows(K, self, dim, index, source, "index_copy_", False)
 
 
-def _filled(K, x, dim, index, value):
+def _fill_rows(K, x, dim, index, value):
     if index.ndim > 1:
         raise RuntimeError("Index has to be a vector/scalar")
     dim, index = _vector(x, dim, index, "index_fill_")
@@ -284,7 +284,7 @@ def _filled(K, x, dim, index, value):
 )
 def index_fill_number(K, self, dim: int, index, value: Number):
     """Return a copy with a number in the slices of a dim that a vector of indices names."""
-    return _filled(K, self, dim, index, number_for(K, value, self))
+    return _fill_rows(K, self, dim, index, number_for(K, value, self))
 
 
 index_fill_number.jvp("self")(lambda F, t, dim, index: F.index_fill_number(t, dim, index, 0))
@@ -306,7 +306,7 @@ def index_fill_tensor(K, self, value, dim: int, index):
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    return _filled(K, self, dim, index, value.astype(self.dtype))
+    return _fill_rows(K, self, dim, index, value.astype(self.dtype))
 
 
 @composite(

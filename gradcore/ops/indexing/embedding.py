@@ -50,7 +50,7 @@ def index_counts(self, height: int):
     """Counts of each index."""
 
 
-def _checked(input: Any, weight: Any, padding_idx: int | None) -> int:
+def _check_padding_idx(input: Any, weight: Any, padding_idx: int | None) -> int:
     """Return the padding index counted from the front, -1 if there is none."""
     if input.dtype.name not in ("int64", "int32"):
         raise RuntimeError(
@@ -125,7 +125,7 @@ def embedding(
     tensor([[2.0000, 2.5000],
             [0.0000, 0.0000]])
     """
-    padding_idx = _checked(input, weight, padding_idx)
+    padding_idx = _check_padding_idx(input, weight, padding_idx)
     if max_norm is not None:
         _renormalize(F, weight, input, max_norm, norm_type)
     rows = F.rows_with_sparse_gradient if sparse else F.embedding_rows
@@ -248,7 +248,7 @@ def embedding_bag(
             [3.]])
     """
     _check_bag(input, weight, mode, scale_grad_by_freq, sparse, per_sample_weights)
-    padding_idx = _checked(input, weight, padding_idx)
+    padding_idx = _check_padding_idx(input, weight, padding_idx)
     bounds = _offsets(input, offsets, include_last_offset)
     if max_norm is not None:
         _renormalize(F, weight, F.reshape(input, (-1,)), max_norm, norm_type)

@@ -17,7 +17,7 @@ from gradcore.ops.declare.table import composite, general, linear, same
 # -- gather and scatter -----------------------------------------------------------------------------------------------
 
 
-def _checked(name, x, dim, index, src=None):
+def _check_dim_and_index(name, x, dim, index, src=None):
     """Return the dim, counted from the front, after a look at shapes and dtypes."""
     if index.size and (index.dtype.kind != "i" or index.dtype.itemsize < 4):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
@@ -53,7 +53,7 @@ def _cut(F, x, shape):
     return x if tuple(x.shape) == tuple(shape) else F.getitem(x, tuple(slice(n) for n in shape))
 
 
-def _padded(F, grad, shape):
+def _pad_with_zeros(F, grad, shape):
     """Return a gradient of what `_cut` left, with zeros for the rest."""
     if tuple(grad.shape) == tuple(shape):
         return grad
@@ -87,7 +87,7 @@ def gather(K, self, dim: int, index, *, sparse_grad: bool = False):
     tensor([[1, 1],
             [4, 3]])
     """
-    dim = _checked("gather", self, dim, index)
+    dim = _check_dim_and_index("gather", self, dim, index)
     return K.gathered(self, dim, index)
 
 
@@ -101,7 +101,7 @@ def gather_backward(K, self, shape: tuple[int, ...], dim: int, index):
 
 @linear(
     self=lambda F, grad, dim, index: F.scatter_value(grad, dim, index, 0),
-    src=lambda F, grad, src_shape, dim, index: _padded(F, F.gather(grad, dim, index), src_shape),
+    src=lambda F, grad, src_shape, dim, index: _pad_with_zeros(F, F.gather(grad, dim, index), src_shape),
     node="ScatterBackward0",
     computes_half_in_float=False,
     function=False,
@@ -110,7 +110,7 @@ def gather_backward(K, self, shape: tuple[int, ...], dim: int, index):
 )
 def scatter_src(K, self, src, dim: int, index):
     """Return a copy with the elements of `src` at the positions that `index` names along a dim."""
-    dim = _checked("scatter", self, dim, index, src)
+    dim = _check_dim_and_index("scatter", self, dim, index, src)
     return K.scattered(self, dim, index, src)
 
 
@@ -124,7 +124,7 @@ def scatter_src(K, self, src, dim: int, index):
 )
 def scatter_value(K, self, dim: int, index, value: Number):
     """Return a copy with a number at the positions that `index` names along a dim."""
-    dim = _checked("scatter", self, dim, index)
+    dim = _check_dim_and_index("scatter", self, dim, index)
     return K.scattered(self, dim, index, number_for(K, value, self))
 
 
@@ -187,7 +187,7 @@ def _distinct(size, *shape):
 
 @linear(
     self=same,
-    src=lambda F, grad, src_shape, dim, index: _padded(F, F.gather(grad, dim, index), src_shape),
+    src=lambda F, grad, src_shape, dim, index: _pad_with_zeros(F, F.gather(grad, dim, index), src_shape),
     inplace=True,
     computes_half_in_float=False,
     keeps_dtype=("index",),
@@ -209,7 +209,7 @@ def scatter_add(K, self, dim: int, index, src):
     >>> gc.scatter_add(gc.zeros(3), 0, gc.tensor([0, 0, 2]), gc.tensor([1.0, 2.0, 3.0]))
     tensor([3., 0., 3.])
     """
-    dim = _checked("scatter", self, dim, index, src)
+    dim = _check_dim_and_index("scatter", self, dim, index, src)
     return K.added_along(K.xp.array(self), dim, index, K.cut(src, index))
 
 
@@ -248,7 +248,7 @@ def scatter_reduce(K, self, dim: int, index, src, reduce: str, *, include_self: 
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
-    dim = _checked("scatter", self, dim, index, src)
+    dim = _check_dim_and_index("scatter", self, dim, index, src)
     return K.reduced_along(self, dim, index, K.cut(src, index), reduce, include_self)
 
 
@@ -263,7 +263,7 @@ def reduced_gradients(F, grad, self, dim, index, src, result, reduce, include_se
     of_self, of_src = _REDUCTIONS[reduce](F, grad, self, dim, index, src, result, include_self)
     if not include_self:
         of_self = F.scatter_value(of_self, dim, index, 0)
-    return of_self, _padded(F, of_src, shape)
+    return of_self, _pad_with_zeros(F, of_src, shape)
 
 
 def _sum_gradients(F, grad, self, dim, index, src, result, include_self):

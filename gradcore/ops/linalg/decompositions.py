@@ -227,7 +227,7 @@ def _(F, grads, eigenvalues, eigenvectors):
     of_values, of_vectors = grads
     back = F.hermitian(eigenvectors)
     if of_vectors is None:
-        return F.solved(back, _rows(F, of_values) * back)[0]
+        return F.solve_with_factors(back, _rows(F, of_values) * back)[0]
     scale = inner = F.matmul(back, of_vectors)
     _check_phase(F, inner, "linalg_eig_backward", "eigenvectors")
     # Eigenvectors have length one: no part of a gradient that would change it counts.
@@ -235,12 +235,12 @@ def _(F, grads, eigenvalues, eigenvectors):
     middle = _off_diagonal(F, _divide_by_gaps(F, inner, F.conj(eigenvalues), inner, scale, of_values))
     if of_values is not None:
         middle = middle + F.diag_embed(of_values)
-    return F.solved(back, F.matmul(middle, back))[0]
+    return F.solve_with_factors(back, F.matmul(middle, back))[0]
 
 
 @linalg_eig.jvp("A")
 def _(F, t, eigenvalues, eigenvectors):
-    inner = F.solved(eigenvectors, F.matmul(t if F.is_complex(t) else t + 0j, eigenvectors))[0]
+    inner = F.solve_with_factors(eigenvectors, F.matmul(t if F.is_complex(t) else t + 0j, eigenvectors))[0]
     turn = F.matmul(eigenvectors, _off_diagonal(F, _divide_by_gaps(F, inner, eigenvalues, inner, inner)))
     length = F.real(F.sum(F.conj(eigenvectors) * turn, -2))
     return _diagonal(F, inner), turn - eigenvectors * _columns(F, length)
@@ -267,13 +267,13 @@ def linalg_eigvals(K, A):
 @linalg_eigvals.vjp("A")
 def _(F, grad, A):
     back = F.hermitian(F.linalg_eig(A)[1])
-    return F.solved(back, _rows(F, grad) * back)[0]
+    return F.solve_with_factors(back, _rows(F, grad) * back)[0]
 
 
 @linalg_eigvals.jvp("A")
 def _(F, t, A):
     vectors = F.linalg_eig(A)[1]
-    return _diagonal(F, F.solved(vectors, F.matmul(t if F.is_complex(t) else t + 0j, vectors))[0])
+    return _diagonal(F, F.solve_with_factors(vectors, F.matmul(t if F.is_complex(t) else t + 0j, vectors))[0])
 
 
 # -- singular values --------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def is_regular(self):
 def adjugate_change(F, self, t):
     """The change of the adjugate with a change `t` of the matrix, which is symmetric in `t` and its own argument."""
     if F.is_regular(self):
-        inverse = F.inverted(self)[0]
+        inverse = F.invert_with_info(self)[0]
         product = F.matmul(inverse, t)
         change = inverse * _of_matrix(F, _sum_of_diagonal(F, product)) - F.matmul(product, inverse)
         return change * _of_matrix(F, F.linalg_det(self))
@@ -146,12 +146,12 @@ def _(F, grads, A, sign):
     of_sign, of_log = grads
     turn = F.conj(of_sign) * sign
     factor = of_log - (turn - F.conj(turn)) / 2  # the imaginary part: only a complex sign turns
-    return F.hermitian(F.inverted(A)[0]) * _of_matrix(F, factor)
+    return F.hermitian(F.invert_with_info(A)[0]) * _of_matrix(F, factor)
 
 
 @linalg_slogdet.jvp("A")
 def _(F, t, A, sign):
-    change = _sum_of_diagonal(F, F.matmul(F.inverted(A)[0], t))
+    change = _sum_of_diagonal(F, F.matmul(F.invert_with_info(A)[0], t))
     return sign * ((change - F.conj(change)) / 2), F.real(change)
 
 

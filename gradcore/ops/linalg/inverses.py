@@ -49,7 +49,7 @@ def _column(F, x):
     samples=_square_cases,
     **_PRIVATE,
 )
-def inverted(K, A, caller: str = ""):
+def invert_with_info(K, A, caller: str = ""):
     """Return the inverses of square matrices; singular ones raise in the name of a `caller`."""
     check_square(caller or "linalg.inv", A)
     inverse, info = K.invert(A)
@@ -58,7 +58,7 @@ def inverted(K, A, caller: str = ""):
     return inverse, info
 
 
-inverted.jvp("A")(lambda F, t, inverse: -F.matmul(F.matmul(inverse, t), inverse))
+invert_with_info.jvp("A")(lambda F, t, inverse: -F.matmul(F.matmul(inverse, t), inverse))
 
 
 @composite(path="linalg.inv", method=False, samples=_square_cases, autocast="float32:cpu")
@@ -81,7 +81,7 @@ def linalg_inv(F, A):
     tensor([[0.5000, 0.0000],
             [0.0000, 0.2500]])
     """
-    return F.inverted(A, "linalg.inv")[0]
+    return F.invert_with_info(A, "linalg.inv")[0]
 
 
 @composite(path="linalg.inv_ex", method=False, fields="inverse info", samples=_square_cases, autocast="float32:cpu")
@@ -93,7 +93,7 @@ def linalg_inv_ex(F, A, *, check_errors: bool = False):
     >>> gc.linalg.inv_ex(gc.tensor([[2.0, 0.0], [0.0, 4.0]])).info
     tensor(0, dtype=torch.int32)
     """
-    return F.inverted(A, "linalg.inv_ex" if check_errors else "")
+    return F.invert_with_info(A, "linalg.inv_ex" if check_errors else "")
 
 
 @composite(samples=_square_cases, autocast="float32:cpu")
@@ -111,7 +111,7 @@ def inverse(F, self):
     tensor([[0.5000, 0.0000],
             [0.0000, 0.2500]])
     """
-    return F.inverted(self, "linalg.inv")[0]
+    return F.invert_with_info(self, "linalg.inv")[0]
 
 
 # -- systems of equations ---------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def _systems():
         "linalg.solve: Expected A and B to have the same dtype, but found A of type {A} and B of type {B} instead"
     ),
 )
-def solved(K, A, B, left: bool = True, caller: str = ""):
+def solve_with_factors(K, A, B, left: bool = True, caller: str = ""):
     """Return the solution of ``A @ X = B``, and the factors of `A`, which the derivatives use again."""
     vector = is_vector(A.shape, B.shape)
     check_solvable("linalg.solve", A, B, left, vector)
@@ -163,13 +163,13 @@ def solved(K, A, B, left: bool = True, caller: str = ""):
     return X, LU, pivots, info
 
 
-@solved.vjp("A", "B")
+@solve_with_factors.vjp("A", "B")
 def _(F, grad, A, result, LU, pivots, left):
     by_b = F.solved_again(A, LU, pivots, grad, left, True)
     return _matrix_gradient(F, A, by_b, result, left, False), by_b
 
 
-@solved.jvp("A")
+@solve_with_factors.jvp("A")
 def _(F, t, A, result, LU, pivots, left):
     vector = is_vector(A.shape, result.shape)
     X = _column(F, result) if vector else result
@@ -177,7 +177,7 @@ def _(F, t, A, result, LU, pivots, left):
     return -F.solved_again(A, LU, pivots, F.squeeze(change, -1) if vector else change, left, False)
 
 
-@solved.jvp("B")
+@solve_with_factors.jvp("B")
 def _(F, t, A, LU, pivots, left):
     return F.solved_again(A, LU, pivots, t, left, False)
 
@@ -189,7 +189,7 @@ def _(F, t, A, LU, pivots, left):
     **_PRIVATE,
 )
 def solved_again(K, A, LU, pivots, B, left: bool, adjoint: bool):
-    """As `solved`, also for the conjugate transpose of `A`, from its factors, which have no derivatives."""
+    """As `solve_with_factors`, also for the conjugate transpose of `A`, from its factors, which have no derivatives."""
     if is_vector(A.shape, B.shape):
         return K.solve_with_factors(A, LU, pivots, B[..., None], adjoint)[..., 0]
     if left:
@@ -222,7 +222,7 @@ def linalg_solve(F, A, B, *, left: bool = True):
     >>> gc.linalg.solve(gc.tensor([[2.0, 0.0], [0.0, 4.0]]), gc.tensor([2.0, 2.0]))
     tensor([1.0000, 0.5000])
     """
-    return F.solved(A, B, left, "torch.linalg.solve")[0]
+    return F.solve_with_factors(A, B, left, "torch.linalg.solve")[0]
 
 
 @composite(path="linalg.solve_ex", method=False, fields="result info", samples=_systems)
@@ -234,7 +234,7 @@ def linalg_solve_ex(F, A, B, *, left: bool = True, check_errors: bool = False):
     >>> gc.linalg.solve_ex(gc.tensor([[2.0, 0.0], [0.0, 4.0]]), gc.tensor([2.0, 2.0])).result
     tensor([1.0000, 0.5000])
     """
-    result, _, _, info = F.solved(A, B, left, "torch.linalg.solve_ex" if check_errors else "")
+    result, _, _, info = F.solve_with_factors(A, B, left, "torch.linalg.solve_ex" if check_errors else "")
     return result, info
 
 
@@ -372,5 +372,5 @@ def linalg_tensorinv(F, A, ind: int = 2):
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
     check_reshapable("ind", A.shape, ind)
     n = prod(A.shape[ind:])
-    inverse = F.inverted(F.reshape(A, (n, n)), "linalg.inv")[0]
+    inverse = F.invert_with_info(F.reshape(A, (n, n)), "linalg.inv")[0]
     return F.reshape(inverse, (*A.shape[ind:], *A.shape[:ind]))

@@ -38,7 +38,7 @@ def _upper(F, LU):
     return F.triu(F.narrow(LU, -2, 0, min(LU.shape[-2:])))
 
 
-def _joined(F, of_l, of_u):
+def _join_factors(F, of_l, of_u):
     """Both factors, or their gradients, in one matrix."""
     (m, k), n = of_l.shape[-2:], of_u.shape[-1]
     of_l, of_u = F.tril(of_l, -1), F.triu(of_u)
@@ -143,7 +143,7 @@ def _(F, grad, LU, pivots):
 
 @lu_factors.jvp("A")
 def _(F, t, LU, pivots):
-    return _joined(F, *_forward(F, t, F.permutation(LU, pivots, LU.shape[-2]), _lower(F, LU), _upper(F, LU)))
+    return _join_factors(F, *_forward(F, t, F.permutation(LU, pivots, LU.shape[-2]), _lower(F, LU), _upper(F, LU)))
 
 
 @composite(path="linalg.lu_factor", method=False, fields="LU pivots", samples=_cases)
@@ -241,7 +241,7 @@ def lu_unpack(K, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bo
     return P, *((_lower(K, LU_data), _upper(K, LU_data)) if unpack_data else (empty, empty))
 
 
-lu_unpack.vjp("LU_data")(lambda F, grads: _joined(F, *grads))
+lu_unpack.vjp("LU_data")(lambda F, grads: _join_factors(F, *grads))
 lu_unpack.jvp("LU_data")(lambda F, t: (_lower(F, t) - F.new_eye(t, t.shape[-2], min(t.shape[-2:])), _upper(F, t)))
 
 
@@ -306,7 +306,7 @@ def _(F, grad, LU, pivots, result, left, adjoint, needs):
         F.hermitian(F.permutation(LU, pivots, LU.shape[-1])), F.hermitian(by_matrix) if adjoint else by_matrix
     )
     L, U = _lower(F, LU), _upper(F, LU)
-    return _joined(F, F.matmul(by_matrix, F.hermitian(U)), F.matmul(F.hermitian(L), by_matrix)), by_b
+    return _join_factors(F, F.matmul(by_matrix, F.hermitian(U)), F.matmul(F.hermitian(L), by_matrix)), by_b
 
 
 @composite(method="lu_solve", samples=lambda: [case(floats(3, 2), _PACKED, _pivots(3, 3, 3))], autocast="float32:cpu")

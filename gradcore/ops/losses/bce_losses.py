@@ -10,20 +10,20 @@ from gradcore.core.errors import warn
 from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, general
-from gradcore.ops.losses.regression import reduced, upstream
+from gradcore.ops.losses.regression import reduce_losses, upstream
 
 
-def _weighted(t: Any, weight: Any) -> Any:
+def _apply_weight(t: Any, weight: Any) -> Any:
     return t if weight is None else t * weight
 
 
 @general(
     lambda F, grad, self, target, weight, reduction: (
-        _weighted(upstream(grad, self.shape, reduction), weight)
+        _apply_weight(upstream(grad, self.shape, reduction), weight)
         * F.div(self - target, F.clamp((1 - self) * self, 1e-12, None))
     ),
     target=lambda F, grad, self, weight, reduction: (
-        _weighted(upstream(grad, self.shape, reduction), weight) * (F.log1p(-self) - F.log(self))
+        _apply_weight(upstream(grad, self.shape, reduction), weight) * (F.log1p(-self) - F.log(self))
     ),
     node="BinaryCrossEntropyBackward0",
     function=False,
@@ -33,17 +33,19 @@ def bce(K, self, target, weight=None, reduction: str = "mean"):
     """`binary_cross_entropy` of tensors of one shape and dtype."""
     rest = K.clamp(K.log1p(-self), -100, None)
     losses = target * (rest - K.clamp(K.log(self), -100, None)) - rest
-    return reduced(K, _weighted(losses, weight), reduction)
+    return reduce_losses(K, _apply_weight(losses, weight), reduction)
 
 
 @bce.jvp("self")
 def _(F, t, self, target, weight, reduction):
-    return reduced(F, _weighted(t * F.div(self - target, F.clamp((1 - self) * self, 1e-12, None)), weight), reduction)
+    return reduce_losses(
+        F, _apply_weight(t * F.div(self - target, F.clamp((1 - self) * self, 1e-12, None)), weight), reduction
+    )
 
 
 @bce.jvp("target")
 def _(F, t, self, weight, reduction):
-    return reduced(F, _weighted(t * (F.log1p(-self) - F.log(self)), weight), reduction)
+    return reduce_losses(F, _apply_weight(t * (F.log1p(-self) - F.log(self)), weight), reduction)
 
 
 def _shares(*shape: int) -> Any:
@@ -98,7 +100,7 @@ def binary_cross_entropy(
         check_castable(dtypes.promote_types(input.dtype, weight.dtype), input.dtype)
         weight = F.to(weight, input.dtype)
         if F.is_differentiated(weight):
-            return reduced(F, F.bce(input, target, None, "none") * weight, reduction)
+            return reduce_losses(F, F.bce(input, target, None, "none") * weight, reduction)
     return F.bce(input, target, weight, reduction)
 
 
@@ -124,10 +126,10 @@ def _target_slope(F: Any, self: Any, pos_weight: Any) -> Any:
 
 @general(
     lambda F, grad, self, target, weight, pos_weight, reduction: (
-        _weighted(upstream(grad, self.shape, reduction), weight) * _logit_slope(F, self, target, pos_weight)
+        _apply_weight(upstream(grad, self.shape, reduction), weight) * _logit_slope(F, self, target, pos_weight)
     ),
     target=lambda F, grad, self, weight, pos_weight, reduction: (
-        _weighted(upstream(grad, self.shape, reduction), weight) * _target_slope(F, self, pos_weight)
+        _apply_weight(upstream(grad, self.shape, reduction), weight) * _target_slope(F, self, pos_weight)
     ),
     node="BinaryCrossEntropyWithLogitsBackward0",
     function=False,
@@ -135,17 +137,17 @@ def _target_slope(F: Any, self: Any, pos_weight: Any) -> Any:
 )
 def bce_with_logits(K, self, target, weight=None, pos_weight=None, reduction: str = "mean"):
     """`binary_cross_entropy_with_logits` of tensors of one shape."""
-    return reduced(K, _weighted(_logit_loss(K, self, target, pos_weight), weight), reduction)
+    return reduce_losses(K, _apply_weight(_logit_loss(K, self, target, pos_weight), weight), reduction)
 
 
 @bce_with_logits.jvp("self")
 def _(F, t, self, target, weight, pos_weight, reduction):
-    return reduced(F, _weighted(t * _logit_slope(F, self, target, pos_weight), weight), reduction)
+    return reduce_losses(F, _apply_weight(t * _logit_slope(F, self, target, pos_weight), weight), reduction)
 
 
 @bce_with_logits.jvp("target")
 def _(F, t, self, weight, pos_weight, reduction):
-    return reduced(F, _weighted(t * _target_slope(F, self, pos_weight), weight), reduction)
+    return reduce_losses(F, _apply_weight(t * _target_slope(F, self, pos_weight), weight), reduction)
 
 
 @composite(
@@ -209,7 +211,7 @@ def binary_cross_entropy_with_logits(
         losses = F.bce_with_logits(input, target, None, pos_weight, "none")
     else:
         return F.bce_with_logits(input, target, weight, pos_weight, reduction)
-    return reduced(F, F.to(_weighted(losses, weight), wanted), reduction)  # of the dtype of the targets
+    return reduce_losses(F, F.to(_apply_weight(losses, weight), wanted), reduction)  # of the dtype of the targets
 
 
 # -- distributions -------------------------------------------------------------------------------------------
@@ -270,4 +272,4 @@ def kl_div(
     if reduction == "batchmean":
         total = F.sum(losses)
         return total / input.shape[0] if input.ndim else total
-    return reduced(F, losses, reduction)
+    return reduce_losses(F, losses, reduction)

@@ -8,7 +8,7 @@ from typing import Any
 from gradcore.ops.declare.checks import check_implemented, check_reduction
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.table import bilinear, composite, constant, general, linear
-from gradcore.ops.losses.regression import reduced
+from gradcore.ops.losses.regression import reduce_losses
 
 # -- what belongs to a class ---------------------------------------------------------------------------------
 
@@ -71,7 +71,9 @@ def _by_weights(F: Any, losses: Any, target: Any, weight: Any, reduction: str, i
     """Losses with weights that have derivatives, reduced, and the sum of weights."""
     weights = F.class_weights(target, weight, ignore_index)
     losses, total_weight = losses * weights, F.sum(weights)
-    return F.div(F.sum(losses), total_weight) if reduction == "mean" else reduced(F, losses, reduction), total_weight
+    return F.div(F.sum(losses), total_weight) if reduction == "mean" else reduce_losses(
+        F, losses, reduction
+    ), total_weight
 
 
 def _each(F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduction: str, ignore_index: int) -> Any:
@@ -113,7 +115,7 @@ def nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = 
 @nll.jvp("self")
 def _(F, t, target, weight, total_weight, reduction, ignore_index):
     t = -F.class_pick(t, target, ignore_index) * weights_of(F, target, weight, t, ignore_index)
-    return F.div(F.sum(t), total_weight) if reduction == "mean" else reduced(F, t, reduction)
+    return F.div(F.sum(t), total_weight) if reduction == "mean" else reduce_losses(F, t, reduction)
 
 
 # With a row's maximum m taken as a constant (the loss does not depend on it), the powers exp(x - m) and their sum s,
@@ -170,7 +172,7 @@ def _(F, t, target, weight, total_weight, powers, total, reduction, ignore_index
     t_total = F.sum(t_powers, dim, True)
     losses = F.reshape(F.div(t_total, total), target.shape) - F.class_pick(t, target, ignore_index)
     losses = F.where(target == ignore_index, 0, losses * weights_of(F, target, weight, t, ignore_index))
-    result = F.div(F.sum(losses), total_weight) if reduction == "mean" else reduced(F, losses, reduction)
+    result = F.div(F.sum(losses), total_weight) if reduction == "mean" else reduce_losses(F, losses, reduction)
     return result, t_powers, t_total
 
 
@@ -342,7 +344,7 @@ def cross_entropy(
         return _by_weights(F, losses, target, weight, reduction, ignore_index)[0]
     if not label_smoothing:
         return F.softmax_nll(input, target, weight, reduction, ignore_index)[0]
-    return _smoothed(F, input, target, weight, reduction, ignore_index, label_smoothing)
+    return _smooth_labels(F, input, target, weight, reduction, ignore_index, label_smoothing)
 
 
 def _of_probabilities(
@@ -369,7 +371,7 @@ def _of_probabilities(
     return -F.sum(terms) / (rows or float("nan"))
 
 
-def _smoothed(
+def _smooth_labels(
     F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Any:
     """Return the target's share and that of all classes, whose losses are averaged alike."""

@@ -13,7 +13,7 @@ from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.table import composite, general
 
 
-def _listed(name: str, lengths: Any) -> list[int]:
+def _lengths_as_list(name: str, lengths: Any) -> list[int]:
     if isinstance(lengths, (tuple, list)):
         return list(lengths)
     if lengths.dtype.category != INTEGER:
@@ -39,7 +39,7 @@ def _check(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int], 
         )
 
 
-def _extended(targets: Any, lengths: list[int], blank: int) -> list[list[int]]:
+def _insert_blanks(targets: Any, lengths: list[int], blank: int) -> list[list[int]]:
     """Each sequence with blanks around its labels."""
     if targets.ndim == 1:
         flat, rows, start = targets.tolist(), [], 0
@@ -204,11 +204,14 @@ def ctc_loss(
     batched = log_probs.ndim == 3
     if not batched:
         log_probs = F.unsqueeze(log_probs, 1)
-    inputs, lengths = _listed("input_lengths", input_lengths), _listed("target_lengths", target_lengths)
+    inputs, lengths = (
+        _lengths_as_list("input_lengths", input_lengths),
+        _lengths_as_list("target_lengths", target_lengths),
+    )
     _check(log_probs, targets, inputs, lengths, blank)
     targets = F.to(targets, int64)
     width = 2 * max(lengths, default=0) + 1
-    labels = _extended(targets, lengths, blank)  # checks the lengths, which is why no row is made before
+    labels = _insert_blanks(targets, lengths, blank)  # checks the lengths, which is why no row is made before
     ends = [[s in (2 * n - 1, 2 * n) for s in range(width)] for n in lengths]
     rows = labels, ends, [[n] for n in inputs]
     losses = F.ctc_losses(log_probs, *(F.index_tensor(each, log_probs) for each in rows), blank)[0]

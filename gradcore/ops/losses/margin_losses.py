@@ -10,7 +10,7 @@ from gradcore.ops.declare.checks import check_castable, check_implemented, check
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.table import composite, elementwise, general
 from gradcore.ops.losses.cross_entropy import check_weight, weights_of
-from gradcore.ops.losses.regression import reduced, upstream
+from gradcore.ops.losses.regression import reduce_losses, upstream
 
 # -- soft margin ---------------------------------------------------------------------------------------------
 
@@ -31,17 +31,17 @@ def _soft_slope(F: Any, self: Any, target: Any) -> Any:
 def soft_margin(K, self, target, reduction: str):
     """``log(1 + exp(-target * self))``, without overflow."""
     z = -target * self
-    return reduced(K, K.clamp(z, 0, None) + K.log1p(K.exp(-K.abs(z))), reduction)
+    return reduce_losses(K, K.clamp(z, 0, None) + K.log1p(K.exp(-K.abs(z))), reduction)
 
 
 @soft_margin.jvp("self")
 def _(F, t, self, target, reduction):
-    return reduced(F, t * _soft_slope(F, self, target), reduction)
+    return reduce_losses(F, t * _soft_slope(F, self, target), reduction)
 
 
 @soft_margin.jvp("target")
 def _(F, t, self, target, reduction):
-    return reduced(F, t * _soft_slope(F, target, self), reduction)
+    return reduce_losses(F, t * _soft_slope(F, target, self), reduction)
 
 
 @composite(
@@ -115,7 +115,7 @@ def multilabel_soft_margin_loss(
     losses = -(target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input))
     if weight is not None:
         losses = losses * weight
-    return reduced(F, F.mean(losses, -1), reduction)
+    return reduce_losses(F, F.mean(losses, -1), reduction)
 
 
 # -- one example ---------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def hinge_embedding_loss(
     reduction = check_reduction(reduction, size_average, reduce)
     negative = F.where(target == 1, 0, F.clamp_min(margin - input, 0))
     positive = F.where(target == -1, 0, input)
-    return reduced(F, negative + positive, reduction)
+    return reduce_losses(F, negative + positive, reduction)
 
 
 # -- two or three examples -----------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def margin_ranking_loss(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
             f"{input1.shape}, input2: {input2.shape}, target: {target.shape} "
         )
-    return reduced(F, F.clamp_min(-target * (input1 - input2) + float(margin), 0), reduction)
+    return reduce_losses(F, F.clamp_min(-target * (input1 - input2) + float(margin), 0), reduction)
 
 
 @composite(
@@ -246,7 +246,7 @@ def cosine_embedding_loss(
     cosine = products[0] / F.sqrt((products[1] + 1e-12) * (products[2] + 1e-12))
     positive = F.where(target == 1, 1 - cosine, 0)
     negative = F.where(target == -1, F.clamp_min(cosine - margin, 0), 0)
-    return reduced(F, positive + negative, reduction)
+    return reduce_losses(F, positive + negative, reduction)
 
 
 def _triplet(
@@ -269,7 +269,7 @@ def _triplet(
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = F.minimum(far, distance(positive, negative))
-    return reduced(F, F.clamp_min(margin + near - far, 0), reduction)
+    return reduce_losses(F, F.clamp_min(margin + near - far, 0), reduction)
 
 
 @composite(
@@ -456,7 +456,7 @@ def multi_margin_loss(
     excess = F.hinge(margin - F.unsqueeze(F.class_pick(scores, flat, -100), 1) + scores)
     others = 1 - F.class_spread(F.ones_like(weights), flat, classes, -100)
     losses = F.sum((excess if p == 1 else F.square(excess)) * others, 1) * weights / classes
-    return reduced(F, losses if target.ndim else F.reshape(losses, ()), reduction)
+    return reduce_losses(F, losses if target.ndim else F.reshape(losses, ()), reduction)
 
 
 @composite(
@@ -512,4 +512,4 @@ def multilabel_margin_loss(
     is_target = F.clamp(F.scatter_add(F.zeros_like(input), -1, known, ones), 0, 1)
     excess = F.hinge(1 - F.unsqueeze(F.gather(input, -1, known), -1) + F.unsqueeze(input, -2))
     counted = F.unsqueeze(ones, -1) * F.unsqueeze(1 - is_target.detach(), -2)
-    return reduced(F, F.sum(excess * counted, (-2, -1)) / classes, reduction)
+    return reduce_losses(F, F.sum(excess * counted, (-2, -1)) / classes, reduction)

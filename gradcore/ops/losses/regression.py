@@ -12,12 +12,12 @@ from gradcore.ops.declare.checks import check_castable, check_implemented, check
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import camel_case, composite, general
 
-__all__ = ["pair", "reduced", "upstream"]
+__all__ = ["pair", "reduce_losses", "upstream"]
 
 # -- reduction -----------------------------------------------------------------------------------------------
 
 
-def reduced(F: Any, losses: Any, reduction: str) -> Any:
+def reduce_losses(F: Any, losses: Any, reduction: str) -> Any:
     """All losses, their sum, or their mean."""
     if reduction == "mean":
         return F.mean(losses)
@@ -46,12 +46,12 @@ def pair(F: Any, input: Any, target: Any) -> tuple[Any, Any]:
     return input, target
 
 
-def weighted(F: Any, losses: Any, weight: Any, input: Any, reduction: str) -> Any:
+def weight_losses(F: Any, losses: Any, weight: Any, input: Any, reduction: str) -> Any:
     """Losses with a weight for each, reduced; their mean is the weighted one."""
     if weight.shape != input.shape:
         raise ValueError("Weights and input must have the same size.")
     losses = losses * weight
-    return F.sum(losses) / F.sum(weight) if reduction == "mean" else reduced(F, losses, reduction)
+    return F.sum(losses) / F.sum(weight) if reduction == "mean" else reduce_losses(F, losses, reduction)
 
 
 # -- losses of the difference --------------------------------------------------------------------------------
@@ -98,10 +98,12 @@ def _declare_difference(
         saved={**width, "self_sym_sizes": None},
     )(loss)
     op.jvp("self")(
-        lambda F, t, self, target, reduction, width: reduced(F, derivative(F, t, self - target, width), reduction)
+        lambda F, t, self, target, reduction, width: reduce_losses(F, derivative(F, t, self - target, width), reduction)
     )
     op.jvp("target")(
-        lambda F, t, self, target, reduction, width: reduced(F, derivative(F, -t, self - target, width), reduction)
+        lambda F, t, self, target, reduction, width: reduce_losses(
+            F, derivative(F, -t, self - target, width), reduction
+        )
     )
 
 
@@ -181,7 +183,7 @@ def mse_loss(
     given = input
     input, target = pair(F, input, target)
     if weight is not None:
-        return weighted(F, F.square(input - target), weight, given, reduction)
+        return weight_losses(F, F.square(input - target), weight, given, reduction)
     check_implemented("mse_cpu", input, "bi")
     return F.mse_loss_of(input, target, reduction, 1.0)
 
@@ -212,8 +214,8 @@ def l1_loss(
     given = input
     input, target = pair(F, input, target)
     if weight is not None:
-        return weighted(F, F.abs(input - target), weight, given, reduction)
-    return reduced(F, F.abs(input - target), reduction)
+        return weight_losses(F, F.abs(input - target), weight, given, reduction)
+    return reduce_losses(F, F.abs(input - target), reduction)
 
 
 @composite(path="nn.functional.smooth_l1_loss", samples=_pairs(beta=0.7), autocast="float32")
@@ -243,7 +245,7 @@ def smooth_l1_loss(
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     input, target = pair(F, input, target)
     if beta == 0:
-        return reduced(F, F.abs(input - target), reduction)
+        return reduce_losses(F, F.abs(input - target), reduction)
     check_implemented("smooth_l1_cpu", input, "bi")
     return F.smooth_l1_loss_of(input, target, reduction, beta)
 
@@ -273,7 +275,7 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
         return F.to(F.huber_loss_of(input, target, reduction, delta), given.dtype)
     if weight.shape != given.shape:
         raise ValueError("Weights and input must have the same size.")
-    return reduced(F, F.to(F.huber_loss_of(input, target, "none", delta), given.dtype) * weight, reduction)
+    return reduce_losses(F, F.to(F.huber_loss_of(input, target, "none", delta), given.dtype) * weight, reduction)
 
 
 @composite(
@@ -326,7 +328,7 @@ def poisson_nll_loss(
     if full:
         stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
         losses = losses + F.to(F.where(target > 1, stirling, F.zeros_like(stirling)), losses.dtype)
-    return reduced(F, losses, reduction)
+    return reduce_losses(F, losses, reduction)
 
 
 @composite(
@@ -366,7 +368,7 @@ def gaussian_nll_loss(F, input, target, var, full: bool = False, eps: float = 1e
     var = F.clone(var)
     var.detach().clamp_(min=eps)
     losses = 0.5 * (F.log(var) + F.square(input - target) / var)
-    return reduced(F, losses + 0.5 * log(2 * pi) if full else losses, reduction)
+    return reduce_losses(F, losses + 0.5 * log(2 * pi) if full else losses, reduction)
 
 
 def _variance(F: Any, input: Any, var: Any) -> Any:

@@ -166,7 +166,7 @@ def _keeps_weights(query: Any, key: Any, mask: Any) -> bool:
     return kept or (mask is not None and mask.dtype is not query.dtype)
 
 
-def attended(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False) -> Any:
+def attend(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False) -> Any:
     """Return the result of attention, by the kernels that keep weights or by those that do not."""
     attention = F.attention if _keeps_weights(query, key, mask) else F.flash_attention
     return attention(query, key, value, mask, scale, causal)[0]
@@ -293,7 +293,7 @@ def scaled_dot_product_attention(
         return F.matmul(F.matmul(query, F.transpose(key, -1, -2)), value)
     if not dropout_p:
         mask = _additive(F, query, key, attn_mask, False)
-        return attended(F, query, key, value, mask, scale, is_causal)
+        return attend(F, query, key, value, mask, scale, is_causal)
     mask = _additive(F, query, key, attn_mask, is_causal)
     weights = F.softmax_or_zero(_scores(F, query, key, mask, scale))
     return F.matmul(F.dropout(weights, dropout_p), value)

@@ -31,7 +31,7 @@ def native_group_norm(self, weight=None, bias=None, groups: int = 1, eps: float 
     """Normalize each group of channels of each image; also the means and variances, ``(batch, groups)``."""
 
 
-def _grouped(self: Any, groups: int) -> tuple[int, int, int, int]:
+def _split_shape(self: Any, groups: int) -> tuple[int, int, int, int]:
     """Return the input's shape as batch, groups, channels of a group, points."""
     return self.shape[0], groups, self.shape[1] // groups, prod(self.shape[2:])
 
@@ -44,7 +44,7 @@ def _(F, grads, self, weight, mean, var, groups, eps, needs):
 @composite(function=False, method=False)
 def group_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, eps: float, needs: Needs, groups: int):
     """Return the gradients of `native_group_norm`."""
-    shape = _grouped(self, groups)
+    shape = _split_shape(self, groups)
     batch, _, channels, points = shape
     of_group = (batch, groups, 1, 1)
     grad, x, mean = F.reshape(grad, shape), F.reshape(self, shape), F.reshape(mean, of_group)
@@ -70,7 +70,7 @@ def group_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
 
 @native_group_norm.jvp("self")
 def _(F, t, self, weight, mean, var, groups, eps):
-    shape = _grouped(self, groups)
+    shape = _split_shape(self, groups)
     of_group = (*shape[:2], 1, 1)
     t, t_mean, t_var = along_input(
         F,
@@ -88,7 +88,7 @@ def _(F, t, self, weight, mean, var, groups, eps):
 
 @native_group_norm.jvp("weight")
 def _(F, t, self, mean, var, groups, eps):
-    shape = _grouped(self, groups)
+    shape = _split_shape(self, groups)
     of_group = (*shape[:2], 1, 1)
     c = F.reshape(self, shape) - F.reshape(mean, of_group)
     t = c * F.rsqrt(F.reshape(var, of_group) + eps) * F.reshape(t, (groups, shape[2], 1))
@@ -436,14 +436,14 @@ def instance_norm(
     batch, channels = input.shape[:2]
     apart = F.reshape(input, (1, batch * channels, *input.shape[2:]))
 
-    def repeated(t: Any) -> Any:
+    def repeat_for_batch(t: Any) -> Any:
         return None if t is None else F.repeat(t, (batch,))
 
     if not use_input_stats:
-        mean, var, weight, bias = map(repeated, (running_mean, running_var, weight, bias))
+        mean, var, weight, bias = map(repeat_for_batch, (running_mean, running_var, weight, bias))
         out = _batch_norm(F, apart, mean, var, weight, bias, False, momentum, eps)
         return F.reshape(out, input.shape)
-    out, mean, var = F.native_batch_norm(apart, repeated(weight), repeated(bias), eps)
+    out, mean, var = F.native_batch_norm(apart, repeat_for_batch(weight), repeat_for_batch(bias), eps)
     count = prod(input.shape[2:])
     _update(F, running_mean, F.mean(F.reshape(mean.detach(), (batch, channels)), 0), momentum)
     if running_var is not None:

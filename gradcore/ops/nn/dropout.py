@@ -34,17 +34,17 @@ def masked_scale(K, self, mask, scale: float):
     function=False,
     method=False,
 )
-def dropped(K, self, source, mask, scale: float = 1.0):
+def record_dropout(K, self, source, mask, scale: float = 1.0):
     """What dropout has made of `source` and drawn for it, with its history."""
     return self
 
 
-@dropped.vjp("source")
+@record_dropout.vjp("source")
 def _(F, grad, mask, scale):
     return F.masked_scale(grad, mask, scale)
 
 
-@dropped.jvp("source")
+@record_dropout.jvp("source")
 def _(F, t, mask, scale):
     return F.masked_scale(t, mask, scale)
 
@@ -61,7 +61,7 @@ def _channels(input: Any) -> tuple[int, ...]:
     return (*input.shape[:2], *(1,) * (input.ndim - 2))
 
 
-def _kept(F: Any, input: Any, shape: tuple[int, ...], p: float) -> Any:
+def _draw_mask(F: Any, input: Any, shape: tuple[int, ...], p: float) -> Any:
     """1 with probability ``1 - p``, else 0."""
     return F.bernoulli_mask(shape, 1 - p, input.device).to(input.dtype)
 
@@ -74,7 +74,7 @@ def _drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: bool, 
         dropped = F.dropped_by_kernel(input, p)
         if dropped is not None:
             return dropped
-    noise = input.new_zeros(shape) if p == 1 else _kept(F, input, shape, p).div_(1 - p)
+    noise = input.new_zeros(shape) if p == 1 else _draw_mask(F, input, shape, p).div_(1 - p)
     return input.mul_(noise) if inplace else input * noise
 
 
@@ -85,7 +85,7 @@ def _alpha_drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: 
     if p == 1:
         noise, shift = input.new_zeros(shape), input.new_zeros(shape)
     else:
-        kept = _kept(F, input, shape, p)
+        kept = _draw_mask(F, input, shape, p)
         scale = ((1 - p) * (1 + p * _SATURATION**2)) ** -0.5
         noise, shift = kept * scale, (1 - p - kept) * (_SATURATION * scale)
     return input.mul_(noise).add_(shift) if inplace else input * noise + shift

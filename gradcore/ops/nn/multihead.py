@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite
-from gradcore.ops.nn.attention import attended
+from gradcore.ops.nn.attention import attend
 
 
 def _projections(
@@ -202,7 +202,7 @@ def multi_head_attention_forward(
     elif need_weights:
         result, weights = F.attention(q, k, v, mask, scale)
     else:
-        result = attended(F, q, k, v, mask, scale)
+        result = attend(F, q, k, v, mask, scale)
     result = F.reshape(F.permute(result, (2, 0, 1, 3)), query.shape)
     result = F.linear(result, out_proj_weight, out_proj_bias)
     if not need_weights:

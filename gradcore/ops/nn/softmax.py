@@ -9,21 +9,21 @@ from gradcore.core.errors import caller_depth
 from gradcore.ops.declare.annotations import Dims, DType
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
-from gradcore.ops.declare.shapes import all_dims, along, kept
+from gradcore.ops.declare.shapes import all_dims, along, keep_reduced_dims
 from gradcore.ops.declare.table import composite, general
-from gradcore.ops.reductions.sums import accumulated
+from gradcore.ops.reductions.sums import run_accumulating
 
 # -- logsumexp --------------------------------------------------------------------------------------------------------
 
 
 def _weights(F, self, result, dim):
     """Return the derivative of logsumexp: softmax, over one or several dims."""
-    return F.exp(F.sub(self, F.reshape(result, kept(self.shape, dim))))
+    return F.exp(F.sub(self, F.reshape(result, keep_reduced_dims(self.shape, dim))))
 
 
 @general(
     lambda F, grad, self, result, dim: (
-        F.mul(F.conj(_weights(F, self, result, dim)), F.reshape(grad, kept(self.shape, dim)))
+        F.mul(F.conj(_weights(F, self, result, dim)), F.reshape(grad, keep_reduced_dims(self.shape, dim)))
     ),
     aliases=("special.logsumexp",),
     samples=lambda: [
@@ -80,7 +80,7 @@ def softmax(K, self, dim: int, dtype: DType = None):
     >>> gc.softmax(gc.tensor([1.0, 2.0, 3.0]), dim=0)
     tensor([0.0900, 0.2447, 0.6652])
     """
-    return _computed(K, K.softmax_along, "softmax_kernel_impl", self, dim, dtype)
+    return _run_kernel(K, K.softmax_along, "softmax_kernel_impl", self, dim, dtype)
 
 
 @softmax.jvp("self")
@@ -121,7 +121,7 @@ def log_softmax(K, self, dim: int, dtype: DType = None):
     >>> gc.log_softmax(gc.tensor([1.0, 2.0, 3.0]), dim=0)
     tensor([-2.4076, -1.4076, -0.4076])
     """
-    return _computed(K, K.log_softmax_along, "log_softmax_kernel_impl", self, dim, dtype)
+    return _run_kernel(K, K.log_softmax_along, "log_softmax_kernel_impl", self, dim, dtype)
 
 
 @log_softmax.jvp("self")
@@ -142,11 +142,13 @@ def log_softmax_backward(K, grad, y, dim: int):
     return _joint(K.log_softmax_transposed, grad, y, dim)
 
 
-def _computed(K, kernel, kernel_name, self, dim, dtype):
+def _run_kernel(K, kernel, kernel_name, self, dim, dtype):
     if dtype is None:
         check_implemented(kernel_name, self, "bic")
         return along(kernel, self, dim)
-    return accumulated(K, lambda x, wanted: along(kernel, x if wanted is None else K.to(x, wanted), dim), self, dtype)
+    return run_accumulating(
+        K, lambda x, wanted: along(kernel, x if wanted is None else K.to(x, wanted), dim), self, dtype
+    )
 
 
 def _joint(kernel, grad, y, dim):

@@ -7,7 +7,7 @@ from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, general
 from gradcore.ops.nn.activations import tanh_gelu_slope
-from gradcore.ops.products.linear import addmm, gradient_of_summand, scaled
+from gradcore.ops.products.linear import addmm, gradient_of_summand, scale
 
 
 @general(
@@ -68,14 +68,14 @@ def _gradients(F, grad, shape, mat1, mat2, beta, alpha, needs):
     """Return the gradients of `addmm`, whose summand has that shape, for those inputs that need one."""
     to_summand = to_first = to_second = None
     if needs[1]:
-        to_first = scaled(F.times_adjoint(grad, mat2), alpha)
+        to_first = scale(F.times_adjoint(grad, mat2), alpha)
     if needs[0] and needs[2] and tuple(shape) == tuple(grad.shape[1:]):
         to_second, to_summand = F.product_and_sum(mat1, grad)
-        return scaled(to_summand, beta), to_first, scaled(to_second, alpha)
+        return scale(to_summand, beta), to_first, scale(to_second, alpha)
     if needs[0]:
         to_summand = gradient_of_summand(F, grad, shape, beta)
     if needs[2]:
-        to_second = scaled(F.adjoint_times(mat1, grad), alpha)
+        to_second = scale(F.adjoint_times(mat1, grad), alpha)
     return to_summand, to_first, to_second
 
 
@@ -86,7 +86,7 @@ def product_and_sum(F, self, grad):
 
 
 def _of_summand(F, t, shape, beta):
-    return F.expand(scaled(t, beta), shape)
+    return F.expand(scale(t, beta), shape)
 
 
 @addmm_relu.jvp("self")
@@ -96,12 +96,12 @@ def _(F, t, result, beta):
 
 @addmm_relu.jvp("mat1")
 def _(F, t, mat2, result, alpha):
-    return F.activation_backward(scaled(F.mm(t, mat2), alpha), result, False)
+    return F.activation_backward(scale(F.mm(t, mat2), alpha), result, False)
 
 
 @addmm_relu.jvp("mat2")
 def _(F, t, mat1, result, alpha):
-    return F.activation_backward(scaled(F.mm(mat1, t), alpha), result, False)
+    return F.activation_backward(scale(F.mm(mat1, t), alpha), result, False)
 
 
 def _through_gelu(F, t, inner):
@@ -115,12 +115,12 @@ def _(F, t, inner, beta):
 
 @addmm_gelu.jvp("mat1")
 def _(F, t, mat2, inner, alpha):
-    return _through_gelu(F, scaled(F.mm(t, mat2), alpha), inner)
+    return _through_gelu(F, scale(F.mm(t, mat2), alpha), inner)
 
 
 @addmm_gelu.jvp("mat2")
 def _(F, t, mat1, inner, alpha):
-    return _through_gelu(F, scaled(F.mm(mat1, t), alpha), inner)
+    return _through_gelu(F, scale(F.mm(mat1, t), alpha), inner)
 
 
 @composite(path="_addmm_activation", method="_addmm_activation", samples=lambda: [

@@ -55,7 +55,7 @@ def _subscripts(text: str, start: int, operand: str) -> list[int]:
     return labels
 
 
-def _parsed(equation: str) -> tuple[list[list[int]], list[int] | None]:
+def _parse_equation(equation: str) -> tuple[list[list[int]], list[int] | None]:
     """Return the labels of the operands, and of the output where it is given."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
@@ -84,7 +84,7 @@ def _from_sublists(args: Sequence[Any]) -> tuple[list[Any], list[list[int]], lis
 
 
 @functools.lru_cache(maxsize=512)
-def _resolved(
+def _resolve_ellipses(
     operands: tuple[Labels, ...], output: Labels | None, ndims: tuple[int, ...]
 ) -> tuple[list[Labels], Labels]:
     """Return the labels with the dims of ellipses in place, and those of the output."""
@@ -107,13 +107,13 @@ def _resolved(
     longest = max((n for n, labels in zip(hidden, operands, strict=True) if -1 in labels), default=0)
     whole = tuple(range(_ELLIPSIS, _ELLIPSIS + longest))
 
-    def filled(labels: Labels, n: int) -> Labels:
+    def fill_ellipsis(labels: Labels, n: int) -> Labels:
         if -1 not in labels:
             return labels
         i = labels.index(-1)
         return (*labels[:i], *whole[longest - n :], *labels[i + 1 :])
 
-    inputs = [filled(labels, n) for labels, n in zip(operands, hidden, strict=True)]
+    inputs = [fill_ellipsis(labels, n) for labels, n in zip(operands, hidden, strict=True)]
     seen = [label for labels in inputs for label in labels]
     if output is None:
         return inputs, (*whole, *sorted(label for label in set(seen) if label < _ELLIPSIS and seen.count(label) == 1))
@@ -124,7 +124,7 @@ def _resolved(
             raise RuntimeError(
                 f"einsum(): output subscript {_letter(label)} does not appear in the equation for any input operand"
             )
-    return inputs, filled(output, longest)
+    return inputs, fill_ellipsis(output, longest)
 
 
 def _sizes(inputs: Sequence[Labels], shapes: Sequence[Sequence[int]]) -> dict[int, int]:
@@ -171,7 +171,7 @@ def _distinct(F: Any, x: Any, labels: Labels, sizes: dict[int, int]) -> Term:
     return x, labels
 
 
-def _summed(F: Any, x: Any, labels: Labels, wanted: set[int]) -> Term:
+def _sum_out(F: Any, x: Any, labels: Labels, wanted: set[int]) -> Term:
     """Return an operand summed over the labels that only it has."""
     unwanted = [i for i, label in enumerate(labels) if label not in wanted]
     if unwanted:
@@ -186,23 +186,23 @@ def _cheapest_pair(terms: Sequence[Term], sizes: dict[int, int], output: Labels)
     for i in range(len(terms)):
         for j in range(i + 1, len(terms)):
             a, b = set(terms[i][1]), set(terms[j][1])
-            kept = (a | b) & _kept(terms, i, j, output)
+            kept = (a | b) & _labels_needed_later(terms, i, j, output)
             cost = prod(sizes[label] for label in kept) - sum(prod(sizes[label] for label in each) for each in (a, b))
             if best is None or cost < best:
                 best, found = cost, (i, j)
     return found
 
 
-def _kept(terms: Sequence[Term], i: int, j: int, output: Labels) -> set[int]:
+def _labels_needed_later(terms: Sequence[Term], i: int, j: int, output: Labels) -> set[int]:
     """Return the labels that all but two terms, and the output, have."""
     return set(output).union(*(labels for k, (_, labels) in enumerate(terms) if k not in (i, j)))
 
 
-def _contracted(F: Any, terms: list[Term], sizes: dict[int, int], output: Labels) -> Term:
+def _contract_all(F: Any, terms: list[Term], sizes: dict[int, int], output: Labels) -> Term:
     while len(terms) > 1:
         i, j = (0, 1) if len(terms) == 2 else _cheapest_pair(terms, sizes, output)
         (a, of_a), (b, of_b) = terms[i], terms[j]
-        kept = _kept(terms, i, j, output)
+        kept = _labels_needed_later(terms, i, j, output)
         out = output if len(terms) == 2 else tuple(label for label in dict.fromkeys((*of_a, *of_b)) if label in kept)
         rest = [term for k, term in enumerate(terms) if k not in (i, j)]
         terms = [*rest, (F.contract(a, b, of_a, of_b, out), out)]
@@ -250,7 +250,7 @@ def einsum(F, *args):
         )
     if isinstance(args[0], str):
         operands = list(args[1]) if isinstance(args[1], list | tuple) else list(args[1:])
-        lists, output = _parsed(args[0])
+        lists, output = _parse_equation(args[0])
     elif not hasattr(args[0], "ndim"):
         raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not {type(args[0]).__name__}")
     else:
@@ -258,11 +258,11 @@ def einsum(F, *args):
     for i, x in enumerate(operands):
         if not F.is_tensor(x):
             raise TypeError(f"expected Tensor as element {i} in argument 1, but got {type(x).__name__}")
-    inputs, out = _resolved(
+    inputs, out = _resolve_ellipses(
         tuple(map(tuple, lists)), None if output is None else tuple(output), tuple(x.ndim for x in operands)
     )
     sizes = _sizes(inputs, [x.shape for x in operands])
     terms = [_distinct(F, x, labels, sizes) for x, labels in zip(operands, inputs, strict=True)]
-    terms = [_summed(F, *term, _kept(terms, i, i, out)) for i, term in enumerate(terms)]
-    result, labels = _contracted(F, terms, sizes, out)
+    terms = [_sum_out(F, *term, _labels_needed_later(terms, i, i, out)) for i, term in enumerate(terms)]
+    result, labels = _contract_all(F, terms, sizes, out)
     return result if labels == out else F.permute(result, tuple(map(labels.index, out)))

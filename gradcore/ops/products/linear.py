@@ -11,7 +11,7 @@ from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import general, same
 
 
-def _summed(F, grad, shape):
+def _sum_to_shape(F, grad, shape):
     """Return the gradient of a summand of that shape, which was expanded to the shape of `grad`."""
     shape, whole = tuple(shape), tuple(grad.shape)
     if whole == shape:
@@ -19,7 +19,7 @@ def _summed(F, grad, shape):
     return F.sum_rows(grad) if shape == whole[-1:] else F.sum_to_size(grad, shape)
 
 
-def scaled(t, number):
+def scale(t, number):
     """``t * number`` without the product where the number is 1."""
     return t if number == 1 else t * number
 
@@ -61,7 +61,7 @@ def _weight_gradient(F, grad, input, shape):
         F.matmul(grad, F.conj(weight)) if weight.ndim == 2 else F.unsqueeze(grad, -1) * F.conj(weight)
     ),
     weight=lambda F, grad, input, weight_shape: _weight_gradient(F, grad, input, weight_shape),
-    bias=lambda F, grad, bias_shape: _summed(F, grad, bias_shape),
+    bias=lambda F, grad, bias_shape: _sum_to_shape(F, grad, bias_shape),
     path="nn.functional.linear",
     node=_linear_node,
     mixed=same_dtypes(
@@ -120,15 +120,15 @@ def _samples(self, *operands):
 
 def gradient_of_summand(F, grad, self_shape, beta):
     """Return the gradient of a summand of that shape, which was multiplied by `beta`."""
-    return _summed(F, scaled(grad, beta.conjugate()), self_shape)
+    return _sum_to_shape(F, scale(grad, beta.conjugate()), self_shape)
 
 
 def _times_second(F, grad, second, alpha):
-    return scaled(F.times_adjoint(grad, second), alpha.conjugate())
+    return scale(F.times_adjoint(grad, second), alpha.conjugate())
 
 
 def _times_first(F, grad, first, alpha):
-    return scaled(F.adjoint_times(first, grad), alpha.conjugate())
+    return scale(F.adjoint_times(first, grad), alpha.conjugate())
 
 
 @general(
@@ -232,7 +232,7 @@ def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
 
 @general(
     self=gradient_of_summand,
-    mat=lambda F, grad, vec, alpha: scaled(F.outer(grad, F.conj(vec)), alpha.conjugate()),
+    mat=lambda F, grad, vec, alpha: scale(F.outer(grad, F.conj(vec)), alpha.conjugate()),
     vec=lambda F, grad, mat, alpha: _times_first(F, grad, mat, alpha),
     inplace="function",
     mixed=same_dtypes("addmv input tensors must have the same dtype, but got {self}, {mat}, and {vec}"),
@@ -259,8 +259,8 @@ def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
 
 @general(
     self=gradient_of_summand,
-    vec1=lambda F, grad, vec2, alpha: scaled(F.matmul(grad, F.conj(vec2)), alpha.conjugate()),
-    vec2=lambda F, grad, vec1, alpha: scaled(F.matmul(F.transpose(grad, 0, 1), F.conj(vec1)), alpha.conjugate()),
+    vec1=lambda F, grad, vec2, alpha: scale(F.matmul(grad, F.conj(vec2)), alpha.conjugate()),
+    vec2=lambda F, grad, vec1, alpha: scale(F.matmul(F.transpose(grad, 0, 1), F.conj(vec1)), alpha.conjugate()),
     inplace=True,
     mixed=lambda op, args: reduce(promote_types, (t.dtype for t in args[:3])),
     samples=_samples((2, 3), (2,), (3,)),
@@ -286,15 +286,15 @@ def addr(K, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
 
 
 for _op in (addmm, baddbmm, addbmm, addmv, addr):
-    _op.jvp("self")(lambda F, t, beta: scaled(t, beta))
+    _op.jvp("self")(lambda F, t, beta: scale(t, beta))
 
-addmm.jvp("mat1")(lambda F, t, mat2, alpha: scaled(F.mm(t, mat2), alpha))
-addmm.jvp("mat2")(lambda F, t, mat1, alpha: scaled(F.mm(mat1, t), alpha))
-baddbmm.jvp("batch1")(lambda F, t, batch2, alpha: scaled(F.bmm(t, batch2), alpha))
-baddbmm.jvp("batch2")(lambda F, t, batch1, alpha: scaled(F.bmm(batch1, t), alpha))
-addbmm.jvp("batch1")(lambda F, t, batch2, alpha: scaled(F.sum_of_products(t, batch2), alpha))
-addbmm.jvp("batch2")(lambda F, t, batch1, alpha: scaled(F.sum_of_products(batch1, t), alpha))
-addmv.jvp("mat")(lambda F, t, vec, alpha: scaled(F.mv(t, vec), alpha))
-addmv.jvp("vec")(lambda F, t, mat, alpha: scaled(F.mv(mat, t), alpha))
-addr.jvp("vec1")(lambda F, t, vec2, alpha: scaled(F.outer(t, vec2), alpha))
-addr.jvp("vec2")(lambda F, t, vec1, alpha: scaled(F.outer(vec1, t), alpha))
+addmm.jvp("mat1")(lambda F, t, mat2, alpha: scale(F.mm(t, mat2), alpha))
+addmm.jvp("mat2")(lambda F, t, mat1, alpha: scale(F.mm(mat1, t), alpha))
+baddbmm.jvp("batch1")(lambda F, t, batch2, alpha: scale(F.bmm(t, batch2), alpha))
+baddbmm.jvp("batch2")(lambda F, t, batch1, alpha: scale(F.bmm(batch1, t), alpha))
+addbmm.jvp("batch1")(lambda F, t, batch2, alpha: scale(F.sum_of_products(t, batch2), alpha))
+addbmm.jvp("batch2")(lambda F, t, batch1, alpha: scale(F.sum_of_products(batch1, t), alpha))
+addmv.jvp("mat")(lambda F, t, vec, alpha: scale(F.mv(t, vec), alpha))
+addmv.jvp("vec")(lambda F, t, mat, alpha: scale(F.mv(mat, t), alpha))
+addr.jvp("vec1")(lambda F, t, vec2, alpha: scale(F.outer(t, vec2), alpha))
+addr.jvp("vec2")(lambda F, t, vec1, alpha: scale(F.outer(vec1, t), alpha))

@@ -29,12 +29,12 @@ def rows_summed(K, self, index, height: int):
     return K.sum_into_rows(height, index, self.reshape(self.shape[0], math.prod(rest))).reshape(height, *rest)
 
 
-def _sampled(F, rows, cols, pattern, transposed):
+def _sample_product(F, rows, cols, pattern, transposed):
     return F.sampled_product(cols, rows, pattern) if transposed else F.sampled_product(rows, cols, pattern)
 
 
 @bilinear(
-    values=lambda F, grad, dense, pattern, transposed: _sampled(F, grad, F.conj(dense), pattern, transposed),
+    values=lambda F, grad, dense, pattern, transposed: _sample_product(F, grad, F.conj(dense), pattern, transposed),
     dense=lambda F, grad, values, pattern, transposed: F.sparse_product(
         F.conj(values), grad, pattern, not transposed
     ),
@@ -67,7 +67,7 @@ def _adjoint(solver):
 @sparse_solve.vjp("values", "b")
 def _(F, grad, values, result, pattern, transposed, solver, needs):
     dual = F.sparse_solve(F.conj(values), grad, pattern, not transposed, _adjoint(solver))[0]
-    dvalues = -_sampled(F, dual, F.conj(result), pattern, transposed) if needs[0] else None
+    dvalues = -_sample_product(F, dual, F.conj(result), pattern, transposed) if needs[0] else None
     return dvalues, dual
 
 

@@ -9,7 +9,7 @@ from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.shapes import along, wrap_dim
 from gradcore.ops.declare.table import composite, general, linear
-from gradcore.ops.reductions.sums import accumulated
+from gradcore.ops.reductions.sums import run_accumulating
 
 
 def _samples():
@@ -35,7 +35,7 @@ def cumsum(K, self, dim: int, *, dtype: DType = None):
     tensor([[1, 2],
             [4, 6]])
     """
-    return accumulated(K, lambda x, wanted: along(K.cumsum_along, x, dim, False, wanted), self, dtype)
+    return run_accumulating(K, lambda x, wanted: along(K.cumsum_along, x, dim, False, wanted), self, dtype)
 
 
 @linear(lambda F, grad, dim: F.cumsum(grad, dim), function=False, method=False, samples=_samples)
@@ -63,16 +63,16 @@ def _(F, t, dim, by):
     return F.shift(t, dim, by)
 
 
-def _carried(F, grad, factor, dim, reverse):
+def _accumulate_gradient(F, grad, factor, dim, reverse):
     """The gradient of a scan: at each element, the contributions of all later elements (in the order of the scan)."""
     return F.scan(F.conj(F.shift(factor, dim, 1 if reverse else -1)), grad, dim, not reverse)
 
 
 @general(
     factor=lambda F, grad, factor, result, dim, reverse: (
-        _carried(F, grad, factor, dim, reverse) * F.conj(F.shift(result, dim, -1 if reverse else 1))
+        _accumulate_gradient(F, grad, factor, dim, reverse) * F.conj(F.shift(result, dim, -1 if reverse else 1))
     ),
-    term=lambda F, grad, factor, dim, reverse: _carried(F, grad, factor, dim, reverse),
+    term=lambda F, grad, factor, dim, reverse: _accumulate_gradient(F, grad, factor, dim, reverse),
     function=False,
     method=False,
     samples=lambda: [
@@ -112,7 +112,7 @@ def cumprod(K, self, dim: int, *, dtype: DType = None):
     >>> gc.cumprod(gc.tensor([1, 2, 3, 4]), dim=0)
     tensor([ 1,  2,  6, 24])
     """
-    return accumulated(K, lambda x, wanted: along(K.cumprod_along, x, dim, wanted), self, dtype)
+    return run_accumulating(K, lambda x, wanted: along(K.cumprod_along, x, dim, wanted), self, dtype)
 
 
 @cumprod.jvp("self")
@@ -154,7 +154,7 @@ def _(F, t, self, result, dim):
 # -- differences and integrals ----------------------------------------------------------------------------------------
 
 
-def _between(F, x, dim):
+def _split_neighbours(F, x, dim):
     """Return the elements from the second and those up to the last but one along a dim."""
     n = x.shape[dim]
     return F.narrow(x, dim, 1, n - 1), F.narrow(x, dim, 0, n - 1)
@@ -207,7 +207,7 @@ def diff(F, self, n: int = 1, dim: int = -1, prepend=None, append=None):
     for _ in range(n):
         if not x.shape[dim]:
             break
-        after, before = _between(F, x, dim)
+        after, before = _split_neighbours(F, x, dim)
         x = F.logical_xor(after, before) if x.dtype.category == 0 else after - before
     return x
 
@@ -215,7 +215,7 @@ def diff(F, self, n: int = 1, dim: int = -1, prepend=None, append=None):
 def _areas(F, name, y, x, dx, dim):
     """Return the areas of the trapezoids between neighbours along a dim, as a numerator that wants halving."""
     if x is None:
-        after, before = _between(F, y, dim)
+        after, before = _split_neighbours(F, y, dim)
         return after + before if dx is None else F.scale(after + before, dx)
     if dx is not None:
         raise TypeError(f"{name}(): give either 'x' or 'dx', not both")
@@ -230,7 +230,7 @@ def _areas(F, name, y, x, dx, dim):
         if x.shape[dim] != y.shape[dim]:
             raise RuntimeError(f"{name}: There must be one `x` value for each sample point")
         widths = F.diff(x, 1, dim)
-    after, before = _between(F, y, dim)
+    after, before = _split_neighbours(F, y, dim)
     return (after + before) * widths
 
 

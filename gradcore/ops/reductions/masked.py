@@ -22,7 +22,7 @@ def _mask(F, self, mask):
     return F.expand(F.to(mask, dtypes.bool_), self.shape)
 
 
-def _filled(F, self, mask, value):
+def _fill_masked(F, self, mask, value):
     return self if mask is None else F.where(_mask(F, self, mask), self, value)
 
 
@@ -81,7 +81,7 @@ def masked_sum(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType
     >>> gc.masked.sum(gc.tensor([1.0, 2.0, 3.0]), mask=gc.tensor([True, False, True]))
     tensor(4.)
     """
-    return F.sum(_filled(F, self, mask, 0), _all_dims(dim, self.ndim), keepdim, dtype=dtype)
+    return F.sum(_fill_masked(F, self, mask, 0), _all_dims(dim, self.ndim), keepdim, dtype=dtype)
 
 
 @composite(path="masked.prod", samples=_reductions)
@@ -93,7 +93,7 @@ def masked_prod(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
     >>> gc.masked.prod(gc.tensor([2.0, 5.0, 3.0]), mask=gc.tensor([True, False, True]))
     tensor(6.)
     """
-    result = _filled(F, self, mask, 1)
+    result = _fill_masked(F, self, mask, 1)
     for d in reversed(_all_dims(dim, self.ndim)):
         result = F.prod(result, d, keepdim, dtype=dtype)
     return _cast(F, result, dtype)
@@ -114,7 +114,7 @@ def masked_mean(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
             f"Got: {dtype or self.dtype}"
         )
     dims = _all_dims(dim, self.ndim)
-    total = F.sum(_filled(F, self, mask, 0), dims, keepdim, dtype=dtype or self.dtype)
+    total = F.sum(_fill_masked(F, self, mask, 0), dims, keepdim, dtype=dtype or self.dtype)
     return total / _count(F, self, dims, keepdim, mask)
 
 
@@ -128,7 +128,7 @@ def _variance(F, self, dim, unbiased, correction, keepdim, dtype, mask):
     dims = _all_dims(dim, self.ndim)
     x = F.to(self, wanted)
     count = _count(F, self, dims, True, mask)
-    difference = _filled(F, x - F.sum(_filled(F, x, mask, 0), dims, True) / count, mask, 0)
+    difference = _fill_masked(F, x - F.sum(_fill_masked(F, x, mask, 0), dims, True) / count, mask, 0)
     squares = difference * F.conj(difference) if wanted.is_complex else difference * difference
     total = F.sum(F.real(squares) if wanted.is_complex else squares, dims, True)
     degrees = max(count - correction, 0) if mask is None else F.clamp(F.to(count, total.dtype) - correction, 0)
@@ -175,7 +175,7 @@ def masked_norm(F, self, ord: float = 2.0, dim: Dims = None, *, keepdim: bool = 
     >>> gc.masked.norm(gc.tensor([3.0, 9.0, 4.0]), mask=gc.tensor([True, False, True]))
     tensor(5.)
     """
-    x = _filled(F, self, mask, math.inf if ord == -math.inf else 0)
+    x = _fill_masked(F, self, mask, math.inf if ord == -math.inf else 0)
     return F.linalg_vector_norm(x, ord, _all_dims(dim, self.ndim), keepdim, dtype=dtype)
 
 
@@ -191,7 +191,7 @@ def masked_amax(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
     >>> gc.masked.amax(gc.tensor([1.0, 9.0, 3.0]), mask=gc.tensor([True, False, True]))
     tensor(3.)
     """
-    x = _filled(F, self, mask, _lowest(self.dtype))
+    x = _fill_masked(F, self, mask, _lowest(self.dtype))
     return _cast(F, F.amax(x, _all_dims(dim, self.ndim), keepdim), dtype)
 
 
@@ -204,7 +204,7 @@ def masked_amin(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
     >>> gc.masked.amin(gc.tensor([1.0, 0.0, 3.0]), mask=gc.tensor([True, False, True]))
     tensor(1.)
     """
-    x = _filled(F, self, mask, _highest(self.dtype))
+    x = _fill_masked(F, self, mask, _highest(self.dtype))
     return _cast(F, F.amin(x, _all_dims(dim, self.ndim), keepdim), dtype)
 
 
@@ -217,7 +217,7 @@ def masked_argmax(F, self, dim: int | None = None, *, keepdim: bool = False, dty
     >>> gc.masked.argmax(gc.tensor([1.0, 9.0, 3.0]), mask=gc.tensor([True, False, True]))
     tensor(2.)
     """
-    return _cast(F, F.argmax(_filled(F, self, mask, _lowest(self.dtype)), dim, keepdim), dtype or self.dtype)
+    return _cast(F, F.argmax(_fill_masked(F, self, mask, _lowest(self.dtype)), dim, keepdim), dtype or self.dtype)
 
 
 @composite(path="masked.argmin", samples=_samples(1))
@@ -229,7 +229,7 @@ def masked_argmin(F, self, dim: int | None = None, *, keepdim: bool = False, dty
     >>> gc.masked.argmin(gc.tensor([1.0, 0.0, 3.0]), mask=gc.tensor([True, False, True]))
     tensor(0.)
     """
-    return _cast(F, F.argmin(_filled(F, self, mask, _highest(self.dtype)), dim, keepdim), dtype or self.dtype)
+    return _cast(F, F.argmin(_fill_masked(F, self, mask, _highest(self.dtype)), dim, keepdim), dtype or self.dtype)
 
 
 @composite(path="masked.median", samples=_samples(1))
@@ -243,7 +243,7 @@ def masked_median(F, self, dim: int = -1, *, keepdim: bool = False, dtype: DType
     """
     whole = not self.dtype.is_differentiable
     x = F.to(self, dtypes.float32) if whole else self
-    result = F.nanmedian(_filled(F, x, mask, math.nan), dim, keepdim)[0]
+    result = F.nanmedian(_fill_masked(F, x, mask, math.nan), dim, keepdim)[0]
     if not whole:
         return result
     if F.holds_anywhere(F.isnan(result)):
@@ -263,7 +263,7 @@ def masked_logsumexp(F, self, dim: Dims = None, *, keepdim: bool = False, dtype:
     >>> gc.masked.logsumexp(gc.tensor([0.0, 9.0, 0.0]), mask=gc.tensor([True, False, True]))
     tensor(0.6931)
     """
-    x = _filled(F, self, mask, -math.inf if self.dtype.is_differentiable else _lowest(self.dtype))
+    x = _fill_masked(F, self, mask, -math.inf if self.dtype.is_differentiable else _lowest(self.dtype))
     return _cast(F, F.logsumexp(x, _all_dims(dim, self.ndim), keepdim), dtype)
 
 
@@ -282,8 +282,8 @@ def masked_logaddexp(F, self, other, *, dtype: DType = None, input_mask=None, ot
     >>> gc.masked.logaddexp(gc.tensor([0.0, 0.0]), gc.tensor([0.0, 1.0]), other_mask=gc.tensor([True, False]))
     tensor([0.6931, 0.0000])
     """
-    x = _filled(F, self, input_mask, _lowest(self.dtype))
-    return _cast(F, F.logaddexp(x, _filled(F, other, other_mask, _lowest(other.dtype))), dtype or self.dtype)
+    x = _fill_masked(F, self, input_mask, _lowest(self.dtype))
+    return _cast(F, F.logaddexp(x, _fill_masked(F, other, other_mask, _lowest(other.dtype))), dtype or self.dtype)
 
 
 @composite(path="masked.softmax", samples=_samples(1))
@@ -295,7 +295,7 @@ def masked_softmax(F, self, dim: int, *, dtype: DType = None, mask=None):
     >>> gc.masked.softmax(gc.tensor([1.0, 9.0, 1.0]), 0, mask=gc.tensor([True, False, True]))
     tensor([0.5000, 0.0000, 0.5000])
     """
-    return F.softmax(_filled(F, self, mask, _lowest(self.dtype)), dim, dtype=dtype)
+    return F.softmax(_fill_masked(F, self, mask, _lowest(self.dtype)), dim, dtype=dtype)
 
 
 @composite(path="masked.log_softmax", samples=lambda: [case(floats(3, 5), 1)])
@@ -307,7 +307,7 @@ def masked_log_softmax(F, self, dim: int, *, dtype: DType = None, mask=None):
     >>> gc.masked.log_softmax(gc.tensor([1.0, 1.0]), 0, mask=gc.tensor([True, True]))
     tensor([-0.6931, -0.6931])
     """
-    return F.log_softmax(_filled(F, self, mask, _lowest(self.dtype)), dim, dtype=dtype)
+    return F.log_softmax(_fill_masked(F, self, mask, _lowest(self.dtype)), dim, dtype=dtype)
 
 
 @composite(path="masked.softmin", samples=_samples(1))
@@ -319,7 +319,7 @@ def masked_softmin(F, self, dim: int, *, dtype: DType = None, mask=None):
     >>> gc.masked.softmin(gc.tensor([1.0, 9.0, 1.0]), 0, mask=gc.tensor([True, False, True]))
     tensor([0.5000, 0.0000, 0.5000])
     """
-    return F.softmin(_filled(F, self, mask, _highest(self.dtype)), dim, dtype=dtype)
+    return F.softmin(_fill_masked(F, self, mask, _highest(self.dtype)), dim, dtype=dtype)
 
 
 # -- along a dim ------------------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def masked_cumsum(F, self, dim: int, *, dtype: DType = None, mask=None):
     >>> gc.masked.cumsum(gc.tensor([1.0, 9.0, 3.0]), 0, mask=gc.tensor([True, False, True]))
     tensor([1., 1., 4.])
     """
-    return F.cumsum(_filled(F, self, mask, 0), dim, dtype=dtype or (self.dtype if self.dtype.category else None))
+    return F.cumsum(_fill_masked(F, self, mask, 0), dim, dtype=dtype or (self.dtype if self.dtype.category else None))
 
 
 @composite(path="masked.cumprod", samples=_samples(1))
@@ -346,7 +346,7 @@ def masked_cumprod(F, self, dim: int, *, dtype: DType = None, mask=None):
     >>> gc.masked.cumprod(gc.tensor([2.0, 9.0, 3.0]), 0, mask=gc.tensor([True, False, True]))
     tensor([2., 2., 6.])
     """
-    return F.cumprod(_filled(F, self, mask, 1), dim, dtype=dtype or (self.dtype if self.dtype.category else None))
+    return F.cumprod(_fill_masked(F, self, mask, 1), dim, dtype=dtype or (self.dtype if self.dtype.category else None))
 
 
 @composite(path="masked.normalize", samples=_samples(2.0, 1))
@@ -359,4 +359,4 @@ def masked_normalize(F, self, ord: float, dim: int, *, eps: float = 1e-12, dtype
     tensor([0.6000, 0.0000, 0.8000])
     """
     norm = F.masked_norm(self, ord, dim, keepdim=True, dtype=dtype, mask=mask)
-    return _filled(F, self, mask, 0) / F.clamp(norm, eps)
+    return _fill_masked(F, self, mask, 0) / F.clamp(norm, eps)

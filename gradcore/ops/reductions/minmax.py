@@ -11,7 +11,7 @@ from numbers import Integral
 from gradcore.ops.declare.annotations import Dims, Tensor
 from gradcore.ops.declare.checks import check_implemented, check_reducible
 from gradcore.ops.declare.samples import case, floats, ints
-from gradcore.ops.declare.shapes import along, axes, kept, wrap_dim
+from gradcore.ops.declare.shapes import along, axes, keep_reduced_dims, wrap_dim
 from gradcore.ops.declare.table import composite, constant, general, linear
 
 # -- over dims --------------------------------------------------------------------------------------------------------
@@ -22,16 +22,16 @@ def _ties(F, self, chosen):
     return F.ones_like(chosen) * (self == chosen)
 
 
-def _shared(F, grad, self, chosen, dim):
+def _share_gradient(F, grad, self, chosen, dim):
     """Return the gradient of extrema over dims, shared evenly by the elements that tie."""
-    shape = kept(self.shape, dim)
+    shape = keep_reduced_dims(self.shape, dim)
     ties = _ties(F, self, F.reshape(chosen, shape))
     return F.reshape(grad, shape) / F.sum(ties, dim, True) * ties
 
 
-def _averaged(F, t, self, chosen, dim, keepdim):
+def _average_tangent(F, t, self, chosen, dim, keepdim):
     """Return the tangent of extrema over dims: the mean over the elements that tie."""
-    ties = _ties(F, self, F.reshape(chosen, kept(self.shape, dim)))
+    ties = _ties(F, self, F.reshape(chosen, keep_reduced_dims(self.shape, dim)))
     return F.sum(t * ties, dim, keepdim) / F.sum(ties, dim, keepdim)
 
 
@@ -50,12 +50,12 @@ def _over_dims(name, word):
 
     over.__doc__ = f"The {word} over `dim` (all dims if empty); elements that tie share the gradient evenly."
     op = general(
-        lambda F, grad, self, result, dim: _shared(F, grad, self, result, dim),
+        lambda F, grad, self, result, dim: _share_gradient(F, grad, self, result, dim),
         name=f"a{name}",
         samples=_samples_over_dims,
         half_on_cuda="reductions forward",
     )(over)
-    op.jvp("self")(lambda F, t, self, result, dim, keepdim: _averaged(F, t, self, result, dim, keepdim))
+    op.jvp("self")(lambda F, t, self, result, dim, keepdim: _average_tangent(F, t, self, result, dim, keepdim))
 
 
 _over_dims("max", "maximum")
@@ -93,12 +93,12 @@ def aminmax(K, self, *, dim: int | None = None, keepdim: bool = False):
 
 @aminmax.vjp("self")
 def _(F, grads, self, min, max, dim):
-    return _shared(F, grads[0], self, min, dim) + _shared(F, grads[1], self, max, dim)
+    return _share_gradient(F, grads[0], self, min, dim) + _share_gradient(F, grads[1], self, max, dim)
 
 
 @aminmax.jvp("self")
 def _(F, t, self, min, max, dim, keepdim):
-    return _averaged(F, t, self, min, dim, keepdim), _averaged(F, t, self, max, dim, keepdim)
+    return _average_tangent(F, t, self, min, dim, keepdim), _average_tangent(F, t, self, max, dim, keepdim)
 
 
 # -- of all elements --------------------------------------------------------------------------------------------------
@@ -140,12 +140,12 @@ def place(K, self, shape: tuple[int, ...], dim: int, index):
     return K.put_along(self, shape, wrap_dim(dim, len(shape)), index)
 
 
-def taken(F, t, dim, indices):
+def take_tangent(F, t, dim, indices):
     """Return the tangents of the elements that were selected along a dim."""
     return F.gather(t, dim, indices) if t.shape else t
 
 
-def placed(F, grad, self_shape, dim, indices):
+def place_gradient(F, grad, self_shape, dim, indices):
     """Return the gradient at the positions from which elements were selected along a dim."""
     return F.place(grad, self_shape, dim, indices) if self_shape else grad
 
@@ -154,14 +154,14 @@ def at_index(F, x, dim, index):
     """Return the elements of `x` at an index of one element along `dim` (which the index has with size 1, or not)."""
     if not x.shape:
         return x
-    return F.reshape(F.gather(x, dim, F.reshape(index, kept(x.shape, dim))), index.shape)
+    return F.reshape(F.gather(x, dim, F.reshape(index, keep_reduced_dims(x.shape, dim))), index.shape)
 
 
 def put_at_index(F, grad, shape, dim, index):
     """Zeros of `shape`, but for `grad` where the index points: the transpose of `at_index`."""
     if not shape:
         return grad
-    one = kept(shape, dim)
+    one = keep_reduced_dims(shape, dim)
     return F.place(F.reshape(grad, one), shape, dim, F.reshape(index, one))
 
 
@@ -182,7 +182,7 @@ def _samples():
     ]  # fmt: skip
 
 
-def _overloaded(name, word):
+def _declare_extremum(name, word):
     """``max`` and ``min``: of all elements, along a dim with the index, or of two tensors."""
     title = name.title()
     hidden = {"function": False, "method": False}
@@ -234,8 +234,8 @@ def _overloaded(name, word):
     )(overloads)
 
 
-_overloaded("max", "maximum")
-_overloaded("min", "minimum")
+_declare_extremum("max", "maximum")
+_declare_extremum("min", "minimum")
 
 
 def _index_of(name, word):
@@ -282,7 +282,7 @@ def _running(name, word):
             case(floats(3, 4, form="distinct"), 1), case(floats(5, 2), 0), case(floats(), 0), case(floats(0), 0)
         ],
     )(running)  # fmt: skip
-    op.jvp("self")(taken)
+    op.jvp("self")(take_tangent)
 
 
 _running("cummax", "maximum")

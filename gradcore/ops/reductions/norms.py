@@ -8,7 +8,7 @@ from gradcore.backends.portable.host_tables import list_combinations
 from gradcore.ops.declare.annotations import Dims, DType, Order
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats
-from gradcore.ops.declare.shapes import all_dims, axes, kept, wrap_dim
+from gradcore.ops.declare.shapes import all_dims, axes, keep_reduced_dims, wrap_dim
 from gradcore.ops.declare.table import composite, general
 from gradcore.ops.linalg.matrix_checks import check_floating, check_matrix
 
@@ -91,20 +91,20 @@ def _shared_direction(F, x, norm, ord, dim):
 
 @linalg_vector_norm.vjp("self")
 def _(F, grad, self, result, ord, dim):
-    shape = kept(self.shape, dim)
+    shape = keep_reduced_dims(self.shape, dim)
     return _shared_direction(F, self, F.reshape(result, shape), ord, dim) * F.reshape(grad, shape)
 
 
 @linalg_vector_norm.jvp("self")
 def _(F, t, self, result, ord, dim, keepdim):
-    direction = _shared_direction(F, self, F.reshape(result, kept(self.shape, dim)), ord, dim)
+    direction = _shared_direction(F, self, F.reshape(result, keep_reduced_dims(self.shape, dim)), ord, dim)
     return F.sum(F.real(F.conj(direction) * t), dim, keepdim)
 
 
 # -- slices of a bounded norm -----------------------------------------------------------------------------------------
 
 
-def _bounded(F, self, p, dim, maxnorm):
+def _scales_to_bound(F, self, p, dim, maxnorm):
     """Return the norms of the slices along `dim`, what they are multiplied by, and how that changes with the norm."""
     others = tuple(d for d in range(self.ndim) if d != wrap_dim(dim, self.ndim))
     norm = F.linalg_vector_norm(self, p, others, True)
@@ -141,19 +141,19 @@ def renorm(K, self, p: float, dim: int, maxnorm: float):
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if self.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
-    return self * _bounded(K, self, p, dim, maxnorm)[2]
+    return self * _scales_to_bound(K, self, p, dim, maxnorm)[2]
 
 
 @renorm.vjp("self")
 def _(F, grad, self, p, dim, maxnorm):
-    others, norm, scale, slope = _bounded(F, self, p, dim, maxnorm)
+    others, norm, scale, slope = _scales_to_bound(F, self, p, dim, maxnorm)
     change = slope * F.sum(F.real(grad * F.conj(self)), others, True)
     return grad * scale + _shared_direction(F, self, norm, p, others) * change
 
 
 @renorm.jvp("self")
 def _(F, t, self, p, dim, maxnorm):
-    others, norm, scale, slope = _bounded(F, self, p, dim, maxnorm)
+    others, norm, scale, slope = _scales_to_bound(F, self, p, dim, maxnorm)
     direction = _shared_direction(F, self, norm, p, others)
     return t * scale + self * (slope * F.sum(F.real(F.conj(direction) * t), others, True))
 
@@ -201,7 +201,7 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
     if ord in ("nuc", 2, -2):
         sizes = F.linalg_svdvals(F.movedim(A, (rows, columns), (-2, -1)))
         found = F.sum(sizes, -1) if ord == "nuc" else F.amax(sizes, -1) if ord == 2 else F.amin(sizes, -1)
-        return F.reshape(found, kept(A.shape, (rows, columns))) if keepdim else found
+        return F.reshape(found, keep_reduced_dims(A.shape, (rows, columns))) if keepdim else found
     if ord in (inf, -inf):
         rows, columns = columns, rows
     sums = F.linalg_vector_norm(A, 1, rows, keepdim)

@@ -7,7 +7,7 @@ from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.shapes import along, wrap_dim
 from gradcore.ops.declare.table import composite, constant, general, not_implemented
-from gradcore.ops.reductions.minmax import placed, taken
+from gradcore.ops.reductions.minmax import place_gradient, take_tangent
 
 # -- sorting ----------------------------------------------------------------------------------------------------------
 
@@ -25,7 +25,7 @@ def _sort_samples():
 
 
 @general(
-    placed,
+    place_gradient,
     differentiable=(0,),
     fields="values indices",
     node=lambda stable: f"SortBackward{0 if stable is None else 1}",
@@ -49,7 +49,7 @@ def sort(K, self, dim: int = -1, descending: bool = False, *, stable: bool | Non
     return along(K.sort_along, self, dim, descending)
 
 
-sort.jvp("self")(taken)
+sort.jvp("self")(take_tangent)
 
 
 @constant(constant="results are indices", samples=_sort_samples, half_on_cuda="selection")
@@ -78,7 +78,7 @@ def msort(F, self):
 
 
 @general(
-    placed,
+    place_gradient,
     differentiable=(0,),
     fields="values indices",
     samples=lambda: [
@@ -109,7 +109,7 @@ def topk(K, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = Tr
     return along(K.topk_along, self, dim, k, largest)
 
 
-topk.jvp("self")(taken)
+topk.jvp("self")(take_tangent)
 
 
 # -- distinct elements ------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _distinct_samples():
     ]
 
 
-def _asked_for(found, inverse, counts):
+def _select_results(found, inverse, counts):
     values, where, number = found
     if not (inverse or counts):
         return values
@@ -196,7 +196,7 @@ def unique(
     >>> gc.unique(gc.tensor([3, 1, 3, 2]), return_counts=True)
     (tensor([1, 2, 3]), tensor([1, 1, 2]))
     """
-    return _asked_for(F._unique2(self, return_inverse, return_counts, dim), return_inverse, return_counts)
+    return _select_results(F._unique2(self, return_inverse, return_counts, dim), return_inverse, return_counts)
 
 
 @composite(data_dependent=True, samples=_distinct_samples, overloads=(("*, dim: int | None = ...", "Tensor"),))
@@ -210,7 +210,9 @@ def unique_consecutive(F, self, return_inverse: bool = False, return_counts: boo
     >>> gc.unique_consecutive(gc.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])
     """
-    return _asked_for(F.unique_consecutive_(self, return_inverse, return_counts, dim), return_inverse, return_counts)
+    return _select_results(
+        F.unique_consecutive_(self, return_inverse, return_counts, dim), return_inverse, return_counts
+    )
 
 
 # -- positions in sorted sequences --------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def search(K, sequence, values, right: bool, sorter=None):
     return K.search_in(sequence, values, right)
 
 
-def _inserted(F, name, sequence, values, out_int32, right, sorter):
+def _insertion_indices(F, name, sequence, values, out_int32, right, sorter):
     if not hasattr(values, "ndim"):
         values = F.number_as_tensor(values, sequence)
     if values.dtype is not sequence.dtype:
@@ -294,7 +296,7 @@ def searchsorted(
             "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
             f"{list(sorted_sequence.shape)}and got sorter tensor {list(sorter.shape)}"
         )
-    return _inserted(F, "searchsorted", sorted_sequence, input, out_int32, right or side == "right", sorter)
+    return _insertion_indices(F, "searchsorted", sorted_sequence, input, out_int32, right or side == "right", sorter)
 
 
 @composite(
@@ -321,7 +323,7 @@ def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = Fa
     """
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
-    return _inserted(F, "bucketize", boundaries, input, out_int32, right, None)
+    return _insertion_indices(F, "bucketize", boundaries, input, out_int32, right, None)
 
 
 @constant(constant="results are bools", function=False, method=False)

@@ -10,7 +10,7 @@ from gradcore.core.errors import warn
 from gradcore.ops.declare.annotations import Dims, Tensor
 from gradcore.ops.declare.checks import check_implemented, check_reducible
 from gradcore.ops.declare.samples import case, floats
-from gradcore.ops.declare.shapes import along, axes, kept, reduced_size, removed, wrap_dim
+from gradcore.ops.declare.shapes import along, axes, keep_reduced_dims, reduced_size, remove_reduced_dims, wrap_dim
 from gradcore.ops.declare.table import composite, general
 from gradcore.ops.reductions.minmax import mean_of_equals, selection, shared_by_equals
 from gradcore.ops.reductions.sums import spread
@@ -27,7 +27,7 @@ def _scaled_distances(F, self, dim, correction):
 def _var_vjp(F, grad, self, dim, correction):
     # As `_scaled_distances`, but what is the same for many elements is multiplied first.
     degrees = reduced_size(self.shape, dim) - correction
-    scale = F.reshape(grad, kept(self.shape, dim)) * (2 / degrees if degrees > 0 else math.inf)
+    scale = F.reshape(grad, keep_reduced_dims(self.shape, dim)) * (2 / degrees if degrees > 0 else math.inf)
     return F.mul(F.sub(self, F.mean(self, dim, True)), scale)
 
 
@@ -53,13 +53,13 @@ def _moments(K, name, self, dim, correction, keepdim):
     """Variance (or its root) and mean in their final shape and dtype."""
     if self.dtype.kind in "biu":
         raise RuntimeError("std and var only support floating point and complex dtypes")
-    if prod(self.shape) // max(1, prod(removed(self.shape, dim))) <= correction:
+    if prod(self.shape) // max(1, prod(remove_reduced_dims(self.shape, dim))) <= correction:
         warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
             "(input numel divided by output numel)."
         )
     var, mean = K.var_mean_over(self, axes(dim, self.ndim), correction, name.startswith("std"))
-    shape = kept(self.shape, dim) if keepdim else removed(self.shape, dim)
+    shape = keep_reduced_dims(self.shape, dim) if keepdim else remove_reduced_dims(self.shape, dim)
     var = var if var.dtype == self.real.dtype else K.astype(var, self.real.dtype)
     return var.reshape(shape), mean.reshape(shape)
 

@@ -9,7 +9,7 @@ from gradcore.core.errors import warn_once
 from gradcore.ops.declare.annotations import Dims, DType
 from gradcore.ops.declare.checks import dtype_of
 from gradcore.ops.declare.samples import bools, case, floats, ints
-from gradcore.ops.declare.shapes import along, axes, kept, reduced_size
+from gradcore.ops.declare.shapes import along, axes, keep_reduced_dims, reduced_size
 from gradcore.ops.declare.table import composite, constant, general, linear
 
 
@@ -17,27 +17,27 @@ def spread(F, grad, shape, dim):
     """Undo a reduction's removal of dims, and repeat along them."""
     if not grad.ndim:
         return F.expand(grad, shape)
-    return F.expand(F.reshape(grad, kept(shape, dim)), shape)
+    return F.expand(F.reshape(grad, keep_reduced_dims(shape, dim)), shape)
 
 
 REAL_PARTS = "Casting complex values to real discards the imaginary part"
 
 
-def accumulated(K, kernel, self, dtype):
+def run_accumulating(K, kernel, self, dtype):
     """``kernel(array, dtype)``; what is wanted in half precision is computed in float32 and rounded once."""
     if dtype is None or not dtype.is_reduced or not K.upcasts:
         return kernel(self, dtype)
     return K.to(kernel(K.to(K.to(self, dtype), dtypes.float32), None), dtype)
 
 
-def _reduced(K, kernel, self, dim, keepdim, dtype):
+def _reduce(K, kernel, self, dim, keepdim, dtype):
     dims = None if dim is None else axes(dim, self.ndim)
     if dtype is None:
         return kernel(self, dims, keepdim)
     if self.dtype.kind == "c" and dtype.category in (1, 2):
         warn_once(REAL_PARTS)
         self = K.real(self)
-    return accumulated(K, lambda x, wanted: kernel(x, dims, keepdim, wanted), self, dtype)
+    return run_accumulating(K, lambda x, wanted: kernel(x, dims, keepdim, wanted), self, dtype)
 
 
 def _name_by_dim(name):
@@ -80,7 +80,7 @@ def sum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None
     >>> gc.sum(gc.tensor([[1, 2], [3, 4]]), dim=0, keepdim=True)
     tensor([[4, 6]])
     """
-    return _reduced(K, K.sum_over, self, dim, keepdim, dtype)
+    return _reduce(K, K.sum_over, self, dim, keepdim, dtype)
 
 
 @general(
@@ -96,7 +96,7 @@ def nansum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = N
     """
     if self.dtype.kind == "c":
         raise RuntimeError("nansum on CPU does not support complex inputs")
-    return _reduced(K, K.nansum_over, self, dim, keepdim, dtype)
+    return _reduce(K, K.nansum_over, self, dim, keepdim, dtype)
 
 
 @nansum.jvp("self")
@@ -125,7 +125,7 @@ def mean(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = Non
             f"mean(): could not infer output dtype. {which} dtype must be either a floating point or complex dtype. "
             f"Got: {name}"
         )
-    return _reduced(K, K.mean_over, self, dim, keepdim, dtype)
+    return _reduce(K, K.mean_over, self, dim, keepdim, dtype)
 
 
 @composite(samples=_sum_samples)
@@ -163,7 +163,7 @@ def _prod_samples():
 
 
 @general(
-    lambda F, grad, self, dim: F.reshape(grad, kept(self.shape, dim)) * F.conj(_others(F, self, dim)),
+    lambda F, grad, self, dim: F.reshape(grad, keep_reduced_dims(self.shape, dim)) * F.conj(_others(F, self, dim)),
     node=_name_by_dim("Prod"),
     samples=_prod_samples,
     autocast="float32",
@@ -178,7 +178,7 @@ def prod(K, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType
     >>> gc.prod(gc.tensor([[1, 2], [3, 4]]), dim=1)
     tensor([ 2, 12])
     """
-    return _reduced(K, K.prod_over, self, dim, keepdim, dtype)
+    return _reduce(K, K.prod_over, self, dim, keepdim, dtype)
 
 
 @prod.jvp("self")
@@ -230,7 +230,7 @@ def _tested_axes(dim, ndim):
     return () if dim == () else axes(dim, ndim)
 
 
-def _tested(K, found, self):
+def _as_test_result(K, found, self):
     """Return the result of a test: bool, but uint8 for uint8."""
     return K.astype(found, "uint8") if self.dtype == "uint8" else found
 
@@ -244,7 +244,7 @@ def any(K, self, dim: Dims = None, keepdim: bool = False):
     >>> gc.any(gc.tensor([[True, False], [False, False]]), dim=1)
     tensor([ True, False])
     """
-    return _tested(K, K.any_over(self, _tested_axes(dim, self.ndim), keepdim), self)
+    return _as_test_result(K, K.any_over(self, _tested_axes(dim, self.ndim), keepdim), self)
 
 
 @constant(constant="results are bools", samples=_test_samples)
@@ -256,7 +256,7 @@ def all(K, self, dim: Dims = None, keepdim: bool = False):
     >>> gc.all(gc.tensor([[True, True], [True, False]]), dim=1)
     tensor([ True, False])
     """
-    return _tested(K, K.all_over(self, _tested_axes(dim, self.ndim), keepdim), self)
+    return _as_test_result(K, K.all_over(self, _tested_axes(dim, self.ndim), keepdim), self)
 
 
 @constant(

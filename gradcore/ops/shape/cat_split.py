@@ -183,7 +183,9 @@ def column_stack(F, tensors: Arrays):
     tensor([[1, 3],
             [2, 4]])
     """
-    return F.hstack([F.reshape(x, (math.prod(x.shape), 1)) if x.ndim <= 1 else x for x in _listed(F, tensors)])
+    return F.hstack(
+        [F.reshape(x, (math.prod(x.shape), 1)) if x.ndim <= 1 else x for x in _as_list_of_tensors(F, tensors)]
+    )
 
 
 def _blocks_of(F, grad, shapes):
@@ -514,7 +516,7 @@ def dsplit(F, self, indices_or_sections: Ints):
 # -- several tensors to one shape -------------------------------------------------------------------------------------
 
 
-def _listed(F, tensors):
+def _as_list_of_tensors(F, tensors):
     """Tensors given one by one, or in a sequence."""
     found = [tensors] if F.is_tensor(tensors) or not isinstance(tensors, Iterable) else list(tensors)
     for i, x in enumerate(found):
@@ -525,7 +527,7 @@ def _listed(F, tensors):
 
 def _for_each(F, tensors, function):
     """`function` of one tensor, or the tuple of its results for several."""
-    return function(tensors) if F.is_tensor(tensors) else tuple(map(function, _listed(F, tensors)))
+    return function(tensors) if F.is_tensor(tensors) else tuple(map(function, _as_list_of_tensors(F, tensors)))
 
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2)]), case(floats())])
@@ -597,7 +599,7 @@ def broadcast_tensors(F, tensors: Arrays):
             [1, 2]]), tensor([[3, 3],
             [4, 4]]))
     """
-    tensors = _listed(F, tensors)
+    tensors = _as_list_of_tensors(F, tensors)
     shape = broadcast_shape([x.shape for x in tensors])
     return tuple(F.expand(x, shape) for x in tensors)
 
@@ -624,7 +626,7 @@ def meshgrid(F, tensors: Arrays, *, indexing: str | None = None):
             [2, 2]]), tensor([[3, 4],
             [3, 4]]))
     """
-    tensors = _listed(F, tensors)
+    tensors = _as_list_of_tensors(F, tensors)
     if indexing is None:
         warn_once(
             "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument. It is 'ij' "
@@ -665,7 +667,7 @@ def cartesian_prod(F, tensors: Arrays):
             [2, 3],
             [2, 4]])
     """
-    tensors = _listed(F, tensors)
+    tensors = _as_list_of_tensors(F, tensors)
     for x in tensors:
         if x.ndim != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")

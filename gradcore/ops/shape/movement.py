@@ -8,7 +8,15 @@ from typing import Any
 
 from gradcore.core.dtypes import dtype
 from gradcore.ops.declare.annotations import Dims, Ints, Sizes
-from gradcore.ops.declare.geometry import distinct, each, expanded, inverse, moved, reshape_error, unflattened
+from gradcore.ops.declare.geometry import (
+    distinct,
+    each,
+    expand_shape,
+    inverse,
+    permutation_of_movedim,
+    reshape_error,
+    unflatten_shape,
+)
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.shapes import wrap_dim
 from gradcore.ops.declare.table import composite, linear, same
@@ -16,7 +24,7 @@ from gradcore.ops.declare.table import composite, linear, same
 # -- shapes -----------------------------------------------------------------------------------------------------------
 
 
-def _reshaped(x, shape):
+def _reshape(x, shape):
     try:
         out = x.reshape(shape)
     except (ValueError, TypeError):
@@ -48,7 +56,7 @@ def reshape(K, self, shape: Sizes):
     tensor([[0, 1],
             [2, 3]])
     """
-    return _reshaped(self, shape)
+    return _reshape(self, shape)
 
 
 @linear(
@@ -63,7 +71,7 @@ def reshape(K, self, shape: Sizes):
 )
 def view_shape(K, self, shape: Sizes):
     """Return the same memory in another shape."""
-    out = _reshaped(self, shape)
+    out = _reshape(self, shape)
     if not K.shares_memory(out, self):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
@@ -137,7 +145,7 @@ def unflatten(F, self, dim: int, sizes: Sequence[int]):
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
-    return F.view_shape(self, unflattened(self.shape, dim, sizes))
+    return F.view_shape(self, unflatten_shape(self.shape, dim, sizes))
 
 
 @composite(samples=lambda: [case(floats(2, 3)), case(floats())])
@@ -228,7 +236,7 @@ def expand(K, self, size: Sizes):
     tensor([[1, 1, 1],
             [2, 2, 2]])
     """
-    return K.expanded(self, expanded(self.shape, size))
+    return K.expanded(self, expand_shape(self.shape, size))
 
 
 @composite(function=False, samples=lambda: [case(floats(3, 1), floats(2, 3, 4))])
@@ -266,7 +274,7 @@ def sum_to_size(self, size: Sizes):
 
 
 @linear(
-    lambda F, grad, self_shape, repeats: _folded(F, grad, self_shape, repeats),
+    lambda F, grad, self_shape, repeats: _sum_repeats(F, grad, self_shape, repeats),
     samples=lambda: [case(floats(2, 3), (2, 1, 2)), case(floats(2), (0,)), case(floats(), (3,))],
 )
 def repeat(K, self, repeats: Sizes):
@@ -289,7 +297,7 @@ def repeat(K, self, repeats: Sizes):
     return K.tiled(self, repeats)
 
 
-def _folded(F, grad, shape, repeats):
+def _sum_repeats(F, grad, shape, repeats):
     """Return the sum over copies made by `repeat`."""
     repeats = each(repeats)
     padded = (1,) * (len(repeats) - len(shape)) + tuple(shape)
@@ -414,7 +422,7 @@ def movedim(F, self, source: Ints, destination: Ints):
     >>> gc.movedim(gc.zeros(2, 3, 4), 0, -1).shape
     torch.Size([3, 4, 2])
     """
-    return F.permute(self, moved(self.ndim, source, destination))
+    return F.permute(self, permutation_of_movedim(self.ndim, source, destination))
 
 
 @composite(samples=lambda: [case(floats(2, 3, 4)), case(floats())])

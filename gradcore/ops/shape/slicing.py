@@ -33,7 +33,7 @@ def _at(dim, *index):
     return ((slice(None),) * dim) + index
 
 
-def _selected(x, dim, index):
+def _select_key(x, dim, index):
     """Return the key of one slice of a dim."""
     if not x.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
@@ -61,7 +61,7 @@ def select(K, self, dim: int, index: int):
     >>> gc.select(gc.tensor([[1, 2], [3, 4]]), 1, 0)
     tensor([1, 3])
     """
-    return self[_selected(self, dim, index)]
+    return self[_select_key(self, dim, index)]
 
 
 def _part_key(shape, dim, start, end, step):
@@ -130,7 +130,7 @@ def select_scatter(K, self, src, dim: int, index: int):
             [1., 1.]])
     """
     out = self.copy()
-    part = out[_selected(self, dim, index)]
+    part = out[_select_key(self, dim, index)]
     check_part(src, part)
     part[...] = src
     return out

@@ -122,14 +122,14 @@ def _dims_and_sizes(x, s, dim):
         dims = list(range(x.ndim if s is None else len(_as_list(s))))
         dims = [d + x.ndim - len(dims) for d in dims]
     else:
-        dims = _wrapped(x, _as_list(dim))
+        dims = _wrap_dims(x, _as_list(dim))
     sizes = [None] * len(dims) if s is None else [None if n == -1 else n for n in _as_list(s)]
     if len(sizes) != len(dims):
         raise RuntimeError("When given, dim and shape arguments must have the same length")
     return tuple(dims), sizes
 
 
-def _wrapped(x, dims):
+def _wrap_dims(x, dims):
     if dims and not x.ndim:
         raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
     wrapped = [wrap_dim(d, x.ndim) for d in dims]
@@ -144,7 +144,7 @@ def _check_sizes(sizes):
             raise RuntimeError(f"Invalid number of data points ({n}) specified")
 
 
-def _resized(F, x, dims, sizes):
+def _resize_dims(F, x, dims, sizes):
     """Return the tensor with the sizes that are given; its own are kept where they are None."""
     wanted = [x.shape[d] if n is None else n for d, n in zip(dims, sizes, strict=True)]
     _check_sizes(wanted)
@@ -175,7 +175,7 @@ def _transform(F, x, s, dim, norm, forward):
     """Complex or real numbers to complex ones."""
     dims, sizes = _dims_and_sizes(x, s, dim)
     norm = _norm(norm)
-    x = _resized(F, _floating(F, x), dims, sizes)
+    x = _resize_dims(F, _floating(F, x), dims, sizes)
     if not dims:
         return _complex(F, x)
     if x.is_complex():
@@ -199,14 +199,14 @@ def _half(F, x, dims, sizes):
     """Complex numbers with the first half of the last dim that a real result needs, and the size of that."""
     last = 2 * (x.shape[dims[-1]] - 1) if sizes[-1] is None else sizes[-1]
     _check_sizes([last])
-    return _resized(F, _complex(F, x), dims, [*sizes[:-1], last // 2 + 1]), last
+    return _resize_dims(F, _complex(F, x), dims, [*sizes[:-1], last // 2 + 1]), last
 
 
 def _from_real(F, x, s, dim, norm, name):
     """Real numbers to the first half of their transform."""
     _check_real(x, name)
     dims, sizes = _some_dims(x, s, dim, name)
-    return F.fft_r2c(_resized(F, _floating(F, x), dims, sizes), dims, _norm(norm), True)
+    return F.fft_r2c(_resize_dims(F, _floating(F, x), dims, sizes), dims, _norm(norm), True)
 
 
 def _to_real(F, x, s, dim, norm, name):
@@ -221,7 +221,7 @@ def _hermitian_inverse(F, x, s, dim, norm, name):
     _check_real(x, name)
     dims, sizes = _some_dims(x, s, dim, name)
     norm = _norm(norm)
-    half = F.conj(F.fft_r2c(_resized(F, _floating(F, x), dims, sizes), dims[-1:], _SWAPPED[norm], True))
+    half = F.conj(F.fft_r2c(_resize_dims(F, _floating(F, x), dims, sizes), dims[-1:], _SWAPPED[norm], True))
     return half if len(dims) == 1 else F.fft_c2c(half, dims[:-1], norm, False)
 
 
@@ -312,7 +312,7 @@ for _name, _run, _what, _settings in _FAMILIES:
 # -- orders of frequencies --------------------------------------------------------------------------------------------
 
 
-def _shifted(F, x, dim, half):
+def _shift(F, x, dim, half):
     dims = tuple(range(x.ndim)) if dim is None else tuple(_as_list(dim))
     return F.roll(x, tuple(half(x.shape[d]) for d in dims), dims) if dims else F.clone(x)
 
@@ -328,7 +328,7 @@ def fft_fftshift(F, self, dim: Dims = None):
     >>> gc.fft.fftshift(gc.fft.fftfreq(4))
     tensor([-0.5000, -0.2500,  0.0000,  0.2500])
     """
-    return _shifted(F, self, dim, lambda n: n // 2)
+    return _shift(F, self, dim, lambda n: n // 2)
 
 
 @composite(
@@ -342,4 +342,4 @@ def fft_ifftshift(F, self, dim: Dims = None):
     >>> gc.fft.ifftshift(gc.tensor([-2, -1, 0, 1]))
     tensor([ 0,  1, -2, -1])
     """
-    return _shifted(F, self, dim, lambda n: (n + 1) // 2)
+    return _shift(F, self, dim, lambda n: (n + 1) // 2)

@@ -9,7 +9,7 @@ from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.promotion import common_dtype
 from gradcore.ops.declare.samples import case, complexes, floats
 from gradcore.ops.declare.table import general
-from gradcore.ops.signal.windowed import padded
+from gradcore.ops.signal.windowed import pad_with_zeros
 
 _PRIVATE = {"function": False, "method": False}
 
@@ -27,7 +27,7 @@ def _lagged_products(F, x, y, dim, count):
     """``sum(conj(x[n - k]) * y[n])`` along `dim` and all others, for the first lags."""
     x = F.reshape(F.movedim(x, dim, -1), (-1, x.shape[dim]))
     y = F.reshape(F.movedim(y, dim, -1), (-1, y.shape[dim]))
-    x = padded(F, F.conj(x), (1,), (count - 1,), (0,))
+    x = pad_with_zeros(F, F.conj(x), (1,), (count - 1,), (0,))
     return F.flip(F.sum(F.correlate_valid(x, y, (1,), "direct"), 0), (0,))
 
 
@@ -89,7 +89,7 @@ def _(F, t, result, a, dim):
 
 def _rate_adjoint(F, grad, self_shape, h, up, down, dim):
     """Return the filter backwards, with the rates exchanged, from where the first element of the input stands."""
-    h = padded(F, h, (0,), (0,), (-(h.shape[0] - 1) % up,))
+    h = pad_with_zeros(F, h, (0,), (0,), (-(h.shape[0] - 1) % up,))
     start, n = (h.shape[0] - 1) // up, self_shape[dim]
     found = F.rate_filter(grad, F.flip(F.conj(h), (0,)), down, up, dim)
     found = (
@@ -97,21 +97,21 @@ def _rate_adjoint(F, grad, self_shape, h, up, down, dim):
         if found.shape[dim] > start
         else (F.narrow(found, dim, 0, 0))
     )
-    return padded(F, found, (dim,), (0,), (n - found.shape[dim],))
+    return pad_with_zeros(F, found, (dim,), (0,), (n - found.shape[dim],))
 
 
-def _stuffed(F, x, factor):
+def _insert_zeros(F, x, factor):
     """Rows with zeros between their elements."""
-    return F.reshape(padded(F, F.unsqueeze(x, -1), (2,), (0,), (factor - 1,)), (x.shape[0], -1))
+    return F.reshape(pad_with_zeros(F, F.unsqueeze(x, -1), (2,), (0,), (factor - 1,)), (x.shape[0], -1))
 
 
 def _by_taps(F, grad, self, h, up, down, dim):
-    x = _stuffed(F, F.reshape(F.movedim(F.conj(self), dim, -1), (-1, self.shape[dim])), up)
-    y = _stuffed(F, F.reshape(F.movedim(grad, dim, -1), (-1, grad.shape[dim])), down)
+    x = _insert_zeros(F, F.reshape(F.movedim(F.conj(self), dim, -1), (-1, self.shape[dim])), up)
+    y = _insert_zeros(F, F.reshape(F.movedim(grad, dim, -1), (-1, grad.shape[dim])), down)
     count = h.shape[0]
-    x = padded(F, x, (1,), (count - 1,), (max(y.shape[1] - x.shape[1], 0),))
+    x = pad_with_zeros(F, x, (1,), (count - 1,), (max(y.shape[1] - x.shape[1], 0),))
     x = F.narrow(x, 1, 0, y.shape[1] + count - 1) if x.shape[1] > y.shape[1] + count - 1 else x
-    y = padded(F, y, (1,), (0,), (x.shape[1] - count + 1 - y.shape[1],))
+    y = pad_with_zeros(F, y, (1,), (0,), (x.shape[1] - count + 1 - y.shape[1],))
     return F.flip(F.sum(F.correlate_valid(x, y, (1,), "direct"), 0), (0,))
 
 

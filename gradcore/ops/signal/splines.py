@@ -57,7 +57,7 @@ def spline_coefficients(K, self, dim: int, order: int, mode: str):
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-def _raised(derivatives, d):
+def _raise_order(derivatives, d):
     return (*derivatives[:d], derivatives[d] + 1, *derivatives[d + 1 :])
 
 
@@ -66,7 +66,7 @@ def _slope(F, values, coordinates, order, mode, derivatives, against):
     lead = tuple(range(against.ndim - coordinates.ndim + 1))
     parts = []
     for d in range(coordinates.shape[0]):
-        moved = F.spline_sample(values, coordinates, order, mode, _raised(derivatives, d))
+        moved = F.spline_sample(values, coordinates, order, mode, _raise_order(derivatives, d))
         part = F.real(F.conj(moved) * against)
         parts.append(F.sum(part, lead) if lead else part)
     return F.stack(parts, 0)
@@ -111,7 +111,9 @@ def _(F, t, coordinates, order, mode, derivatives):
 def _(F, t, self, coordinates, order, mode, derivatives):
     total = 0
     for d in range(coordinates.shape[0]):
-        total = total + F.select(t, 0, d) * F.spline_sample(self, coordinates, order, mode, _raised(derivatives, d))
+        total = total + F.select(t, 0, d) * F.spline_sample(
+            self, coordinates, order, mode, _raise_order(derivatives, d)
+        )
     return total
 
 
@@ -149,5 +151,5 @@ def _(F, t, self, coordinates, sizes, order, mode, derivatives):
     total = 0
     for d in range(coordinates.shape[0]):
         moved = self * F.select(t, 0, d)
-        total = total + F.spline_spread(moved, coordinates, sizes, order, mode, _raised(derivatives, d))
+        total = total + F.spline_spread(moved, coordinates, sizes, order, mode, _raise_order(derivatives, d))
     return total

@@ -24,7 +24,7 @@ def _part(dim, ndim, start, stop):
 
 
 @linear(
-    lambda F, grad, self_shape, dim, before, after, mode: F.folded(grad, self_shape[dim], dim, before, mode),
+    lambda F, grad, self_shape, dim, before, after, mode: F.fold_borders(grad, self_shape[dim], dim, before, mode),
     **_PRIVATE,
     samples=lambda: [
         case(floats(3, 4), 1, 2, 3, "reflect"),
@@ -34,7 +34,7 @@ def _part(dim, ndim, start, stop):
         case(floats(2, 1), 1, 2, 3, "mirror"),
     ],
 )
-def extended(K, self, dim: int, before: int, after: int, mode: str):
+def extend_borders(K, self, dim: int, before: int, after: int, mode: str):
     """Return the tensor with more elements along `dim`: ``"reflect"`` repeats edges, ``"mirror"`` does not."""
     n = self.shape[dim]
     left, right = (
@@ -45,12 +45,14 @@ def extended(K, self, dim: int, before: int, after: int, mode: str):
 
 
 @linear(
-    lambda F, grad, self_shape, n, dim, before, mode: F.extended(grad, dim, before, self_shape[dim] - n - before, mode),
+    lambda F, grad, self_shape, n, dim, before, mode: F.extend_borders(
+        grad, dim, before, self_shape[dim] - n - before, mode
+    ),
     **_PRIVATE,
     samples=lambda: [case(floats(3, 9), 4, 1, 2, "reflect"), case(floats(9, 2), 2, 0, 5, "mirror")],
 )
-def folded(K, self, n: int, dim: int, before: int, mode: str):
-    """Adjoint of `extended`; `n` is the size of the result."""
+def fold_borders(K, self, n: int, dim: int, before: int, mode: str):
+    """Adjoint of `extend_borders`; `n` is the size of the result."""
     out = self[_part(dim, self.ndim, before, before + n)].copy()
     for first, start, stop in ((0, -before, 0), (before + n, n, self.shape[dim] - before)):
         index = outside(n, start, stop, mode)
@@ -68,7 +70,7 @@ def folded(K, self, n: int, dim: int, before: int, mode: str):
 # -- sums of products ------------------------------------------------------------------------------------------------
 
 
-def padded(F: Any, x: Any, dims: Any, before: Any, after: Any) -> Any:
+def pad_with_zeros(F: Any, x: Any, dims: Any, before: Any, after: Any) -> Any:
     """Zeros around `x` along dims."""
     widths = [0] * (2 * x.ndim)
     for d, low, high in zip(dims, before, after, strict=True):
@@ -79,7 +81,7 @@ def padded(F: Any, x: Any, dims: Any, before: Any, after: Any) -> Any:
 
 def _by_input(F, grad, weights, dims, by):
     around = [weights.shape[d] - 1 for d in dims]
-    return F.correlate_valid(padded(F, grad, dims, around, around), F.flip(F.conj(weights), dims), dims, by)
+    return F.correlate_valid(pad_with_zeros(F, grad, dims, around, around), F.flip(F.conj(weights), dims), dims, by)
 
 
 @bilinear(
@@ -125,7 +127,7 @@ def _by_fourier(K, x, weights, dims):
     """Return the same by Fourier transforms along dims."""
     sizes = tuple(x.shape[d] for d in dims)
     kept = tuple(slice(x.shape[d] - weights.shape[d] + 1) if d in dims else slice(None) for d in range(x.ndim))
-    weights = padded(
+    weights = pad_with_zeros(
         K, weights, dims, [0] * len(dims), [n - weights.shape[d] for d, n in zip(dims, sizes, strict=True)]
     )
     if x.dtype.kind == "c" or weights.dtype.kind == "c":
@@ -138,7 +140,7 @@ def _by_fourier(K, x, weights, dims):
 # -- ranks -----------------------------------------------------------------------------------------------------------
 
 
-def _shifted(x, offsets, sizes):
+def _shifted_views(x, offsets, sizes):
     """`x` from each of the offsets on."""
     lead = x.ndim - len(sizes)
     for offset in offsets:
@@ -158,7 +160,7 @@ def rank_index(K, self, result, offsets: tuple[tuple[int, ...], ...]):
     for d, n in enumerate(sizes):
         base = base + (K.xp.arange(n) * steps[d]).reshape((1,) * d + (n,) + (1,) * (len(sizes) - d - 1))
     index = base + sum(o * s for o, s in zip(offsets[-1], steps, strict=True))
-    for offset, values in reversed(list(zip(offsets, _shifted(self, offsets, sizes), strict=True))):
+    for offset, values in reversed(list(zip(offsets, _shifted_views(self, offsets, sizes), strict=True))):
         index = K.xp.where(values == result, base + sum(o * s for o, s in zip(offset, steps, strict=True)), index)
     return index
 
@@ -170,18 +172,18 @@ def rank_index(K, self, result, offsets: tuple[tuple[int, ...], ...]):
         case(floats(4, 5, form="distinct"), ((0, 0), (0, 2), (1, 1), (2, 1)), (2, 3), 2),
     ],
 )
-def ranked(K, self, offsets: tuple[tuple[int, ...], ...], sizes: tuple[int, ...], rank: int):
+def select_rank(K, self, offsets: tuple[tuple[int, ...], ...], sizes: tuple[int, ...], rank: int):
     """The element of that rank of each window, whose elements lie at `offsets` from its first; `sizes` of them."""
-    return K.xp.sort(K.xp.stack(list(_shifted(self, offsets, sizes))), axis=0)[rank]
+    return K.xp.sort(K.xp.stack(list(_shifted_views(self, offsets, sizes))), axis=0)[rank]
 
 
-@ranked.vjp("self")
+@select_rank.vjp("self")
 def _(F, grad, self, result, offsets):
     index = F.rank_index(self, result, offsets)
     zeros = F.new_zeros(grad, (prod(self.shape),))
     return F.reshape(F.scatter_add(zeros, 0, F.reshape(index, (-1,)), F.reshape(grad, (-1,))), self.shape)
 
 
-@ranked.jvp("self")
+@select_rank.jvp("self")
 def _(F, t, self, result, offsets):
     return F.take(t, F.rank_index(self, result, offsets))

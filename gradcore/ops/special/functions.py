@@ -225,7 +225,7 @@ def polygamma_of(F, self, n: int):
 
 
 @elementwise(
-    lambda F, t, self, p: t * _summed(F.digamma, self, p),
+    lambda F, t, self, p: t * _sum_shifted(F.digamma, self, p),
     promotion="float -complex",
     domain=(3, 6),
     aliases=("special.multigammaln",),
@@ -242,10 +242,10 @@ def mvlgamma(K, self, p: int):
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
     check_count("mvlgamma", p)
-    return _summed(K.lgamma, self, p) + p * (p - 1) / 4 * math.log(math.pi)
+    return _sum_shifted(K.lgamma, self, p) + p * (p - 1) / 4 * math.log(math.pi)
 
 
-def _summed(function, x, p):
+def _sum_shifted(function, x, p):
     """``function(x) + function(x - 1/2) + ...``, `p` terms."""
     total = function(x)
     for i in range(1, p):

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import tensor_of
-from gradcore.ops.signal.windowed import padded
+from gradcore.ops.signal.windowed import pad_with_zeros
 from gradcore.scipy.conversion import floating
 
 __all__ = ["axes_of", "check_origin", "extend", "extension", "filterable", "sequence"]
@@ -72,9 +72,9 @@ def extend(
         before = size // 2 + origin
         after = size - 1 - before
         if extension(mode) != "constant":
-            x = F.extended(x, axis, before, after, extension(mode))
+            x = F.extend_borders(x, axis, before, after, extension(mode))
         elif cval == 0:
-            x = padded(F, x, (axis,), (before,), (after,))
+            x = pad_with_zeros(F, x, (axis,), (before,), (after,))
         else:
             widths = [0] * (2 * x.ndim)
             widths[2 * (x.ndim - 1 - axis) : 2 * (x.ndim - axis)] = before, after

@@ -12,7 +12,7 @@ from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, tensor_of
-from gradcore.ops.signal.windowed import padded
+from gradcore.ops.signal.windowed import pad_with_zeros
 from gradcore.scipy.conversion import finished, on_device
 from gradcore.scipy.ndimage.arguments import filterable, sequence
 from gradcore.tensor import Tensor
@@ -111,9 +111,9 @@ class _Grid:
     def _widened(self, x: AnyTensor, axes: Sequence[int]) -> AnyTensor:
         widths = [_AROUND] * len(axes)
         if self.mode == "grid-constant":
-            return padded(F, x, axes, widths, widths)
+            return pad_with_zeros(F, x, axes, widths, widths)
         for axis in axes:
-            x = F.extended(x, axis, _AROUND, _AROUND, "nearest")
+            x = F.extend_borders(x, axis, _AROUND, _AROUND, "nearest")
         return x
 
     def at(self, coordinates: AnyTensor) -> AnyTensor:

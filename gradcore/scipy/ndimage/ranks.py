@@ -52,7 +52,7 @@ def _chosen(
     x = extend(given, along, window.shape, modes, cval, origins)
     offsets = np.zeros((int(window.sum()), x.ndim), int)
     offsets[:, list(along)] = np.argwhere(window)
-    found = F.ranked(x, tuple(map(tuple, offsets.tolist())), tuple(given.shape), rank)
+    found = F.select_rank(x, tuple(map(tuple, offsets.tolist())), tuple(given.shape), rank)
     return finished(found, output, given._dtype)
 
 

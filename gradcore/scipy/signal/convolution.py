@@ -10,7 +10,7 @@ from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import cast, inexact
-from gradcore.ops.signal.windowed import padded
+from gradcore.ops.signal.windowed import pad_with_zeros
 from gradcore.scipy.conversion import together
 from gradcore.tensor import Tensor
 
@@ -42,7 +42,7 @@ def _convolved(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: s
     dims = tuple(dims)
     if mode != "valid":
         around = [y.shape[d] - 1 for d in dims]
-        x = padded(F, x, dims, around, around)
+        x = pad_with_zeros(F, x, dims, around, around)
     found = F.correlate_valid(x, F.flip(y, dims), dims, by)
     if mode == "same":
         for d in dims:
@@ -177,7 +177,7 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
     sizes = [n - 1 for n in y.shape]
     if beyond != "fill":
         for d, n in enumerate(sizes):
-            x = F.extended(x, d, n, n, beyond)
+            x = F.extend_borders(x, d, n, n, beyond)
     else:
         x = F.constant_pad_nd(x, [sizes[1], sizes[1], sizes[0], sizes[0]], fillvalue)
     by = "fourier" if y.numel() > 32 and x.numel() * y.numel() > 1 << 24 else "direct"

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
-from gradcore.ops.signal.windowed import padded
+from gradcore.ops.signal.windowed import pad_with_zeros
 
 __all__ = ["check_padding", "extended_by"]
 
@@ -16,17 +16,17 @@ def extended_by(kind: str | None, x: AnyTensor, dim: int, n: int) -> AnyTensor:
     if n < 1 or kind is None:
         return x
     if kind == "zeros":
-        return padded(F, x, (dim,), (n,), (n,))
+        return pad_with_zeros(F, x, (dim,), (n,), (n,))
     size = x.shape[dim]
     first, last = F.narrow(x, dim, 0, 1), F.narrow(x, dim, size - 1, 1)
     if kind == "constant":
-        return F.extended(x, dim, n, n, "nearest")
+        return F.extend_borders(x, dim, n, n, "nearest")
     if n > size - 1:
         raise ValueError(
             f"The extension length n ({n}) is too big. It must not exceed x.shape[axis]-1, which is {size - 1}."
         )
     if kind == "even":
-        return F.extended(x, dim, n, n, "mirror")
+        return F.extend_borders(x, dim, n, n, "mirror")
     before, after = (F.flip(F.narrow(x, dim, start, n), (dim,)) for start in (1, size - 1 - n))
     return F.cat([2 * first - before, x, 2 * last - after], dim)
 

@@ -11,7 +11,7 @@ from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, cast, inexact, tensor_of
-from gradcore.ops.signal.windowed import padded
+from gradcore.ops.signal.windowed import pad_with_zeros
 from gradcore.scipy.conversion import floating, like, on_device, together
 from gradcore.scipy.signal.recursive import sosfilt, sosfiltfilt
 from gradcore.scipy.signal.tapers import taper
@@ -100,7 +100,7 @@ def resample_poly(
         x = x - background
     elif padtype != "constant" or cval:
         raise NotImplementedError("padtype is 'constant' (zeros), 'mean', 'median', 'minimum' or 'maximum'")
-    y = F.rate_filter(x, padded(F, h, (0,), (before,), (after,)), up, down, dim)
+    y = F.rate_filter(x, pad_with_zeros(F, h, (0,), (before,), (after,)), up, down, dim)
     y = F.narrow(y, dim, first, n_out)
     return y if background is None else y + background
 
@@ -139,7 +139,7 @@ def resample(x: Any, num: int, t: Any = None, axis: int = 0, window: Any = None,
             last = F.cat([middle / 2, last], -1)
     front = F.cat(parts, -1) if len(parts) > 1 else parts[0]
     rest = num - front.shape[-1] - last.shape[-1]
-    found = F.cat([padded(F, front, (front.ndim - 1,), (0,), (rest,)), last], -1)
+    found = F.cat([pad_with_zeros(F, front, (front.ndim - 1,), (0,), (rest,)), last], -1)
     y = F.fft_ifft(found * (num / n), None, -1)
     if domain == "time" and not given._dtype.is_complex:
         y = F.real(y)

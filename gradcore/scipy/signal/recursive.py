@@ -10,7 +10,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, inexact
-from gradcore.ops.signal.windowed import padded
+from gradcore.ops.signal.windowed import pad_with_zeros
 from gradcore.scipy.conversion import on_device, together
 from gradcore.scipy.signal.edges import check_padding, extended_by
 
@@ -66,9 +66,9 @@ def _state(zi: AnyTensor, x: AnyTensor, dim: int, length: int) -> AnyTensor:
 def _with_state(b: AnyTensor, a: AnyTensor, x: AnyTensor, dim: int, zi: AnyTensor) -> tuple[AnyTensor, AnyTensor]:
     """Return the result and the state behind it; a state adds to the first elements before they are fed back."""
     n, length = x.shape[dim], zi.shape[dim]
-    b, a = (padded(F, t / a[0], (0,), (0,), (length + 1 - t.shape[0],)) for t in (b, a))
+    b, a = (pad_with_zeros(F, t / a[0], (0,), (0,), (length + 1 - t.shape[0],)) for t in (b, a))
     first = F.narrow(zi, dim, 0, min(n, length))
-    added = padded(F, first, (dim,), (0,), (n - first.shape[dim],))
+    added = pad_with_zeros(F, first, (dim,), (0,), (n - first.shape[dim],))
     one = F.narrow(a, 0, 0, 1)
     y = F.recursive_filter(x, b, a, dim) + F.recursive_filter(added, one, a, dim)
     state = []
@@ -99,7 +99,7 @@ def lfilter_zi(b: Any, a: Any) -> AnyTensor:
     if a.ndim != 1:
         raise ValueError("Denominator a must be 1-D.")
     n = max(a.shape[0], b.shape[0])
-    b, a = (padded(F, t / a[0], (0,), (0,), (n - t.shape[0],)) for t in (b, a))
+    b, a = (pad_with_zeros(F, t / a[0], (0,), (0,), (n - t.shape[0],)) for t in (b, a))
     # The state keeps: z[k] = b[k + 1] - a[k + 1] * y + z[k + 1], for the result y = b[0] + z[0].
     rest, fed_back = F.narrow(b, 0, 1, n - 1), F.narrow(a, 0, 1, n - 1)
     y = F.sum(b) / F.sum(a)

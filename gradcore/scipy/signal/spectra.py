@@ -12,7 +12,7 @@ from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, cast, inexact
 from gradcore.numpy.mathematics import unwrap
-from gradcore.ops.signal.windowed import padded
+from gradcore.ops.signal.windowed import pad_with_zeros
 from gradcore.scipy.conversion import floating, on_device, together
 from gradcore.scipy.signal.edges import extended_by
 from gradcore.scipy.signal.smoothing import detrend as without_trend
@@ -134,7 +134,7 @@ def csd(
     except ValueError as error:
         raise ValueError("x and y cannot be broadcast together.") from error
     n = max(x.shape[-1], y.shape[-1])
-    x, y = (padded(F, t, (t.ndim - 1,), (0,), (n - t.shape[-1],)) if t.shape[-1] < n else t for t in (x, y))
+    x, y = (pad_with_zeros(F, t, (t.ndim - 1,), (0,), (n - t.shape[-1],)) if t.shape[-1] < n else t for t in (x, y))
     s = _segments(x, n, window, nperseg, noverlap, nfft)
     onesided = _onesided(return_onesided, x, y)
     detrend = _on_axis(detrend, axis)
@@ -237,7 +237,7 @@ def _short_time(
     last = x.ndim - 1
     x = extended_by(boundary, x, last, s.length // 2)
     if fill:
-        x = padded(F, x, (last,), (0,), (-(x.shape[-1] - s.length) % s.step % s.length,))
+        x = pad_with_zeros(F, x, (last,), (0,), (-(x.shape[-1] - s.length) % s.step % s.length,))
     if onesided and x._dtype.is_complex:
         warnings.warn("Input data is complex, switching to return_onesided=False", stacklevel=3)
         onesided = False
@@ -252,7 +252,7 @@ def _short_time(
 def stft(
     x: Any, fs: float = 1.0, window: Any = "hann_periodic", nperseg: int | None = 256, noverlap: int | None = None,
     nfft: int | None = None, detrend: Detrend = False, return_onesided: bool = True, boundary: str | None = "zeros",
-    padded: bool = True, axis: int = -1, scaling: str = "spectrum",
+    pad_with_zeros: bool = True, axis: int = -1, scaling: str = "spectrum",
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:  # fmt: skip
     """Short-time Fourier transform, as `scipy.signal.stft`.
 
@@ -267,7 +267,7 @@ def stft(
         raise ValueError(f"Parameter {scaling=} not in ['spectrum', 'psd']!")
     scaling = "density" if scaling == "psd" else scaling
     return _short_time(
-        x, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, boundary, padded,
+        x, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, boundary, pad_with_zeros,
         lambda found, s: found * F.sqrt(s.scale(scaling, fs)),
     )  # fmt: skip
 

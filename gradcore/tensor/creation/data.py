@@ -19,10 +19,10 @@ from gradcore.core.dtypes import DTypeLike
 from gradcore.core.errors import history_lost, warn, warn_once
 from gradcore.core.tracebacks import shorten
 from gradcore.dispatch.settings import converting
-from gradcore.dispatch.torch_function import created
+from gradcore.dispatch.torch_function import route_creation
 from gradcore.ops.declare.checks import fitting
 from gradcore.tensor import Tensor, is_differentiated
-from gradcore.tensor.creation.factory import converted, from_host, with_requires_grad
+from gradcore.tensor.creation.factory import convert_array, from_host, with_requires_grad
 from gradcore.tensor.interop import device_of, from_dlpack_on_host
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "new_tensor", "tensor"]
@@ -45,7 +45,7 @@ def _read(data: Any, wanted: dtypes.dtype | None) -> tuple[np.ndarray[Any, Any],
     elif kind not in _LISTS and hasattr(data, "__array__"):
         array = np.array(data)
         if array.dtype.kind in "OSUMm":
-            raise dtypes.unsupported(array.dtype)
+            raise dtypes.unsupported_dtype_error(array.dtype)
         return array, dtypes.from_numpy(array.dtype)
     else:
         types = _number_types(data)
@@ -61,7 +61,7 @@ def _read(data: Any, wanted: dtypes.dtype | None) -> tuple[np.ndarray[Any, Any],
             return np.array(data, np.complex128 if wanted.is_complex else np.float64), dtype
         raise ValueError("Overflow when unpacking long long" if host is np.int64 else str(error)) from None
     except ValueError:
-        raise _ragged(data) from None
+        raise _ragged_error(data) from None
 
 
 _NUMBERS: frozenset[type] = frozenset((bool, int, float, complex))
@@ -115,7 +115,7 @@ def _plain(data: Any, kinds: set[dtypes.dtype], above: tuple[Any, ...]) -> Any:
     return [_plain(each, kinds, (*above, data)) for each in data]
 
 
-def _ragged(data: Any) -> Exception:
+def _ragged_error(data: Any) -> Exception:
     """PyTorch's words for nested sequences of different lengths."""
     level, dim = [data], 0
     while all(isinstance(d, (list, tuple)) for d in level):
@@ -169,7 +169,7 @@ def tensor(
     tensor(0.5000, dtype=torch.float64, requires_grad=True)
     """
     if local.state.mode & TORCH_FUNCTION_MODE:
-        return created(tensor, data, dtype=dtype, device=device, requires_grad=requires_grad)  # type: ignore[no-any-return]
+        return route_creation(tensor, data, dtype=dtype, device=device, requires_grad=requires_grad)  # type: ignore[no-any-return]
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
         if is_differentiated(data):
@@ -196,7 +196,7 @@ def tensor(
         raise RuntimeError(f"value cannot be converted to type {wanted.name} without losing the imaginary part")
     if wanted.category == 1 and not isinstance(data, np.ndarray):
         _check_range(array, wanted)
-    return from_host(converted(array, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
+    return from_host(convert_array(array, wanted), device, wanted, requires_grad)  # type: ignore[no-any-return]
 
 
 _COPIED = (

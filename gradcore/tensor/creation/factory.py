@@ -18,16 +18,16 @@ from gradcore.core.dtypes import DTypeLike
 from gradcore.core.errors import OutOfMemoryError
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
-from gradcore.dispatch.torch_function import created
+from gradcore.dispatch.torch_function import route_creation
 from gradcore.tensor import Tensor
-from gradcore.tensor.to import moved
+from gradcore.tensor.to import move_array
 
 __all__ = [
     "LikeOptions",
     "Options",
     "OutOptions",
-    "computed",
-    "converted",
+    "compute_on_device",
+    "convert_array",
     "factory",
     "from_host",
     "options_of_out",
@@ -74,10 +74,10 @@ def from_host(
 ) -> Any:
     """Return a tensor of a fresh NumPy array, copied to a device where that is not the CPU."""
     where = resolve(device)
-    return with_requires_grad(wrap(moved(array, CPU, where), where, dtype), requires_grad)
+    return with_requires_grad(wrap(move_array(array, CPU, where), where, dtype), requires_grad)
 
 
-def computed(make: Callable[[Any], Any], device: Any, dtype: dtypes.dtype, *, exact: bool = False) -> Any:
+def compute_on_device(make: Callable[[Any], Any], device: Any, dtype: dtypes.dtype, *, exact: bool = False) -> Any:
     """A tensor of the array ``make(xp)``, computed on the device; if `exact`, by NumPy, and copied."""
     where = resolve(device)
     if exact and where.type != "meta":
@@ -87,7 +87,7 @@ def computed(make: Callable[[Any], Any], device: Any, dtype: dtypes.dtype, *, ex
     return wrap(array, where, dtype)
 
 
-def converted(values: Any, wanted: dtypes.dtype) -> Any:
+def convert_array(values: Any, wanted: dtypes.dtype) -> Any:
     """Return an array in the dtype of tensors `wanted`; values beyond its range become infinite, silently."""
     return values if values.dtype == wanted.numpy else local.state.run(values.astype, wanted.numpy)
 
@@ -136,7 +136,7 @@ def factory(function: F) -> F:
     @functools.wraps(function)
     def make(*args: Any, **named: Any) -> Tensor:
         if local.state.mode & TORCH_FUNCTION_MODE:
-            return created(make, *args, **named)  # type: ignore[no-any-return]
+            return route_creation(make, *args, **named)  # type: ignore[no-any-return]
         if not known.issuperset(named):
             unknown = next(name for name in named if name not in known)
             raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown!r}")

@@ -16,7 +16,7 @@ from gradcore.core.dtypes import DTypeLike
 from gradcore.core.errors import OutOfMemoryError
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import setting
-from gradcore.dispatch.torch_function import created, overloaded
+from gradcore.dispatch.torch_function import overriding_arguments, route_creation
 from gradcore.ops.declare.annotations import Number
 from gradcore.ops.declare.checks import fitting
 from gradcore.ops.declare.shapes import check_elements
@@ -34,10 +34,10 @@ __all__ = [
     "empty",
     "empty_like",
     "empty_strided",
-    "filled",
     "full",
     "full_like",
     "given_sizes",
+    "make_filled",
     "new_empty",
     "new_full",
     "new_ones",
@@ -79,7 +79,7 @@ def given_sizes(function: str, size: tuple[Any, ...], named: dict[str, Any]) -> 
     return size
 
 
-def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
+def make_filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = resolve(device)
     make = getattr(where.backend.xp, maker)
@@ -100,12 +100,14 @@ def filled(maker: str, shape: tuple[int, ...], dtype: Any, device: Any, requires
 
 
 def _full_like(maker: str, input: Any, dtype: Any, device: Any, requires_grad: bool, *value: Any) -> Any:
-    if local.state.mode & TORCH_FUNCTION_MODE or (input.__class__ not in PLAIN_TYPES and overloaded((input,))):
+    if local.state.mode & TORCH_FUNCTION_MODE or (
+        input.__class__ not in PLAIN_TYPES and overriding_arguments((input,))
+    ):
         function = getattr(functional, f"{maker}_like")
-        return created(function, input, *value, dtype=dtype, device=device, requires_grad=requires_grad)
+        return route_creation(function, input, *value, dtype=dtype, device=device, requires_grad=requires_grad)
     if not isinstance(input, Tensor):
         raise TypeError(f"{maker}_like(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-    return filled(
+    return make_filled(
         maker,
         input._array.shape,
         dtype or input._dtype,
@@ -160,9 +162,9 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
     ) -> Tensor:
         size = given_sizes(name, size, named)
         if local.state.mode & TORCH_FUNCTION_MODE:
-            return created(make, *size, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
+            return route_creation(make, *size, dtype=dtype, device=device, requires_grad=requires_grad, out=out)  # type: ignore[no-any-return]
         dtype, device = options_of_out(out, dtype, device)
-        made = filled(name, sizes(size, name), dtype, device, requires_grad)
+        made = make_filled(name, sizes(size, name), dtype, device, requires_grad)
         return made if out is None else copy_to_out(out, made)  # type: ignore[no-any-return]
 
     def like(
@@ -182,7 +184,7 @@ def _filled_functions(name: str, what: str) -> tuple[Factory, Factory, Factory]:
         layout: Any = None, pin_memory: bool = False, **named: Any
     ) -> Tensor:  # fmt: skip
         shape = sizes(given_sizes(f"new_{name}", size, named), f"new_{name}")
-        return filled(name, shape, dtype or self._dtype, self._device if device is None else device, requires_grad)  # type: ignore[no-any-return]
+        return make_filled(name, shape, dtype or self._dtype, self._device if device is None else device, requires_grad)  # type: ignore[no-any-return]
 
     make.__doc__ = _FILLED_DOC.format(what=what, name=name)
     like.__doc__ = _LIKE_DOC.format(what=what, name=name)
@@ -260,7 +262,7 @@ def full(
     """
     dtype = options.get("dtype")
     wanted = dtypes.scalar_dtype(fill_value) if dtype is None else dtype
-    return filled("full", sizes((size,), "full"), wanted, options.get("device"), False, fill_value)  # type: ignore[no-any-return]
+    return make_filled("full", sizes((size,), "full"), wanted, options.get("device"), False, fill_value)  # type: ignore[no-any-return]
 
 
 @factory
@@ -290,7 +292,7 @@ def scalar_tensor(s: Number, **options: Unpack[Options]) -> Tensor:
     >>> gc.scalar_tensor(3.5)
     tensor(3.5000)
     """
-    return filled("full", (), options.get("dtype"), options.get("device"), False, s)  # type: ignore[no-any-return]
+    return make_filled("full", (), options.get("dtype"), options.get("device"), False, s)  # type: ignore[no-any-return]
 
 
 @factory
@@ -298,7 +300,7 @@ def new_full(self: Tensor, size: Sequence[int], fill_value: Number, **options: U
     """Return a tensor of a given shape and value, by default with this tensor's dtype and device."""
     dtype, device = options.get("dtype") or self._dtype, options.get("device")
     where = self._device if device is None else device
-    return filled("full", sizes((size,), "new_full"), dtype, where, False, fill_value)  # type: ignore[no-any-return]
+    return make_filled("full", sizes((size,), "new_full"), dtype, where, False, fill_value)  # type: ignore[no-any-return]
 
 
 def number_as_tensor(value: Any, like: Tensor) -> Tensor:

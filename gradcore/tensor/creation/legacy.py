@@ -12,7 +12,7 @@ from gradcore.autograd.variables import new
 from gradcore.core import dtypes
 from gradcore.core.errors import history_lost
 from gradcore.core.size import Size
-from gradcore.core.tracebacks import shortened
+from gradcore.core.tracebacks import shorten_errors
 from gradcore.dispatch.settings import setting
 from gradcore.tensor import Tensor, is_differentiated
 from gradcore.tensor.creation.data import tensor
@@ -21,7 +21,7 @@ from gradcore.tensor.creation.filled import empty
 __all__ = ["legacy_tensor"]
 
 
-@shortened
+@shorten_errors
 def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, **named: Any) -> Any:
     """Return the result of ``Tensor(...)``: of sizes an uninitialised tensor, of data a copy in the default dtype.
 

@@ -16,8 +16,8 @@ from gradcore.dispatch.settings import converting
 from gradcore.ops.declare.annotations import Number
 from gradcore.ops.declare.shapes import check_elements
 from gradcore.tensor import Tensor, is_differentiated
-from gradcore.tensor.creation.factory import OutOptions, computed, converted, factory, from_host
-from gradcore.tensor.creation.filled import filled
+from gradcore.tensor.creation.factory import OutOptions, compute_on_device, convert_array, factory, from_host
+from gradcore.tensor.creation.filled import make_filled
 
 __all__ = ["arange", "eye", "linspace", "logspace", "range", "tril_indices", "triu_indices"]
 
@@ -41,7 +41,7 @@ def eye(
         if value is not None and value < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
     wanted = _dtype(options)
-    return computed(lambda xp: xp.eye(n, m, dtype=wanted.numpy), options.get("device"), wanted)  # type: ignore[no-any-return]
+    return compute_on_device(lambda xp: xp.eye(n, m, dtype=wanted.numpy), options.get("device"), wanted)  # type: ignore[no-any-return]
 
 
 def _dtype(options: OutOptions) -> dtypes.dtype:
@@ -68,7 +68,7 @@ def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, A
     return (0, start, step) if end is None else (0 if start is None else start, end, step)
 
 
-def _differentiated(*values: Any) -> bool:
+def _any_differentiated(*values: Any) -> bool:
     """Return whether there are derivatives by one of them."""
     return any(isinstance(v, Tensor) and is_differentiated(v) for v in values)
 
@@ -115,9 +115,9 @@ def arange(
     kind = np.int64 if not wanted.is_differentiable and isinstance(by, int) else np.float64
 
     def numbers(xp: Any) -> Any:
-        return converted(first + xp.arange(count, dtype=kind) * by, wanted)
+        return convert_array(first + xp.arange(count, dtype=kind) * by, wanted)
 
-    return computed(numbers, options.get("device"), wanted)  # type: ignore[no-any-return]
+    return compute_on_device(numbers, options.get("device"), wanted)  # type: ignore[no-any-return]
 
 
 @factory
@@ -138,12 +138,12 @@ def range(
     check_elements((count,))
 
     def numbers(xp: Any) -> Any:
-        return converted(first + xp.arange(count) * by, wanted)
+        return convert_array(first + xp.arange(count) * by, wanted)
 
-    return computed(numbers, options.get("device"), wanted)  # type: ignore[no-any-return]
+    return compute_on_device(numbers, options.get("device"), wanted)  # type: ignore[no-any-return]
 
 
-def _spaced(xp: Any, start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> Any:
+def _space_evenly(xp: Any, start: Any, end: Any, steps: int, wanted: dtypes.dtype) -> Any:
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     exact = np.complex128 if wanted.is_complex else np.float64
@@ -166,16 +166,16 @@ def linspace(
     >>> gc.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
-    if _differentiated(start, end):
+    if _any_differentiated(start, end):
         return _moving(start, end, steps, options)
     start, end = _numbers(start, end)
     wanted = _default_spaced(start, end, options.get("dtype"))
 
     def numbers(xp: Any) -> Any:
-        values = _spaced(xp, start, end, steps, wanted)
-        return converted(xp.trunc(values) if not wanted.is_differentiable else values, wanted)
+        values = _space_evenly(xp, start, end, steps, wanted)
+        return convert_array(xp.trunc(values) if not wanted.is_differentiable else values, wanted)
 
-    return computed(numbers, options.get("device"), wanted, exact=True)  # type: ignore[no-any-return]
+    return compute_on_device(numbers, options.get("device"), wanted, exact=True)  # type: ignore[no-any-return]
 
 
 def _default_spaced(start: Any, end: Any, dtype: Any) -> dtypes.dtype:
@@ -201,15 +201,15 @@ def logspace(
     >>> gc.logspace(0, 2, 3)
     tensor([  1.,  10., 100.])
     """
-    if _differentiated(start, end):
+    if _any_differentiated(start, end):
         return functional.pow(base, _moving(start, end, steps, options))  # type: ignore[no-any-return]
     start, end = _numbers(start, end)
     wanted = _default_spaced(start, end, options.get("dtype"))
 
     def numbers(xp: Any) -> Any:
-        return converted(xp.power(base, _spaced(xp, start, end, steps, wanted)), wanted)
+        return convert_array(xp.power(base, _space_evenly(xp, start, end, steps, wanted)), wanted)
 
-    return computed(numbers, options.get("device"), wanted, exact=True)  # type: ignore[no-any-return]
+    return compute_on_device(numbers, options.get("device"), wanted, exact=True)  # type: ignore[no-any-return]
 
 
 def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: Any) -> Any:
@@ -221,7 +221,7 @@ def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: 
     wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if resolve(device).type == "meta":
         below = int(np.clip(np.arange(row) + offset + (1 if lower else 0), 0, col).sum())
-        return filled("empty", (2, below if lower else row * col - below), wanted, device, False)
+        return make_filled("empty", (2, below if lower else row * col - below), wanted, device, False)
     rows = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
     return from_host(np.stack(rows).astype(wanted.numpy), device, wanted)
 
