@@ -66,7 +66,7 @@ def test_modules_of_functions_describe_their_settings():
 
 def test_a_docstring_follows_from_the_declaration():
     assert docstring(OPS["gcd"]) == (
-        "Greatest common divisor.\n\n"
+        "Return the greatest common divisor.\n\n"
         "Parameters\n----------\n"
         "input : Tensor or number\nother : Tensor or number\nout : Tensor, optional\n    A tensor for the result.\n\n"
         "Returns\n-------\nTensor\n    Of the shape to which the tensors broadcast.\n\n"

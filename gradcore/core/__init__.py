@@ -1,1 +1,1 @@
-"""Modules that every other may import and that import nothing: dtypes, devices, sizes, errors, settings."""
+"""The lowest layer, which imports nothing else of gradcore: dtypes, devices, sizes, errors, settings."""

@@ -1,4 +1,4 @@
-"""Checks that raise with a message of the caller's: ``torch._assert``, ``torch._check`` and their like."""
+"""Checks that raise with a message of the caller's, such as ``torch._assert`` and ``torch._check``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Message = Callable[[], Any] | None
 
 
 def _assert(condition: Any, message: str) -> None:
-    """An AssertionError with that message unless the condition, a bool or a tensor, is true."""
+    """Raise AssertionError with `message` unless `condition`, a bool or a tensor, is true."""
     if not condition:
         raise AssertionError(message)
 
@@ -34,20 +34,20 @@ _check_not_implemented = _raiser(NotImplementedError)
 
 
 def _check_with(error_type: type[Exception], cond: Any, message: Message) -> None:
-    """An error of that type unless `cond` is true."""
+    """Raise an error of type `error_type` unless `cond` is true."""
     _raiser(error_type)(cond, message)
 
 
 def _check_is_size(i: Any, message: Message = None, *, max: int | None = None) -> None:
-    """A RuntimeError unless a number can be a size."""
+    """Raise RuntimeError unless the number `i` can be a size."""
     _check(i >= 0 and (max is None or i <= max), message)
 
 
 def _check_tensor_all(cond: Any, message: Message = None) -> None:
-    """A RuntimeError unless all elements of a tensor of bools are true."""
+    """Raise RuntimeError unless all elements of a bool tensor are true."""
     _check(cond.all().item(), message)
 
 
 def _check_tensor_all_with(error_type: type[Exception], cond: Any, message: Message = None) -> None:
-    """An error of that type unless all elements of a tensor of bools are true."""
+    """Raise an error of type `error_type` unless all elements of a bool tensor are true."""
     _raiser(error_type)(cond.all().item(), message)

@@ -1,4 +1,4 @@
-"""Settings that users may change: each is read from the environment once and can be set in code."""
+"""Settings of users: each is read once from an environment variable, and can be changed in code."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def _check_choice(choices: Any, value: str, source: str) -> Any:
 
 
 def _from_environment(choices: Any, name: str) -> Any:
-    """Return the setting of an environment variable; the first choice if there is none."""
+    """Return the value of a setting's environment variable, or the first of `choices` if it is not set."""
     return _check_choice(choices, os.environ.get(name, get_args(choices)[0]), name)
 
 
 def _count_from_environment(name: str) -> int:
-    """Return the number that an environment variable has; 0 if there is none."""
+    """Return the number in an environment variable, or 0 if it is not set."""
     text = os.environ.get(name, "0")
     if not text.isdecimal():
         raise ValueError(f"{name} must be a number of calls, but got {text!r}")
@@ -61,7 +61,10 @@ def _count_from_environment(name: str) -> int:
 
 
 def _excluded_kernels(text: str) -> frozenset[str]:
-    """The kernels that ``GRADCORE_CUDA_KERNELS`` leaves out: all by ``off``, single ones by ``-softmax,-windows``."""
+    """Return the kernels that ``GRADCORE_CUDA_KERNELS`` excludes.
+
+    ``off`` excludes all, ``-softmax,-windows`` single ones.
+    """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names in ([], ["on"]):
         return frozenset()
@@ -249,7 +252,7 @@ def set_history_loss(policy: HistoryLoss) -> None:
 
 
 def index_checks() -> IndexChecks:
-    """When an index that is out of bounds raises on CUDA.
+    """Return when an index that is out of bounds raises on CUDA.
 
     Returns
     -------

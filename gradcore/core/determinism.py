@@ -1,4 +1,4 @@
-"""Whether operations must give equal bits in equal calls."""
+"""Settings and checks for deterministic operations: equal bits in equal calls."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """`use_deterministic_algorithms` by a number or a word.
+    """Set `use_deterministic_algorithms` by a number or a word.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """0, 1 or 2; see `set_deterministic_debug_mode`.
+    """Return 0, 1 or 2, as `set_deterministic_debug_mode` takes it.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def get_deterministic_debug_mode() -> int:
 
 
 def alert(name: str) -> None:
-    """Raise, or warn, that an operation has no deterministic algorithm, if one is required."""
+    """Raise, or warn, if determinism is required, because the operation `name` is not deterministic."""
     if not _mode:
         return
     if _mode == 1:
@@ -139,7 +139,7 @@ def alert(name: str) -> None:
 
 
 def alert_products() -> None:
-    """Raise, or warn, that products by cuBLAS are not deterministic, if they must be and its workspace is not set."""
+    """Raise, or warn, if determinism is required and cuBLAS's workspace is not configured for it."""
     if not _mode or os.environ.get("CUBLAS_WORKSPACE_CONFIG") in (":4096:8", ":16:8"):
         return
     message = (

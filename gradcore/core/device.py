@@ -82,7 +82,7 @@ class device:  # PyTorch's name for the class
 
     @property
     def real(self) -> device:
-        """The device itself, where it is that of batched arrays."""
+        """The underlying device; for the device of batched arrays, that of the arrays, else the device itself."""
         return self
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ DeviceLike = str | int | device
 
 
 class _Defaults(threading.local):
-    """The devices entered with ``with device(...)``, innermost last, above the one set for good."""
+    """Stack of default devices: those of ``with device(...)``, innermost last, above the permanent one."""
 
     stack: tuple[device, ...] = ()
 

@@ -114,12 +114,12 @@ class dtype:
 
     @property
     def __numpy_dtype__(self) -> np.dtype[Any]:
-        """NumPy's dtype, for which ``np.dtype(dtype)`` asks from NumPy 2.4 on."""
+        """NumPy's dtype; ``np.dtype(dtype)`` reads this attribute from NumPy 2.4 on."""
         return self.numpy
 
     @property
     def type(self) -> Any:
-        """NumPy's class of scalars, by the name that its dtypes have for it."""
+        """NumPy's scalar class, under the attribute's name in NumPy's dtypes."""
         return self.numpy.type
 
     def __init_subclass__(cls, *, internal: bool = False) -> None:
@@ -150,7 +150,7 @@ class dtype:
 
 
 class _BFloat16(dtype, internal=True):
-    """Finds its NumPy type on first use, because that means importing ml_dtypes.
+    """The dtype bfloat16, which imports ml_dtypes only when its NumPy type is first needed.
 
     A class of its own, because a class with ``__getattr__`` reads all its attributes three times slower.
     """
@@ -261,7 +261,7 @@ def from_numpy(numpy_dtype: np.dtype[Any]) -> dtype:
 
 
 def unsupported_dtype_error(numpy_dtype: np.dtype[Any]) -> TypeError:
-    """Return what is said of arrays whose type no tensor has."""
+    """Return the TypeError for arrays of a NumPy dtype that no tensor has."""
     kind = numpy_dtype.type
     return TypeError(
         f"can't convert np.ndarray of type {kind.__module__}.{kind.__name__}. "
@@ -274,7 +274,7 @@ _PYTHON_TYPES = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
 def as_dtype(x: DTypeLike) -> dtype:
-    """Return the type that ``x`` means.
+    """Return the dtype that ``x`` stands for.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ def set_default_dtype(d: dtype) -> None:
 
 
 def scalar_dtype(value: Any) -> dtype:
-    """Return the type that a Python or NumPy number (or any of the given type) has among tensors."""
+    """Return the dtype of a tensor made from a Python or NumPy number, or of any value of the given type."""
     kind = value if isinstance(value, type) else value.__class__
     found = _SCALAR_DTYPES.get(kind)
     if found is not None:
@@ -420,7 +420,9 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> dtype:
 
 
 def can_cast(from_: DTypeLike, to: DTypeLike) -> bool:
-    """Tell whether the category permits it: not complex to real, floating to integer, or number to bool.
+    """Return whether the category of `from_` may be cast to that of `to`.
+
+    It may not from complex to real, from floating to integer, or from number to bool.
 
     Examples
     --------
@@ -438,7 +440,7 @@ def _promote_all(dtypes: Iterable[dtype]) -> dtype | None:
 
 
 def _combine(high: dtype | None, low: dtype | None) -> dtype | None:
-    """Combine two priorities: ``low`` counts only if its category is higher."""
+    """Return the common dtype of two priority groups: ``low`` counts only if its category is higher."""
     if high is None:
         return low
     if low is None:
@@ -451,7 +453,7 @@ def _combine(high: dtype | None, low: dtype | None) -> dtype | None:
 
 
 def result_dtype(dims: Iterable[dtype] = (), zero_dims: Iterable[dtype] = (), scalars: Iterable[Any] = ()) -> dtype:
-    """Return the type in which an operation computes.
+    """Return the dtype of an operation's result, by PyTorch's promotion rules.
 
     Tensors with dimensions decide; a 0-dim tensor counts only if its category is higher than theirs, and a
     Python number only if its category is higher than that of all tensors.

@@ -1,4 +1,4 @@
-"""Warnings and exceptions that are gradcore's own; everything else raises Python's built-in types."""
+"""gradcore's own warnings and exceptions; all other errors have Python's built-in types."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 
 
 class DeviceFallbackWarning(UserWarning):
-    """A CUDA device was asked for, cannot be used on this machine, and the CPU is used instead."""
+    """Warning that a CUDA device was requested but cannot be used, so that the CPU is used."""
 
 
 class LinAlgError(RuntimeError):
-    """A matrix cannot be factored, inverted or solved with: it is singular, not positive definite, not finite.
+    """Raised for a matrix that cannot be factored, inverted or used in a system of equations.
 
     Examples
     --------
@@ -46,7 +46,9 @@ class LinAlgError(RuntimeError):
 
 
 class OutOfBoundsError(IndexError, RuntimeError):
-    """An index is outside of its dim: PyTorch raises an error of one or the other kind, by the operation.
+    """Raised for an index outside of its dim.
+
+    PyTorch raises IndexError or RuntimeError, depending on the operation.
 
     Examples
     --------
@@ -60,15 +62,15 @@ class OutOfBoundsError(IndexError, RuntimeError):
 
 
 class OutOfMemoryError(RuntimeError, MemoryError):
-    """There was no memory left for an allocation."""
+    """Raised when there is no memory left for an allocation."""
 
 
 class Unavailable(Exception):
-    """A backend cannot be used here; the text says why and what to do."""
+    """Raised when a backend cannot be used here; the message says why and what to do."""
 
 
 def scipy_advice() -> str:
-    """Return what to call instead where a function of SciPy's is converting a tensor; empty where none is.
+    """Return which function to call instead if a function of SciPy is converting a tensor, else an empty string.
 
     The frames of SciPy's above the caller name the module, and those nearest to the user the function or class.
     """
@@ -90,7 +92,7 @@ def scipy_advice() -> str:
 
 
 def _names_of(frame: FrameType) -> Iterator[str]:
-    """Yield what a frame may be called by: its function, its class, the method of a distribution."""
+    """Yield the names under which a frame's function may be known: function, class, method of a distribution."""
     owner, function = frame.f_locals.get("self"), frame.f_code.co_name
     if owner is None:
         yield function
@@ -101,7 +103,7 @@ def _names_of(frame: FrameType) -> Iterator[str]:
 
 
 def _exists(path: str) -> bool:
-    """Return whether a path of names leads to something public, whose module is imported if need be."""
+    """Return whether a dotted path leads to something public, importing its module if necessary."""
     package, library, module, *names = path.split(".")
     try:
         found: object = importlib.import_module(f"{package}.{library}.{module}")
@@ -113,13 +115,13 @@ def _exists(path: str) -> bool:
 
 
 def use_program_names(text: str) -> str:
-    """Return a message with gradcore's names as the program knows them: ``torch.`` after `as_torch.install`."""
+    """Return a message with names as the program knows them: ``torch.`` after `as_torch.install`."""
     torch = sys.modules.get("torch")
     return text.replace("gradcore.", "torch.") if torch is not None and torch is sys.modules["gradcore"] else text
 
 
 def caller_depth() -> int:
-    """Return the `stacklevel` with which the function that asks warns from the first line outside of gradcore."""
+    """Return the `stacklevel` with which the caller's warning points to the first line outside of gradcore."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gradcore":
         depth, frame = depth + 1, frame.f_back
@@ -127,7 +129,7 @@ def caller_depth() -> int:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn from the user's line."""
+    """Issue a warning that points to the user's line."""
     warnings.warn(use_program_names(message), category, stacklevel=caller_depth())
 
 
@@ -136,14 +138,17 @@ SAID: set[str] = set()
 
 
 def warn_once(message: str) -> None:
-    """Warn from the user's line, once in a process; again and again while `gradcore.set_warn_always` is on."""
+    """Issue a warning that points to the user's line, once per process.
+
+    While `gradcore.set_warn_always` is on, it is issued each time.
+    """
     if message not in SAID or flags.is_warn_always_enabled():
         warn(message)
         SAID.add(message)  # not where a filter makes an error of it, which is raised each time
 
 
 def warn_deprecated(old: str, new: str, hint: str = "") -> None:
-    """Warn once of a function of ``torch`` that another one has replaced."""
+    """Warn once that the function `old` of ``torch`` has been replaced by `new`."""
     warn_once(
         f"torch.{old} is deprecated in favor of torch.{new} and will be removed in a future PyTorch release."
         + (f"\n{hint}" if hint else "")
@@ -181,7 +186,7 @@ _LOSSES = {
 
 
 def history_lost(how: str) -> None:
-    """Raise, or warn, of a conversion that drops the history of a tensor that requires grad.
+    """Raise an error, or warn, that a conversion drops the history of a tensor that requires grad.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Steps that an interrupt, such as Ctrl-C, may not leave undone."""
+"""Cleanup that an interrupt, such as Ctrl-C, must not leave unfinished."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_INTERRUPTS = 100
 
 
 def run_despite_interrupts(step: Callable[[], Any]) -> Any:
-    """Call `step` until it has run to its end, whatever interrupts it; then raise the last interrupt.
+    """Call `step` until it completes despite interrupts; then raise the last interrupt.
 
     For the end of a ``try`` statement: `step` does there again what may not be left undone, and can be repeated.
     """

@@ -1,4 +1,4 @@
-"""Locks of the process, which the child of a fork finds free: the threads that held them are not in it."""
+"""Process-wide locks that are reset in a forked child, where the threads that held them no longer exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's operators in one table: their names and symbols, and the functions of NumPy and of tensors that they are."""
+"""Python's operators in one table: their names, symbols, methods, and the functions of NumPy that they call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Method: TypeAlias = Callable[..., Any]
 
 
 class Operator(NamedTuple):
-    """An operator of Python.
+    """Python operator: its names, symbol and methods.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Operator(NamedTuple):
 
     @property
     def methods(self) -> tuple[tuple[Form, str], ...]:
-        """The forms of the operator, with the names of their methods."""
+        """The method names of the operator's forms."""
         if self.kind == "unary":
             return (("unary", f"__{self.name}__"),)
         left: tuple[Form, str] = ("left", f"__{self.name}__")
@@ -105,7 +105,7 @@ def symbols_of(*kinds: str) -> dict[str, str]:
 def define_operators(
     cls: type, make: Callable[[Operator, Form], Method | None], names: Iterable[str] = OPERATORS
 ) -> None:
-    """Set the methods of operators on a class, except those that it defines itself.
+    """Define operator methods on a class, except those that it defines itself.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ size_of = partial(tuple.__new__, Size)
 
 
 def contiguous_strides(shape: Sequence[int], step: int = 1) -> tuple[int, ...]:
-    """Return the strides of elements in the order of their indices, `step` from one to the next."""
+    """Return the strides of a contiguous layout of `shape`, with `step` between neighbouring elements."""
     strides = []
     for n in reversed(shape):
         strides.append(step)

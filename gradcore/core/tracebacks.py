@@ -1,4 +1,4 @@
-"""Trimmed tracebacks: of gradcore's frames users see the last alone.
+"""Shortened tracebacks, which show only the last of gradcore's own frames.
 
 An error is shortened where it leaves gradcore, at the end of ``try: ... except`` in what users call, which costs
 nothing as long as nothing is raised::
@@ -40,7 +40,7 @@ LIBRARIES = {"numpy", "scipy", "cupy", "cupyx", "cupy_backends", *sys.stdlib_mod
 
 
 def is_own(frame: FrameType) -> bool:
-    """Return whether gradcore itself is running there: its modules, or what it has generated."""
+    """Return whether `frame` runs code of gradcore, generated code included."""
     code = frame.f_code
     own = _own.get(code)
     if own is None:
@@ -54,7 +54,7 @@ _own: dict[CodeType, bool] = {}
 
 
 def user_frame() -> FrameType:
-    """Return the frame of the user's program that is running."""
+    """Return the innermost frame of the user's program."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_own(frame):
         frame = frame.f_back
@@ -62,13 +62,13 @@ def user_frame() -> FrameType:
 
 
 def user_line() -> str:
-    """Return the line of the user's program that is running."""
+    """Return the file and line of the user's program that is running."""
     frame = user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
 
 
 def shorten(error: BaseException) -> None:
-    """Leave out of an error's traceback, and of those of its causes, all frames of gradcore but the telling ones.
+    """Remove gradcore's frames, except the last, from the tracebacks of an error and of its causes.
 
     These are the last one, where it was raised, and ``forward`` of the module in which that was.
     """
@@ -87,7 +87,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def shorten_errors(function: _F) -> _F:
-    """Return a function whose errors are shortened: for what is called seldom, as it is a call more."""
+    """Decorate a function so that its errors have short tracebacks.
+
+    This costs a call more, so it is for functions that are seldom called.
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -101,7 +104,7 @@ def shorten_errors(function: _F) -> _F:
 
 
 class ShortErrors:
-    """The base of classes of gradcore whose constructors check much: these errors are shortened, too."""
+    """Base of classes whose constructors raise errors with short tracebacks."""
 
     __slots__ = ()
 
@@ -138,7 +141,7 @@ def _is_forward(frame: FrameType) -> bool:
 
 
 def line_name(filename: str, line: int) -> str:
-    """Name of a source file for users: its path, or the cell of a notebook."""
+    """Return the name of a source file to show to users: its path, or the cell of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     label = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(filename)
     if label is None:
@@ -150,7 +153,10 @@ _numbers = count()
 
 
 def generated_file(module: str, text: str) -> str:
-    """The name of a file for code that `module` has generated: debuggers, `inspect` and tracebacks find the text."""
+    """Return a file name for code that `module` generated.
+
+    Debuggers, `inspect` and tracebacks find the source text under it.
+    """
     name = f"<{module}-{next(_numbers)}>"
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
     return name

@@ -1,4 +1,4 @@
-"""From declarations to functions on tensors: what happens when an operation is called."""
+"""Calls of operations: from declarations to functions on tensors."""
 
 from gradcore.dispatch.general import apply, call_composite, elementwise
 from gradcore.dispatch.inplace import (

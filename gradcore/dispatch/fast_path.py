@@ -1,4 +1,4 @@
-"""The fast path of an operation: a function generated for it alone.
+"""The fast path: a function that is generated for each operation.
 
 It is for tensors on one device, of one dtype where they are computed with together, and nothing on but recording. What
 such a call does is known as soon as the operation is declared: which arguments are tensors, which kernel runs, what
@@ -109,7 +109,7 @@ __all__ = ["fast_path", "globals_of", "has_fast_path", "source_of"]
 
 
 def has_fast_path(op: Op) -> bool:
-    """Return whether calls of an operation may take a fast path."""
+    """Return whether the operation has a fast path."""
     if op.kind == "composite":
         return not op.sequences
     return op.kind != "elementwise" or (op.same_dtype_ok and bool(_positions_of_operands(op)))
@@ -117,7 +117,10 @@ def has_fast_path(op: Op) -> bool:
 
 @functools.cache
 def fast_path(op: Op, general: Callable[..., Any]) -> Any:
-    """The fast path of an operation as a function of positional arguments; other calls go to ``general(op, args)``."""
+    """Return the fast path of an operation, a function of positional arguments.
+
+    It passes other calls on to ``general(op, args)``.
+    """
     scope = globals_of(op, general)
     head = f"def call({', '.join(f'a{i}' for i in range(len(op.names)))}):"
     text = "\n    ".join([head, *source_of(op)])
@@ -126,7 +129,7 @@ def fast_path(op: Op, general: Callable[..., Any]) -> Any:
 
 
 def source_of(op: Op) -> list[str]:
-    """Return the lines of the operation's function, whose parameters are ``a0, a1, ...``."""
+    """Return the source lines of the operation's fast path, whose parameters are ``a0, a1, ...``."""
     call = tuple_of(f"a{i}" for i in range(len(op.names)))
     leave = f"    return general(op, {call})"
     first = op.tensors[0] if op.kind == "composite" else _positions_of_operands(op)[0]
@@ -152,7 +155,7 @@ def source_of(op: Op) -> list[str]:
 
 
 def globals_of(op: Op, general: Any) -> dict[str, Any]:
-    """Return the globals of the lines of `source_of`; `general` makes the calls that are not plain."""
+    """Return the globals of the source of `source_of`; `general` handles the calls that are not plain."""
     return {
         **(node_globals(op) if op.differentiable_inputs and op.differentiable else {}),
         "op": op, "general": general, "local": local, "plain": PLAIN_TYPES, "Tensor": variables.tensor_class,
@@ -172,18 +175,18 @@ def globals_of(op: Op, general: Any) -> dict[str, Any]:
 
 
 def _positions_of_operands(op: Op) -> list[int]:
-    """Positions of the tensors that are computed with together; on the fast path the first is a tensor."""
+    """Return the positions of the tensors that are computed with; on the fast path the first is a tensor."""
     return [p for p in op.tensors if p not in op.keeps_dtype]
 
 
 def _condition_of_foreign(op: Op, p: int, further: str = "") -> str:
-    """Return the condition under which what stands in the place of a tensor is not plain."""
+    """Return source of the condition that argument `p` is neither a plain tensor nor a plain number."""
     test = f"(type(a{p}) is not Tensor and type(a{p}) not in plain{further})"
     return f"(a{p} is not None and {test})" if is_optional(op, p) else test
 
 
 def _emit_conditions(op: Op, first: int) -> list[str]:
-    """Conditions, seen from the arguments' classes, under which a call is not plain."""
+    """Return source of the conditions, on the classes of arguments, under which a call is not plain."""
     if op.kind == "composite":
         return [
             _condition_of_foreign(op, p, f" and type(a{p}) not in numbers" if p in op.accepts_scalars else "")
@@ -204,7 +207,7 @@ def _emit_conditions(op: Op, first: int) -> list[str]:
 
 
 def _emit_conversions(op: Op) -> Iterator[str]:
-    """Settings that are no exact values of their kind are converted."""
+    """Yield source that converts settings whose values are not exactly of their kind."""
     for i, setting in settings_of(op).items():
         yield from (f"if not ({setting.exact(f'a{i}')}):", f"    a{i} = take{i}(a{i})")
 
@@ -213,7 +216,7 @@ def _emit_conversions(op: Op) -> Iterator[str]:
 
 
 def _emit_operands(op: Op, first: int, leave: str) -> Iterator[str]:
-    """Tensors into arrays ``x0, x1, ...``, numbers into tensors first."""
+    """Yield source that gets the arrays ``x0, x1, ...`` of tensors, after making tensors of numbers."""
     like = "a0[0]" if is_several(op, first) else f"a{first}"
     yield f"device, dtype = {like}._device, {like}._dtype"
     if op.kind == "elementwise":
@@ -251,7 +254,7 @@ def _emit_operands(op: Op, first: int, leave: str) -> Iterator[str]:
 
 
 def _emit_result(op: Op, first: int) -> Iterator[str]:
-    """Yield the kernel's call, and the tensors of what it gives."""
+    """Yield source that calls the kernel and makes tensors of its results."""
     raw = [f"x{i}" if i in op.edge_index or i in op.indices else f"a{i}" for i in range(len(op.names))]
     array = "array" if is_single(op) else "results"
     line, chosen, name = f"{array} = state.enter(run, {', '.join(raw)})", "kernel_of_all", "kernel"
@@ -295,7 +298,10 @@ def _emit_result(op: Op, first: int) -> Iterator[str]:
 
 
 def keep_kernels(op: Op, kernels: Any, scope: dict[str, Any]) -> Any:
-    """Return the dispatch table `kernels`; of the CPU's, keep the operation's kernels in the scope of its function."""
+    """Return the dispatch table `kernels`.
+
+    Of the CPU's table, also store the operation's kernels in the globals of its function.
+    """
     if kernels is HOME:
         small = HOME.small if op.kind == "elementwise" else HOME
         scope.update(kernel_of_all=HOME[op.kernel], kernel_of_small=small[op.kernel])
@@ -306,7 +312,7 @@ def keep_kernels(op: Op, kernels: Any, scope: dict[str, Any]) -> Any:
 
 
 def _has_plain_kernel(op: Op) -> bool:
-    """Whether there is a kernel of its own for calls with the defaults of all settings, of the operation's name."""
+    """Return whether a kernel with the operation's name exists for calls with default settings."""
     return op.kind == "elementwise" and op.tensors == (0, 1) and op.kernel != op.name and len(op.names) > 2
 
 
@@ -318,7 +324,7 @@ def _keeps_dtype(op: Op) -> bool:
 
 
 def _emit_recording(op: Op, first: int, result: str) -> Iterator[str]:
-    """Yield the node, where a tensor requires grad."""
+    """Yield source that records a node if a tensor requires grad."""
     for p in op.tensors:
         if p in op.keeps_dtype:  # conditions: bools
             yield f"e{p} = None"

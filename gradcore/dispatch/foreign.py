@@ -1,4 +1,4 @@
-"""PyTorch's tensors beside gradcore's in one process: both ask each other's ``__torch_function__``, so neither answers.
+"""PyTorch's tensors next to gradcore's in one process: errors for calls that mix them.
 
 PyTorch is never imported here; where a program has, its tensors are recognised and refused.
 """
@@ -20,14 +20,14 @@ ADVICE = (
 
 
 def _library() -> Any:
-    """PyTorch, if it has been imported."""
+    """Return the module ``torch`` if it has been imported, else None."""
     found = sys.modules.get("torch")
     own = getattr(found, "Tensor", None)
     return None if own is None or issubclass(own, Variable) else found
 
 
 def _default(cls: type) -> bool:
-    """Return whether a class is one of PyTorch's tensors, and does with calls what these do."""
+    """Return whether a class is a PyTorch tensor that uses PyTorch's own ``__torch_function__``."""
     torch = _library()
     if torch is None or not issubclass(cls, torch.Tensor):
         return False
@@ -37,7 +37,7 @@ def _default(cls: type) -> bool:
 
 
 def refuse_tensor(name: str, value: Any) -> None:
-    """Raise if an argument of a function of gradcore's is a tensor of PyTorch's.
+    """Raise if an argument of one of gradcore's functions is a tensor of PyTorch.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def refuse_tensor(name: str, value: Any) -> None:
 
 
 def refuse_function(func: Callable[..., Any]) -> None:
-    """Raise if a function that a tensor of gradcore's was given to is one of PyTorch's.
+    """Raise if a tensor of gradcore is an argument of one of PyTorch's functions.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The general call path of operations: compute, and record where something requires grad."""
+"""The general path of calls: compute, and record where a tensor requires grad."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PLAIN = PLAIN_TYPES
 
 
 def apply(op: Op, args: tuple[Any, ...]) -> Any:
-    """Call an operation on tensors: compute, and record where something requires grad."""
+    """Call an operation on tensors: compute, and record where a tensor requires grad."""
     state = local.state
     if state.mode > GRAD:
         return intercept(op, args, _apply_general, state)
@@ -51,7 +51,7 @@ def apply(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _apply_general(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """Return a call in any mode: with tangents, or general in its arguments."""
+    """Make a call in any mode, with tangents or with unusual arguments, and return its result."""
     args = convert_arguments(op, args)
     if state.mode & DUAL:
         level = forward.innermost(op, args)
@@ -141,12 +141,12 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 
 def _is_taken_as_plain(value: Any, state: State) -> bool:
-    """Return whether a value is a tensor of a subclass that is to be computed with as a plain one."""
+    """Return whether `value` is a subclass's tensor that is to be treated as a plain one."""
     return bool(state.mode & TORCH_FUNCTION_OFF) and isinstance(value, Variable)
 
 
 def _convert_to_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the arguments with all tensors in the dtype to compute in; None where they can stay as they are."""
+    """Return the arguments with all tensors in the dtype to compute in, or None if nothing must be converted."""
     together = [p for p in op.tensors if p not in op.keeps_dtype and args[p] is not None]
     if len({args[p]._dtype for p in together}) < 2:
         return None
@@ -157,7 +157,10 @@ def _convert_to_one_dtype(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | No
 
 
 def _move_scalars_to(op: Op, args: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
-    """Return the arguments with 0-dim CPU tensors on `device`: kernels read memory, and backward what was saved."""
+    """Return the arguments with 0-dim CPU tensors moved to `device`.
+
+    Kernels and backward need all arrays on one device.
+    """
 
     def move_to_device(t: Any) -> Any:
         return t if t is None or t._device.real is device else functional.to(t, device)
@@ -197,7 +200,7 @@ def _upcast_call(op: Op, raw: list[Any], device: Any, state: State) -> Any:
 
 
 def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """Return the general elementwise path: numbers, promotion, devices, broadcasting."""
+    """Call an elementwise operation in general: with numbers, promotion, several devices and broadcasting."""
     tensors: list[Any] = []
     numbers_: list[Any] = []
     for p in op.tensors:
@@ -265,7 +268,10 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 
 def _convert_and_compute(op: Op, raw: list[Any], target: Any, result_type: Any, device: Any, state: State) -> Any:
-    """The result where dtypes differ, by a backend that converts in its kernels; else convert what `raw` holds."""
+    """Compute an operation whose operands have different dtypes.
+
+    A backend that converts inside its kernels does so; for others the arrays in `raw` are converted.
+    """
     backend = device.backend
     if backend.converts_operands:
         compute = [target if p in op.tensors and p not in op.keeps_dtype else None for p in range(len(raw))]
@@ -280,14 +286,14 @@ def _convert_and_compute(op: Op, raw: list[Any], target: Any, result_type: Any, 
 
 
 def _convert_for_formula(t: AnyTensor, compute: dtypes.dtype) -> Any:
-    """Return the operand in the dtype that the operation computed in, for the derivative's formula."""
+    """Return the operand in the dtype that the operation was computed in, for the derivative's formula."""
     if t._dtype is compute or getattr(t, "_constant", False):
         return t
     return functional.to(t, compute)
 
 
 def call_composite(op: Op, args: tuple[Any, ...]) -> Any:
-    """Run a composite operation's body on tensors."""
+    """Run the body of a composite operation on tensors."""
     state = local.state
     if state.mode > GRAD:
         return intercept(op, args, _composite, state)

@@ -1,4 +1,4 @@
-"""The second half of in-place operations and of ``out=``: putting a result into a tensor that exists."""
+"""Results that go into an existing tensor: in-place operations and ``out=``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NO_DUALS = "Trying to use forward AD with {}_out that does not support it becaus
 
 
 def check_inplace(self: Any, state: State) -> None:
-    """Refuse in-place writes that would make gradients wrong."""
+    """Raise if an in-place write to `self` would make gradients wrong."""
     meta = self._autograd
     if meta is None:
         return
@@ -44,7 +44,7 @@ def check_inplace(self: Any, state: State) -> None:
 
 
 def write(self: Any, result: Any, state: State | None = None, fills: bool = False) -> Any:
-    """Make `self` hold the values and the history of `result`: the second half of every in-place operation.
+    """Give `self` the values and the history of `result`, as every in-place operation does in the end.
 
     What `fills` it with one number may be written to one place repeatedly.
     """
@@ -93,7 +93,7 @@ def check_own_memory(t: AnyTensor) -> None:
 
 
 def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
-    """Call an operation and put its result in the first argument."""
+    """Call an operation and write its result into its first argument."""
     self = args[0]
     if not isinstance(self, Variable):
         raise type_error(op, 0, self)
@@ -104,7 +104,7 @@ def apply_inplace(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _call_intercepted(op: Op, args: tuple[Any, ...], state: State) -> Any:
-    """Return an in-place call that something intercepts."""
+    """Make an in-place call in a mode that intercepts operations, or with arguments that override them."""
     if state.mode & TORCH_FUNCTION_MODE or overriding_arguments(args):
         # Operations with a number and with a tensor (`fill_number_`, `fill_tensor_`) are one function for users.
         name = op.name.removesuffix("_").removesuffix("_number").removesuffix("_tensor")
@@ -117,7 +117,7 @@ def _call_intercepted(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 @contextlib.contextmanager
 def _suspend_autocast(state: State) -> Iterator[None]:
-    """Inside, nothing is autocast: what is written to has a dtype already."""
+    """Suspend autocasting inside of the context: the written tensor has its dtype already."""
     casting = state.mode & AUTOCAST
     state.mode &= ~AUTOCAST
     try:
@@ -141,7 +141,10 @@ def _write_result(op: Op, args: tuple[Any, ...], state: State) -> Any:
 
 
 def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
-    """Compute into the tensor's memory where nothing is recorded and a function of the array library can."""
+    """Compute directly into the tensor's memory if nothing is recorded and the array library can.
+
+    Return whether that was done.
+    """
     self, name, n = args[0], _kernel_of_floats(op), len(op.tensors)
     dtype, device = self._dtype, self._device
     if (
@@ -182,7 +185,10 @@ def _write_directly(op: Op, args: tuple[Any, ...], state: State) -> bool:
 
 @functools.cache
 def _kernel_of_floats(op: Op) -> str | None:
-    """The kernel of an operation of one or two tensors of one floating-point dtype that gives this dtype; else None."""
+    """Return the kernel for operands and result of one floating-point dtype, or None.
+
+    Operations of one or two tensors have such a kernel if their promotion rule allows it.
+    """
     n = len(op.tensors)
     if op.kind != "elementwise" or op.tensors != tuple(range(n)) or n > 2 or op.keeps_dtype:
         return None
@@ -197,7 +203,7 @@ def _reads_input(op: Op) -> bool:
 
 
 def _copy_before_write(self: Any) -> Any:
-    """Return a copy of a tensor that is about to be overwritten, in the same place of the graph."""
+    """Return a copy of a tensor that will be overwritten, with the same place in the graph."""
     out = alias(self, gradient_edge(self))
     out._array, out._vc = self._device.kernels["clone"](self._array), None
     for level in local.state.levels:  # tangents are overwritten too
@@ -208,7 +214,7 @@ def _copy_before_write(self: Any) -> Any:
 
 
 def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
-    """Call an operation and put its results in the tensors given as ``out=``."""
+    """Call an operation and write its results into the tensors given as ``out=``."""
     state = local.state
     if is_overridden((*args, out), state.mode):
         return route_call(op, args, out=out)
@@ -240,7 +246,7 @@ def out_of(op: Op, args: tuple[Any, ...], out: Any) -> Any:
 
 
 def copy_to_out(out: Any, made: Any, keeps_shape: bool = False) -> Any:
-    """Write a new tensor into the one given as ``out=``, which is resized where it has another shape.
+    """Write a new tensor into the one given as ``out=``, which is resized if its shape is different.
 
     Parameters
     ----------
@@ -258,7 +264,7 @@ def copy_to_out(out: Any, made: Any, keeps_shape: bool = False) -> Any:
 
 
 def _resize(target: Any, result: Any, warns: bool = True) -> None:
-    """Give a tensor that a result is to be written to its shape; it keeps its memory where that is large enough."""
+    """Give a tensor the shape of a result; its memory is kept if it is large enough."""
     shape, old = result._array.shape, target._array
     if old.size and warns:
         warnings.warn(

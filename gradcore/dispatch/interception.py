@@ -1,4 +1,4 @@
-"""Interposition between a call and its computation: ``__torch_function__``, the profiler, autocast.
+"""Interception of calls: ``__torch_function__``, the profiler and autocasting.
 
 A call comes here only if the thread's mode says that something of this is on. They see it in the order in which they
 are named above; each makes the rest of the call by ``run(op, args, state)``.
@@ -21,7 +21,7 @@ Run: TypeAlias = Callable[[Op, tuple[Any, ...], State], Any]
 
 
 def intercept(op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
-    """Make a call under everything that is on in this thread."""
+    """Make a call in all modes of the current thread that intercept operations."""
     if is_overridden(args, state.mode):
         return route_call(op, args)
     if state.mode & PROFILE:
@@ -30,7 +30,7 @@ def intercept(op: Op, args: tuple[Any, ...], run: Run, state: State) -> Any:
 
 
 def _displayed_name(op: Op) -> str:
-    """Return an operation's name for those who watch: of functions of `nn.functional`, that of the function."""
+    """Return the operation's name in profiles and messages; for `nn.functional`, that of the public function."""
     return op.path.rpartition(".")[2] if op.path.startswith("nn.") else op.name
 
 

@@ -1,4 +1,4 @@
-"""Operand checks: tensors, numbers, devices, and PyTorch's errors for everything else."""
+"""Checks of operands (tensors, numbers, devices), with PyTorch's errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NUMBERS = (bool, int, float, complex)
 
 
 def type_error(op: Op, position: int, value: Any) -> TypeError:
-    """PyTorch's words for an argument that should be a tensor."""
+    """Return PyTorch's error for an argument that should be a tensor."""
     name = op.names[position]
     name = "input" if name == "self" else name
     function = op.path.rpartition(".")[2]  # one of the operations of a function
@@ -55,12 +55,12 @@ def type_error(op: Op, position: int, value: Any) -> TypeError:
 
 
 def no_tensors(op: Op) -> Exception:
-    """PyTorch's words for an empty list of tensors."""
+    """Return PyTorch's error for an empty list of tensors."""
     return ValueError(op.if_empty) if op.if_empty else RuntimeError(f"{op.path} expects a non-empty TensorList")
 
 
 def common_device(tensors: Sequence[Any]) -> Any:
-    """Return the device on which an operation of these tensors runs; 0-dim CPU tensors go anywhere."""
+    """Return the device on which an operation of these tensors runs; 0-dim CPU tensors may join any device."""
     batches = {level for t in tensors for level in t._device.levels}
     if batches:
         return batched_device(tuple(batches), common_device([_Placed(t) for t in tensors]))
@@ -79,13 +79,13 @@ def common_device(tensors: Sequence[Any]) -> Any:
 
 
 def in_batches_of(indices: Sequence[Any], device: Any) -> Any:
-    """Return the device with the batches that index tensors are in; these may lie on any device."""
+    """Return `device` with the batch levels of the index tensors, which may lie on any device."""
     levels = {level for t in indices if isinstance(t, Variable) for level in t._device.levels}
     return batched_device(tuple(levels), device) if levels else device
 
 
 class _Placed:
-    """A tensor as it is without batches."""
+    """Array and device of a tensor, without the batch dims of `vmap`."""
 
     __slots__ = ("_array", "_device")
 
@@ -99,7 +99,7 @@ MOST_CONSTANTS = 4096
 
 
 def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
-    """Return a Python number as a 0-dim tensor; the frequent ones are kept."""
+    """Return a Python number as a 0-dim tensor; frequent numbers are cached."""
     key = (value, dtype, device._name)
     t = _constants.get(key)
     if t is None:
@@ -120,7 +120,7 @@ def constant(value: Any, dtype: dtypes.dtype, device: Any) -> Any:
 
 
 def index_array(index: Any, device: Any) -> Any:
-    """Return the array of an index tensor on `device`; the index may lie there or on the CPU.
+    """Return the array of an index tensor on `device`, to which it is copied from the CPU if necessary.
 
     Raises
     ------
@@ -152,7 +152,7 @@ _TOO_LARGE = ("array is too big", "Maximum allowed dimension", "iterator is too 
 
 
 def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
-    """PyTorch's words for what the array library said of a call; errors that are gradcore's own stay as they are."""
+    """Return PyTorch's error for an error of the array library; errors of gradcore's own are returned unchanged."""
     if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
         return OutOfMemoryError(f"{op.path}(): not enough memory: {error}")
     if _UNFIT_SHAPES.match(str(error)):
@@ -167,7 +167,7 @@ def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
 
 
 def body_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
-    """Return the error of a composite's body in terms of the user's arguments; errors in words stay as they are."""
+    """Return an error of a composite's body in terms of the user's arguments."""
     text = str(error)
     named = _NAMED.match(text)
     inner = OPS.get(named[1]) if named else None

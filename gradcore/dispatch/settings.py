@@ -1,4 +1,4 @@
-"""Numbers, sizes, dims and flags as exact Python values: the annotation of a parameter says what it takes.
+"""Conversion of settings (numbers, sizes, dims, flags) to exact Python values, by the annotation of the parameter.
 
 What users give may be NumPy's scalars and tensors without dims, which wrap around, round and call operations again. So
 each setting is converted once, when a call comes in, and nothing behind calculates with anything but Python's own
@@ -28,14 +28,14 @@ __all__ = ["SCOPE", "Setting", "argument", "constructor", "convert_arguments", "
 
 
 class Unfit(TypeError):
-    """A value that is none of what a setting takes."""
+    """Raised for a value that a setting does not accept."""
 
 
 # -- from what users give ---------------------------------------------------------------------------------------------
 
 
 def _item(tensor: AnyTensor, one_element: bool = False) -> Any:
-    """Return the number that a tensor without dims holds (or one of one element), if no gradient is lost with it."""
+    """Return the number in a 0-dim (or one-element) tensor, unless that would lose a gradient."""
     array = tensor._array
     if array.ndim and not (one_element and array.size == 1):
         raise Unfit
@@ -55,7 +55,10 @@ def _long(value: int) -> int:
 
 
 def index(value: Any) -> int:
-    """Return a size, a step, a count: Python's integers, NumPy's, and tensors that hold one integer."""
+    """Return a size, step or count as an int.
+
+    Python's and NumPy's integers are accepted, and tensors that hold one integer.
+    """
     if isinstance(value, Variable):
         if value._dtype.category != dtypes.INTEGER:
             raise Unfit
@@ -78,7 +81,7 @@ def _index_or_several(value: Any) -> Any:
 
 
 def dim(value: Any) -> int:
-    """Return the number of a dim: as `index`, of a single number only."""
+    """Return the number of a dim as an int: like `index`, but only single numbers are accepted."""
     if isinstance(value, (int, np.integer)) or (isinstance(value, Variable) and not value._array.ndim):
         return index(value)
     raise Unfit
@@ -88,7 +91,7 @@ _NUMBERS = (int, float, complex, np.number, np.bool_)
 
 
 def number(value: Any) -> Any:
-    """Return a number of any kind."""
+    """Return a number of any kind as a Python number."""
     if isinstance(value, Variable):
         return _item(value)
     if isinstance(value, np.generic):
@@ -102,7 +105,7 @@ def number(value: Any) -> Any:
 
 
 def scalar(value: Any) -> Any:
-    """Return a number that a dtype has room for."""
+    """Return a number; raise OverflowError for an int that fits into no dtype."""
     found = number(value)
     if isinstance(found, int) and not -(2**63) <= found < 2**64:
         raise OverflowError("int too big to convert")
@@ -110,14 +113,14 @@ def scalar(value: Any) -> Any:
 
 
 def _float(value: Any) -> float:
-    """NumPy's floating-point numbers, bfloat16 among them; strings and dates are none."""
+    """Return a NumPy floating-point number, bfloat16 included, as a float; refuse strings and dates."""
     if value.dtype.kind not in "f" and value.dtype not in dtypes.FROM_NUMPY:
         raise Unfit
     return float(value)
 
 
 def real(value: Any) -> Any:
-    """Return a number that is not complex."""
+    """Return a real number as a Python number."""
     found = number(value)
     if isinstance(found, complex):
         raise Unfit
@@ -125,30 +128,30 @@ def real(value: Any) -> Any:
 
 
 def _real_or_points(value: Any) -> Any:
-    """Return a number, or coordinates: a tensor of them, or a sequence."""
+    """Return a number or coordinates, which are a tensor or a sequence of numbers."""
     points = isinstance(value, (tuple, list)) or (isinstance(value, Variable) and value._array.ndim)
     return value if points else real(value)
 
 
 def flag(value: Any) -> bool:
-    """Yes or no; numbers are neither."""
+    """Return a bool; refuse numbers."""
     if isinstance(value, Variable) and value._dtype is dtypes.bool_:
         return bool(_item(value))
     return bool(value) if isinstance(value, (bool, np.bool_)) else _refuse()
 
 
 def lenient_flag(value: Any) -> bool:
-    """Return a flag of a constructor, where 0 and 1 are common."""
+    """Return a flag of a constructor as a bool; 0 and 1 are accepted."""
     return bool(value) if type(value) is int and value in (0, 1) else flag(value)
 
 
 def text(value: Any) -> str:
-    """Return a name."""
+    """Return a string."""
     return str(value) if isinstance(value, str) else _refuse()
 
 
 def dtype(value: Any) -> Any:
-    """Return a dtype, by whatever name."""
+    """Return a dtype for any object that stands for one."""
     try:
         return dtypes.as_dtype(value)
     except TypeError as error:
@@ -156,12 +159,12 @@ def dtype(value: Any) -> Any:
 
 
 def tensor(value: Any) -> Any:
-    """Return a tensor, as it is."""
+    """Return a tensor unchanged."""
     return value if isinstance(value, Variable) else _refuse()
 
 
 def none(value: Any) -> None:
-    """Nothing."""
+    """Return None; refuse everything else."""
     return value if value is None else _refuse()  # type: ignore[return-value]
 
 
@@ -170,7 +173,7 @@ def _refuse() -> Any:
 
 
 def are_ints(values: Iterable[Any]) -> bool:
-    """Return whether all values are Python's own integers, in the range that PyTorch takes: exact as they are."""
+    """Return whether all values are Python ints in the range of int64, so that no conversion is needed."""
     for v in values:  # noqa: SIM110 (a generator costs more than this)
         if v.__class__ is not int or not _LEAST <= v <= _MOST:
             return False
@@ -178,7 +181,7 @@ def are_ints(values: Iterable[Any]) -> bool:
 
 
 def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a tuple or a list of what `convert` takes, as a tuple: nobody changes it later."""
+    """Return a converter of tuples and lists: it applies `convert` to the elements and returns a tuple."""
 
     def convert_each(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, (tuple, list)):
@@ -205,7 +208,7 @@ def each(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 class Kind(NamedTuple):
-    """The checks and conversions of an annotation."""
+    """A kind of values that an annotation allows, with its check and its conversion."""
 
     #: In error messages.
     words: str
@@ -254,7 +257,10 @@ _A_DIM = re.compile(r"(\w+_)?(dim|axis|dimension)\d?")
 
 @functools.cache
 def _kinds(annotation: str, name: str) -> tuple[Kind, ...]:
-    """What a parameter takes, none if its annotation does not say it; tensors stay tensors where they may be given."""
+    """Return the kinds of values that a parameter takes; none if its annotation does not say it.
+
+    Tensors stay tensors where they are allowed.
+    """
     words = annotation.split(" | ")
     if not all(word in KINDS for word in words):
         return ()
@@ -264,7 +270,7 @@ def _kinds(annotation: str, name: str) -> tuple[Kind, ...]:
 
 @functools.cache
 def argument(owner: str, name: str, annotation: str) -> Setting | None:
-    """Return an argument of a constructor: its `Setting`, None if the annotation does not say what it takes."""
+    """Return the `Setting` of a constructor's argument, or None if the annotation does not say what it takes."""
     kinds = _kinds(annotation.replace("bool", "Flag"), name)
     several = re.fullmatch(r"tuple\[(.+)\]", annotation)
     if several and not kinds:
@@ -275,7 +281,7 @@ def argument(owner: str, name: str, annotation: str) -> Setting | None:
 
 
 def _of_each(elements: list[Setting]) -> Callable[[Any], Any]:
-    """Return a sequence with one value for each setting, which stays the object that it is."""
+    """Return a check of sequences with one value for each setting; the sequence is returned unchanged."""
 
     def convert(values: Any) -> Any:
         if not isinstance(values, (tuple, list)) or len(values) != len(elements):
@@ -289,12 +295,12 @@ def _of_each(elements: list[Setting]) -> Callable[[Any], Any]:
 
 @functools.cache
 def _is_exact(condition: str) -> Callable[[Any], bool]:
-    """Return a condition on `value` as a function."""
+    """Return a function of `value` that evaluates the condition, which is given as source."""
     return cast("Callable[[Any], bool]", eval(f"lambda value: {condition}", {**SCOPE}))
 
 
 class Setting:
-    """A parameter that is no tensor.
+    """A parameter that is not a tensor.
 
     Parameters
     ----------
@@ -315,11 +321,11 @@ class Setting:
         self.is_exact: Callable[[Any], bool] = _is_exact(self.exact("value"))
 
     def exact(self, value: str) -> str:
-        """Return the condition, as source, under which the value of that name needs no conversion."""
+        """Return source of the condition under which the variable `value` needs no conversion."""
         return " or ".join(kind.exact.replace("{}", value) for kind in self.kinds if kind.exact) or "False"
 
     def take(self, value: Any) -> Any:
-        """Return the exact value.
+        """Return `value` converted to an exact Python value, or raise TypeError.
 
         Raises
         ------
@@ -344,12 +350,12 @@ class Setting:
 
 @functools.cache
 def setting(function: str, name: str, annotation: str, position: int | None = None) -> Setting:
-    """Return a parameter of a function whose signature does not say all."""
+    """Return the `Setting` of a parameter with the given annotation."""
     return Setting(function, name, position, _kinds(annotation, name))
 
 
 def settings_of(op: Op) -> dict[int, Setting]:
-    """Return the parameters of an operation that are converted, by position."""
+    """Return the settings of an operation that are converted, by position."""
     found: dict[int, Setting] | None = vars(op).get("_settings")
     if found is None:
         made = _settings(op.path.rpartition(".")[2], op.parameters)
@@ -358,7 +364,7 @@ def settings_of(op: Op) -> dict[int, Setting]:
 
 
 def _settings(function: str, parameters: Iterable[Any]) -> dict[str, Setting]:
-    """Return the parameters that are converted, by name."""
+    """Return the settings of a function that are converted, by name."""
     found = {}
     for i, p in enumerate(parameters):
         kinds = _kinds(str(p.annotation), p.name)
@@ -368,7 +374,7 @@ def _settings(function: str, parameters: Iterable[Any]) -> dict[str, Setting]:
 
 
 def convert_arguments(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of a call with exact settings, and exact numbers in the place of tensors."""
+    """Return the arguments of a call with settings converted, and with Python numbers in place of NumPy's."""
     found = list(args)
     for i, setting in settings_of(op).items():
         found[i] = setting.take(args[i])
@@ -383,7 +389,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def constructor(function: _F) -> _F:
-    """``__init__`` with its arguments refused that are none of what the annotations say, and the others exact."""
+    """Wrap ``__init__``: convert its arguments by their annotations, and raise for arguments that do not fit."""
     parameters = list(signature(function).parameters.values())[1:]
     owner = function.__qualname__.rpartition(".")[0]
     by_name = {p.name: argument(owner, p.name, str(p.annotation)) for p in parameters}
@@ -399,7 +405,7 @@ def constructor(function: _F) -> _F:
 
 
 def converting(function: _F) -> _F:
-    """Return a function that is no operation of the table, with its settings converted as its annotations say."""
+    """Wrap a function outside of the table of operations: convert its settings by their annotations."""
     parameters = list(signature(function).parameters.values())
     by_name = _settings(function.__name__, parameters)
     positional = [by_name.get(p.name) for p in parameters if p.kind is InspectParameter.POSITIONAL_OR_KEYWORD]

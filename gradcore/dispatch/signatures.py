@@ -30,7 +30,7 @@ NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x2": "other"}
 
 
 def _other_names(op: Op) -> dict[str, str]:
-    """Names of parameters beside the declared ones; a matrix is called both A and input."""
+    """Return the further names of parameters: those declared by `also`, and A for input of matrices."""
     first = op.names[0] if op.names else ""
     of_numpy = {"x1": first, "a": first, "x": first} if first in ("self", "input") else {}
     further = (
@@ -40,7 +40,7 @@ def _other_names(op: Op) -> dict[str, str]:
 
 
 class _Required:
-    """In the place of a default: the parameter must be given, under one of its names."""
+    """Default of a parameter that must be given, under one of its names."""
 
     def __repr__(self) -> str:
         return "<required>"
@@ -82,7 +82,7 @@ def make_function(
 
 
 def _first_call(function: Any, signature: _Signature, general: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the stub of a function: its first call builds the fast path and replaces the stub by it."""
+    """Return a stub of a function, which builds the fast path on the first call and replaces itself."""
 
     def run(op: Op, args: tuple[Any, ...]) -> Any:
         function.__globals__.update(globals_of(op, general))
@@ -94,7 +94,7 @@ def _first_call(function: Any, signature: _Signature, general: Callable[..., Any
 
 
 class _Signature:
-    """The signature of an operation as a function or a method, which can be given any body.
+    """The signature of an operation as a function or a method, from which functions with any body are built.
 
     A body is lines of Python whose parameters are ``a0, a1, ...``; those of one form are compiled once. It sees the
     names of the function's globals, which are its own.
@@ -127,7 +127,7 @@ class _Signature:
             self.keyword_defaults["out"] = None
 
     def code(self, body: Iterable[str]) -> types.CodeType:
-        """Return the code of a function of this signature."""
+        """Return the code object of a function with this signature and the given body."""
         names = None if self.variadic else tuple(self.names)
         lines = (f"    {line}" for line in (*self._first_lines(), *body))
         return _compile_function((self._head(), "try:", *lines, *_LAST_LINES), names, self.positional)
@@ -145,7 +145,7 @@ class _Signature:
         return f"def call({', '.join(parameters)}):"
 
     def _first_lines(self) -> Iterable[str]:
-        """Yield lines that process arguments before the call: aliases, sizes one by one, ``out=``."""
+        """Yield source that processes arguments before the call: aliases, single sizes, and ``out=``."""
         everything = _names(self.op)
         if self.variadic:
             last = f"a{len(self.op.names) - 1}"
@@ -159,7 +159,7 @@ class _Signature:
             yield from ("if out is not None:", f"    return out_of(op, {everything}, out)")
 
     def function(self) -> Any:
-        """A function of this signature, with globals of its own, that hands its arguments to ``run(op, args)``."""
+        """Return a function of this signature that calls ``run(op, args)``, with globals of its own."""
         key = tuple(self.names), self.positional, self.required, self.out, self.variadic, self.op.numbers_first
         if key not in _handing_over:
             _handing_over[key] = self.code([f"return run(op, {_names(self.op)})"])
@@ -183,7 +183,7 @@ _handing_over: dict[tuple[Any, ...], types.CodeType] = {}
 def _compile_function(
     lines: tuple[str, ...], names: tuple[str, ...] | None = None, positional: int = 0
 ) -> types.CodeType:
-    """Return the code of a function, with these names of its parameters of which so many are positional.
+    """Return the code object of a function with the given source, parameter names and number of positional ones.
 
     Functions of one text are compiled once.
     """
@@ -208,7 +208,7 @@ def _names(op: Op) -> str:
 
 
 def _apply_aliases(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> list[Any]:
-    """Return the arguments with those put in their places that were given by other names."""
+    """Return the arguments, with those given under other names at their positions."""
     full, name = list(args), op.path.rpartition(".")[2]
     others = _other_names(op)
     for alias, value in aliases.items():
@@ -223,7 +223,10 @@ def _apply_aliases(op: Op, args: tuple[Any, ...], aliases: dict[str, Any]) -> li
 
 
 def _numbers_last(op: Op, args: tuple[Any, ...], further: tuple[Any, ...], function: Any) -> list[Any]:
-    """Return the arguments of a deprecated overload in their places: ``add(x, 2, y)`` is ``add(x, y, alpha=2)``."""
+    """Return the arguments of a deprecated overload in their present order.
+
+    For example, ``add(x, 2, y)`` stands for ``add(x, y, alpha=2)``.
+    """
     count, method = len(op.tensors), function.__qualname__.startswith("Tensor.")
     given, settings = [*args[:count], *further], op.names[count:]
     # beta comes before the tensor that it multiplies or after that of the method, alpha before the product
@@ -254,7 +257,7 @@ def _overload_warning(op: Op, places: tuple[int, ...], name: str, method: bool) 
 
 
 def _sizes(op: Op, values: tuple[Any, ...], set_names: dict[str, Any]) -> Any:
-    """Return the sizes out of a call with one argument, which may hold all of them, or with their name."""
+    """Return the sizes of a call, which are given as one sequence, singly, or by name."""
     if set_names:
         name, value = next(iter(set_names.items()))
         if values or len(set_names) > 1 or _other_names(op).get(name, name) != op.names[-1]:
@@ -283,7 +286,7 @@ def _of_any_number(op: Op) -> Callable[..., Any]:
 
 
 def spread(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
-    """Return a function of a sequence of tensors as one that takes the tensors as separate arguments, too."""
+    """Wrap a function of a sequence of tensors so that it also takes the tensors as separate arguments."""
 
     def call(*tensors: Any, **settings: Any) -> Any:
         single = len(tensors) == 1 and (op.kind == "composite" or not isinstance(tensors[0], Variable))

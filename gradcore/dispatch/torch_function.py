@@ -1,4 +1,4 @@
-"""Calls that objects take over: PyTorch's protocol ``__torch_function__``, and the modes that see every call."""
+"""Overriding of calls: PyTorch's protocol ``__torch_function__``, and modes that see every call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class DisableTorchFunctionSubclass:
-    """Context in which nothing but a mode takes calls over: subclasses are computed with as plain tensors.
+    """Context in which subclasses are treated as plain tensors; modes still see calls.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class DisableTorchFunctionSubclass:
 
 
 class DisableTorchFunction(DisableTorchFunctionSubclass):
-    """Context in which nothing takes calls over, neither subclasses nor modes.
+    """Context in which neither subclasses nor modes override calls.
 
     Examples
     --------
@@ -79,20 +79,23 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
 
 
 def call_without_overrides(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """``__torch_function__`` of subclasses that do nothing with operations, whose results are plain tensors."""
+    """Call `func` with subclasses as plain tensors: a ``__torch_function__`` that overrides nothing."""
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
 
 
 def takes_over(cls: type) -> bool:
-    """Return whether a class takes over the calls that its instances are given to."""
+    """Return whether a class overrides calls that its instances are arguments of."""
     if cls in PLAIN_TYPES:
         return False
     return getattr(cls, "__torch_function__", call_without_overrides) is not call_without_overrides
 
 
 def overriding_arguments(values: Iterable[Any]) -> list[Any]:
-    """The values, one of each type, that take calls over: subclasses before their bases, else from left to right."""
+    """Return the arguments that override a call, one of each type.
+
+    Subclasses come before their bases, others from left to right.
+    """
     if local.state.mode & TORCH_FUNCTION_OFF:
         return []
     found: list[Any] = []
@@ -115,7 +118,7 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def suspend_mode() -> Iterator[Any]:
-    """Context without the innermost of the modes that see every call, which it gives."""
+    """Remove the innermost mode inside of the context, and yield it."""
     state = local.state
     modes = state.functions
     state.functions = modes[:-1]
@@ -129,7 +132,7 @@ def suspend_mode() -> Iterator[Any]:
 
 
 def hand_over(func: Callable[..., Any], found: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the innermost mode, or else the first of `found` that takes the call."""
+    """Call the innermost mode, or the first of the arguments `found` that does not return NotImplemented."""
     types = tuple(map(type, found))
     mode = None
     if local.state.mode & TORCH_FUNCTION_MODE:
@@ -157,12 +160,15 @@ def hand_over(func: Callable[..., Any], found: list[Any], args: tuple[Any, ...],
 
 
 def name_of(func: Any) -> str:
-    """Return a function's name with its module, as error messages have it."""
+    """Return a function's name with its module, for error messages."""
     return f"{getattr(func, '__module__', 'gradcore')}.{getattr(func, '__qualname__', repr(func))}"
 
 
 def route_call(op: Op, args: tuple[Any, ...], func: Callable[..., Any] | None = None, **further: Any) -> Any:
-    """Hand a call of an operation over to a mode or to an argument; `func` is what the user called."""
+    """Pass a call of an operation on to a mode or an argument that overrides it.
+
+    `func` is the function that the user called.
+    """
     given, named = _as_called(op, args)
     named.update(further)
     return hand_over(func or op.call, overriding_arguments((*args, *further.values())), given, named)
@@ -172,7 +178,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def overridable(function: _F) -> _F:
-    """Allow modes and arguments to take over the calls of a function of your own.
+    """Allow modes and arguments to override the calls of a function of your own.
 
     Examples
     --------
@@ -209,7 +215,7 @@ def overridable(function: _F) -> _F:
 
 
 def argument_error(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> TypeError | None:
-    """Return PyTorch's error for the first argument that should be a tensor and is none; None if there is no such."""
+    """Return PyTorch's error for the first argument that should be a tensor and is not, or None."""
     for i, p in enumerate(inspect.signature(function).parameters.values()):
         value = args[i] if i < len(args) else named.get(p.name, p.default)
         is_first = p.name == "self" and i == 0
@@ -223,13 +229,13 @@ def argument_error(function: Callable[..., Any], args: tuple[Any, ...], named: d
 
 
 def route_creation(func: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """Hand over a call that makes a tensor; settings that are None or False are left out."""
+    """Pass a call that creates a tensor on to a mode or an argument; settings of None or False are omitted."""
     named = {name: value for name, value in settings.items() if value is not None and value is not False}
     return hand_over(func, overriding_arguments((*args, *named.values())), args, named)
 
 
 def _as_called(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return a call's arguments as a user would give them: those that have their defaults are left out."""
+    """Return the arguments of a call as a user would write them, without those that have their defaults."""
     given: list[Any] = []
     named: dict[str, Any] = {}
     positional = True
@@ -250,14 +256,14 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def is_overridden(args: tuple[Any, ...], mode: int) -> bool:
-    """Return whether a mode or an argument takes a call over."""
+    """Return whether a mode or an argument overrides the call."""
     if mode & TORCH_FUNCTION_MODE:
         return True
     return variables.subclasses_used and not mode & TORCH_FUNCTION_OFF and bool(overriding_arguments(args))
 
 
 def foreign(op: Op, position: int, value: Any, args: tuple[Any, ...]) -> Any:
-    """Return a call with `value`, which is no plain tensor, in a tensor's place: taken over, or refused."""
+    """Return the result of a call with `value`, which is no plain tensor, or raise if nothing overrides it."""
     if overriding_arguments(args):
         return route_call(op, args)
     raise type_error(op, position, value)

@@ -1,4 +1,4 @@
-"""The tensor and what belongs to it: methods, indexing, creation, printing, storage, layouts, copies and pickles."""
+"""The tensor: its class, methods, indexing, creation, printing, storage, layouts and copies."""
 
 from gradcore.tensor.tensor import Tensor, is_differentiated
 

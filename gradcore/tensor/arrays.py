@@ -31,19 +31,26 @@ note_writes = bump_all
 
 
 def arrays_of(tensors: Iterable[Any]) -> list[Any]:
-    """Return the arrays that hold the elements of several tensors: memory of theirs, not copies."""
+    """Return the arrays of several tensors; they share the tensors' memory."""
     return [t._array for t in tensors]
 
 
 def empty_array(size: int, dtype: Any, device: Device) -> Array:
-    """An array of a device for the elements of many tensors, not yet written; on the CPU, in memory that is kept."""
+    """Return an uninitialised array for the elements of many tensors.
+
+    On the CPU, the first large one makes the process keep freed memory.
+
+    On the CPU, a large one switches on the reuse of memory.
+
+    On the CPU, its memory is used again.
+    """
     if malloc.waiting and size >= malloc.LARGE and device.type == "cpu":
         malloc.begin()
     return device.backend.xp.empty(size, dtype)
 
 
 def with_grad(tensors: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the tensors that have a gradient, and the arrays of their gradients."""
+    """Return the tensors that have a gradient, and the arrays of these gradients."""
     having = [t for t in tensors if (meta := t._autograd) is not None and meta.grad is not None]
     return having, [t._autograd.grad._array for t in having]
 
@@ -54,7 +61,7 @@ def with_sparse_grad(tensors: Iterable[Any]) -> list[Any]:
 
 
 def share_version(tensors: Sequence[Any]) -> None:
-    """Make several new tensors share a version, as views of one memory do."""
+    """Make several new tensors share one version counter, as views of one memory do."""
     version = VersionCounter()
     for t in tensors:
         t._vc = version

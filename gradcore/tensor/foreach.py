@@ -1,4 +1,4 @@
-"""Operations on lists of tensors: one kernel for all tensors of a device, where its backend has such kernels."""
+"""Operations on lists of tensors, which run as one kernel per device where the backend has one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Batch", "clamp_", "clip_", "divide_", "move_statistics_", "norms", "
 
 
 def _group_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Device, list[Tensor]], list[Tensor]]:
-    """Return the tensors by their devices, and those of subclasses, whose operations are their own."""
+    """Return the tensors grouped by device, and separately those of subclasses."""
     lists: dict[Device, list[Tensor]] = {}
     others = []
     for t in tensors:
@@ -29,7 +29,7 @@ def _group_by_device(tensors: Iterable[Tensor]) -> tuple[dict[Device, list[Tenso
 
 
 def _apply_in_place(kernel: str, device: Device, tensors: list[Tensor], *args: Array | float) -> list[Tensor]:
-    """Change tensors of one device by a kernel of lists; return the tensors that it does not take."""
+    """Change the tensors of one device by a kernel of lists, and return the tensors it does not take."""
     positions = device.kernels[kernel]([t._array for t in tensors], *args)
     left = set(positions)
     bump_all(t for i, t in enumerate(tensors) if i not in left)
@@ -37,7 +37,7 @@ def _apply_in_place(kernel: str, device: Device, tensors: list[Tensor], *args: A
 
 
 def norms(tensors: Iterable[Tensor], order: float) -> dict[Device, list[Tensor]]:
-    """Norms by device, each of one or of several tensors."""
+    """Return norms whose norm is that of all tensors, in a list for each device."""
     lists, others = _group_by_device(tensors)
     found: dict[Device, list[Tensor]] = {}
     for device, own in lists.items():
@@ -51,7 +51,7 @@ def norms(tensors: Iterable[Tensor], order: float) -> dict[Device, list[Tensor]]
 
 
 def clip_(tensors: Iterable[Tensor], total_norm: Tensor, max_norm: float) -> None:
-    """Scale tensors whose norm together is known, so that it is at most `max_norm`."""
+    """Scale tensors so that their total norm, which is given, is at most `max_norm`."""
     lists, left = _group_by_device(tensors)
     for device, own in lists.items():
         left += _apply_in_place("clip_list", device, own, total_norm.detach().to(device)._array, max_norm)
@@ -76,7 +76,10 @@ def clamp_(tensors: Iterable[Tensor], bound: float) -> None:
 
 @no_grad()
 def unscale_(grads: list[Tensor], factor: Tensor | None) -> dict[Device, Tensor]:
-    """Multiply gradients by a factor, if any; returns 1 for devices where one was infinite or NaN, else 0."""
+    """Multiply gradients by `factor` if it is not None.
+
+    Return, by device, 1 if a gradient was infinite or NaN, else 0.
+    """
     devices = dict.fromkeys(grad.device for grad in grads)
     found = {device: functional.zeros((), dtype=dtypes.float32, device=device) for device in devices}
     factors = {device: None if factor is None else factor.to(device) for device in devices}
@@ -98,7 +101,7 @@ def unscale_(grads: list[Tensor], factor: Tensor | None) -> dict[Device, Tensor]
 
 @no_grad()
 def reciprocal(scale: Tensor) -> Tensor:
-    """Return the factor that divides by a scale, rounded once."""
+    """Return the reciprocal of `scale`, rounded once."""
     factor: Tensor = functional.reciprocal(scale.double()).float()
     return factor
 
@@ -106,7 +109,12 @@ def reciprocal(scale: Tensor) -> Tensor:
 def move_statistics_(
     running: tuple[Tensor | None, Tensor | None], new: tuple[Tensor, Tensor], keep: float, shares: tuple[float, float]
 ) -> bool:
-    """Multiply running statistics by `keep` and add new ones times `shares`, if one kernel can; whether it did."""
+    """Update running statistics to ``keep * running + share * new`` if one kernel can do it.
+
+    Return whether it was done.
+
+    Return whether that was done.
+    """
     state, (mean, _) = local.state, new
     if state.batches or state.mode > GRAD or not mean._device.backend.moves_statistics:
         return False

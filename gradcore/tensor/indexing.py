@@ -1,4 +1,4 @@
-"""Reading by index: what ``tensor[key]`` means."""
+"""Reading by index: ``tensor[key]``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHOLE = slice(None)
 
 
 def getitem(self: AnyTensor, key: Any) -> Any:
-    """Elements of the tensor: a view where `key` has only ints, slices, None and Ellipsis, else a copy.
+    """Return elements of the tensor: a view if `key` has only ints, slices, None and Ellipsis, else a copy.
 
     The rules are PyTorch's, which are NumPy's but for these: ints are taken before index tensors, so they do not
     count as such when the position of the indexed dims is decided, and lists that hold sequences are tuples. Beyond
@@ -95,7 +95,10 @@ def getitem(self: AnyTensor, key: Any) -> Any:
 
 
 def view_at(self: AnyTensor, key: tuple[Any, ...], name: str) -> Any:
-    """Return the view at a key of ints, slices, None and Ellipsis, as one operation with the name of the last node."""
+    """Return the view at a key of ints, slices, None and Ellipsis.
+
+    It is recorded as one operation, with the name of PyTorch's last node.
+    """
     state = local.state
     if state.mode > GRAD:
         return functional.getitem(self, key, name)
@@ -103,7 +106,7 @@ def view_at(self: AnyTensor, key: tuple[Any, ...], name: str) -> Any:
 
 
 def bounds(key: slice) -> tuple[int | None, int | None, int]:
-    """Start, stop and step of a slice as Python ints."""
+    """Return start, stop and step of a slice as Python ints."""
     start, stop, step = key.start, key.stop, key.step
     return (
         start if start.__class__ is int or start is None else operator.index(start),
@@ -113,12 +116,12 @@ def bounds(key: slice) -> tuple[int | None, int | None, int]:
 
 
 def out_of_bounds(index: int, dim: int, shape: Sequence[int]) -> IndexError:
-    """Return the error for an int that is no index of a dim."""
+    """Return the error for an index that is out of bounds for a dim."""
     return IndexError(f"index {index} is out of bounds for dimension {dim} with size {shape[dim]}")
 
 
 def check_int(index: int, dim: int, shape: Sequence[int]) -> None:
-    """Raise unless `index` is one of that dim of a tensor of `shape`."""
+    """Raise unless `index` is valid for dim `dim` of a tensor of `shape`."""
     if not shape:
         raise IndexError(
             "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
@@ -129,7 +132,7 @@ def check_int(index: int, dim: int, shape: Sequence[int]) -> None:
 
 
 def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, ...], str] | None:
-    """Return a key of ints, slices, None and Ellipsis, and the name of the node that PyTorch records last for it.
+    """Return a key of ints, slices, None and Ellipsis, and the name of the node that PyTorch records last.
 
     None where there is anything else in `key`.
     """
@@ -165,12 +168,12 @@ def as_view_key(key: tuple[Any, ...], shape: Sequence[int]) -> tuple[tuple[Any, 
 
 
 def _count_indexed_dims(key: tuple[Any, ...]) -> int:
-    """Number of dims that the ints and slices of a key index."""
+    """Return the number of dims that a key of ints, slices, None and Ellipsis indexes."""
     return sum(k is not None and k is not Ellipsis for k in key)
 
 
 def _leaves_out(start: Any, stop: Any, step: Any, size: int) -> bool:
-    """Return whether a slice is not the whole of a dim of that size, in its order."""
+    """Return whether a slice is not the whole of a dim of size `size` in its order."""
     return bool(start) or step not in _ONCE or not (stop is None or stop >= size)
 
 
@@ -179,7 +182,7 @@ _ONCE = (None, 1)
 
 
 def too_many(ndim: int) -> IndexError:
-    """Return the error for a key of more dims than there are."""
+    """Return the error for a key with too many indices for a tensor of `ndim` dims."""
     return IndexError(f"too many indices for tensor of dimension {ndim}")
 
 
@@ -242,14 +245,14 @@ def resolve(self: AnyTensor, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
 
 
 class _Truth:
-    """A bool as an index: a new dim of size 1 that is kept or not."""
+    """A bool as an index: it adds a dim of size 1, of which `mask` selects the element or nothing."""
 
     def __init__(self, mask: Any) -> None:
         self.mask = mask
 
 
 def _dims_of(item: Any) -> int:
-    """Number of dims of the tensor that an item of the key indexes."""
+    """Return the number of dims that an item of a key indexes."""
     if item is None or item is Ellipsis or item.__class__ is _Truth:
         return 0
     if isinstance(item, Variable) and item._dtype is dtypes.bool_:
@@ -258,7 +261,10 @@ def _dims_of(item: Any) -> int:
 
 
 def _as_tuple(key: Any) -> tuple[Any, ...]:
-    """Return a key that is no tuple as one: lists that hold sequences, slices or tensors have an item for each dim."""
+    """Return a key as a tuple.
+
+    A list that holds sequences, slices or tensors has an item for each dim.
+    """
     if isinstance(key, tuple):
         return tuple(key)
     if not isinstance(key, list) or len(key) >= 32:
@@ -277,7 +283,7 @@ _VALID = "only integers, slices (`:`), ellipsis (`...`), None and long or byte V
 
 
 def _convert_item(item: Any, like: AnyTensor) -> Any:
-    """Return an item of a key as an int, a slice of ints, None, Ellipsis, a truth value or an index tensor."""
+    """Return an item of a key as an int, a slice of ints, None, Ellipsis, a `_Truth` or an index tensor."""
     if item is None or item is Ellipsis or item.__class__ is int:
         return item
     if isinstance(item, slice):
@@ -319,7 +325,7 @@ def _check_mask(mask: Any, dim: int, shape: Sequence[int]) -> None:
 
 
 def index_tensor(values: Any, like: AnyTensor) -> Any:
-    """Indices or bools, as lists or arrays, as a tensor on the device of another one."""
+    """Return indices or bools, in lists or arrays, as a tensor on the device of `like`."""
     if isinstance(values, (list, tuple)):
         values = [v.item() if functional.is_tensor(v) else v for v in values]
     array = np.asarray(values)

@@ -1,4 +1,4 @@
-"""In-place view operations: transposes as attributes, and methods such as `squeeze_`."""
+"""In-place views: transposes as attributes, and methods such as `squeeze_`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def adjoint_matrices(self: AnyTensor) -> Tensor:
 
 
 def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., Any]:
-    """Return the method that gives a tensor the shape that a view operation gives to a view of it."""
+    """Return the in-place method of a view operation."""
 
     def method(self: AnyTensor, *args: Any, **named: Any) -> Any:
         dispatch.check_inplace(self, local.state)
@@ -118,7 +118,7 @@ def reshape_in_place(name: str, renamed: Callable[[str], str]) -> Callable[..., 
 
 
 def _renumber(first: int) -> Callable[[str], str]:
-    """PyTorch numbers the nodes of the in-place variants after those of the others."""
+    """Return a function that raises the number in a node's name by `first`, as PyTorch's in-place variants have it."""
     return lambda name: name[:-1] + str(int(name[-1]) + first)
 
 

@@ -1,4 +1,4 @@
-"""Gives `Tensor` its methods and `gradcore.functional` its functions, by tables of names and their modules."""
+"""Installation of methods in `Tensor` and of functions in `gradcore.functional`, by tables of names and modules."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ FUNCTIONS: tuple[Row, ...] = (
 
 
 def install() -> None:
-    """Give tensors all methods that are not written in their class, and `gradcore.functional` all functions."""
+    """Install all methods of tensors that are not written in the class, and all functions in `functional`."""
     for name, function in iterate_table(FUNCTIONS):
         setattr(functional, name, function)
     functional.detach, functional.is_differentiated = Tensor.detach, is_differentiated
@@ -117,7 +117,7 @@ def install() -> None:
 
 
 def iterate_table(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the names of a table, with the functions."""
+    """Yield the names and functions of a table."""
     for source, names in table:
         values = source if isinstance(source, Mapping) else vars(source)
         for each in names.split() or values:
@@ -126,7 +126,7 @@ def iterate_table(table: tuple[Row, ...]) -> Iterator[tuple[str, Callable[..., A
 
 
 def register_op(op: Op) -> Callable[..., Any]:
-    """Make the function and the methods of an operation that was declared with `gradcore.ops.declare.table`.
+    """Create the function and the methods of an operation declared with `gradcore.ops.declare.table`.
 
     Those of gradcore itself are registered at import; what is declared later is registered by hand.
 
@@ -158,7 +158,7 @@ def register_op(op: Op) -> Callable[..., Any]:
 
 
 def _register(op: Op) -> None:
-    """Say how the function and the methods are made; that is done when they are first looked up."""
+    """Register how the function and the methods are created when they are first looked up."""
     op.make = partial(_make_function, op)
     functional.makers[op.name] = partial(getattr, op, "call")
     if op.inplace:
@@ -188,7 +188,7 @@ def _make_function(op: Op) -> Callable[..., Any]:
 
 @cache
 def _make_method(op: Op) -> Callable[..., Any]:
-    """Return the method of an operation, the same one under each of its names."""
+    """Return the method of an operation, the same object under each of its names."""
     return dispatch.make_function(op, method=True)
 
 

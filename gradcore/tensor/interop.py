@@ -1,4 +1,4 @@
-"""Tensors' memory in other libraries: shared only where there is no history to lose."""
+"""Sharing of memory with other libraries, which is refused if history would be lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["cuda_array_interface", "device_of", "dlpack", "export_array", "from_
 
 
 def cuda_array_interface(t: AnyTensor) -> dict[str, Any]:
-    """Return the ``__cuda_array_interface__`` dict."""
+    """Return the dictionary ``__cuda_array_interface__``."""
     if t._device.type != "cuda":
         raise AttributeError(
             f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {t.type()} If CUDA data is required use "
@@ -30,7 +30,7 @@ def cuda_array_interface(t: AnyTensor) -> dict[str, Any]:
 
 
 def export_array(t: AnyTensor) -> Any:
-    """Return the array of a tensor, for a library that shares its memory through DLPack."""
+    """Return the array of a tensor for DLPack, or raise BufferError if it cannot be exported."""
     if t.requires_grad or is_differentiated(t):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if t._device.type not in ("cpu", "cuda"):
@@ -55,7 +55,7 @@ def dlpack(t: AnyTensor, named: dict[str, Any]) -> Any:
 
 
 def from_dlpack_on_host(source: Any) -> tuple[Any, dtypes.dtype]:
-    """Return the array of another library's memory on the host, and its dtype.
+    """Return an array of another library's memory on the host, and its dtype.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ BFLOAT16, UINT16 = (4, 16), (1, 16)
 
 
 class _Held:
-    """A capsule, as an object that gives it away once."""
+    """DLPack capsule as an object with ``__dlpack__``, which consumers call once."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -111,7 +111,7 @@ def _is_capsule(source: Any) -> bool:
 
 
 class _Writable:
-    """The memory of an array, for another one that can be written to."""
+    """Array interface of a read-only array's memory that says it is writable."""
 
     def __init__(self, array: Array) -> None:
         self.lender = array
@@ -132,13 +132,13 @@ def _name_of(capsule: Any) -> bytes:
 
 
 def _header(capsule: Any) -> int:
-    """Return the address of the tensor's header in a capsule."""
+    """Return the address of the tensor's header in a DLPack capsule."""
     name = _name_of(capsule)
     return int(_pointer(capsule, name)) + CAPSULES[name]
 
 
 def _check_strides(capsule: Any) -> None:
-    """Raise BufferError if strides, in bytes, are no 64-bit integers: libraries would let them wrap around."""
+    """Raise BufferError if a stride in bytes exceeds 64 bits, which libraries would let overflow."""
     header = _header(capsule)
     ndim = ctypes.c_int32.from_address(header + NDIM).value
     strides = ctypes.c_void_p.from_address(header + STRIDES).value
@@ -151,16 +151,16 @@ def _check_strides(capsule: Any) -> None:
 
 
 def _element(capsule: Any) -> Any:
-    """Code and bits of a capsule's dtype, which can be written."""
+    """Return the type code and the number of bits of a capsule's dtype, as memory that can be written."""
     return (ctypes.c_uint8 * 2).from_address(_header(capsule) + ELEMENT)
 
 
 def _capsule_device(capsule: Any) -> tuple[int, int]:
-    """Kind and index of a capsule's device."""
+    """Return the type and index of a capsule's device."""
     kind, index = (ctypes.c_int32 * 2).from_address(_header(capsule) + DEVICE)
     return kind, index
 
 
 def device_of(source: Any) -> tuple[int, int]:
-    """Kind and index of the device of what has ``__dlpack__``, or of a capsule."""
+    """Return the type and index of the device of an object with ``__dlpack__``, or of a capsule."""
     return _capsule_device(source) if _is_capsule(source) else source.__dlpack_device__()

@@ -1,4 +1,4 @@
-"""Layouts of tensors: strided ones, conversions to sparse ones, and what needs another layout than the strided one."""
+"""Layouts of tensors, conversions to sparse layouts, and methods that need a sparse layout."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ REMOVED = {
 
 
 def _refuse(name: str, error: type[Exception], text: str) -> Callable[..., Any]:
-    """Return the method of a name that raises."""
+    """Return a method called `name` that raises `error`."""
 
     def method(self: Tensor, *args: Any, **named: Any) -> Any:
         raise error(text)
@@ -137,7 +137,7 @@ def to_sparse(
 
 
 def rows_with_sparse_gradient(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Any:
-    """Return the rows of a table that `indices` name; its gradient is sparse."""
+    """Return the rows of a table that `indices` name, with a sparse gradient."""
     return functional.lookup_rows(weight, indices, padding_idx, scale_grad_by_freq)
 
 
@@ -166,37 +166,37 @@ CONVERSIONS = {
 
 
 def dense_dim(self: Tensor) -> int:
-    """Return the number of dims: all are dense."""
+    """Return the number of dims: all dims of a strided tensor are dense."""
     return self.ndim
 
 
 def sparse_dim(self: Tensor) -> int:
-    """0: no dim is sparse."""
+    """Return 0: no dim of a strided tensor is sparse."""
     return 0
 
 
 def dequantize(self: Tensor) -> Tensor:
-    """Return the tensor itself: nothing is quantized."""
+    """Return the tensor itself, which is never quantized."""
     return self
 
 
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-    """Return the tensor itself, or in another dtype."""
+    """Return the tensor itself, or the tensor in another dtype."""
     return self if dtype is None else self.to(dtype)
 
 
 def is_distributed(self: Tensor) -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_conj(self: Tensor) -> bool:
-    """False: conjugates are computed at once."""
+    """Return False: conjugates are computed at once."""
     return False
 
 
 def is_neg(self: Tensor) -> bool:
-    """False: negatives are computed at once."""
+    """Return False: negatives are computed at once."""
     return False
 
 

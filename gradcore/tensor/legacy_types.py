@@ -1,4 +1,4 @@
-"""Methods of tensors that convert: dtypes, subclasses, memory, old names."""
+"""Older methods of PyTorch's tensors: conversions between types, memory, and deprecated names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CONVERSIONS = {name: _converter(dtype) for name, dtype in TO_DTYPE.items()}
 
 
 class LegacyTensor(type):
-    """The class of ``FloatTensor`` and its like: calling one makes a `Tensor`."""
+    """Metaclass of ``FloatTensor`` and similar classes, whose calls create a `Tensor`."""
 
     _dtype: dtypes.dtype
     _device_type: str
@@ -63,7 +63,7 @@ class LegacyTensor(type):
 
     @property
     def dtype(cls) -> dtypes.dtype:
-        """The dtype of its tensors."""
+        """The dtype of the class's tensors."""
         return cls._dtype
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -74,7 +74,7 @@ class LegacyTensor(type):
 
 @cache
 def legacy_classes(device_type: str = "cpu") -> dict[str, Any]:
-    """``FloatTensor``, ``LongTensor`` ... for one device type."""
+    """Return the classes ``FloatTensor``, ``LongTensor``, ... of a device type."""
     module = "torch" if device_type == "cpu" else f"torch.{device_type}"
     return {
         name: LegacyTensor(name, (), {"_dtype": dtype, "_device_type": device_type, "__module__": module})
@@ -107,7 +107,7 @@ def set_default_tensor_type(t: AnyTensor, /) -> None:
 
 
 def legacy_class(name: str) -> LegacyTensor:
-    """Return the old class of a name such as ``torch.cuda.FloatTensor``.
+    """Return the class with a name such as ``torch.cuda.FloatTensor``.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def legacy_class(name: str) -> LegacyTensor:
 
 
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """Return the tensor in another dtype; without one, the name of the old class for this dtype and device."""
+    """Return the tensor in another dtype or, without `dtype`, the name of its old class."""
     if dtype is None:
         module = "torch" if self._device.type == "cpu" else f"torch.{self._device.type}"
         return f"{module}.{self._dtype.scalar_name}Tensor"
@@ -201,7 +201,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
 
 
 def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
-    """`resize_` to the shape of another tensor."""
+    """Resize in place to the shape of another tensor."""
     return resize_(self, tuple(the_template.shape))
 
 
@@ -267,22 +267,22 @@ def _map_elements(self: Tensor, others: tuple[Tensor, ...], function: Callable[.
 
 
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
-    """Replace each element by a Python function of it; slow, on the CPU."""
+    """Replace each element by the result of a Python function; slow, CPU only."""
     return _map_elements(self, (), callable, "apply_")
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
-    """Replace each element by a Python function of it and of another tensor's element."""
+    """Replace each element by a Python function of it and of the element of another tensor."""
     return _map_elements(self, (tensor,), callable, "map_")
 
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
-    """Replace each element by a Python function of it and of two other tensors' elements."""
+    """Replace each element by a Python function of it and of the elements of two other tensors."""
     return _map_elements(self, (x, y), callable, "map2_")
 
 
 def record_stream(self: Tensor, stream: Any) -> None:
-    """Keep the memory, once the tensor is gone, until the work is done that `stream` has by then.
+    """Keep the memory of a deleted tensor until the present work of `stream` is done.
 
     It is needed where a tensor is used in another stream than that in which it was made, and dropped before that stream
     is waited for: its memory could be handed out again too soon.
@@ -307,52 +307,52 @@ def to_int(self: Tensor) -> int:
 
 
 def to_bool(self: Tensor) -> bool:
-    """Return the truth of the only element."""
+    """Return the only element as a bool."""
     return bool(self)
 
 
 def divide(self: Tensor, other: Any) -> Tensor:
-    """``self / other``."""
+    """Return ``self / other``."""
     return self / other  # type: ignore[no-any-return]
 
 
 def divide_reflected(self: Tensor, other: Any) -> Tensor:
-    """``other / self``."""
+    """Return ``other / self``."""
     return Tensor.__rtruediv__(self, other)
 
 
 def divide_in_place(self: Tensor, other: Any) -> Tensor:
-    """``self /= other``."""
+    """Compute ``self /= other``."""
     return self.div_(other)
 
 
 def resize(self: Tensor, *size: Any) -> Tensor:
-    """`reshape`, under an old name."""
+    """Return the tensor in another shape: a deprecated name of `reshape`."""
     warn("non-inplace resize is deprecated")
     return self.reshape(*size)
 
 
 def resize_as(self: Tensor, other: Tensor) -> Tensor:
-    """`reshape` to the shape of another tensor."""
+    """Return the tensor in the shape of another one: a deprecated name of `reshape_as`."""
     warn("non-inplace resize_as is deprecated")
     return self.reshape(other.shape)
 
 
 def reduce_ex(self: Tensor, protocol: Any) -> Any:
-    """Constructor for pickling."""
+    """Return the constructor and arguments for pickling."""
     return self.__reduce_ex__(protocol)
 
 
 def array_wrap(self: Tensor, array: Array, context: Any = None, return_scalar: bool = False) -> Tensor:
-    """Return the result of a NumPy function that goes through `__array__`, as a tensor."""
+    """Return the result of a NumPy function that called `__array__` as a tensor."""
     return tensor(array)
 
 
 def set_state(self: Tensor, state: dict[str, Any]) -> None:
-    """Take attributes out of a pickle."""
+    """Restore attributes from a pickle."""
     self.__dict__.update(state)
 
 
 def delete_item(self: Tensor, index: Any) -> None:
-    """Elements cannot be deleted."""
+    """Raise TypeError: elements cannot be deleted."""
     raise TypeError("Tensor does not support deleting items")

@@ -1,4 +1,4 @@
-"""The methods of tensors that are made from the table of operations; ``methods.pyi`` says what they are."""
+"""Methods of tensors that are created from the table of operations; ``methods.pyi`` declares them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ __all__ = ["Methods"]
 
 
 class Methods:
-    """A base of `Tensor`, for type checkers."""
+    """Base of `Tensor` that declares its methods to type checkers."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Functions and methods of operations, which are made when they are first looked up: there are two thousand."""
+"""Lazy namespaces: functions and methods of operations are created when they are first looked up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LazyMethod", "functions", "lazy_attributes"]
 
 
 class LazyMethod:
-    """A method that is made when it is first looked up, and then replaces this object in its class.
+    """Descriptor that creates a method when it is first looked up, and replaces itself in the class.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ METHODS = (
 
 @cache
 def _make_function(name: str) -> Callable[..., Any]:
-    """Return a method of tensors as a function, which says so where it is given anything else."""
+    """Return a method of tensors as a function that raises TypeError for anything but a tensor."""
     method = getattr(Tensor, name)
 
     @wraps(method)
@@ -64,7 +64,7 @@ def _make_function(name: str) -> Callable[..., Any]:
 
 
 def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
-    """Makers of the functions of one namespace (``""``, ``"nn.functional"``, ``"linalg"`` ...), by name.
+    """Return the functions that create the entries of a namespace (``""``, ``"linalg"``, ...), by name.
 
     An alias without a dot stands beside the function; one with a dot is a path of its own (``".conv2d"`` on top).
     """
@@ -74,7 +74,7 @@ def functions(path: str) -> dict[str, Callable[[], Callable[..., Any]]]:
 
 @cache
 def _names(count: int) -> dict[str, list[tuple[str, str]]]:
-    """Return the names of each namespace with those in `gradcore.functional`, of all `count` operations in one pass."""
+    """Return the names in each namespace, collected in one pass over all `count` operations."""
     found: dict[str, list[tuple[str, str]]] = {}
     for op in OPS.values():
         if op.function:
@@ -93,7 +93,7 @@ def _names(count: int) -> dict[str, list[tuple[str, str]]]:
 def lazy_attributes(
     makers: dict[str, Callable[[], Any]], scope: dict[str, Any]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a module whose functions are made when they are first looked up.
+    """Return ``__getattr__`` and ``__dir__`` of a module whose functions are created when first looked up.
 
     Parameters
     ----------

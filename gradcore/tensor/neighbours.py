@@ -74,7 +74,7 @@ _TOLD: dict[str, Callable[[Any], None]] = {"einops._backends": _einops}
 
 
 class _Finder:
-    """Finds the modules of the table as Python does, and does what it says after their import."""
+    """Import hook that registers tensors after the import of a module of the table."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -94,7 +94,7 @@ class _Finder:
 
 
 def install() -> None:
-    """Tell the libraries that are imported, and those that will be."""
+    """Register tensors with the libraries that are imported, and install the hook for later ones."""
     for name, tell in _TOLD.items():
         if name in sys.modules:
             tell(sys.modules[name])

@@ -1,4 +1,4 @@
-"""Python's operators as methods of tensors, and what they take beside a tensor."""
+"""Python's operators as methods of tensors, and their operands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["as_operand", "operator_methods"]
 
 
 def operator_methods() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the methods by name, made of those of the operations."""
+    """Yield the names and functions of operator methods, made from those of the operations."""
     for each in OPERATORS.values():
         op_name, method = each.operation, getattr(Tensor, each.operation)
         for form, name in each.methods:
@@ -31,7 +31,10 @@ def operator_methods() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def _operator(op: Op, name: str) -> Callable[..., Any]:
-    """Return the operator's method: what is neither tensor nor number is left to its own reflected method."""
+    """Return the method of an operator.
+
+    It returns NotImplemented if the other operand is neither tensor nor number.
+    """
     general = dispatch.call_composite if op.kind == "composite" else dispatch.apply
 
     def call_with_operand(op: Op, args: tuple[Any, ...]) -> Any:
@@ -66,7 +69,7 @@ def _reflected_operator(op_name: str, method: Callable[..., Any], name: str) -> 
 
 
 def _hand_over_or_decline(name: str, args: tuple[Any, ...]) -> Any:
-    """The method's result by ``__torch_function__`` of an operand that is neither tensor nor number, if it has that."""
+    """Return the result of the other operand's ``__torch_function__``, or NotImplemented if it has none."""
     found = overriding_arguments(args)
     return hand_over(getattr(Tensor, name), found, args, {}) if found else NotImplemented
 
@@ -75,7 +78,7 @@ _NUMBERS = frozenset((int, float, bool, complex))
 
 
 def as_operand(value: Any) -> Any:
-    """Return a number or tensor out of what stands beside a tensor in an expression; None if it is neither."""
+    """Return the other operand of an expression as a number or tensor, or None if it is neither."""
     if isinstance(value, Tensor) or value.__class__ in _NUMBERS:
         return value
     if isinstance(value, dispatch.Number):  # NumPy scalars, fractions

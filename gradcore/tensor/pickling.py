@@ -1,4 +1,4 @@
-"""Copies of tensors: ``copy.copy``, ``copy.deepcopy`` and pickles."""
+"""Copies and pickles of tensors: ``copy.copy``, ``copy.deepcopy``, ``pickle``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def shallow_copy(t: AnyTensor) -> Any:
 
 
 def deep_copy(t: AnyTensor, memo: dict[int, Any]) -> Any:
-    """A leaf with memory of its own, which copies of its views share, and copies of its gradient and attributes."""
+    """Return a leaf with copies of memory, gradient and attributes.
+
+    Copies of views share one copy of the memory.
+    """
     if not t.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
@@ -55,7 +58,7 @@ def deep_copy(t: AnyTensor, memo: dict[int, Any]) -> Any:
 
 
 def _copy_memory(t: AnyTensor, memo: dict[int, Any]) -> Any:
-    """Return the tensor's view of a copy of all memory that it is part of, which is copied once for each `memo`."""
+    """Return the tensor's view of a copy of its whole memory, which is made once for each `memo`."""
     backend, array = t._device.backend, t._array
     if t.is_meta or t._device.levels or not array.size or any(s % array.itemsize for s in array.strides):
         return array.copy()
@@ -72,14 +75,14 @@ def _copy_memory(t: AnyTensor, memo: dict[int, Any]) -> Any:
 
 
 def reduce_tensor(t: AnyTensor) -> tuple[Any, ...]:
-    """State of a tensor for pickling."""
+    """Return the constructor and arguments that pickle a tensor."""
     array = None if t.is_meta else np.asarray(t.host(), order="C")
     state = {"requires_grad": t.requires_grad, "dict": dict(t.__dict__)}
     return _rebuild, (type(t), array, tuple(t.shape), t._dtype, t._device, state)
 
 
 def _rebuild(cls: type, array: Array, shape: Any, dtype: Any, where: Any, state: dict[str, Any]) -> Any:
-    """Return a tensor from its pickle, on the device it was on (or where the fall-back leads)."""
+    """Return a tensor from its pickle, on its former device or on the fall-back device."""
     device = resolve(where)
     if array is None:
         out = functional.empty(shape, dtype=dtype, device=device)

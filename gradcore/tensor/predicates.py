@@ -30,12 +30,12 @@ __all__ = [
 
 
 def is_batched(t: Tensor) -> bool:
-    """Return whether a tensor has a hidden batch dim, of `vmap`."""
+    """Return whether a tensor has a batch dim of `vmap`."""
     return bool(t._device.levels)
 
 
 def holds_anywhere(mask: Tensor) -> bool:
-    """Return whether a bool tensor holds anywhere, in any sample of a batch; False where there is no data."""
+    """Return whether a bool tensor is True anywhere, in any sample of a batch; False for a meta tensor."""
     if mask.is_meta:
         return False
     where = mask._device.real
@@ -69,7 +69,7 @@ def is_storage(obj: Any) -> bool:
 
 @overridable
 def is_inference(input: Tensor) -> bool:
-    """Return whether a tensor was made in inference mode.
+    """Return whether a tensor was created in inference mode.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def is_inference(input: Tensor) -> bool:
 
 @overridable
 def is_conj(input: Tensor) -> bool:
-    """False: conjugates are computed at once.
+    """Return False: conjugates are computed at once.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def is_conj(input: Tensor) -> bool:
 
 @overridable
 def is_neg(input: Tensor) -> bool:
-    """False: negatives are computed at once.
+    """Return False: negatives are computed at once.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
 
 
 def typename(obj: Any) -> str:
-    """Return the name of a tensor's old class, or of any object's class.
+    """Return the name of a tensor's old class, or the name of any object's class.
 
     Examples
     --------

@@ -163,7 +163,7 @@ def printoptions(**options: Any) -> Iterator[None]:
 
 
 def shows_dtype(dtype_name: str, default_name: str, numel: int) -> bool:
-    """Tell whether the text of a tensor names its dtype.
+    """Return whether the text of a tensor names its dtype.
 
     It does unless the dtype is the one a reader would take the numbers for: ``int64``, ``bool``, the default
     floating-point dtype, or the complex dtype that goes with it. Where no numbers are printed, only the
@@ -206,7 +206,7 @@ def tensor_str(
     suffixes: Iterable[str] = (),
     to_numpy: Callable[[Any], np.ndarray] = np.asarray,
 ) -> str:
-    """Write a tensor as PyTorch does.
+    """Return the text of a tensor in PyTorch's format.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def meta_str(
     indent_prefix: str = "tensor(",
     device: str = "meta",
 ) -> str:
-    """Write a tensor that has a shape and a dtype but no values.
+    """Return the text of a tensor that has no data.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def _all_suffixes(
 
 
 def with_suffixes(text: str, suffixes: Iterable[str], indent: int, linewidth: int, new_line: bool = False) -> str:
-    """Append the suffixes, the first of them on a `new_line`, and the closing bracket, and break long lines."""
+    """Append the suffixes and the closing bracket, and break long lines."""
     line_length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
         if new_line or line_length + len(suffix) + 2 > linewidth:
@@ -305,7 +305,7 @@ def with_suffixes(text: str, suffixes: Iterable[str], indent: int, linewidth: in
 
 
 def _content(array: Any, indent: int, to_numpy: Callable[[Any], np.ndarray], options: PrintOptions) -> str:
-    """Write what stands between the prefix and the suffixes: the elements in their brackets."""
+    """Return the text between prefix and suffixes: the elements in brackets."""
     shape = tuple(array.shape)
     numel = math.prod(shape)
     if numel == 0:
@@ -321,7 +321,7 @@ def _content(array: Any, indent: int, to_numpy: Callable[[Any], np.ndarray], opt
 
 
 def _printed_part(array: Any, edge: int, to_numpy: Callable[[Any], np.ndarray], axis: int = 0) -> np.ndarray:
-    """Take the first and last `edge` elements along every axis from `axis` on that is longer than both."""
+    """Return the first and last `edge` elements along every axis from `axis` on that is longer than both."""
     if axis == len(array.shape):
         return to_numpy(array)
     if array.shape[axis] <= 2 * edge:
@@ -333,7 +333,7 @@ def _printed_part(array: Any, edge: int, to_numpy: Callable[[Any], np.ndarray], 
 
 
 def _nest_texts(texts: Iterator[str], shape: tuple[int, ...], edge: int, indent: int, per_line: int) -> str:
-    """Arrange the texts, which come in row-major order, in the brackets of a tensor of this shape."""
+    """Arrange the texts of elements, in row-major order, in the brackets of a tensor of `shape`."""
     size, *rest = shape
     cut = size > 2 * edge
     count = 2 * edge if cut else size
@@ -352,7 +352,7 @@ def _nest_texts(texts: Iterator[str], shape: tuple[int, ...], edge: int, indent:
 
 
 def _element_texts(values: np.ndarray, options: PrintOptions) -> tuple[list[str], int]:
-    """Write every element of a vector; return the texts and the width that lines are broken by."""
+    """Return the texts of the elements of a vector, and the width by which lines are broken."""
     if values.dtype.kind != "c":
         texts, width = _number_texts(values, options)
         return [text.rjust(width) for text in texts], width
@@ -364,7 +364,7 @@ def _element_texts(values: np.ndarray, options: PrintOptions) -> tuple[list[str]
 
 
 def _number_texts(values: np.ndarray, options: PrintOptions) -> tuple[list[str], int]:
-    """Write every element of a real vector in one notation; return the texts and their common width."""
+    """Return the texts of a real vector's elements, in one notation, and their common width."""
     if values.dtype.kind in "biu":
         texts = [str(value) for value in values.tolist()]
         return texts, max(map(len, texts))
@@ -381,7 +381,7 @@ def _number_texts(values: np.ndarray, options: PrintOptions) -> tuple[list[str],
 
 
 def _number_format(values: np.ndarray, options: PrintOptions) -> str | None:
-    """Choose the format for these finite, nonzero values; None if all are whole and print as ``1.``."""
+    """Return the format for finite, nonzero values, or None if all are whole and print as ``1.``."""
     if values.size == 0:
         return None
     scientific = options.sci_mode

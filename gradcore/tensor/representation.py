@@ -1,4 +1,4 @@
-"""``repr`` of tensors: elements, device and dtype where they are not the defaults, grad_fn."""
+"""``repr`` of tensors: elements, device and dtype if they are not the defaults, and grad_fn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["text_of"]
 
 
 def text_of(t: AnyTensor) -> str:
-    """Return ``repr`` of a tensor."""
+    """Return the text of a tensor."""
     suffixes = []
     try:
         edge = gradient_edge(t)
@@ -43,7 +43,7 @@ def text_of(t: AnyTensor) -> str:
 
 
 def _batched_text(t: AnyTensor) -> str:
-    """Return a tensor inside `vmap`, with all samples."""
+    """Return the text of a tensor inside of `vmap`, with all samples."""
     level = t._device.levels[-1]
     if t._array.__class__ is not BatchedArray:
         return repr(wrap(t._array, unbatched_device(t._device, level), t._dtype))
@@ -53,5 +53,5 @@ def _batched_text(t: AnyTensor) -> str:
 
 
 def _prefix(cls: type) -> str:
-    """Prefix of a printed tensor: subclasses with ``__torch_function__`` have their own names."""
+    """Return the prefix of a tensor's text; subclasses with ``__torch_function__`` have their own."""
     return "tensor(" if cls in PLAIN_TYPES else f"{cls.__name__}("

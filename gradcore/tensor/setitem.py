@@ -1,4 +1,4 @@
-"""Writing in place over a tensor or a part of it: `fill_`, `zero_`, `copy_`, `index_put_`, ``tensor[key] = value``.
+"""Writing into a tensor or a part of it: `fill_`, `zero_`, `copy_`, `index_put_`, ``tensor[key] = value``.
 
 Other operations in place compute their result and copy it; what only moves data is written where it belongs at once.
 """
@@ -33,7 +33,7 @@ __all__ = ["copy_", "fill_", "fill_diagonal_", "index_put_", "setitem", "zero_"]
 
 
 def overwrite(op: Op, self: AnyTensor, kernel: str, arrays: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
-    """Write over `self` with a kernel, and record the operation that this amounts to.
+    """Write over `self` with a kernel, and record the operation that this corresponds to.
 
     Parameters
     ----------
@@ -73,14 +73,17 @@ def overwrite(op: Op, self: AnyTensor, kernel: str, arrays: tuple[Any, ...], arg
 
 
 def _outside_batches(value: Any, self: AnyTensor) -> Any:
-    """Return a value, if it is a tensor, in no batch that `self` is not in; one whose samples differ stays in it."""
+    """Return `value` without the batch levels of `vmap` that `self` does not have.
+
+    A value whose samples differ keeps them.
+    """
     if not isinstance(value, Variable) or value._device is self._device:
         return value
     return take_common_sample(value, self._device)
 
 
 def fill_(self: AnyTensor, value: Any) -> Any:
-    """Write a value, a number or a 0-dim tensor, to every element of the tensor."""
+    """Write `value`, a number or a 0-dim tensor, to every element."""
     if not isinstance(self, Variable):
         raise TypeError(f"fill_(): argument 'input' (position 1) must be Tensor, not {type(self).__name__}")
     if not isinstance(value, Variable):
@@ -95,7 +98,7 @@ def fill_(self: AnyTensor, value: Any) -> Any:
 
 
 def zero_(self: AnyTensor) -> Any:
-    """Write zeros to every element of the tensor."""
+    """Write zero to every element."""
     return overwrite(OPS["zero"], self, "copy_into", (0,), ())
 
 
@@ -109,7 +112,7 @@ def _cast(value: Any, self: AnyTensor) -> Any:
 
 
 def copy_(self: AnyTensor, src: Any, non_blocking: bool = False) -> Any:
-    """Write the elements of `src`, broadcast and in this tensor's dtype, to this tensor.
+    """Write the elements of `src`, broadcast and converted, to this tensor.
 
     Parameters
     ----------
@@ -132,7 +135,7 @@ def copy_(self: AnyTensor, src: Any, non_blocking: bool = False) -> Any:
 
 
 def _python_type(number: Any) -> type | None:
-    """Return the type of a Python number, which as a dtype is the one in full; None for others."""
+    """Return the Python type of a number (bool, int, float or complex), or None."""
     return next((kind for kind in (bool, int, float, complex) if isinstance(number, kind)), None)
 
 
@@ -146,7 +149,7 @@ def index_put_(self: AnyTensor, indices: Any, values: Any, accumulate: bool = Fa
 
 
 def _put(self: AnyTensor, indices: tuple[Any, ...], values: AnyTensor, accumulate: bool) -> Any:
-    """`index_put_` with index tensors that have been checked."""
+    """Write like `index_put_`, with index tensors that have been checked."""
     if values._dtype is not self._dtype:
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {self._dtype.scalar_name} for the "
@@ -209,7 +212,10 @@ def setitem(self: AnyTensor, key: Any, value: Any) -> None:
 
 
 def _write_directly(self: AnyTensor, key: Any, value: Any) -> bool:
-    """Write where nothing is recorded and neither device nor dtype differs; whether that was so."""
+    """Write without the general path if nothing is recorded, and device and dtype agree.
+
+    Return whether that was done.
+    """
     if self._autograd is not None or self._edge is not None or local.state.mode > GRAD or self._device.guarded:
         return False
     kind = key.__class__
@@ -230,7 +236,7 @@ def _write_directly(self: AnyTensor, key: Any, value: Any) -> bool:
 
 
 def _is_whole(part: Any, self: AnyTensor) -> bool:
-    """Return whether a view of one step is the tensor itself."""
+    """Return whether the last view operation of `part` selected the whole of its base."""
     if part._autograd is None or not part._autograd.chain:
         return False
     op, settings = part._autograd.chain[-1]
@@ -264,7 +270,7 @@ def _is_same_view(value: Any, part: Any) -> bool:
 
 
 def _without_leading_ones(value: Any, ndim: int) -> Any:
-    """Values may have further dims of size 1 in front."""
+    """Return `value` without leading dims of size 1 beyond `ndim` dims."""
     shape = value._array.shape
     extra = len(shape) - ndim
     if extra > 0 and all(n == 1 for n in shape[:extra]):

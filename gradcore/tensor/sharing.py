@@ -1,4 +1,4 @@
-"""Memory that processes share: what `Tensor.share_memory_` moves a tensor to."""
+"""Memory shared between processes, as `Tensor.share_memory_` creates it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["is_shared", "reduce_for_processes", "share_memory_", "shared_with_pr
 
 
 def _block(array: Array) -> Any:
-    """Return the shared block that an array lies in; None if it lies elsewhere."""
+    """Return the shared block that an array lies in, or None."""
     owner = array
     while isinstance(owner, (np.ndarray, memoryview)):
         owner = owner.obj if isinstance(owner, memoryview) else owner.base
@@ -57,12 +57,18 @@ def share_memory_(self: Tensor) -> Tensor:
 
 
 def reduce_for_processes(t: Tensor) -> Any:
-    """Reduction of a tensor that is sent to another process: shared memory is not copied."""
+    """Return the function and arguments that pickle a tensor for another process.
+
+    Shared memory is not copied.
+    """
     return shared_with_processes(t) or t.__reduce_ex__(2)
 
 
 def shared_with_processes(t: Tensor) -> tuple[Any, ...] | None:
-    """Reduction by which another process attaches the same memory; None if the memory is not shared."""
+    """Return the function and arguments by which another process attaches to the tensor's memory.
+
+    None is returned if the memory is not shared.
+    """
     block = _block(t._array) if t._device is CPU else None
     if block is None:
         return None

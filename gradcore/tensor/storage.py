@@ -1,4 +1,4 @@
-"""Storages: the memory that a tensor shares with its views, as a row of elements or of bytes.
+"""Storages: the memory that a tensor shares with its views, as elements or as bytes.
 
 A tensor that was made of a NumPy array has that array's elements for its storage, from the first to the last one.
 """
@@ -32,7 +32,7 @@ RESIZED = (
 
 
 class _Storage:
-    """Common base of typed and untyped storages."""
+    """Base of typed and untyped storages."""
 
     _flat: Tensor
 
@@ -63,7 +63,7 @@ class _Storage:
         return self._flat.nbytes
 
     def element_size(self) -> int:
-        """Bytes of an element."""
+        """Return the bytes per element."""
         return self._flat.element_size()
 
     def data_ptr(self) -> int:
@@ -95,7 +95,7 @@ class _Storage:
         return self._flat.tolist()  # type: ignore[no-any-return]
 
     def fill_(self, value: Any) -> Self:
-        """Write one value everywhere."""
+        """Write one value to all elements."""
         self._flat.fill_(value)
         return self
 
@@ -107,7 +107,7 @@ class _Storage:
         return self
 
     def clone(self) -> Self:
-        """Return a storage of its own with the same elements."""
+        """Return a copy of the storage."""
         return self._of(self._flat.clone())
 
     def cpu(self) -> Self:
@@ -119,7 +119,7 @@ class _Storage:
         return self._of(self._flat.cuda(device))
 
     def resize_(self, size: int) -> Self:
-        """Return the storage itself, which has that size already.
+        """Return the storage itself if it has the given size.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class _Storage:
         return self
 
     def resizable(self) -> bool:
-        """False."""
+        """Return False."""
         return False
 
     def is_shared(self) -> bool:
@@ -139,7 +139,7 @@ class _Storage:
         return self._flat.is_shared()
 
     def is_pinned(self, device: Any = None) -> bool:
-        """Return whether it is page-locked."""
+        """Return whether the memory is page-locked."""
         return self._flat.is_pinned()
 
     def share_memory_(self) -> Self:
@@ -174,7 +174,7 @@ class _Storage:
 
 
 class TypedStorage(_Storage):
-    """Memory as elements of a dtype.
+    """The memory of a tensor as elements of a dtype.
 
     Parameters
     ----------
@@ -212,16 +212,16 @@ class TypedStorage(_Storage):
         return UntypedStorage.__new__(UntypedStorage)._of(_read_as(self._flat, dtypes.uint8))
 
     def type(self) -> str:
-        """Return the name of the class that PyTorch once had for it."""
+        """Return the name of PyTorch's former class of this storage."""
         return f"torch.{self.dtype.scalar_name}Storage"
 
     def pickle_storage_type(self) -> str:
-        """Name of the dtype in files."""
+        """Return the name of the dtype in files."""
         return f"{self.dtype.scalar_name}Storage"
 
 
 class UntypedStorage(_Storage):
-    """Memory as bytes.
+    """The memory of a tensor as bytes.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ class UntypedStorage(_Storage):
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int | None = None) -> Self:
-        """Return the bytes of a file, read as they are needed.
+        """Return the bytes of a file, which are read when they are needed.
 
         Parameters
         ----------
@@ -278,7 +278,7 @@ def _make_memory(args: tuple[Any, ...], dtype: dtypes.dtype, device: Any) -> Ten
 
 
 def _memory_of(t: Tensor) -> Tensor:
-    """All memory that a tensor is part of, in a row; writes to it are noticed by the tensor."""
+    """Return the whole memory of a tensor as a flat tensor; writes to it change the tensor's version."""
     if t._device.levels:
         raise RuntimeError("Cannot access data pointer of Storage that is invalid: the tensor is in a batch of vmap")
     out = wrap(t._device.backend.memory_of(t._array), t._device, t._dtype)
@@ -287,7 +287,7 @@ def _memory_of(t: Tensor) -> Tensor:
 
 
 def _read_as(flat: Tensor, dtype: dtypes.dtype) -> Tensor:
-    """Memory in a row, as elements of another dtype."""
+    """Return flat memory as elements of another dtype."""
     if flat._dtype is dtype:
         return flat
     raw = flat._array.view("u1")

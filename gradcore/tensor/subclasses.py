@@ -1,4 +1,4 @@
-"""Subclasses of tensors that take operations over: every method and attribute goes through ``__torch_function__``.
+"""Subclasses of tensors that override operations with ``__torch_function__``.
 
 Such a class gets `Overriding` among its bases, in front of `Tensor`. So tensors themselves pay nothing for it, and what
 a subclass defines itself stands before what is here.
@@ -50,7 +50,7 @@ BY_OWN_NAME = frozenset((
 def torch_function(
     cls: type, func: Callable[..., Any], types: tuple[type, ...], args: Any = (), kwargs: Any = None
 ) -> Any:
-    """Default of ``__torch_function__``: call the function, and give results the subclass.
+    """Call the function, and convert its results to the subclass: the default ``__torch_function__``.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def as_subclass(self: Tensor, cls: type) -> Any:
 
 
 def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
-    """Return the data as a leaf of a subclass of `Tensor`."""
+    """Return a leaf that shares memory with `data`, as an instance of a subclass of `Tensor`."""
     if data.__class__ in PLAIN_TYPES:
         out = as_class(data.detach(), cls)
     else:
@@ -102,7 +102,7 @@ def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
 
 
 def enlist(cls: type, between: bool = False, **named: Any) -> None:
-    """Called for every new subclass: puts `Overriding` among the bases of one that takes operations over."""
+    """Put `Overriding` among the bases of a new subclass if it overrides operations."""
     super(Tensor, cls).__init_subclass__(**named)  # type: ignore[misc]
     if between:
         return
@@ -118,7 +118,7 @@ def enlist(cls: type, between: bool = False, **named: Any) -> None:
 
 @functools.cache
 def _overriding() -> type:
-    """Return the class that stands between `Tensor` and its subclasses, made when the first of these is."""
+    """Return the class between `Tensor` and its overriding subclasses, created with the first of them."""
     body: dict[str, Any] = {"__slots__": (), "__doc__": "Tensor, with ``__torch_function__`` asked first."}
     for name in dir(Tensor):
         value = next((vars(each)[name] for each in Tensor.__mro__[:-1] if name in vars(each)), None)
@@ -187,7 +187,10 @@ def _operator(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reflect(func: Callable[..., Any], forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method for ``other op self``; where `other` is a tensor, Python has asked the subclass first."""
+    """Return the method for ``other op self``.
+
+    If `other` is a tensor, Python has called this method first, because it is of a subclass.
+    """
     call, turned = _operator(func), _operator(forward)
 
     def method(self: AnyTensor, other: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The tensor: an array, its device, its dtype and its node in the graph."""
+"""The class of tensors: an array, its device, its dtype and its node in the graph."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _set_requires_grad(t: AnyTensor, on: bool) -> None:
 
 
 def _set_grad_dtype(t: AnyTensor, dtype: dtypes.dtype | None) -> None:
-    """Say which dtype the gradient of a leaf has; None allows any."""
+    """Set the dtype of a leaf's gradient; None allows any."""
     if not t.is_leaf:
         raise RuntimeError("grad_dtype can only be set on leaf tensors.")
     if dtype is not None and not isinstance(dtype, dtypes.dtype):
@@ -84,7 +84,7 @@ def _set_grad_dtype(t: AnyTensor, dtype: dtypes.dtype | None) -> None:
 
 
 def _check_data(t: AnyTensor, value: Any) -> None:
-    """Refuse memory for a tensor that has none, and none for a tensor that has it."""
+    """Raise if `value` cannot become the data of `t`, because only one of them is a meta tensor."""
     if isinstance(value, Variable) and (t._device.type == "meta") != (value._device.type == "meta"):
         raise RuntimeError(
             "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
@@ -94,7 +94,7 @@ def _check_data(t: AnyTensor, value: Any) -> None:
 
 
 def _set_data(t: AnyTensor, value: Any) -> None:
-    """Give a tensor the memory of another one, without history."""
+    """Give a tensor the memory of another one, without its history."""
     if not isinstance(value, Variable):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
     if t.requires_grad and not value._dtype.is_differentiable:
@@ -103,7 +103,7 @@ def _set_data(t: AnyTensor, value: Any) -> None:
 
 
 def _check_grad(t: AnyTensor, grad: Any) -> None:
-    """Refuse what cannot be the gradient of a tensor."""
+    """Raise if `grad` cannot be the gradient of `t`."""
     if not isinstance(grad, Variable):
         raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
     if grad is t:
@@ -135,7 +135,7 @@ def _check_grad(t: AnyTensor, grad: Any) -> None:
 
 
 def _warn_of_no_leaf() -> None:
-    """Warn that `.grad` was read of a tensor whose gradient is not kept."""
+    """Warn that `.grad` of a tensor was read that is neither a leaf nor retains its gradient."""
     warnings.warn(
         "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
         "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
@@ -173,12 +173,12 @@ class Tensor(Variable, Methods):
 
     @property
     def shape(self) -> Size:
-        """The sizes of the dims."""
+        """Sizes of the dims."""
         return size_of(self._array.shape)
 
     @property
     def dtype(self) -> dtypes.dtype:
-        """The type of the elements."""
+        """Type of the elements."""
         return self._dtype
 
     @property
@@ -208,7 +208,7 @@ class Tensor(Variable, Methods):
     nelement = numel
 
     def element_size(self) -> int:
-        """Bytes per element."""
+        """Return the bytes per element."""
         return self._dtype.itemsize
 
     @property
@@ -222,7 +222,7 @@ class Tensor(Variable, Methods):
         return self._dtype.itemsize * self.numel()
 
     def stride(self, dim: int | None = None) -> Any:
-        """Steps in elements along the dims, or along one."""
+        """Return the strides in elements, or that of one dim."""
         array = self._array
         if array.size or any(array.strides):
             strides = tuple(s // array.itemsize for s in array.strides)
@@ -231,7 +231,7 @@ class Tensor(Variable, Methods):
         return strides if dim is None else strides[_place(self, "stride", dim)]
 
     def storage_offset(self) -> int:
-        """Elements between the start of the memory that views share and the first element."""
+        """Return the number of elements in the storage before the tensor's first one."""
         return int(self._device.backend.geometry_of(self._array)[1])
 
     def data_ptr(self) -> int:
@@ -266,7 +266,7 @@ class Tensor(Variable, Methods):
 
     @property
     def is_meta(self) -> bool:
-        """Whether there is a shape and a dtype, but no data."""
+        """Whether the tensor has a shape and a dtype, but no data."""
         return bool(self._device.type == "meta")
 
     def get_device(self) -> int:
@@ -289,7 +289,7 @@ class Tensor(Variable, Methods):
         raise RuntimeError("requires_grad must be a bool")
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Start (or stop) recording operations on this tensor; returns the tensor."""
+        """Start or stop recording operations on this tensor, and return it."""
         requires_grad = setting("requires_grad_", "requires_grad", "bool", 0).take(requires_grad)
         if requires_grad and not self._dtype.is_differentiable:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
@@ -299,7 +299,7 @@ class Tensor(Variable, Methods):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it was made by the user rather than by a recorded operation."""
+        """Whether the tensor was created by the user, not by a recorded operation."""
         edge = gradient_edge(self)
         return edge is None or edge[0].is_graph_input
 
@@ -362,7 +362,7 @@ class Tensor(Variable, Methods):
 
     @property
     def data(self) -> Tensor:
-        """The same memory as a tensor without history, whose versions are counted apart."""
+        """The same memory as a tensor without history, with a version counter of its own."""
         out = alias(self, None)
         out._vc = None
         return out  # type: ignore[no-any-return]
@@ -434,7 +434,7 @@ class Tensor(Variable, Methods):
             raise
 
     def detach(self) -> Tensor:
-        """Return the same memory as a tensor without history; in-place writes to either are noticed by both."""
+        """Return the same memory as a tensor without history, with the same version counter."""
         return _detach(self)  # type: ignore[no-any-return]
 
     def detach_(self) -> Tensor:
@@ -464,7 +464,10 @@ class Tensor(Variable, Methods):
         return None if self._autograd is None else self._autograd.base
 
     def _view_func(self, new_base: Tensor) -> Tensor | None:
-        """The same view of another base, which is like this view's; None of what is no view, or for another base."""
+        """Return the same view of `new_base`, or None.
+
+        None is returned if this is no view, or if `new_base` is not like its base.
+        """
         base = self._base
         if base is None or base._array.shape != new_base._array.shape:
             return None
@@ -490,7 +493,7 @@ class Tensor(Variable, Methods):
         raise RuntimeError("Deletion of _grad_fn not allowed. Detach tensor instead!")
 
     def is_inference(self) -> bool:
-        """Return whether it was made in inference mode."""
+        """Return whether the tensor was created in inference mode."""
         return self._autograd is not None and self._autograd.inference
 
     # -- to other devices, dtypes and libraries -------------------------------------------------------------------
@@ -546,12 +549,12 @@ class Tensor(Variable, Methods):
         return array.copy() if copy else array
 
     def host(self) -> np.ndarray[Any, Any]:
-        """Return the data as a NumPy array, copied from the device where needed, whatever the history."""
+        """Return the data as a NumPy array, copied from the device if necessary, whatever the history."""
         found = self._on_host()
         return own_header(found) if found is self._array else found
 
     def _on_host(self) -> Any:
-        """`host` for who does not keep it: where the tensor lies on the CPU its own array."""
+        """Return the data as a NumPy array to read from at once; on the CPU it is the tensor's own array."""
         return self._device.backend.to_host(self._array)
 
     def item(self) -> bool | int | float:
@@ -587,7 +590,7 @@ class Tensor(Variable, Methods):
         return complex(self._only(sys._getframe(1)))
 
     def _only(self, caller: FrameType | None = None) -> Any:
-        """Return the single element, for `int()`, `float()`, ...; `caller` is the frame of one that loses history."""
+        """Return the single element, for `int()`, `float()`, ...; `caller` is a frame whose call loses history."""
         if caller is not None and (self._edge is not None or self._autograd is not None) and is_differentiated(self):
             history_lost("element" if _stores(caller) else "number")
         if self._array.size != 1:
@@ -595,7 +598,7 @@ class Tensor(Variable, Methods):
         return self.item()
 
     def _real(self, kind: str, caller: FrameType | None = None) -> Any:
-        """Return the single element, of a complex tensor its real part if it has no other."""
+        """Return the single element; for a complex tensor, its real part if the imaginary part is zero."""
         value = self._only(caller)
         if isinstance(value, complex):
             if value.imag:
@@ -671,7 +674,7 @@ class Tensor(Variable, Methods):
         return functional.array_api_namespace()
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
-        """`to` by the name of the array API standard."""
+        """Return the tensor on another device: `to` under the name of the array API standard."""
         return functional.to(self, device)
 
     # -- protocols by which other libraries share the memory: only where there is no history to lose ---------------
@@ -691,20 +694,20 @@ class Tensor(Variable, Methods):
 
 
 def _place(t: AnyTensor, function: str, dim: Any) -> int:
-    """Index of a dim, counted from the front."""
+    """Return the index of a dim counted from the front."""
     if not t._array.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     return wrap_dim(setting(function, "dim", "int", 0).take(dim), t._array.ndim)
 
 
 def is_differentiated(t: AnyTensor) -> bool:
-    """Return whether anything is differentiated with respect to a tensor: it requires grad, or has a tangent."""
+    """Return whether a tensor requires grad or has a tangent."""
     state = local.state
     return bool(state.mode & GRAD and requires_grad(t)) or bool(state.levels and innermost_of((t,)) is not None)
 
 
 def _stores(frame: FrameType) -> bool:
-    """Whether a frame runs ``a[i] = value``: arrays convert what is written into an element as ``float`` does."""
+    """Return whether `frame` runs ``a[i] = value``, for which arrays call ``float(value)``."""
     return frame.f_code.co_code[frame.f_lasti] == _STORE
 
 

@@ -1,4 +1,4 @@
-"""Moves between devices and dtypes: the only way in which data changes its device."""
+"""Moves of tensors between devices and dtypes; data changes its device only here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["astype", "copy", "move_array", "parse_to", "to", "to_copy"]
 
 
 def move_array(array: Array, source: Any, target: Any, non_blocking: bool = False) -> Any:
-    """Return a raw array that lies on device `source`, on device `target`.
+    """Return `array`, which lies on device `source`, on device `target`.
 
     With `non_blocking`, the host does not wait for a copy out of page-locked memory.
     """
@@ -45,7 +45,10 @@ def move_array(array: Array, source: Any, target: Any, non_blocking: bool = Fals
 
 
 class ToCopyBackward0(Node):
-    """Backward of a move: the engine moves gradients to their node's device, once per device."""
+    """Backward of a move between devices or dtypes.
+
+    The engine moves gradients to the device of their node, once per device.
+    """
 
     __slots__ = ("dtype",)
 
@@ -59,13 +62,13 @@ ToCopyBackward0.__module__ = "builtins"
 
 
 def warn_of_real_parts(dtype: dtypes.dtype) -> None:
-    """Say of a cast of complex numbers what it loses."""
+    """Warn that a cast of complex numbers discards the imaginary part."""
     if dtype.category in (1, 2):  # a truth value is that of the whole number
         warn_once(REAL_PARTS)
 
 
 def to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool = False) -> Any:
-    """Return a copy of `t` on another device or in another dtype, recorded; see `move_array`."""
+    """Return a recorded copy of `t` on another device or in another dtype; see `move_array`."""
     state = local.state
     if state.mode & PROFILE:
         return state.profiler.call("_to_copy", (t,), _to_copy, t, device, dtype, non_blocking, state)
@@ -165,7 +168,7 @@ def to(self: AnyTensor, *args: Any, **named: Any) -> AnyTensor:
 
 
 def astype(self: AnyTensor, dtype: Any, *, copy: bool = True) -> Any:
-    """Return the tensor in another dtype: a copy, also where the dtype is the same, unless ``copy=False``.
+    """Return the tensor in another dtype, always as a copy unless ``copy=False``.
 
     Examples
     --------
@@ -178,7 +181,7 @@ def astype(self: AnyTensor, dtype: Any, *, copy: bool = True) -> Any:
 
 
 def copy(self: AnyTensor) -> Any:
-    """Return a copy with the tensor's history, as `clone` does, by NumPy's name.
+    """Return a copy with the tensor's history: `clone` under NumPy's name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The interface that `gradcore.func` is made of: levels of reverse and of forward mode on one tape, and batches.
+"""Building blocks of `gradcore.func`: levels of reverse and forward mode on one tape, and batches.
 
 Transformations are functions of these alone: `GradLevel` differentiates what a function records, `ForwardLevel` carries
 tangents through it, `vectorize` and `batch_scope` run it on all samples of a batch at once.
@@ -48,7 +48,7 @@ __all__ = [
 
 
 class LevelInput(Node):
-    """The input of a reverse-mode transformation's graph; behind it lies what the caller records."""
+    """Node of an input of a reverse-mode transformation, at which its graph ends and the caller's begins."""
 
     __slots__ = ("level",)
 
@@ -59,7 +59,7 @@ class LevelInput(Node):
     saved = ()
 
     def check(self) -> None:
-        """Do nothing: there is nothing saved that could have been written to."""
+        """Do nothing: the node saves no tensor that could have been modified."""
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> Any:
         return [grads]
@@ -70,7 +70,7 @@ for _plans in PLANS.values():
 
 
 class transform_scope:
-    """Context in which a transformation runs its function, or backward; `recording`: whatever the grad mode is."""
+    """Context in which a transformation runs its function or backward; with `recording`, operations are recorded."""
 
     __slots__ = ("before", "level", "recording")
 
@@ -91,19 +91,23 @@ class transform_scope:
 
 
 def is_within_vmap() -> bool:
-    """Return whether a function runs on the batches of `vmap`."""
+    """Return whether a function runs on batches of `vmap`."""
     return bool(local.state.batches)
 
 
 def as_input(value: Any) -> Any:
-    """A floating-point or complex number or array as the tensor to differentiate with respect to; else as it is."""
+    """Return a floating-point or complex number or array as a tensor to differentiate by, other values unchanged."""
     if isinstance(value, (float, complex, np.inexact)) or (isinstance(value, np.ndarray) and value.dtype.kind in "fc"):
         return tensor(value)
     return value
 
 
 class GradLevel:
-    """A reverse-mode transformation: its records are its own, unless the caller's gradients depend on it.
+    """Level of a reverse-mode transformation.
+
+    What it records is removed in the end, unless gradients of the caller depend on it.
+
+    What it records is removed in the end, unless gradients of the caller depend on it.
 
     Everything is on one tape. The inputs of a level are new names of the caller's tensors, with a `LevelInput` between
     them and the caller's history, so that derivatives of different levels are never confused.
@@ -123,17 +127,17 @@ class GradLevel:
         self.release()
 
     def keep_history(self, out: Tensor) -> Tensor:
-        """Another name of an output, which keeps its history where the output is a captured tensor."""
+        """Return an alias of an output, which keeps its history if the output is a captured tensor."""
         return _with_tangents(alias(out, gradient_edge(out)), out) if id(out) in self.written else out
 
     def note_write(self, t: Tensor) -> None:
-        """Remember a tensor that has been written in place, and the base of a view."""
+        """Remember that a tensor, and the base of a view, has been modified in place."""
         for each in (t, t._base):
             if each is not None:
                 self.written[id(each)] = weakref.ref(each)
 
     def release(self) -> None:
-        """Take this level's own history from the tensors that were written and outlive it: captured ones."""
+        """Remove this level's history from the modified tensors that outlive it: captured ones."""
         written = [t for ref in self.written.values() if (t := ref()) is not None]
         self.written.clear()
         ending = [t for t in written if requires_grad(t) and not self._outlives_level(t)]
@@ -141,7 +145,7 @@ class GradLevel:
             t._edge = None
 
     def recording(self) -> transform_scope:
-        """Record, whatever the caller's mode is."""
+        """Record inside of the context, whatever the caller's mode is."""
         return transform_scope(self, True)
 
     def enter(self, value: Any) -> Tensor:
@@ -169,7 +173,7 @@ class GradLevel:
         return _with_tangents(entered, value)
 
     def leave(self, value: Any) -> Any:
-        """Return a result without the history that is this level's own; anything but a tensor as it is."""
+        """Return a result without this level's history; anything but a tensor is returned unchanged."""
         if not isinstance(value, Tensor) or not requires_grad(value) or self._outlives_level(value):
             return value
         return _with_tangents(alias(value, None), value)
@@ -220,7 +224,7 @@ class GradLevel:
         retain_graph: bool = True,
         create_graph: bool = True,
     ) -> list[Any]:
-        """Return the vector-Jacobian product, zeros where an input does not matter."""
+        """Return the vector-Jacobian product, with zeros for inputs that the outputs do not depend on."""
         pairs = [(out, c) for out, c in zip(outputs, cotangents, strict=True) if requires_grad(out)]
         if not pairs:
             return [zeros_like(t) for t in inputs]
@@ -233,7 +237,10 @@ class GradLevel:
     def gradients(
         self, outputs: Sequence[Any], inputs: Sequence[Any], cotangents: Sequence[Any], retain_graph: bool
     ) -> list[Any]:
-        """The same as results of the transformation, recorded only where the caller's gradients depend on them."""
+        """Return gradients as results of the transformation.
+
+        They are recorded only if gradients of the caller depend on them.
+        """
         for c in cotangents:
             if c is not None and not isinstance(c, Tensor):
                 raise TypeError(f"gradients can be either Tensors or None, but got {type(c).__name__}")
@@ -261,7 +268,7 @@ class GradLevel:
         return gradients, alias(output, None)
 
     def _captures_of(self, inputs: Sequence[Tensor]) -> dict[Node, list[tuple[int, int]]] | None:
-        """Return what the engine has to capture; None where more than recording is on, or an input was written to."""
+        """Return the engine's captures for `inputs`, or None where its plain loop cannot be used."""
         if local.state.mode & ~GRAD or variables.subclasses_used:
             return None
         edges = [gradient_edge(t) for t in inputs]
@@ -270,19 +277,19 @@ class GradLevel:
         return {edge[0]: [(0, i)] for i, edge in enumerate(edges) if edge is not None}
 
     def _include_in_outer(self) -> None:
-        """Extend the levels that are running to the start of this one, since what they record leads through it."""
+        """Extend the enclosing levels to the start of this one, since their graphs lead through it."""
         for level in local.state.transforms:
             if isinstance(level, GradLevel):
                 level.start = min(level.start, self.start)
 
 
 def _with_tangents(t: Tensor, source: Tensor) -> Tensor:
-    """`t` with the forward-mode tangents of `source`, of which it is another name."""
+    """Return `t`, an alias of `source`, with the forward-mode tangents of `source`."""
     for level, tangent in (forward.all_tangents(source) or {}).items():
         forward.attach(t, level, tangent)
     return t
 
 
 def in_batch(t: Tensor, level: VmapLevel) -> bool:
-    """Return whether a tensor has a sample of its own for each of the level's."""
+    """Return whether a tensor has one sample for each sample of the level."""
     return level in t._device.levels

@@ -1,1 +1,1 @@
-"""Tools for developers, and the description of an installation."""
+"""Tools for developers, and descriptions of an installation."""

@@ -1,4 +1,4 @@
-"""Reading graphs: nodes and edges, what they were recorded of, and the memory that they keep. Nothing here recurses.
+"""Traversal of graphs: nodes, edges, operations and the memory that nodes keep. Nothing here recurses.
 
 This is the interface that `gradcore.viz` is made of: it knows nodes by it alone.
 """
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def roots(tensors: Any) -> list[Any]:
-    """Return the nodes of tensors (or gradient edges) in a nested container.
+    """Return the nodes of the tensors or gradient edges in a nested container.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def roots(tensors: Any) -> list[Any]:
 
 
 def reachable(nodes: Iterable[Any]) -> list[Any]:
-    """Return the nodes and everything below them, each once; a node comes before those of its inputs."""
+    """Return `nodes` and all nodes below them, each once; a node comes before those of its inputs."""
     seen = set(nodes)
     stack = list(seen)
     while stack:
@@ -70,12 +70,12 @@ def reachable(nodes: Iterable[Any]) -> list[Any]:
 
 
 def edges_of(node: Node) -> Iterator[tuple[Node, int]]:
-    """Return the nodes that a node sends gradients to, each with the number of its output."""
+    """Return an iterator over the edges ``(node, input_nr)`` along which a node sends gradients."""
     return (edge for edge in node._edges if edge is not None)
 
 
 def next_sequence_nr() -> int:
-    """Return a number that is larger than those of all nodes so far, and smaller than those of later ones."""
+    """Return a sequence number that is larger than those of all present nodes and smaller than later ones."""
     return tick()
 
 
@@ -85,7 +85,10 @@ def device_of(node: Node) -> Device:
 
 
 def operation_of(node: Node) -> Op | None:
-    """The operation of the table that recorded a node; None of custom functions, leaves and writes through views."""
+    """Return the operation that recorded a node.
+
+    It is None for custom functions, leaves, and writes through views.
+    """
     return node.op if isinstance(node, OpNode) else None
 
 
@@ -93,7 +96,7 @@ def operation_of(node: Node) -> Op | None:
 
 
 def result_shapes(nodes: list[Any]) -> dict[Any, tuple[Any, str]]:
-    """Return the shapes and dtypes of the nodes' results, of several the first."""
+    """Return the shapes and dtypes of the nodes' results; of several results, of the first."""
     metas = {node: node._output_metas[0] for node in nodes}
     return {
         node: (tuple(meta[0]), str(meta[1]).removeprefix("torch.")) for node, meta in metas.items() if meta is not None
@@ -104,7 +107,7 @@ def result_shapes(nodes: list[Any]) -> dict[Any, tuple[Any, str]]:
 
 
 class Saved(NamedTuple):
-    """A tensor that a node keeps for backward."""
+    """A tensor that a node saves for backward."""
 
     name: str
     array: Any
@@ -119,7 +122,7 @@ def _is_leaf(t: AnyTensor) -> bool:
 
 
 def _of_tensor(name: str, t: AnyTensor, node: Any) -> Iterator[Saved]:
-    """Yield the saved values of one tensor."""
+    """Yield the saved tensors in `t`, also those inside of what a hook has packed."""
     if isinstance(t, SavedTensor) and t.unpack_hook is not None:
         # What hooks put in the place of a tensor: count the tensors that are found in it.
         for inner in tree_leaves(t.packed):
@@ -152,7 +155,7 @@ def _of_function(node: Any) -> Iterator[Saved]:
 
 
 def saved_values(node: Any) -> list[Saved]:
-    """Return the tensors that a node keeps for backward (not those of the nodes below it)."""
+    """Return the tensors that a node saves for backward, without those of the nodes below it."""
     if node._inner is not None:  # a write through a view
         return saved_values(node._inner)
     if isinstance(node, OpNode):
@@ -161,12 +164,12 @@ def saved_values(node: Any) -> list[Saved]:
 
 
 def is_freed(node: Any) -> bool:
-    """Return whether backward has taken what a node had saved."""
+    """Return whether backward has freed what a node had saved."""
     return bool(node.is_freed())
 
 
 def storage(array: Array) -> tuple[int, int]:
-    """Return the memory that an array keeps alive, which views share: a key and the number of bytes."""
+    """Return a key of the memory that an array keeps alive, which views share, and its number of bytes."""
     base = getattr(array, "base", None)
     while base is not None and hasattr(base, "nbytes") and hasattr(base, "shape"):
         array, base = base, getattr(base, "base", None)

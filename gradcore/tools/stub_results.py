@@ -1,4 +1,4 @@
-"""Result types of operations for type checkers: as declared, or as seen in the operation's samples."""
+"""Result types of operations for type checkers, from declarations or from the operation's samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUILTIN = re.compile(r"\b(bool|int|float|tuple)\b")
 
 
 def _qualify_builtins(text: str) -> str:
-    """Return a type as it stands in stub files, where operations have the names of builtins."""
+    """Return a type with ``builtins.`` before names that operations have, too."""
     return _BUILTIN.sub(r"builtins.\1", text)
 
 
@@ -52,7 +52,10 @@ def _kind(value: Any) -> str:
 
 
 def overloads(op: Op, signature: list[str], method: bool) -> list[tuple[list[str], str]]:
-    """The forms of an operation's calls, the general one last: parameters and result; none where one says it all."""
+    """Return the overloads of an operation, the general one last: parameters and result.
+
+    There are none if one signature says it all.
+    """
     general = signature, result(op)
     if op.overloads:
         forms = [([each for each in given.split(", ") if each], returned) for given, returned in op.overloads]
@@ -68,7 +71,7 @@ def overloads(op: Op, signature: list[str], method: bool) -> list[tuple[list[str
 
 
 def _with_keyword(parameters: list[str], keyword: str) -> list[str]:
-    """Parameters with a further one that is given by name."""
+    """Return the parameters with a further keyword-only one."""
     if "*" not in parameters:
         return [*parameters, "*", keyword]
     position = parameters.index("*") + 1

@@ -1,4 +1,4 @@
-"""Writes what editors and type checkers see of the operations: ``python -m gradcore.tools.stubs``.
+"""Generator of the stub files of operations, for editors and type checkers: ``python -m gradcore.tools.stubs``.
 
 Functions and methods are made from the table of operations when they are first looked up; the stub files beside the
 modules say their names and types. A test keeps them equal to the table.
@@ -80,7 +80,7 @@ ANYTHING = ["*args: Any", "**named: Any"]
 
 
 def _def(name: str, parameters: list[str], returned: str, indent: str = "") -> str:
-    """Return a declaration, with its lines broken as `ruff format` breaks them."""
+    """Return the lines of a declaration, broken as `ruff format` breaks them."""
     line = f"{indent}def {name}({', '.join(parameters)}) -> {returned}: ..."
     if len(line) <= WIDTH:
         return line
@@ -137,7 +137,7 @@ def _functions(path: str) -> Iterator[str]:
 
 
 def _forms(name: str, op: Op, method: bool, indent: str = "") -> Iterator[str]:
-    """Yield the declaration of an operation, or those of all forms of its calls."""
+    """Yield the declaration of an operation, or the declarations of all its overloads."""
     signature = _signature(op, method)
     forms = overloads(op, signature, method)
     for parameters, returned in forms:
@@ -186,7 +186,7 @@ def _methods() -> Iterator[str]:
 
 
 def _result_annotation(function: Any) -> str:
-    """Return annotation of a function written by hand, where a stub file can express it."""
+    """Return the result annotation of a function written by hand, if a stub file can express it."""
     annotation = str(getattr(function, "__annotations__", {}).get("return"))
     if annotation in ("Tensor", "AnyTensor"):
         return "Tensor"
@@ -194,7 +194,7 @@ def _result_annotation(function: Any) -> str:
 
 
 def _list_declared_names() -> set[str]:
-    """Names that the class `Tensor` itself, or one of its bases, declares in source."""
+    """Return the names that the class `Tensor` or one of its bases declares in source."""
     own = {name for name, value in vars(Tensor).items() if _home(value) == "gradcore.tensor"}
     special = {
         "__annotations__", "__array_priority__", "__dict__", "__firstlineno__", "__module__", "__slots__",
@@ -210,7 +210,7 @@ def _home(value: Any) -> str:
 
 
 def _reexports(module: ModuleType) -> list[str]:
-    """Everything public of a package that is not an operation, from where it is defined."""
+    """Return import lines of everything public of a package except operations, from where it is defined."""
     others = {*namespaces.functions(""), *dtypes.DTYPES, *dtypes.ALIASES, "annotations"}
     imports, values = [], []
     for name in dir(module):
@@ -237,7 +237,7 @@ def _reexports(module: ModuleType) -> list[str]:
 
 
 def _reexport(home: str, name: str) -> str:
-    """Return an import of a name that is public here, within the length of a line."""
+    """Return the import of a public name, broken to the length of a line."""
     line = f"from {home} import {name} as {name}"
     return line if len(line) <= 120 else f"from {home} import (\n    {name} as {name},\n)"
 
@@ -270,7 +270,7 @@ def _namespace(path: str, module: ModuleType) -> str:
 
 
 def _switches(module: switches.Switches) -> str:
-    """Return the attributes and functions of a module that has no file of its own."""
+    """Return the stub file of a module that has no source file."""
     attributes = {
         name for name, value in vars(type(module)).items() if isinstance(value, (switches.Switch, switches.Switches))
     }
@@ -286,12 +286,17 @@ def _base(cls: type) -> str:
 
 
 def _add_blank_line(lines: list[str]) -> list[str]:
-    """Return the lines, and an empty one where there are any."""
+    """Return the lines with an empty one at the end, if there are any."""
     return [*lines, ""] if lines else []
 
 
 def _modules() -> str:
-    """The modules of `gradcore.nn`: those that are written out from where they are, those made from tables in full."""
+    """Return the stub file of `gradcore.nn`.
+
+    Modules with a class in source are imported, those made from tables are written out.
+
+    Modules with a class in source are imported, those made from tables are written out.
+    """
     package: Any = gradcore.nn
     imports, classes = [], []
     for name in vars(package)["__all__"]:
@@ -322,13 +327,13 @@ def _attributes(cls: type) -> list[str]:
 
 
 def _forward(cls: type) -> list[str]:
-    """Result annotation of modules whose function has one result."""
+    """Return the result annotation of a module whose function has one result."""
     several = "return_indices" in inspect.signature(cls).parameters
     return [] if several else [_def("forward", ["self", "*inputs: Any", "**named: Any"], "Tensor", "    ")]
 
 
 def _format_settings(parameters: Iterable[inspect.Parameter]) -> list[str]:
-    """Settings with the types of their defaults; a number may stand for one in each dim."""
+    """Return the settings with the types of their defaults; a number may stand for one in each dim."""
     shown, keyword_only = ["self"], False
     for p in parameters:
         if p.kind is p.KEYWORD_ONLY and not keyword_only:
@@ -361,7 +366,7 @@ def stubs() -> dict[str, str]:
 
 
 def _named_tuples() -> Iterator[str]:
-    """Yield the results of operations that return several by name."""
+    """Yield the named tuples of operations with several results."""
     yield from (HEADER.partition("\n")[0], "", "from typing import NamedTuple", "")
     yield "from gradcore.tensor import Tensor"
     for name in dir(return_types):
@@ -370,7 +375,7 @@ def _named_tuples() -> Iterator[str]:
 
 
 def _without_unused(text: str) -> str:
-    """Return the text without the imports that it makes no use of."""
+    """Return the text without unused imports."""
     lines = text.splitlines(keepends=True)
     for i, line in enumerate(lines):
         match = re.fullmatch(r"((?:from [\w.]+ )?import )([\w, ]+)\n", line)

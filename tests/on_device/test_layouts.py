@@ -24,9 +24,9 @@ OF_MEMORY = {"as_strided", "as_strided_scatter", "view", "view_as", "view_as_com
 #: Where repeated numbers leave the result open: matrices are singular then, and deviations zero but for rounding.
 OF_INDEPENDENT = {
     "geqrf", "inverse", "invert_with_info", "linalg_cond", "linalg_det", "linalg_eigvals", "linalg_inv_ex",
-    "linalg_lstsq", "linalg_matrix_norm", "linalg_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve_ex",
-    "linalg_svdvals", "linalg_tensorinv", "linalg_tensorsolve", "logdet", "matrix_log", "matrix_sqrt", "norm",
-    "nuclear_norm", "pinverse", "polar_factors", "slogdet", "std",
+    "linalg_lstsq", "linalg_matrix_norm", "linalg_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet",
+    "linalg_solve_ex", "linalg_svdvals", "linalg_tensorinv", "linalg_tensorsolve", "logdet", "matrix_log",
+    "matrix_sqrt", "norm", "nuclear_norm", "pinverse", "polar_factors", "slogdet", "std",
 }  # fmt: skip
 
 

@@ -30,12 +30,12 @@ def dtype_of(operand: Any) -> dtypes.dtype:
 
 
 def no_kernel(kernel: str, dtype: dtypes.dtype) -> NotImplementedError:
-    """PyTorch's error for a kernel that does not exist for a dtype."""
+    """Return PyTorch's error for a kernel that does not exist for `dtype`."""
     return NotImplementedError(f"\"{kernel}\" not implemented for '{dtype.scalar_name}'")
 
 
 def check_implemented(kernel: str, operand: Any, without: str) -> None:
-    """Raise for an operand of a category that has no such kernel.
+    """Raise if `operand` is of a dtype category for which PyTorch has no such kernel.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def check_reducible(
 
 
 def check_castable(result: dtypes.dtype, output: dtypes.dtype) -> None:
-    """Raise for results that would have to be written into a dtype of a lower category."""
+    """Raise if the dtype `result` cannot be cast to `output`, which is of a lower category."""
     if not dtypes.can_cast(result, output):
         raise RuntimeError(
             f"result type {result.scalar_name} can't be cast to the desired output type {output.scalar_name}"
@@ -100,18 +100,18 @@ _LARGEST = {"float16": 65519.0, "float32": 3.4028235677973366e38, "float64": 1.7
 
 
 def cpp_type(dtype: dtypes.dtype) -> str:
-    """Return a dtype's C++ type, as it stands in PyTorch's messages."""
+    """Return the name of the C++ type of `dtype`, as it stands in PyTorch's messages."""
     return _CPP_TYPES.get(dtype.name) or _CPP_INTEGERS[dtype.name]
 
 
 def overflow(dtype: dtypes.dtype) -> RuntimeError:
-    """PyTorch's error for a number that is outside of a dtype's range."""
+    """Return PyTorch's error for a number that is outside of the range of `dtype`."""
     kind = _CPP_TYPES.get(dtype.name, f"{dtype.name}_t")
     return RuntimeError(f"value cannot be converted to type {kind} without overflow")
 
 
 def fitting(value: Any, dtype: dtypes.dtype) -> Any:
-    """Return a Python number that is to be written into a tensor of that dtype.
+    """Return a Python number as it can be written into a tensor of `dtype`, or raise if it does not fit.
 
     Raises
     ------

@@ -94,7 +94,9 @@ _ORDER = ("Parameters", "Returns", "Raises", "Notes", "Examples")
 
 
 def docstring(op: Any, method: bool = False, inplace: bool = False) -> str:
-    """Return the docstring of an operation's function or method; a section that its declaration has remains as it is.
+    """Return the docstring of an operation's function or method.
+
+    Sections that the declaration's own docstring has remain as they are.
 
     Parameters
     ----------
@@ -148,7 +150,7 @@ def _parameters(op: Any, method: bool) -> str:
 
 @cache
 def _setting(name: str, annotation: str, default: str | None) -> str:
-    """Return the lines for a setting: its type in words, its default, and what it means if that is always the same."""
+    """Return the lines that document a setting: its type in words, its default, and its meaning if known."""
     kinds = [TYPES.get(kind, kind) for kind in annotation.split(" | ") if kind != "None"]
     line = f"{name} : {' or '.join(dict.fromkeys(kinds))}"
     if default is not None:

@@ -1,4 +1,4 @@
-"""Results and examples of operations that are declared in loops, where no docstring of their own could say it."""
+"""Return values and examples for the docstrings of operations that are declared in loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of views: what a rearrangement makes of a shape, with PyTorch's errors."""
+"""Shapes that result from views and rearrangements, with PyTorch's errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def each(value: Any) -> tuple[int, ...]:
-    """Return a number, or a sequence of them, as a tuple of ints."""
+    """Return a number, or a sequence of numbers, as a tuple of ints."""
     if hasattr(value, "__index__"):
         return (value if value.__class__ is int else index(value),)
     return tuple([n if n.__class__ is int else index(n) for n in value])
@@ -45,7 +45,7 @@ def distinct(dims: Any, ndim: int, error: str = "dim {} appears multiple times i
 
 
 def expand_shape(shape: Sequence[int], size: Any) -> tuple[int, ...]:
-    """Return the shape to which a tensor of `shape` is expanded by `size`, in which -1 keeps a dim.
+    """Return the shape of a tensor of `shape` after expansion to `size`, in which -1 keeps a dim.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def expand_shape(shape: Sequence[int], size: Any) -> tuple[int, ...]:
 
 
 def reshape_error(shape: Sequence[int], size: Any) -> RuntimeError:
-    """Why a tensor of `shape` cannot have the shape `size`."""
+    """Return the error that says why a tensor of `shape` cannot have the shape `size`."""
     size = list(each(size))
     known = math.prod(n for n in size if n != -1)
     for i, n in enumerate(size):
@@ -98,7 +98,7 @@ def reshape_error(shape: Sequence[int], size: Any) -> RuntimeError:
 
 
 def unflatten_shape(shape: Sequence[int], dim: int, sizes: Any) -> tuple[int, ...]:
-    """`shape` with one dim split into `sizes`, one of which may be -1."""
+    """Return `shape` with one dim split into `sizes`, one of which may be -1."""
     dim, sizes = wrap_dim(dim, len(shape)), list(each(sizes))
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
@@ -114,7 +114,7 @@ def unflatten_shape(shape: Sequence[int], dim: int, sizes: Any) -> tuple[int, ..
 
 
 def inverse(dims: Sequence[int]) -> tuple[int, ...]:
-    """Return the permutation that undoes `dims`."""
+    """Return the inverse of the permutation `dims`."""
     found = [0] * len(dims)
     for i, d in enumerate(dims):
         found[d] = i
@@ -122,7 +122,10 @@ def inverse(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 def permutation_of_movedim(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:
-    """The permutation that moves the dims `source` to the positions `destination` and keeps the order of the others."""
+    """Return the permutation that moves the dims `source` to the positions `destination`.
+
+    The other dims keep their order.
+    """
     source, destination = each(source), each(destination)
     if len(source) != len(destination):
         raise RuntimeError(

@@ -27,12 +27,12 @@ _PYTHON_NUMBERS = frozenset((bool, int, float, complex))
 
 
 def is_number(value: Any) -> bool:
-    """Return whether it is a Python or NumPy number."""
+    """Return whether `value` is a Python or NumPy number."""
     return value.__class__ in _PYTHON_NUMBERS or isinstance(value, Number)
 
 
 def promote(tensors: Sequence[Any], numbers: Sequence[Any]) -> dtype:
-    """Return the common dtype of tensors and Python numbers, by PyTorch's rules."""
+    """Return the common dtype of tensors and Python numbers, by PyTorch's promotion rules."""
     first: dtype = tensors[0]._dtype
     if not numbers and all(t._dtype is first for t in tensors):
         return first
@@ -51,7 +51,7 @@ def default(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple
 
 
 def floating(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """Integers and bools are computed in the default dtype."""
+    """Compute in the common dtype, or in the default dtype if that is an integer type or bool."""
     common = promote(tensors, numbers)
     if not common.is_differentiable:
         common = dtypes.get_default_dtype()
@@ -59,43 +59,43 @@ def floating(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tupl
 
 
 def to_double(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """Everything is computed in double precision."""
+    """Compute in double precision: float64, or complex128 for complex tensors."""
     common = dtypes.complex128 if promote(tensors, numbers).is_complex else dtypes.float64
     return common, common
 
 
 def comparison(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """Computed in the common dtype, the result is bool."""
+    """Compute in the common dtype; the result is bool."""
     return promote(tensors, numbers), dtypes.bool_
 
 
 def real_valued(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """Computed in the common dtype, the result of complex numbers is real."""
+    """Compute in the common dtype; the result for complex tensors has the corresponding real dtype."""
     common = promote(tensors, numbers)
     return common, common.to_real()
 
 
 def real_float(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """Integers are computed in the default dtype, the result of complex numbers is real."""
+    """Compute as `floating` does; the result for complex tensors has the corresponding real dtype."""
     common, _ = floating(op, tensors, numbers, args)
     return common, common.to_real()
 
 
 def numeric(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """As default, and bool computes in int64."""
+    """Compute in the common dtype, or in int64 if that is bool."""
     common = promote(tensors, numbers)
     return (dtypes.int64, dtypes.int64) if common is dtypes.bool_ else (common, common)
 
 
 def with_settings(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """As default, and settings that are numbers take part: bounds, exponents."""
+    """Compute in the common dtype of tensors and of settings that are numbers, such as bounds and exponents."""
     settings = [a for i, a in enumerate(args) if i not in op.tensors and is_number(a)]
     common = promote(tensors, [*numbers, *settings])
     return common, common
 
 
 def power(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """The exponent takes part; integers to negative integers would not be integers."""
+    """Compute in the common dtype of base and exponent; refuse negative integer powers of integers."""
     compute, result = with_settings(op, tensors, numbers, args)
     if not compute.is_differentiable and args[op.position["exponent"]] < 0:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
@@ -103,14 +103,14 @@ def power(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[A
 
 
 def division(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """A division without `rounding_mode` is computed in floating point."""
+    """Compute in floating point, or in the common dtype if `rounding_mode` is given."""
     if args[op.position["rounding_mode"]] is None:
         return floating(op, tensors, numbers, args)
     return RULES["default -complex"](op, tensors, numbers, args)
 
 
 def with_alpha(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """As default, and `alpha` must not be of a higher category than the common dtype."""
+    """Compute in the common dtype; refuse an `alpha` whose category is higher."""
     common = promote(tensors, numbers)
     alpha = args[op.position["alpha"]]
     if alpha is True and common is not dtypes.bool_:
@@ -123,7 +123,7 @@ def with_alpha(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tu
 
 
 def subtraction(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """As for a sum, and differences of bools are refused."""
+    """Compute as `with_alpha` does; refuse bool tensors."""
     if any(t._dtype is dtypes.bool_ for t in tensors):
         several = len(tensors) > 1 and all(t._dtype is dtypes.bool_ for t in tensors)
         raise RuntimeError(
@@ -146,7 +146,7 @@ def negation(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tupl
 
 
 def where(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """The condition is bool, the alternatives are promoted."""
+    """Compute in the common dtype of the alternatives; refuse a condition that is not bool."""
     condition = args[0]
     if condition._dtype is not dtypes.bool_:
         raise RuntimeError(
@@ -157,7 +157,7 @@ def where(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[A
 
 
 def same_dtype(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """The dtypes must be the same."""
+    """Compute in the dtype of the tensors; refuse tensors of different dtypes."""
     first: dtype = tensors[0]._dtype
     if any(t._dtype is not first for t in tensors):
         raise RuntimeError(f"{op.name} is not yet implemented for tensors with different dtypes.")
@@ -165,7 +165,7 @@ def same_dtype(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tu
 
 
 def make_complex(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
-    """Two real tensors of one dtype make complex numbers."""
+    """Compute in the real dtype of both tensors; the result has the corresponding complex dtype."""
     first, second = tensors
     for t in tensors:
         if t._dtype is dtypes.bfloat16 or not t._dtype.is_floating_point:
@@ -183,7 +183,7 @@ def make_complex(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: 
 
 
 def refusing(rule: Rule, categories: frozenset[int]) -> Rule:
-    """`rule`, with an error where it would compute in a dtype of one of the categories."""
+    """Return `rule` with a check that raises if the dtype to compute in is of one of `categories`."""
 
     def check_and_promote(op: Any, tensors: Sequence[Any], numbers: Sequence[Any], args: tuple[Any, ...]) -> Dtypes:
         compute, result = rule(op, tensors, numbers, args)
@@ -200,7 +200,7 @@ _CATEGORIES = {
 
 
 class _Rules(dict[str, Rule]):
-    """Rules by name; those that refuse categories are made when first asked for."""
+    """Dictionary of rules by name, which builds rules such as ``"float -complex"`` when they are first looked up."""
 
     def __missing__(self, name: str) -> Rule:
         base, *refused = name.split()
@@ -238,7 +238,7 @@ def keeps_floats(name: str) -> bool:
 
 
 def converts_no_floats(name: str) -> bool:
-    """Return whether the rule leaves tensors of one real floating-point dtype, and real numbers, as they are."""
+    """Return whether the rule passes tensors of one real floating-point dtype, and real numbers, on unchanged."""
     base, *refused = name.split()
     return base in _CONVERT_NO_FLOATS and "-float" not in refused
 
@@ -251,7 +251,7 @@ _CONVERT_NO_FLOATS = _KEEP_FLOATS | {"compare", "power", "settings", "where"}
 
 
 class _Names:
-    """A dtype in messages: ``{self}`` is Float, ``{self.cpp}`` is float."""
+    """A dtype in format strings of messages: ``{self}`` is Float, ``{self.cpp}`` is float."""
 
     __slots__ = ("cpp", "scalar")
 
@@ -263,7 +263,7 @@ class _Names:
 
 
 def same_dtypes(*messages: str) -> Callable[[Any, Sequence[Any]], None]:
-    """Return the rule of an operation that refuses tensors of different dtypes.
+    """Return a rule for the option `mixed` that refuses tensors of different dtypes with one of `messages`.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Floats(NamedTuple):
-    """A differentiable tensor of that shape with elements between `low` and `high`."""
+    """Description of a differentiable tensor: its shape, and the range its elements are drawn from."""
 
     shape: tuple[int, ...]
     low: float | None = None
@@ -32,7 +32,7 @@ class Floats(NamedTuple):
 
 
 class Ints(NamedTuple):
-    """An int64 tensor with elements in ``[low, high)``."""
+    """Description of an int64 tensor with elements in ``[low, high)``."""
 
     shape: tuple[int, ...]
     low: int = 0
@@ -40,20 +40,20 @@ class Ints(NamedTuple):
 
 
 class Values(NamedTuple):
-    """A tensor of the given numbers, in that dtype."""
+    """Description of a tensor with the given elements and dtype."""
 
     values: tuple[Any, ...]
     dtype: str
 
 
 class Bools(NamedTuple):
-    """A bool tensor."""
+    """Description of a bool tensor."""
 
     shape: tuple[int, ...]
 
 
 class Case(NamedTuple):
-    """A call: tensors are described, everything else is passed as it is."""
+    """Description of a call: its arguments, in which descriptions stand for tensors, and its settings."""
 
     args: tuple[Any, ...]
     settings: dict[str, Any]
@@ -78,7 +78,7 @@ def complexes(*shape: int, low: float | None = None, high: float | None = None) 
 
 
 def constants(*shape: int, low: float | None = None, high: float | None = None) -> Floats:
-    """Describe a floating-point tensor that the operation is not differentiated by (the weights of classes, say)."""
+    """Describe a floating-point tensor that is not differentiated, such as the weights of classes."""
     return Floats(shape, low, high, "constant")
 
 
@@ -122,5 +122,5 @@ def case(*args: Any, **settings: Any) -> Case:
 
 
 def values(*numbers: Any, dtype: str) -> Values:
-    """Describe a tensor whose elements matter: pivots, offsets."""
+    """Describe a tensor with given elements, such as pivots or offsets."""
     return Values(numbers, dtype)

@@ -28,7 +28,7 @@ _MOST_RESULTS = 2**27
 
 
 def check_elements(shape: Sequence[int]) -> None:
-    """Refuse a shape whose elements cannot be counted, let alone held in memory.
+    """Raise if a shape has more elements than an int64 can count or memory can hold.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def check_elements(shape: Sequence[int]) -> None:
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse a number of results or of steps that is asked for by mistake, before memory and time go into the first.
+    """Raise if a number of results or steps is so large that it must be a mistake, before any is computed.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def check_count(name: str, count: int) -> None:
 
 
 def wrap_dim(dim: int, ndim: int) -> int:
-    """`dim` counted from the front.
+    """Return `dim` counted from the front.
 
     Raises
     ------
@@ -90,31 +90,31 @@ def all_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 
 def keep_reduced_dims(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int, ...]:
-    """`shape` with the reduced dims of size 1, as ``keepdim=True`` gives it."""
+    """Return `shape` with the reduced dims of size 1, as ``keepdim=True`` gives it."""
     dims = all_dims(dim, len(shape))
     return tuple(1 if i in dims else n for i, n in enumerate(shape))
 
 
 def remove_reduced_dims(shape: Sequence[int], dim: int | Sequence[int] | None) -> tuple[int, ...]:
-    """`shape` without the reduced dims."""
+    """Return `shape` without the reduced dims."""
     dims = all_dims(dim, len(shape))
     return tuple(n for i, n in enumerate(shape) if i not in dims)
 
 
 def reduced_size(shape: Sequence[int], dim: int | Sequence[int] | None) -> int:
-    """Number of elements that a reduction over `dim` reduces to one."""
+    """Return the number of elements that a reduction over `dim` reduces to one."""
     return math.prod(shape[i] for i in all_dims(dim, len(shape)))
 
 
 def axes(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...] | None:
-    """`dim` as reducing kernels take it: None for all dims, else a tuple counted from the front."""
+    """Return `dim` as kernels of reductions take it: None for all dims, else a tuple counted from the front."""
     if dim is None or dim == ():
         return None
     return (wrap_dim(dim, ndim),) if dim.__class__ is int and ndim else all_dims(dim, ndim)
 
 
 def along(kernel: Callable[..., Any], x: Any, dim: int, *settings: Any) -> Any:
-    """Run a kernel along one dim; an array without dims takes part as one of size 1."""
+    """Run a kernel along one dim; a 0-dim array is passed as an array of one element."""
     dim = wrap_dim(dim, x.ndim)
     if x.ndim:
         return kernel(x, dim, *settings)

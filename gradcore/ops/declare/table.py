@@ -106,7 +106,7 @@ _NAMELESS = ("<lambda>", "_", "formula")
 
 
 def _copy_function(function: Any, name: str) -> Callable[..., Any]:
-    """Return a copy of a function, under another name."""
+    """Return a copy of `function` with the name `name`."""
     code = function.__code__.replace(co_name=name, co_qualname=name)
     copy = types.FunctionType(code, function.__globals__, name, function.__defaults__, function.__closure__)
     copy.__dict__.update(function.__dict__)
@@ -114,12 +114,12 @@ def _copy_function(function: Any, name: str) -> Callable[..., Any]:
 
 
 def same(F: Any, t: Any) -> Any:
-    """Return the formula of an identity: the (co)tangent as it is, which the engine does not call it for."""
+    """Return `t`: the formula of an identity, which the engine recognizes and does not call."""
     return t
 
 
 def times(name: str) -> Callable[..., Any]:
-    """Return the formula of a product: the (co)tangent times the value of that name.
+    """Return the formula of a product: the gradient or tangent times the value called `name`.
 
     Where the input was broadcast, the engine computes the sum of the product without the product.
     """
@@ -135,7 +135,7 @@ _T = TypeVar("_T")
 
 
 class _Option(cached_property[_T]):
-    """An option whose value, where a declaration does not give it, follows from other ones."""
+    """Descriptor of an option of a declaration; its default is computed from other options when it is first read."""
 
 
 class Op:
@@ -257,7 +257,7 @@ class Op:
 
     @_Option
     def constant(self) -> str | dict[str, str]:
-        """Why results do not move with a tensor, by its name; a text says it of all tensors."""
+        """Reason why results do not depend on a tensor, by the tensor's name; a string holds for all tensors."""
         rules = self.promotion.split()
         return "results are bools" if "compare" in rules else "tensors are of integers" if "-float" in rules else {}
 
@@ -273,22 +273,27 @@ class Op:
 
     @_Option
     def seen_outputs(self) -> tuple[int, ...]:
-        """Positions of the outputs whose gradients hooks of nodes see; others are there for formulas alone."""
+        """Positions of the outputs whose gradients are passed to hooks; the other outputs serve formulas only."""
         return self.differentiable
 
     @_Option
     def edges(self) -> dict[str, tuple[str, ...]]:
-        """By the name of a node, the inputs that its edges lead to, in order; by default all that have a formula."""
+        """By the name of a node, the inputs to which its edges lead, in order.
+
+        By default they are all inputs that have a formula.
+
+        By default they are all inputs that have a formula.
+        """
         return {}
 
     @_Option
     def inplace(self) -> bool | str:
-        """Whether there is a method ``name_``; ``"function"``: a function too, as for every operation of one tensor."""
+        """True if there is a method ``name_``; ``"function"`` if there is a function of that name, too."""
         return self.kind == "elementwise"
 
     @_Option
     def kernel(self) -> str:
-        """Return the kernel of the general call, where settings make it another one than that of the fast path."""
+        """Return the name of the general path's kernel, if the settings choose another one than the fast path's."""
         return self.name
 
     @_Option
@@ -298,7 +303,10 @@ class Op:
 
     @_Option
     def node(self) -> str | Callable[..., str]:
-        """Return the name of its nodes, or a function that gives it of the arguments and shapes that it names."""
+        """Return the name of the operation's nodes.
+
+        It can be a function of the arguments and shapes that its parameters name.
+        """
         return camel_case(self.name) + "Backward0"
 
     @_Option
@@ -390,7 +398,7 @@ class Op:
 
     @cached_property
     def tensor_like(self) -> tuple[int, ...]:
-        """Positions of tensors, sequences of tensors and tuples of index tensors."""
+        """Positions of all parameters that hold tensors: single ones, sequences, and tuples of index tensors."""
         return (*self.tensors, *self.indices)
 
     @cached_property
@@ -458,7 +466,7 @@ _OPTIONS = {"name", *Op.__annotations__, *(name for name, value in vars(Op).item
 
 
 def camel_case(name: str) -> str:
-    """``log_softmax`` as it stands in a node's name: ``LogSoftmax`` (and ``log1p``: ``Log1P``)."""
+    """Return an operation's name as it stands in a node's name: ``LogSoftmax`` for ``log_softmax``."""
     return re.sub(r"(^|_|\d)([a-z])", lambda match: match[1].strip("_") + match[2].upper(), name)
 
 
@@ -493,7 +501,10 @@ def _declare(
     formulas: str | None = None,
     first: Callable[..., Any] | None = None,
 ) -> Op:
-    """Put an operation into the table; `formulas` names its table of formulas, which are among the options."""
+    """Add an operation to the table.
+
+    `formulas` is the name of its table of formulas, whose entries are among the options.
+    """
     given: dict[str, Any] = {}
     if formulas is not None:
         names = names_of(function)
@@ -566,12 +577,12 @@ def constant(**options: Any) -> Callable[[Callable[..., Any]], Op]:
 
 
 def composite(**options: Any) -> Callable[[Callable[..., Any]], Op]:
-    """Declare an operation by the operations it is made of: its body runs with tensors."""
+    """Declare an operation whose body calls other operations and runs on tensors."""
     return lambda function: _declare("composite", function, options)
 
 
 def not_implemented(what: str) -> Callable[..., Any]:
-    """Return the formula of a derivative that is not implemented: it raises where a gradient would pass."""
+    """Return a formula that raises NotImplementedError, for a derivative that does not exist yet."""
 
     def formula(F: Any, t: Any) -> Any:
         raise NotImplementedError(f"the derivative for '{what}' is not implemented.")

@@ -1,4 +1,4 @@
-"""Arithmetic: sums, products, quotients, remainders, and what is made of them."""
+"""Arithmetic: sums, products, quotients, remainders and their combinations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _by_number(name, position):
     numbers_first=True,
 )
 def add(K, self, other, *, alpha: Number = 1):
-    """``self + alpha * other``.
+    """Compute ``self + alpha * other``.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def add(K, self, other, *, alpha: Number = 1):
     numbers_first=True,
 )
 def sub(K, self, other, *, alpha: Number = 1):
-    """``self - alpha * other``.
+    """Compute ``self - alpha * other``.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def sub(K, self, other, *, alpha: Number = 1):
     edges={"RsubBackward1": ("self",)},
 )
 def rsub(K, self, other, *, alpha: Number = 1):
-    """``other - alpha * self``.
+    """Compute ``other - alpha * self``.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def rsub(K, self, other, *, alpha: Number = 1):
 
 @elementwise(lambda F, t: -t, promotion="negate", aliases=("negative",))
 def neg(self):
-    """``-self``.
+    """Compute ``-self``.
 
     Examples
     --------
@@ -118,7 +118,10 @@ def positive(F, self):
     inplace=False,
 )
 def scale(K, self, factor: Number):
-    """``factor * self``, with the number as a setting: nothing is saved, and backward can run again."""
+    """Compute ``factor * self`` for a number `factor`.
+
+    Nothing is saved, so backward can run again.
+    """
     return K.mul(self, factor)
 
 
@@ -130,7 +133,7 @@ def scale(K, self, factor: Number):
     commutative=True,
 )
 def mul(self, other):
-    """``self * other``.
+    """Compute ``self * other``.
 
     Examples
     --------
@@ -151,7 +154,7 @@ def mul(self, other):
     numbers_first=True,
 )
 def addcmul(K, self, tensor1, tensor2, *, value: Number = 1):
-    """``self + value * tensor1 * tensor2``.
+    """Compute ``self + value * tensor1 * tensor2``.
 
     Examples
     --------
@@ -171,7 +174,7 @@ def addcmul(K, self, tensor1, tensor2, *, value: Number = 1):
     numbers_first=True,
 )
 def addcdiv(K, self, tensor1, tensor2, *, value: Number = 1):
-    """``self + value * tensor1 / tensor2``.
+    """Compute ``self + value * tensor1 / tensor2``.
 
     Examples
     --------
@@ -186,7 +189,7 @@ _refuse_other_weights = same_dtypes("expected dtype {self.cpp} for `weight` but 
 
 
 def _mixed_ends(op, args):
-    """A weight without dims is taken as a number."""
+    """Raise if the ends, or a weight with dims, have different dtypes; a 0-dim weight counts as a number."""
     _refuse_other_ends(op, args)
     if getattr(args[2], "ndim", 0):
         _refuse_other_weights(op, args)
@@ -203,7 +206,7 @@ def _mixed_ends(op, args):
     edges={"LerpBackward0": ("self", "end")},
 )
 def lerp(self, end, weight):
-    """Linear interpolation, ``self + weight * (end - self)``; exactly `end` where the weight is 1.
+    """Interpolate linearly, ``self + weight * (end - self)``; the result is exactly `end` where the weight is 1.
 
     Examples
     --------
@@ -234,7 +237,7 @@ def _quotient_by_other(F, t, self, other, rounding_mode):
     saved=lambda node: {"rounding_mode": None} if node == "DivBackward0" else {},
 )
 def div(K, self, other, *, rounding_mode: str | None = None):
-    """``self / other``; with `rounding_mode` rounded towards zero (``"trunc"``) or down (``"floor"``).
+    """Compute ``self / other``; with `rounding_mode` rounded towards zero (``"trunc"``) or down (``"floor"``).
 
     Examples
     --------
@@ -254,7 +257,7 @@ def div(K, self, other, *, rounding_mode: str | None = None):
 
 @composite(inplace=True, samples=lambda: [case(floats(3, 4), floats(4, low=1)), case(floats(2), 3)])
 def true_divide(F, self, other):
-    """``self / other`` in floating point.
+    """Compute ``self / other`` in floating point.
 
     Examples
     --------
@@ -265,7 +268,7 @@ def true_divide(F, self, other):
 
 
 def _rounded_quotient(F, self, other, mode):
-    """Return the quotient, rounded; on tensors with its history."""
+    """Return the quotient rounded by `mode`; on tensors, with its history."""
     if hasattr(F, "xp"):
         return F.floor_divide(self, other) if mode == "floor" else F.trunc_divide(self, other)
     return F.div(self, other, rounding_mode=mode)
@@ -273,7 +276,7 @@ def _rounded_quotient(F, self, other, mode):
 
 @composite(function=False, method=False, autocast="float32:cuda")
 def rdiv(F, self, other):
-    """``other / self``, as PyTorch computes it for a number `other`."""
+    """Compute ``other / self`` with the rounding of PyTorch for a number `other`."""
     return F.reciprocal(self) * other
 
 
@@ -281,7 +284,7 @@ def rdiv(F, self, other):
     promotion="default -bool -complex", accepts_scalars=("self", "other"), constant="rounding down makes steps"
 )
 def floor_divide(self, other):
-    """``self / other`` rounded down; no derivative.
+    """Compute ``self / other`` rounded down; no derivative.
 
     Examples
     --------
@@ -299,7 +302,7 @@ def floor_divide(self, other):
     accepts_scalars=("self", "other"),
 )
 def remainder(self, other):
-    """Python's modulus, ``self - other * floor(self / other)``: the sign is that of `other`.
+    """Compute Python's modulus, ``self - other * floor(self / other)``, which has the sign of `other`.
 
     Examples
     --------
@@ -316,7 +319,7 @@ def remainder(self, other):
     promotion="default -bool -complex",
 )
 def fmod(self, other):
-    """C's modulus, ``self - other * trunc(self / other)``: the sign is that of `self`.
+    """Compute C's modulus, ``self - other * trunc(self / other)``, which has the sign of `self`.
 
     Examples
     --------
@@ -333,12 +336,12 @@ def fmod(self, other):
     constant="rounding down makes steps",
 )
 def trunc_divide(self, other):
-    """``self / other`` rounded towards zero; no derivative."""
+    """Compute ``self / other`` rounded towards zero; no derivative."""
 
 
 @elementwise(lambda F, t, result: -t * (result * result), promotion="float", autocast="float32:cuda")
 def reciprocal(self):
-    """``1 / self``.
+    """Compute ``1 / self``.
 
     Examples
     --------
@@ -352,7 +355,7 @@ def reciprocal(self):
 
 @elementwise(promotion="default -bool -float -complex", accepts_scalars=("self", "other"), inplace="function")
 def gcd(self, other):
-    """Greatest common divisor.
+    """Return the greatest common divisor.
 
     Examples
     --------
@@ -363,7 +366,7 @@ def gcd(self, other):
 
 @elementwise(promotion="default -bool -float -complex", accepts_scalars=("self", "other"), inplace="function")
 def lcm(self, other):
-    """Least common multiple.
+    """Return the least common multiple.
 
     Examples
     --------

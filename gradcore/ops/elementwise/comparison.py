@@ -8,7 +8,7 @@ from gradcore.ops.declare.table import composite, elementwise
 
 @elementwise(promotion="compare")
 def eq(self, other):
-    """``self == other``.
+    """Compute ``self == other``.
 
     Examples
     --------
@@ -19,7 +19,7 @@ def eq(self, other):
 
 @elementwise(promotion="compare", aliases=("not_equal",))
 def ne(self, other):
-    """``self != other``.
+    """Compute ``self != other``.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def ne(self, other):
 
 @elementwise(promotion="compare -complex", aliases=("less",))
 def lt(self, other):
-    """``self < other``.
+    """Compute ``self < other``.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def lt(self, other):
 
 @elementwise(promotion="compare -complex", aliases=("less_equal",))
 def le(self, other):
-    """``self <= other``.
+    """Compute ``self <= other``.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def le(self, other):
 
 @elementwise(promotion="compare -complex", aliases=("greater",))
 def gt(self, other):
-    """``self > other``.
+    """Compute ``self > other``.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def gt(self, other):
 
 @elementwise(promotion="compare -complex", aliases=("greater_equal",))
 def ge(self, other):
-    """``self >= other``.
+    """Compute ``self >= other``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Complex numbers: their parts, their conjugates, and what they are made of."""
+"""Complex numbers: construction, parts, conjugates and magnitudes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _samples() -> list[Case]:
 
 @linear(lambda F, grad: F.view_as_complex(F.contiguous(grad)), view=True, samples=_complex_samples, batch=leading(0))
 def view_as_real(self):
-    """Complex numbers as pairs of real ones, in a last dim of size 2; a view.
+    """Return a view of complex numbers as pairs of real numbers, in a new last dim of size 2.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def view_as_real(self):
     batch=leading(0),
 )
 def view_as_complex(self):
-    """Pairs of real numbers, in a last dim of size 2, as complex ones; a view.
+    """Return a view of pairs of real numbers, in a last dim of size 2, as complex numbers.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def view_as_complex(self):
 
 @composite(method=False, attribute=True, samples=_samples)
 def real(F, self):
-    """Return the real part, a view; real tensors are their own.
+    """Return a view of the real part; a real tensor is returned as it is.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def imaginary_part(self):
 
 @composite(samples=_samples)
 def conj(F, self):
-    """Return the complex conjugate; real tensors are their own.
+    """Return the complex conjugate; a real tensor is returned as it is.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def conj(F, self):
 
 @composite(inplace="function", samples=_samples)
 def conj_physical(F, self):
-    """Return the complex conjugate, in memory of its own.
+    """Return the complex conjugate in new memory.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def conjugated_physically(self):
 
 @elementwise(promotion="complex", method=False, inplace=False, accepts_scalars=())
 def complex(K, real, imag):
-    """``real + 1j * imag``.
+    """Compute ``real + 1j * imag``.
 
     Examples
     --------
@@ -206,7 +206,7 @@ complex.jvp("imag")(lambda F, t: F.complex(F.zeros_like(t), t))
     promotion="complex", method=False, inplace=False, accepts_scalars=(), connected=("abs",), autocast="float32:cpu"
 )
 def polar(K, abs, angle):
-    """``abs * exp(1j * angle)``.
+    """Compute ``abs * exp(1j * angle)``.
 
     Examples
     --------

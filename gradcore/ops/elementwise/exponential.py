@@ -15,7 +15,7 @@ from gradcore.ops.declare.table import composite, elementwise, general, times
 
 @elementwise(times("result"), promotion="float", autocast="float32:cuda", slow=True)
 def exp(self):
-    """Exponential of every element.
+    """Return the exponential of every element.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def exp(self):
 
 @elementwise(lambda F, t, result: t * result * math.log(2), promotion="float", aliases=("special.exp2",), slow=True)
 def exp2(self):
-    """Two to the power of every element.
+    """Compute two to the power of every element.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def exp2(self):
     slow=True,
 )
 def expm1(self):
-    """``exp(self) - 1``, accurate near zero.
+    """Compute ``exp(self) - 1``, accurate near zero.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def expm1(self):
 
 @elementwise(lambda F, t, self: t / self, promotion="float", domain=(0.1, 3), autocast="float32:cuda", slow=True)
 def log(self):
-    """Natural logarithm.
+    """Return the natural logarithm.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def log(self):
     lambda F, t, self: t / (self * math.log(2)), promotion="float", domain=(0.1, 3), autocast="float32:cuda", slow=True
 )
 def log2(self):
-    """Logarithm to base 2.
+    """Return the logarithm to base 2.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def log2(self):
     lambda F, t, self: t / (self * math.log(10)), promotion="float", domain=(0.1, 3), autocast="float32:cuda", slow=True
 )
 def log10(self):
-    """Logarithm to base 10.
+    """Return the logarithm to base 10.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def log10(self):
     slow=True,
 )
 def log1p(self):
-    """``log(1 + self)``, accurate near zero.
+    """Compute ``log(1 + self)``, accurate near zero.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def log1p(self):
     accepts_scalars=("self", "other"),
 )
 def logaddexp(self, other):
-    """``log(exp(self) + exp(other))``, without overflow.
+    """Compute ``log(exp(self) + exp(other))``, without overflow.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def logaddexp(self, other):
     accepts_scalars=("self", "other"),
 )
 def logaddexp2(self, other):
-    """``log2(2**self + 2**other)``, without overflow.
+    """Compute ``log2(2**self + 2**other)``, without overflow.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def logaddexp2(self, other):
     aliases=("special.expit", "nn.functional.sigmoid"),
 )
 def sigmoid(self):
-    """``1 / (1 + exp(-self))``.
+    """Compute ``1 / (1 + exp(-self))``.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def sigmoid(self):
 
 @elementwise(promotion="float -complex", domain=(0.1, 0.9), aliases=("special.logit",), inplace="function")
 def logit(K, self, eps: float | None = None):
-    """``log(self / (1 - self))``, with `self` clamped to ``[eps, 1 - eps]`` if `eps` is given.
+    """Compute ``log(self / (1 - self))``, with `self` clamped to ``[eps, 1 - eps]`` if `eps` is given.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def _power_rule(F, t, self, exponent):
 
 @composite(inplace=True, samples=_powers, autocast="float32:cuda")
 def pow(F, self, exponent):
-    """``self ** exponent``, of which one may be a number.
+    """Compute ``self ** exponent``; one of the two may be a number.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def pow(F, self, exponent):
     kernel="pow",
 )
 def pow_number(self, exponent: Number = 2):
-    """``self ** exponent`` for a number."""
+    """Compute ``self ** exponent`` for a number."""
 
 
 @elementwise(
@@ -239,11 +239,16 @@ def pow_number(self, exponent: Number = 2):
     edges={"PowBackward2": ("exponent",)},
 )
 def pow_tensor(self, exponent):
-    """``self ** exponent`` for a tensor `exponent`."""
+    """Compute ``self ** exponent`` for a tensor `exponent`."""
 
 
 def _zero_to_positive(F, self, exponent):
-    """Mask of elements whose derivative by the exponent is zero because the base is, though log(0) is infinite."""
+    """Return a mask of the elements where the base is 0 and the exponent is not negative.
+
+    The derivative by the exponent is zero there, though log(0) is infinite.
+
+    The derivative by the exponent is zero there, though log(0) is infinite.
+    """
     if F.is_complex(exponent):
         return F.logical_and(self == 0, (F.imag(exponent) == 0) & (F.real(exponent) >= 0))
     return F.logical_and(self == 0, exponent >= 0)
@@ -251,13 +256,13 @@ def _zero_to_positive(F, self, exponent):
 
 @composite(function=False, method=False, autocast="float32:cuda")
 def rpow(F, self, other):
-    """``other ** self``."""
+    """Compute ``other ** self``."""
     return F.pow_tensor(other, self)
 
 
 @composite(inplace=True, samples=lambda: [case(floats(3, low=0.2), 1.5), case(2, floats(3))])
 def float_power(F, self, exponent):
-    """``self ** exponent`` in double precision.
+    """Compute ``self ** exponent`` in double precision.
 
     Examples
     --------
@@ -308,7 +313,7 @@ def sqrt(self):
     lambda F, t, result: t * (-0.5 * F.pow(result, 3)), promotion="float", domain=(0.1, 3), autocast="float32:cuda"
 )
 def rsqrt(K, self):
-    """``1 / sqrt(self)``.
+    """Compute ``1 / sqrt(self)``.
 
     Examples
     --------
@@ -326,7 +331,7 @@ def rsqrt(K, self):
     inplace="function",
 )
 def ldexp(self, other):
-    """``self * 2**other``.
+    """Compute ``self * 2**other``.
 
     Examples
     --------

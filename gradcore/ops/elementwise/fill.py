@@ -1,4 +1,4 @@
-"""Writing over a whole tensor: what `fill_`, `zero_`, `copy_` and assignments put there."""
+"""Operations that overwrite a whole tensor: the values of `fill_`, `zero_`, `copy_` and assignments."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from gradcore.ops.indexing.gather_scatter import number_for
 
 
 def _fill_number(K, self, value: Number):
-    """Return a tensor of that shape and dtype with one number in every element."""
+    """Return a tensor of the shape and dtype of `self` with `value`, a number, in every element."""
     return K.xp.full(self.shape, number_for(K, value, self), self.dtype)
 
 
 def _fill_tensor(K, self, value):
-    """Return a tensor of that shape and dtype with the value of a 0-dim tensor in every element."""
+    """Return a tensor of the shape and dtype of `self` with the value of a 0-dim tensor in every element."""
     if value.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
     return K.xp.array(K.expanded(value.astype(self.dtype), self.shape))
 
 
 def _declare_fills(suffix, first_node):
-    """Both fills, as they are called and, with other names of their nodes, as they happen in place."""
+    """Declare both fills twice: for calls and, with other node names, for in-place use."""
     private = {"computes_half_in_float": False, "function": False, "method": False}
     by_number = general(
         self=lambda F, grad: F.zeros_like(grad),
@@ -67,7 +67,7 @@ def fill(F, input, value):
     fills=True,
 )
 def zero(K, self):
-    """Zeros."""
+    """Return zeros of the shape and dtype of `self`."""
     return K.zeros_like(self)
 
 
@@ -81,7 +81,7 @@ def zero(K, self):
     inplace=True,
 )
 def copy(K, self, src, non_blocking: bool = False):
-    """`src` in the shape and dtype of `self`."""
+    """Return `src` in the shape and dtype of `self`."""
     return K.expanded(K.astype(src, self.dtype), expand_shape(src.shape, self.shape))
 
 
@@ -94,7 +94,10 @@ def copy(K, self, src, non_blocking: bool = False):
     method=False,
 )
 def drawn(K, self, source, other=None, name: str = ""):
-    """Random numbers, as what depends on their distribution's parameters with a gradient of zero."""
+    """Return `self`, random numbers, with an edge to the parameters of their distribution.
+
+    The gradient of the parameters is zero.
+    """
     return self
 
 

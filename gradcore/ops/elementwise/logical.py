@@ -97,7 +97,7 @@ def bitwise_not(self):
 
 @elementwise(promotion=_BITS + " -bool", accepts_scalars=("self", "other"))
 def bitwise_left_shift(self, other):
-    """``self * 2**other`` within the bits of the dtype.
+    """Compute ``self * 2**other`` within the bits of the dtype.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def bitwise_left_shift(self, other):
 
 @elementwise(promotion=_BITS + " -bool", accepts_scalars=("self", "other"))
 def bitwise_right_shift(self, other):
-    """``self / 2**other`` rounded down; the sign stays.
+    """Compute ``self / 2**other`` rounded down; the sign stays.
 
     Examples
     --------

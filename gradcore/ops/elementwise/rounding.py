@@ -1,4 +1,4 @@
-"""Rounding, signs and the parts of numbers: constant between jumps, or nearly."""
+"""Rounding, signs and parts of numbers: functions that are constant or linear between jumps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def trunc(self):
 
 @elementwise(same, promotion="default -bool -integer -complex")
 def frac(K, self):
-    """Fractional part, with the sign of the number: ``self - trunc(self)``.
+    """Return the fractional part, with the sign of the number: ``self - trunc(self)``.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def frac(K, self):
     saved={"decimals": None},
 )
 def round(self, *, decimals: int = 0):
-    """Return the nearest integer, of two equally near ones the even one; with `decimals` digits behind the point.
+    """Round to the nearest integer, ties to even, or to `decimals` digits behind the point.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def round(self, *, decimals: int = 0):
 
 @elementwise(lambda F, t: F.zeros_like(t), promotion="default -complex")
 def sign(self):
-    """-1, 0 or 1: the sign of real numbers, 0 for NaN.
+    """Return -1, 0 or 1: the sign of real numbers, and 0 for NaN.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def sign(self):
 
 @elementwise(promotion="default", node="SgnBackward0")
 def sgn(K, self):
-    """``self / abs(self)``, and 0 at 0: the sign of real numbers, the direction of complex ones.
+    """Compute ``self / abs(self)``, and 0 at 0: the sign of real numbers, the direction of complex ones.
 
     Examples
     --------
@@ -97,7 +97,12 @@ def sgn(K, self):
 
 
 def _turn(F, t, self, result):
-    """Return the part of `t` across the direction, by the distance: a projection, so the map is its own adjoint."""
+    """Return the part of `t` orthogonal to the direction of `self`, divided by ``abs(self)``.
+
+    The map is a scaled projection, so it is its own adjoint.
+
+    The map is a projection, so it is its own adjoint.
+    """
     if not F.is_complex(self):
         return F.zeros_like(t)
     size = F.abs(self)
@@ -182,7 +187,7 @@ def nextafter(self, other):
     accepts_scalars=(),
 )
 def heaviside(self, values):
-    """0 for negative elements, 1 for positive ones, `values` at zero.
+    """Return 0 for negative elements, 1 for positive ones, and `values` at zero.
 
     Examples
     --------

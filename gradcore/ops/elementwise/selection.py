@@ -1,4 +1,4 @@
-"""Selection between elements: `where`, maxima and minima, bounds."""
+"""Selection between elements: `where`, maxima, minima and bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ORDERED = "default -complex"
     inplace=False,
 )
 def select_where(condition, self, other):
-    """`self` where the condition holds, and `other` elsewhere."""
+    """Return `self` where the condition holds, and `other` elsewhere."""
 
 
 def _choices() -> list[Case]:
@@ -46,7 +46,9 @@ def _choices() -> list[Case]:
     overloads=(("", "tuple[Tensor, ...]"), ("input: Tensor | Number, other: Tensor | Number", "Tensor")),
 )
 def where(F, condition, self=None, other=None):
-    """The first where the condition holds, else `other`; the condition alone: the indices where it holds.
+    """Select elements: `self` where the condition holds, else `other`.
+
+    With the condition alone, return the indices where it holds.
 
     Examples
     --------
@@ -72,7 +74,7 @@ def _as_bools(F, condition):
     samples=lambda: [case(floats(3, 4), bools(4), floats(3, 1)), case(floats(2), bools(2), 1)],
 )
 def where_of(F, self, condition, other):
-    """Return the tensor where the condition holds, and `other` elsewhere."""
+    """Return `self` where the condition holds, and `other` elsewhere: `where` as a method."""
     return F.select_where(_as_bools(F, condition), self, other)
 
 
@@ -87,7 +89,7 @@ def where_of(F, self, condition, other):
     accepts_scalars=("self", "other"),
 )
 def maximum(self, other):
-    """Return the larger element; NaN if one is NaN. Ties share the gradient.
+    """Return the larger of two elements, or NaN if one is NaN; equal elements share the gradient.
 
     Examples
     --------
@@ -104,7 +106,7 @@ def maximum(self, other):
     accepts_scalars=("self", "other"),
 )
 def minimum(self, other):
-    """Return the smaller element; NaN if one is NaN. Ties share the gradient.
+    """Return the smaller of two elements, or NaN if one is NaN; equal elements share the gradient.
 
     Examples
     --------
@@ -121,7 +123,7 @@ def minimum(self, other):
     accepts_scalars=("self", "other"),
 )
 def fmax(self, other):
-    """Return the larger element; of a NaN and a number the number. The first of two equal ones has the gradient.
+    """Return the larger of two elements, ignoring NaN; of equal elements the first has the gradient.
 
     Examples
     --------
@@ -138,7 +140,7 @@ def fmax(self, other):
     accepts_scalars=("self", "other"),
 )
 def fmin(self, other):
-    """Return the smaller element; of a NaN and a number the number. The first of two equal ones has the gradient.
+    """Return the smaller of two elements, ignoring NaN; of equal elements the first has the gradient.
 
     Examples
     --------
@@ -151,7 +153,7 @@ def fmin(self, other):
 
 
 def _within(F, self, min, max):
-    """Mask of the elements of `self` within the bounds, inclusive."""
+    """Return the mask of the elements of `self` within the bounds, inclusive."""
     if max is None:
         return self >= min
     if min is None:
@@ -160,12 +162,12 @@ def _within(F, self, min, max):
 
 
 def _below(F, self, min, max):
-    """Mask of the elements that a clamp sets to `min`."""
+    """Return the mask of the elements that a clamp sets to `min`."""
     return self < min if max is None else (self < min) & (min < max)
 
 
 def _above(F, self, min, max):
-    """Mask of the elements that a clamp sets to `max`."""
+    """Return the mask of the elements that a clamp sets to `max`."""
     return self > max if min is None else (self > max) | (max < min)
 
 
@@ -178,7 +180,7 @@ def _bounds() -> list[Case]:
 
 @composite(inplace="function", aliases=("clip",), samples=_bounds)
 def clamp(F, self, min: Tensor | Number | None = None, max: Tensor | Number | None = None):
-    """``minimum(maximum(self, min), max)``; the bounds are numbers, tensors or, one of them, None.
+    """Compute ``minimum(maximum(self, min), max)``; the bounds are numbers, tensors or, one of them, None.
 
     Examples
     --------
@@ -201,7 +203,7 @@ def clamp(F, self, min: Tensor | Number | None = None, max: Tensor | Number | No
     method=False,
 )
 def clamp_numbers(self, min: Number | None = -1, max: Number | None = 1):
-    """`clamp` between numbers."""
+    """Clamp between bounds that are numbers."""
 
 
 @elementwise(
@@ -215,12 +217,12 @@ def clamp_numbers(self, min: Number | None = -1, max: Number | None = 1):
     method=False,
 )
 def clamp_tensors(self, min=None, max=None):
-    """`clamp` between tensors."""
+    """Clamp between bounds that are tensors."""
 
 
 @composite(inplace="function", samples=lambda: [case(floats(3, 4), 0.5), case(floats(3, 4), floats(4))])
 def clamp_min(F, self, min):
-    """``maximum(self, min)`` for a number or a tensor; at ties all of the gradient goes to `self`.
+    """Compute ``maximum(self, min)`` for a number or a tensor; at ties all of the gradient goes to `self`.
 
     Examples
     --------
@@ -232,7 +234,7 @@ def clamp_min(F, self, min):
 
 @composite(inplace="function", samples=lambda: [case(floats(3, 4), 0.5), case(floats(3, 4), floats(4))])
 def clamp_max(F, self, max):
-    """``minimum(self, max)`` for a number or a tensor; at ties all of the gradient goes to `self`.
+    """Compute ``minimum(self, max)`` for a number or a tensor; at ties all of the gradient goes to `self`.
 
     Examples
     --------
@@ -251,7 +253,7 @@ def clamp_max(F, self, max):
     method=False,
 )
 def clamp_min_number(K, self, min: Number = 0):
-    """`clamp_min` with a number."""
+    """Clamp from below by a number."""
     return K.clamp(self, min, None)
 
 
@@ -264,7 +266,7 @@ def clamp_min_number(K, self, min: Number = 0):
     method=False,
 )
 def clamp_max_number(K, self, max: Number = 0):
-    """`clamp_max` with a number."""
+    """Clamp from above by a number."""
     return K.clamp(self, None, max)
 
 
@@ -278,7 +280,7 @@ def clamp_max_number(K, self, max: Number = 0):
     method=False,
 )
 def clamp_min_tensor(self, min):
-    """`clamp_min` with a tensor."""
+    """Clamp from below by a tensor."""
 
 
 @elementwise(
@@ -291,7 +293,7 @@ def clamp_min_tensor(self, min):
     method=False,
 )
 def clamp_max_tensor(self, max):
-    """`clamp_max` with a tensor."""
+    """Clamp from above by a tensor."""
 
 
 @elementwise(
@@ -302,7 +304,7 @@ def clamp_max_tensor(self, max):
     saved={"nan": None, "neginf": None, "posinf": None},
 )
 def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None):
-    """Numbers in place of NaN (0) and of infinities (the largest and the smallest number of the dtype).
+    """Replace NaN by 0, and infinities by the largest and the smallest number of the dtype.
 
     Examples
     --------

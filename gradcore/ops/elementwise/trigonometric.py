@@ -11,7 +11,7 @@ from gradcore.ops.declare.table import elementwise
 
 @elementwise(lambda F, t, self: t * F.cos(self), promotion="float", slow=True)
 def sin(self):
-    """Sine of every element.
+    """Return the sine of every element.
 
     Examples
     --------
@@ -22,7 +22,7 @@ def sin(self):
 
 @elementwise(lambda F, t, self: -t * F.sin(self), promotion="float", slow=True)
 def cos(self):
-    """Cosine of every element.
+    """Return the cosine of every element.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def cos(self):
     slow=True,
 )
 def tan(self):
-    """Tangent of every element.
+    """Return the tangent of every element.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def tan(self):
     slow=True,
 )
 def asin(self):
-    """Inverse sine, between -pi/2 and pi/2.
+    """Return the inverse sine, between -pi/2 and pi/2.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def asin(self):
     slow=True,
 )
 def acos(self):
-    """Inverse cosine, between 0 and pi.
+    """Return the inverse cosine, between 0 and pi.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def acos(self):
 
 @elementwise(lambda F, t, self: t / (self * self + 1), promotion="float", aliases=("arctan",), slow=True)
 def atan(self):
-    """Inverse tangent, between -pi/2 and pi/2.
+    """Return the inverse tangent, between -pi/2 and pi/2.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def atan(self):
 
 
 def _square_of_radius(self, other):
-    """Return the sum of the squares; 1 at the origin, where the angle is taken for constant."""
+    """Return the sum of the squares, but 1 at the origin, where the derivatives of the angle count as zero."""
     square = self * self + other * other
     return square + (square == 0)
 
@@ -122,7 +122,7 @@ def atan2(self, other):
 
 @elementwise(promotion="float", aliases=("special.sinc",))
 def sinc(K, self):
-    """``sin(pi * self) / (pi * self)``, and 1 at zero.
+    """Compute ``sin(pi * self) / (pi * self)``, and 1 at zero.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def _(F, t, self):
 
 @elementwise(lambda F, t: t * (math.pi / 180), promotion="float -complex", node="Deg2RadBackward0")
 def deg2rad(self):
-    """Degrees to radians.
+    """Convert degrees to radians.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def deg2rad(self):
 
 @elementwise(lambda F, t: t * (180 / math.pi), promotion="float -complex", node="Rad2DegBackward0")
 def rad2deg(self):
-    """Radians to degrees.
+    """Convert radians to degrees.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def rad2deg(self):
     accepts_scalars=("self", "other"),
 )
 def hypot(self, other):
-    """``sqrt(self**2 + other**2)``, without overflow.
+    """Compute ``sqrt(self**2 + other**2)``, without overflow.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def hypot(self, other):
 
 @elementwise(lambda F, t, self: t * F.cosh(self), promotion="float", autocast="float32:cuda", slow=True)
 def sinh(self):
-    """Hyperbolic sine of every element.
+    """Return the hyperbolic sine of every element.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def sinh(self):
 
 @elementwise(lambda F, t, self: t * F.sinh(self), promotion="float", autocast="float32:cuda", slow=True)
 def cosh(self):
-    """Hyperbolic cosine of every element.
+    """Return the hyperbolic cosine of every element.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def cosh(self):
     lambda F, t, result: F.tanh_backward(t, result), promotion="float", aliases=("nn.functional.tanh",), slow=True
 )
 def tanh(self):
-    """Hyperbolic tangent of every element.
+    """Return the hyperbolic tangent of every element.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def tanh_backward(K, grad_output, output):
 
 @elementwise(lambda F, t, self: t * F.rsqrt(self * self + 1), promotion="float", aliases=("arcsinh",), slow=True)
 def asinh(self):
-    """Inverse hyperbolic sine.
+    """Return the inverse hyperbolic sine.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def asinh(self):
 
 @elementwise(promotion="float", domain=(1.2, 3), aliases=("arccosh",), slow=True)
 def acosh(self):
-    """Inverse hyperbolic cosine.
+    """Return the inverse hyperbolic cosine.
 
     Examples
     --------
@@ -264,7 +264,7 @@ def _(F, t, self):
     lambda F, t, self: t / (1 - self * self), promotion="float", domain=(-0.9, 0.9), aliases=("arctanh",), slow=True
 )
 def atanh(self):
-    """Inverse hyperbolic tangent.
+    """Return the inverse hyperbolic tangent.
 
     Examples
     --------

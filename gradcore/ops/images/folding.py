@@ -1,4 +1,4 @@
-"""Windows as columns, and pixels as channels."""
+"""Conversions between windows and columns, and between pixels and channels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def im2col(self, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints):
     saved={"kernel_size": "kernel", "size": None},
 )
 def col2im(self, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints):
-    """Adjoint of `im2col`: columns, added up to images."""
+    """Return the adjoint of `im2col`: columns, added up to images."""
 
 
 def _two(name: str, value: Steps, lowest: int) -> Sizes:
@@ -56,7 +56,7 @@ def _two(name: str, value: Steps, lowest: int) -> Sizes:
 
 
 def _settings(kernel_size: Steps, dilation: Steps, padding: Steps, stride: Steps) -> tuple[Sizes, Sizes, Sizes, Sizes]:
-    """Kernel, dilation, padding and stride, checked."""
+    """Check kernel size, dilation, padding and stride, and return each as a pair."""
     return (
         _two("kernel_size", kernel_size, 1),
         _two("dilation", dilation, 1),
@@ -66,7 +66,7 @@ def _settings(kernel_size: Steps, dilation: Steps, padding: Steps, stride: Steps
 
 
 def _counts(size: Sizes, kernel: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> list[int]:
-    """Number of windows along each dim, at least one."""
+    """Return the number of windows along each dim, at least one."""
     counts = [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
@@ -91,7 +91,9 @@ def _counts(size: Sizes, kernel: Sizes, dilation: Sizes, padding: Sizes, stride:
     ],
 )
 def unfold(F, input, kernel_size: Steps, dilation: Steps = 1, padding: Steps = 0, stride: Steps = 1):
-    """The windows of images ``(batch, channels, height, width)`` as columns ``(batch, channels * kernel, windows)``.
+    """Return the windows of images as columns.
+
+    Images ``(batch, channels, height, width)`` become ``(batch, channels * kernel, windows)``.
 
     The batch dim may be missing. `fold` adds columns up again.
 
@@ -137,7 +139,7 @@ def fold(
     padding: Steps = 0,
     stride: Steps = 1,
 ):
-    """Images of `output_size` with the columns of `unfold` added in the positions that they came from.
+    """Return images of `output_size`: the columns of `unfold`, added at the positions that they came from.
 
     Returns
     -------
@@ -189,7 +191,7 @@ def _check_pixels(name: str, factor: int, what: str, input: Any) -> None:
 
 
 def _rearrange(K: Any, x: Any, split: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """`x` with its dims split, exchanged and joined: a copy."""
+    """Return a copy of `x` reshaped to `split`, permuted by `order` and reshaped to `shape`."""
     out = K.reshape(K.permute(K.reshape(x, split), order), shape)
     return K.clone(out) if tuple(x.shape) == shape else out
 
@@ -281,7 +283,7 @@ def pixel_unshuffle(K, self, downscale_factor: int):
     saved={"self_sym_sizes": None},
 )
 def channel_shuffle(K, self, groups: int):
-    """Deal the channels of `groups` groups out in turn: the first of each group, then the second, and so on.
+    """Interleave the channels of `groups` groups: the first of each group, then the second, and so on.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Fractional max pooling: windows at random positions, so that an image shrinks by any ratio."""
+"""Fractional max pooling: windows at random positions, so that images shrink by any ratio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradcore.ops.images.spatial import DIMS, for_pooling
 
 
 def _starts(F: Any, sample: Any, size: int, outputs: int, kernel: int) -> Any:
-    """Starts of the windows of one dim, ``(batch, channels, outputs)``, at steps that vary by one."""
+    """Return the starts of the windows in one dim, ``(batch, channels, outputs)``; their distances vary by one."""
     if outputs == 1:
         return F.zeros_like(F.unsqueeze(sample, -1)) + (size - kernel)
     step = (size - kernel) / (outputs - 1)
@@ -24,7 +24,7 @@ def _starts(F: Any, sample: Any, size: int, outputs: int, kernel: int) -> Any:
 
 
 def _positions(F: Any, starts: Sequence[Any], sizes: Sequence[int], kernel: Sequence[int]) -> Any:
-    """Flat indices of all elements of all windows, ``(batch, channels, windows, elements)``."""
+    """Return the flat indices of all elements of all windows, ``(batch, channels, windows, elements)``."""
     positions: Any = None
     lead = tuple(starts[0].shape[:2])
     for start, size, k in zip(starts, sizes, kernel, strict=True):

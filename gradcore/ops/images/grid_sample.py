@@ -21,7 +21,10 @@ _A = -0.75
 
 
 def _move_inside(F: Any, position: Any, size: int, padding_mode: str, align_corners: bool) -> tuple[Any, Any]:
-    """The position from which a point outside takes its value, by the padding mode; and its slope, None for one."""
+    """Return the position to read for a point, by the padding mode, and its derivative.
+
+    The derivative is by the given position; None for the padding mode ``"zeros"``, where it is 1.
+    """
     if padding_mode == "zeros":
         return position, None
     slope: Any = 1.0
@@ -41,7 +44,7 @@ def _move_inside(F: Any, position: Any, size: int, padding_mode: str, align_corn
 
 
 class _Taps(NamedTuple):
-    """The elements of a dim that each point reads.
+    """The elements that each point reads along one dim.
 
     Attributes
     ----------
@@ -78,7 +81,7 @@ def _taps(F: Any, coordinate: Any, size: int, mode: str, padding_mode: str, alig
 
 
 def _near(x: Any) -> Any:
-    """Cubic convolution up to a distance of 1."""
+    """Return the weight of cubic convolution at a distance up to 1."""
     return ((_A + 2) * x - (_A + 3)) * x * x + 1
 
 
@@ -87,7 +90,7 @@ def _near_slope(x: Any) -> Any:
 
 
 def _far(x: Any) -> Any:
-    """Cubic convolution between distances of 1 and 2."""
+    """Return the weight of cubic convolution at a distance between 1 and 2."""
     return ((_A * x - 5 * _A) * x + 8 * _A) * x - 4 * _A
 
 
@@ -96,7 +99,7 @@ def _far_slope(x: Any) -> Any:
 
 
 class _Tap(NamedTuple):
-    """An element that each point reads.
+    """Element that each point reads.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ def _(F, t, pad):
 
 
 def _autocast(self, pad, mode):
-    """PyTorch's kernels of these modes, as far as they are casted."""
+    """Return the dtype in which autocasting runs the padding, as PyTorch's kernels of the modes do."""
     casted = mode == "replicate" or (mode == "reflect" and len(pad) < 6)
     return "float32:cpu" if casted else ""
 
@@ -55,7 +55,7 @@ _NAMES = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circ
 
 
 def _pad_with_own(self, pad: Ints, mode: str):
-    """Surround the last dims with the elements of `self` that a mode chooses."""
+    """Surround the last dims with elements of `self` that `mode` chooses."""
 
 
 for _name, _connected in (("pad_with_own", ("self",)), ("pad_circularly", ())):
@@ -81,7 +81,7 @@ for _name, _connected in (("pad_with_own", ("self",)), ("pad_circularly", ())):
     saved={"padding": "pad", "mode": None},
 )
 def pad_with_own_backward(self, shape: Ints, pad: Ints, mode: str):
-    """Adjoint of `pad_with_own`; `shape` is that of the result."""
+    """Return the adjoint of `pad_with_own`; `shape` is that of the result."""
 
 
 def _check_lengths(input: Any, pad: Sequence[int]) -> None:
@@ -95,7 +95,7 @@ def _check_lengths(input: Any, pad: Sequence[int]) -> None:
 
 
 def _check_own(input: Any, pad: Sequence[int], mode: str) -> None:
-    """Raise PyTorch's errors for pads that a mode cannot fill."""
+    """Raise PyTorch's errors for pads that are too wide for `mode`."""
     n = len(pad) // 2
     if input.ndim not in (n + 1, n + 2) or n > 3:
         raise NotImplementedError(
@@ -144,7 +144,7 @@ def _check_own(input: Any, pad: Sequence[int], mode: str) -> None:
     ],
 )
 def pad(F, input, pad: Sequence[int], mode: str = "constant", value: Number | None = None):
-    """Surround the last dims with more elements, or (negative numbers) cut some off.
+    """Add elements around the last dims, or cut some off where the pad is negative.
 
     Parameters
     ----------

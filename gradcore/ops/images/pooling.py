@@ -1,4 +1,4 @@
-"""Pooling: the maximum, mean or norm of every window, and how a maximum is put back where it was.
+"""Pooling: the maximum, mean or norm of every window, and the unpooling of maxima.
 
 A maximum is had with its index. Spreading a gradient to the indices and gathering from them are adjoint to each other.
 """
@@ -22,7 +22,7 @@ from gradcore.ops.images.spatial import DIMS, each, for_pooling
 
 
 def _node(form: str) -> Callable[..., str]:
-    """Return the node's name from the number of spatial dims, which is that of the first setting."""
+    """Return the node's name for the number of spatial dims, which is the length of the first setting."""
     return lambda *args: form.format(n=len(next(a for a in args if isinstance(a, tuple))))
 
 
@@ -70,7 +70,7 @@ def avg_pool_spread(
     count_include_pad: bool,
     divisor: int | None,
 ):
-    """Adjoint of `avg_pool`; `size` is that of the result."""
+    """Return the adjoint of `avg_pool`; `size` is that of the result."""
 
 
 @linear(
@@ -83,7 +83,7 @@ def avg_pool_spread(
     batch=images(1),
 )
 def adaptive_avg_pool(self, size: Ints):
-    """Return the mean of each of `size` equal parts."""
+    """Return the mean of each of `size` nearly equal parts."""
 
 
 @linear(
@@ -95,7 +95,7 @@ def adaptive_avg_pool(self, size: Ints):
     batch=images(1),
 )
 def adaptive_avg_pool_spread(self, size: Ints):
-    """Adjoint of `adaptive_avg_pool`."""
+    """Return the adjoint of `adaptive_avg_pool`."""
 
 
 @bilinear(
@@ -107,7 +107,7 @@ def adaptive_avg_pool_spread(self, size: Ints):
     batch=images(2),
 )
 def max_pool_spread(self, indices, size: Ints, windows: Ints = ()):
-    """Add every element at its flat spatial index in zeros of that size.
+    """Return zeros of spatial size `size` with every element added at its flat spatial index.
 
     `windows` says where indices can be, if that is known: kernel, stride, padding and dilation of pooling in one tuple,
     or the number of parts in each dim of adaptive pooling.
@@ -168,7 +168,7 @@ def _(F, t, indices, kernel):
     batch=images(1),
 )
 def adaptive_max_pool(self, size: Ints):
-    """Return the maximum of each of `size` equal parts, and its flat spatial index."""
+    """Return the maximum of each of `size` nearly equal parts, and its flat spatial index."""
 
 
 @adaptive_max_pool.jvp("self")
@@ -185,7 +185,10 @@ def _(F, t, indices, size):
     batch=images(2),
 )
 def max_unpool(self, indices, size: Ints):
-    """Put every element at its flat spatial index in zeros of that size; one wins where several meet."""
+    """Return zeros of `size` with every element at its flat spatial index.
+
+    Where several elements have one index, one of them is kept.
+    """
 
 
 # -- arguments -----------------------------------------------------------------------------------------------
@@ -202,7 +205,7 @@ def _check_input(function: str, input: Any, n: int) -> None:
 def _windows(
     function: str, input: Any, n: int, kernel_size: Steps, stride: Steps | None, padding: Steps, dilation: Steps = 1
 ) -> tuple[Sizes, Sizes, Sizes, Sizes]:
-    """Kernel, stride, padding and dilation, checked."""
+    """Check kernel size, stride, padding and dilation, and return each as a tuple of `n` numbers."""
     kernel = for_pooling(function, "kernel_size", kernel_size, n)
     padding = for_pooling(function, "padding", padding, n)
     dilation = for_pooling(function, "dilation", dilation, n)
@@ -245,7 +248,7 @@ def _check_output(input: Any, n: int, windows: tuple[Sizes, Sizes, Sizes, Sizes]
 
 
 def _output_size(function: str, input: Any, n: int, output_size: Any) -> Sizes:
-    """Sizes of adaptive pooling's result, in which None stands for the input's size."""
+    """Return the sizes of adaptive pooling's result, in which None stands for the input's size."""
     if isinstance(output_size, int) or output_size is None:
         output_size = (output_size,) * n
     if len(output_size) != n:
@@ -286,7 +289,7 @@ _SHAPES = {1: (2, 3, 7), 2: (2, 2, 5, 6), 3: (1, 2, 4, 3, 5)}
 
 
 def _distinct(*shape: int) -> Any:
-    """Elements without ties."""
+    """Describe a tensor without equal elements."""
     return floats(*shape, form="distinct")
 
 

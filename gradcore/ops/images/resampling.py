@@ -28,7 +28,7 @@ def _scale(i):
 
 
 def _saved_names(node):
-    """PyTorch's names: one for the scale of each dim."""
+    """Return PyTorch's names for the saved settings of a node: one for the scale of each dim."""
     number = int(node[node.index("D") - 1])
     names = ("scales",) if number == 1 else [f"scales_{dim}" for dim in "dhw"[3 - number :]]
     scales = {name: _scale(i) for i, name in enumerate(names)}
@@ -47,7 +47,10 @@ def _saved_names(node):
     batch=images(1),
 )
 def resample(self, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool):
-    """Resize the dims after the first two to `size`; `scales` (or None) are factors that positions depend on."""
+    """Resize the dims after the first two to `size`.
+
+    `scales` are the factors that positions are computed with; None where they follow from the sizes.
+    """
 
 
 @linear(
@@ -61,7 +64,7 @@ def resample(self, size: Ints, scales: Scales, mode: str, align_corners: bool, a
     batch=images(1),
 )
 def resample_backward(self, size: Ints, scales: Scales, mode: str, align_corners: bool, antialias: bool):
-    """Adjoint of `resample`; `size` is that of the result."""
+    """Return the adjoint of `resample`; `size` is that of the result."""
 
 
 #: The number of spatial dims that a mode is for.
@@ -70,7 +73,7 @@ _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | n
 
 
 def _repeat_for_dims(value: Any, n: int, what: str, input: Any) -> list[Any]:
-    """One value for each spatial dim."""
+    """Return `value` as a list with one entry for each of `n` spatial dims."""
     if not isinstance(value, (list, tuple)):
         return [value] * n
     if len(value) != n:
@@ -86,7 +89,7 @@ def _repeat_for_dims(value: Any, n: int, what: str, input: Any) -> list[Any]:
 
 
 def _sizes(input: Any, n: int, size: Any, scale_factor: Any, recompute: bool) -> tuple[tuple[int, ...], Scales]:
-    """Return the spatial sizes of the result, and the factors that positions are computed with."""
+    """Return the spatial sizes of the result, and the scale factors that positions are computed with."""
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and scale_factor is None:
@@ -230,7 +233,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ):
-    """Return an older name for `interpolate`.
+    """Resize the spatial dims: an older name of `interpolate`.
 
     Returns
     -------

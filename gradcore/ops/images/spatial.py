@@ -1,4 +1,4 @@
-"""Arguments of operations on windows (kernel sizes, strides, paddings), and the sizes that follow from them."""
+"""Arguments of operations on windows (kernel sizes, strides, paddings) and the resulting sizes."""
 
 from __future__ import annotations
 

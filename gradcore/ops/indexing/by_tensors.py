@@ -29,7 +29,7 @@ def index(self, indices: Indices):
 
 @linear(lambda F, grad, indices: F.index(grad, indices), computes_half_in_float=False, function=False, method=False)
 def index_backward(self, shape: tuple[int, ...], indices: Indices):
-    """Zeros with `self` added at `indices`."""
+    """Return zeros with `self` added at `indices`."""
 
 
 @linear(
@@ -62,7 +62,7 @@ BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype t
 
 
 def as_indices(F: Any, indices: Any) -> tuple[Any, ...]:
-    """Index tensors as operations take them; bytes are masks.
+    """Return index tensors as operations take them: byte tensors become bool masks.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def as_indices(F: Any, indices: Any) -> tuple[Any, ...]:
     autocast="widest:cuda",
 )
 def index_put(F, self, indices: Any, values, accumulate: bool = False):
-    """Return a copy with `values` (broadcast) at the places given by `indices`, or with them added there.
+    """Return a copy with `values` (broadcast) at the positions `indices`, or with them added there.
 
     `indices` is a tuple of integer or bool tensors, one for each of the first dims.
 
@@ -118,7 +118,7 @@ def _along(dim, index):
 
 
 def _vector(x, dim, index, name):
-    """Return the dim and the vector of indices along it; numbers count as vectors of one element."""
+    """Return `dim` counted from the front, and `index` as a vector of indices along it."""
     if index.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector")
     if dtypes.from_numpy(index.dtype) not in (dtypes.int64, dtypes.int32):
@@ -374,7 +374,7 @@ def _(F, grad, self, source, result, dim, index, reduce, include_self):
 
 @constant(constant="results are indices", data_dependent=True, function=False, method=False)
 def nonzero_rows(K, self):
-    """Return the indices of the elements that are not zero, as rows."""
+    """Return the indices of the nonzero elements as rows."""
     return K.xp.argwhere(self)
 
 
@@ -384,7 +384,7 @@ def nonzero_rows(K, self):
     overloads=(("*, as_tuple: Literal[False] = ...", "Tensor"), ("*, as_tuple: Literal[True]", "tuple[Tensor, ...]")),
 )
 def nonzero(F, input, *, as_tuple: bool = False):
-    """The indices of the elements that are not zero, as rows; with `as_tuple` as one vector for each dim.
+    """Return the indices of the nonzero elements as rows, or with `as_tuple` as one vector for each dim.
 
     Returns
     -------
@@ -406,7 +406,7 @@ def nonzero(F, input, *, as_tuple: bool = False):
 
 @composite(data_dependent=True, samples=lambda: [case(floats(2, 3))])
 def argwhere(F, input):
-    """Return the indices of the elements that are not zero, as rows.
+    """Return the indices of the nonzero elements as rows.
 
     Returns
     -------
@@ -424,7 +424,7 @@ def argwhere(F, input):
 
 @composite(samples=lambda: [case(floats(2, 3, form="zeros"), size=4), case(floats(3), size=2), case(floats(), size=2)])
 def nonzero_static(F, input, *, size: int, fill_value: int = -1):
-    """Return the indices of the first `size` elements that are not zero, as rows; `fill_value` where there are fewer.
+    """Return the indices of the first `size` nonzero elements as rows, filled up with `fill_value`.
 
     The shape of the result does not depend on the elements, so nothing waits for them.
 
@@ -455,7 +455,7 @@ def nonzero_static(F, input, *, size: int, fill_value: int = -1):
 
 @composite(method=False, samples=lambda: [case(ints(2, 3, high=12), (3, 4)), case(ints(), 5), case(ints(2), (3, 2, 1))])
 def unravel_index(F, indices, shape: Ints):
-    """The indices into each dim of a tensor of a shape, from those into all of its elements in order, as a tuple.
+    """Return the indices into each dim, as a tuple, of elements given by their flat index.
 
     Returns
     -------
@@ -484,7 +484,7 @@ def unravel_index(F, indices, shape: Ints):
 
 @constant(constant="tensors are of integers", data_dependent=True, function=False, method=False)
 def repeated_places(K, self):
-    """``0`` so many times as the first element says, ``1`` so many times as the second, and so on."""
+    """Return each position as often as the element at it says: ``[2, 1]`` gives ``[0, 0, 1]``."""
     if self.ndim != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
     dtype = dtype_of(self)
@@ -503,7 +503,7 @@ def repeated_places(K, self):
 
 @constant(constant="tensors are of integers", function=False, method=False)
 def places_repeated_to(K, self, size: int):
-    """Return the same where `size`, the sum, is known: nothing waits for it."""
+    """Return the result of `repeated_places` where its `size` is known, so that the host need not wait for it."""
     return K.xp.searchsorted(K.xp.cumsum(self), K.xp.arange(size), side="right").astype(self.dtype, copy=False)
 
 
@@ -517,7 +517,7 @@ def places_repeated_to(K, self, size: int):
     ],
 )
 def repeat_interleave(F, input, repeats=None, dim: int | None = None, *, output_size: int | None = None):
-    """Every slice of a dim (every element, without `dim`) repeated: so many times, or as a tensor says for each.
+    """Repeat every slice of a dim, or every element without `dim`, as often as `repeats` says.
 
     Of `input` alone, a vector of counts: the places ``0, 1, ...``, each as often as its count says.
 

@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table, looked up by index, one by one or in bags."""
+"""Embeddings: rows of a table, looked up by index, singly or in bags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def _without_padding(F: Any, rows: Any, indices: Any, padding_idx: int) -> Any:
     saved={"weight_sym_argsize_0": lambda self_shape: self_shape[0], "self_sym_sizes": None},
 )
 def embedding_rows(self, indices, padding_idx: int = -1, scale_grad_by_freq: bool = False):
-    """Rows of a table. The settings only concern the gradient, to which one row of the table can be closed."""
+    """Return the rows of a table that `indices` name.
+
+    The settings concern the gradient only; the row `padding_idx` gets none.
+    """
 
 
 @embedding_rows.vjp("self")
@@ -42,16 +45,19 @@ def _(F, grad, self_shape, indices, padding_idx, scale_grad_by_freq):
     method=False,
 )
 def embedding_sum(self, indices, height: int, padding_idx: int = -1):
-    """A table of `height` rows, in which those of `self` with one index are summed; none of index `padding_idx`."""
+    """Return a table of `height` rows: the sums of the rows of `self` with equal indices.
+
+    Rows with the index `padding_idx` are left out.
+    """
 
 
 @constant(constant="results are counts", function=False, method=False)
 def index_counts(self, height: int):
-    """Counts of each index."""
+    """Return how often each index below `height` occurs."""
 
 
 def _check_padding_idx(input: Any, weight: Any, padding_idx: int | None) -> int:
-    """Return the padding index counted from the front, -1 if there is none."""
+    """Check the dtypes and shapes of an embedding, and return `padding_idx` from the front, or -1 for None."""
     if input.dtype.name not in ("int64", "int32"):
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
@@ -67,7 +73,7 @@ def _check_padding_idx(input: Any, weight: Any, padding_idx: int | None) -> int:
 
 
 def _renormalize(F: Any, weight: Any, input: Any, max_norm: float, norm_type: float) -> None:
-    """Scale, in place and unrecorded, the rows in use whose norm is above `max_norm`."""
+    """Scale down the used rows whose norm is above `max_norm`, in place and without recording."""
     rows = F.unique(input)
     table = weight.detach()
     chosen = F.index_select(table, 0, rows)
@@ -136,7 +142,7 @@ def embedding(
 
 
 def _offsets(input: Any, offsets: Any, include_last_offset: bool) -> list[int]:
-    """Offsets of the bags in the flattened indices, and the end of the last."""
+    """Return the offsets of the bags in the flattened indices, and the end of the last."""
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(
@@ -274,7 +280,12 @@ def embedding_bag(
 
 
 def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
-    """Return the maxima of bags, filled up with a row of minus infinity; the first of equal rows has the gradient."""
+    """Return the maximum of each bag, and 0 for an empty one.
+
+    A row of minus infinity fills the bags up; of equal rows the first has the gradient.
+
+    A row of minus infinity fills the bags up; of equal rows the first has the gradient.
+    """
     spans = [range(start, stop) for start, stop in pairwise(bounds)]
     longest = max([*map(len, spans), 1])
     positions = [[*span, *[bounds[-1]] * (longest - len(span))] for span in spans]
@@ -298,7 +309,7 @@ def _maxima(F: Any, rows: Any, counted: Any, bounds: list[int]) -> Any:
     data_dependent=True,
 )
 def one_hot_of(self, num_classes: int = -1):
-    """Zeros with a one at each class."""
+    """Return zeros with a one at each class, for checked classes."""
 
 
 @composite(
@@ -307,7 +318,9 @@ def one_hot_of(self, num_classes: int = -1):
     samples=lambda: [case(ints(3, 2, high=4), 4), case(ints(5, high=4)), case(ints(high=4), 6)],
 )
 def one_hot(F, tensor, num_classes: int = -1):
-    """Zeros with a one at each class, along a new last dim of `num_classes` (one more than the highest class if -1).
+    """Return zeros with a one at each class, along a new last dim of size `num_classes`.
+
+    If it is -1, the size is one more than the highest class.
 
     Examples
     --------

@@ -18,7 +18,7 @@ from gradcore.ops.declare.table import composite, general, linear, same
 
 
 def _check_dim_and_index(name, x, dim, index, src=None):
-    """Return the dim, counted from the front, after a look at shapes and dtypes."""
+    """Check shapes and dtypes of a gather or scatter, and return `dim` counted from the front."""
     if index.size and (index.dtype.kind != "i" or index.dtype.itemsize < 4):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     dim = wrap_dim(dim, x.ndim)
@@ -49,12 +49,12 @@ def _check_dim_and_index(name, x, dim, index, src=None):
 
 
 def _cut(F, x, shape):
-    """`x` cut to the shape of an index tensor."""
+    """Return `x` cut to the shape of an index tensor."""
     return x if tuple(x.shape) == tuple(shape) else F.getitem(x, tuple(slice(n) for n in shape))
 
 
 def _pad_with_zeros(F, grad, shape):
-    """Return a gradient of what `_cut` left, with zeros for the rest."""
+    """Return the gradient of a tensor of `shape` from that of its part made by `_cut`: zeros elsewhere."""
     if tuple(grad.shape) == tuple(shape):
         return grad
     if not shape or not grad.ndim:
@@ -95,7 +95,7 @@ def gather(K, self, dim: int, index, *, sparse_grad: bool = False):
     lambda F, grad, dim, index: F.gather(grad, dim, index), computes_half_in_float=False, function=False, method=False
 )
 def gather_backward(K, self, shape: tuple[int, ...], dim: int, index):
-    """Zeros with `self` added where `gather` read."""
+    """Return zeros with `self` added at the positions that `gather` read."""
     return K.added_along(K.xp.zeros(shape, self.dtype), wrap_dim(dim, len(shape)), index, self)
 
 
@@ -132,7 +132,7 @@ scatter_value.jvp("self")(lambda F, t, dim, index: F.scatter_value(t, dim, index
 
 
 def number_for(K, value, x):
-    """Return a Python number in the dtype of `x`."""
+    """Return a Python number converted to the dtype of `x`."""
     return K.scalar(fitting(value, dtypes.from_numpy(x.dtype)), x.dtype)
 
 
@@ -179,7 +179,7 @@ def scatter(F, self, dim: int, index, src=None, *, reduce: str | None = None, va
 
 
 def _distinct(size, *shape):
-    """Indices along dim 0 that are different in every column."""
+    """Return indices along dim 0 that are different in every column, for tests."""
     import numpy as np
 
     return (np.arange(shape[0])[:, None] + np.arange(shape[1])) % size
@@ -202,7 +202,9 @@ def _distinct(size, *shape):
     saved={"src_sym_sizes": None},
 )
 def scatter_add(K, self, dim: int, index, src):
-    """A copy with `src` added at the positions that `index` names: for dim 0 ``out[index[i, j], j] += src[i, j]``.
+    """Return a copy with `src` added at the positions that `index` names.
+
+    For dim 0 that is ``out[index[i, j], j] += src[i, j]``.
 
     Examples
     --------
@@ -217,7 +219,7 @@ def scatter_add(K, self, dim: int, index, src):
 
 
 def samples_of(cases, reductions):
-    """`cases` of a reduction at given positions, with each reduction, with and without the elements that are there."""
+    """Return `cases` with each of `reductions`, with and without the elements of the input."""
     return [
         case(*each.args, reduce, include_self=include)
         for reduce in reductions
@@ -258,7 +260,7 @@ def _(F, grad, self, src, result, dim, index, reduce, include_self):
 
 
 def reduced_gradients(F, grad, self, dim, index, src, result, reduce, include_self):
-    """Return the gradients of `self` and `src` where they were reduced at given positions; ties share."""
+    """Return the gradients of `self` and `src` through a reduction at indices; equal extrema share them."""
     shape, src = src.shape, _cut(F, src, index.shape)
     of_self, of_src = _REDUCTIONS[reduce](F, grad, self, dim, index, src, result, include_self)
     if not include_self:
@@ -394,7 +396,9 @@ def put(K, self, index, source, accumulate: bool = False):
     ],
 )
 def take_along_dim(F, input, indices, dim: int | None = None):
-    """Return the elements that `indices` names along a dim, both broadcast in the other dims; without a dim as `take`.
+    """Return the elements that `indices` name along `dim`, after broadcasting in the other dims.
+
+    Without `dim`, indices count in the flattened tensor.
 
     Returns
     -------
@@ -446,7 +450,7 @@ def _check_mask(mask):
     saved={"value": None, "self_sym_sizes": None},
 )
 def masked_fill_number(K, self, mask, value: Number):
-    """Return a copy with a number where the mask holds."""
+    """Return a copy with a number where the mask is True."""
     _check_mask(mask)
     broadcast_shape([self.shape, mask.shape])
     return K.where(mask, number_for(K, value, self), self)
@@ -465,7 +469,7 @@ masked_fill_number.jvp("self")(lambda F, t, mask: F.masked_fill_number(t, mask, 
     saved={"self_sym_sizes": None},
 )
 def masked_fill_tensor(K, self, mask, value):
-    """Return a copy with the value of a 0-dim tensor where the mask holds."""
+    """Return a copy with the value of a 0-dim tensor where the mask is True."""
     _check_mask(mask)
     if value.ndim:
         raise RuntimeError(
@@ -500,7 +504,7 @@ def masked_fill(F, self, mask, value):
 
 
 def _pattern(*shape):
-    """Return a mask for tests: every third element does not hold."""
+    """Return a mask for tests in which every third element is False."""
     import numpy as np
 
     return np.arange(math.prod(shape)).reshape(shape) % 3 > 0
@@ -545,7 +549,7 @@ def masked_select(K, self, mask):
     method=False,
 )
 def masked_back(K, self, mask, shape: tuple[int, ...]):
-    """Zeros with the elements of a vector where the mask, broadcast to `shape`, holds."""
+    """Return zeros of `shape` with the elements of a vector where the mask (broadcast to `shape`) is True."""
     out = K.xp.zeros(shape, self.dtype)
     K.masked_write(out, K.expanded(mask, shape), self)
     return out
@@ -596,7 +600,7 @@ def _masked_source(F, grad, shape, mask):
     method=False,
 )
 def masked_first(K, self, mask, n: int):
-    """Return the elements where the mask holds, in a vector of `n`, which ends in zeros."""
+    """Return the elements where the mask is True, in a vector of `n` elements that is filled up with zeros."""
     if not n:
         return K.xp.zeros(0, self.dtype)
     mask = mask.reshape(-1)

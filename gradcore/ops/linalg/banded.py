@@ -1,4 +1,4 @@
-"""Systems of banded matrices, which are stored by diagonals."""
+"""Systems of equations with banded matrices, which are stored by diagonals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _cases():
 
 
 def _up(F, x, k):
-    """Rows moved up by `k`, or down for a negative one; zeros come in."""
+    """Shift rows up by `k`, or down for a negative `k`, and fill with zeros."""
     return F.pad(x, (0, 0, -k, k)) if k else x
 
 
@@ -30,7 +30,7 @@ def _adjoint(F, ab, l, u):
 
 
 def _times(F, ab, x, l, u):
-    """Return a banded matrix times columns."""
+    """Return the product of a banded matrix and columns."""
     return sum(_up(F, F.unsqueeze(ab[..., u - k, :], -1) * x, k) for k in range(-l, u + 1))
 
 

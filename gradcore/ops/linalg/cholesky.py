@@ -1,4 +1,4 @@
-"""Cholesky factors, and what is solved with them."""
+"""Cholesky factors, and solutions of systems from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _spd_cases():
     saved=lambda node: {"result": "L"} if node == "CholeskyBackward0" else {},
 )
 def cholesky_factor(K, A, upper: bool = False, caller: str = ""):
-    """Return the Cholesky factor; matrices that are not positive definite raise in the name of a `caller`."""
+    """Return the Cholesky factor; an error for a matrix that is not positive definite names `caller`."""
     check_square(caller or "linalg.cholesky", A)
     L, info = K.factor_cholesky(K.hermitian(A) if upper else A)
     if caller:
@@ -53,7 +53,9 @@ def _(F, t, L, upper):
 
 @composite(path="linalg.cholesky", method=False, samples=_spd_cases, autocast="float32:cpu")
 def linalg_cholesky(F, A, *, upper: bool = False):
-    """The lower triangular `L` with ``A = L @ L.mH`` of positive definite matrices, or the `upper` one, ``L.mH``.
+    """Return the Cholesky factor of positive definite matrices: `L` with ``A = L @ L.mH``.
+
+    With `upper`, return ``L.mH``.
 
     Raises
     ------
@@ -116,7 +118,7 @@ def _sandwich(F, left, middle, right):
 
 
 def _factor_gradient(F, by_matrix, factor, upper):
-    """Return the gradient of a Cholesky factor from that of the matrix."""
+    """Return the gradient of a Cholesky factor from that of its matrix."""
     symmetric = by_matrix + F.hermitian(by_matrix)
     return F.triu(F.matmul(F.triu(factor), symmetric)) if upper else F.tril(F.matmul(symmetric, F.tril(factor)))
 
@@ -182,7 +184,7 @@ def _(F, t, input2, result, upper):
 
 
 def _matrix_change(F, t, factor, upper):
-    """Return the change of the matrix with a change of its Cholesky factor."""
+    """Return the tangent of a matrix from the tangent `t` of its Cholesky factor."""
     half = (
         F.matmul(F.hermitian(F.triu(factor)), F.triu(t)) if upper else F.matmul(F.tril(t), F.hermitian(F.tril(factor)))
     )
@@ -194,7 +196,7 @@ def _matrix_change(F, t, factor, upper):
     autocast="float32:cpu",
 )
 def cholesky_inverse(K, self, upper: bool = False):
-    """Return the inverse of the matrix of which this is the Cholesky factor.
+    """Return the inverse of the matrix whose Cholesky factor is `self`.
 
     Returns
     -------

@@ -16,12 +16,12 @@ _PRIVATE = {"function": False, "method": False}
 
 
 def _rows(F, x):
-    """Numbers for the rows of matrices."""
+    """Return one number for each row of a matrix, in a shape that broadcasts with the matrix."""
     return F.unsqueeze(x, -1)
 
 
 def _columns(F, x):
-    """Numbers for the columns of matrices."""
+    """Return one number for each column of a matrix, in a shape that broadcasts with the matrix."""
     return F.unsqueeze(x, -2)
 
 
@@ -30,13 +30,16 @@ def _sandwich(F, left, middle, right):
 
 
 def _gaps(F, values):
-    """``values[j] - values[i]`` at ``[i, j]``, and ones on the diagonal."""
+    """Compute ``values[j] - values[i]`` at ``[i, j]``, and ones on the diagonal."""
     n = values.shape[-1]
     return _columns(F, values) - _rows(F, values) + F.new_eye(values, n, n)
 
 
 def _over_gaps(F, x, gaps):
-    """``x / gaps``, but zero where both are: equal values do no harm to what does not depend on their vectors."""
+    """Compute ``x / gaps``, but zero where both are zero.
+
+    A loss that does not depend on the vectors of equal values then has a finite gradient.
+    """
     return F.div(x, F.where((gaps == 0) & (x == 0), F.ones_like(gaps), gaps))
 
 
@@ -80,7 +83,7 @@ def _diagonal(F, x):
 
 
 def _check_phase(F, x, name, vectors):
-    """Refuse a complex loss that depends on the phases of vectors: `x` is not real on the diagonal then."""
+    """Raise if a complex loss depends on the phases of vectors: `x` is not real on the diagonal then."""
     if F.is_complex(x):
         F.assert_small(
             F.imag(_diagonal(F, x)),
@@ -96,7 +99,7 @@ def _check_phase(F, x, name, vectors):
     shaped=lambda x, text: x,
 )
 def assert_small(self, text: str):
-    """Return the tensor itself, if its elements are no larger than rounding makes them."""
+    """Return `self`, or raise with `text` if an element is larger than rounding errors can be."""
 
 
 # -- eigenvalues of Hermitian matrices --------------------------------------------------------------------------------
@@ -122,7 +125,9 @@ def _check_uplo(UPLO):
     saved={"UPLO": None},
 )
 def linalg_eigh(K, A, UPLO: str = "L"):
-    """Eigenvalues in ascending order and eigenvectors of Hermitian matrices, of which one triangle is read.
+    """Return eigenvalues, in ascending order, and eigenvectors of Hermitian matrices.
+
+    `UPLO` chooses the triangle that is read.
 
     Examples
     --------
@@ -167,7 +172,9 @@ def _(F, t, eigenvalues, eigenvectors):
     saved={"UPLO": None},
 )
 def linalg_eigvalsh(K, A, UPLO: str = "L"):
-    """Eigenvalues in ascending order of Hermitian matrices, of which one triangle is read.
+    """Return the eigenvalues of Hermitian matrices in ascending order.
+
+    `UPLO` chooses the triangle that is read.
 
     Returns
     -------
@@ -211,7 +218,7 @@ def _matrix_cases():
     autocast="float32:cpu",
 )
 def linalg_eig(K, A):
-    """Eigenvalues and eigenvectors of square matrices, as complex numbers.
+    """Return the eigenvalues and eigenvectors of square matrices, as complex numbers.
 
     Examples
     --------
@@ -227,7 +234,7 @@ def _(F, grads, eigenvalues, eigenvectors):
     of_values, of_vectors = grads
     back = F.hermitian(eigenvectors)
     if of_vectors is None:
-        return F.solve_with_factors(back, _rows(F, of_values) * back)[0]
+        return F.solve_keeping_factors(back, _rows(F, of_values) * back)[0]
     scale = inner = F.matmul(back, of_vectors)
     _check_phase(F, inner, "linalg_eig_backward", "eigenvectors")
     # Eigenvectors have length one: no part of a gradient that would change it counts.
@@ -235,12 +242,12 @@ def _(F, grads, eigenvalues, eigenvectors):
     middle = _off_diagonal(F, _divide_by_gaps(F, inner, F.conj(eigenvalues), inner, scale, of_values))
     if of_values is not None:
         middle = middle + F.diag_embed(of_values)
-    return F.solve_with_factors(back, F.matmul(middle, back))[0]
+    return F.solve_keeping_factors(back, F.matmul(middle, back))[0]
 
 
 @linalg_eig.jvp("A")
 def _(F, t, eigenvalues, eigenvectors):
-    inner = F.solve_with_factors(eigenvectors, F.matmul(t if F.is_complex(t) else t + 0j, eigenvectors))[0]
+    inner = F.solve_keeping_factors(eigenvectors, F.matmul(t if F.is_complex(t) else t + 0j, eigenvectors))[0]
     turn = F.matmul(eigenvectors, _off_diagonal(F, _divide_by_gaps(F, inner, eigenvalues, inner, inner)))
     length = F.real(F.sum(F.conj(eigenvectors) * turn, -2))
     return _diagonal(F, inner), turn - eigenvectors * _columns(F, length)
@@ -248,7 +255,7 @@ def _(F, t, eigenvalues, eigenvectors):
 
 @general(path="linalg.eigvals", method=False, node="LinalgEigBackward0", samples=_matrix_cases, autocast="float32:cpu")
 def linalg_eigvals(K, A):
-    """Eigenvalues of square matrices, as complex numbers.
+    """Return the eigenvalues of square matrices, as complex numbers.
 
     Returns
     -------
@@ -267,13 +274,13 @@ def linalg_eigvals(K, A):
 @linalg_eigvals.vjp("A")
 def _(F, grad, A):
     back = F.hermitian(F.linalg_eig(A)[1])
-    return F.solve_with_factors(back, _rows(F, grad) * back)[0]
+    return F.solve_keeping_factors(back, _rows(F, grad) * back)[0]
 
 
 @linalg_eigvals.jvp("A")
 def _(F, t, A):
     vectors = F.linalg_eig(A)[1]
-    return _diagonal(F, F.solve_with_factors(vectors, F.matmul(t if F.is_complex(t) else t + 0j, vectors))[0])
+    return _diagonal(F, F.solve_keeping_factors(vectors, F.matmul(t if F.is_complex(t) else t + 0j, vectors))[0])
 
 
 # -- singular values --------------------------------------------------------------------------------------------------
@@ -295,7 +302,9 @@ def _svd_cases():
     autocast="float32:cpu",
 )
 def linalg_svd(K, A, full_matrices: bool = True, *, driver: str | None = None):
-    """``A = U @ diag(S) @ Vh`` with singular values in descending order; `driver` chooses a routine on CUDA only.
+    """Compute ``A = U @ diag(S) @ Vh`` with singular values in descending order.
+
+    `driver` chooses a routine on CUDA only.
 
     Examples
     --------
@@ -321,12 +330,12 @@ def _skew(F, x):
 
 
 def _split(F, x, dim, k):
-    """Return the first `k` columns or rows of matrices, and the others."""
+    """Return the first `k` columns or rows of matrices, and the rest."""
     return F.narrow(x, dim, 0, k), F.narrow(x, dim, k, x.shape[dim] - k)
 
 
 def _check_basis(F, vectors, grad):
-    """Refuse a loss that varies when the last dim of `vectors`, an orthonormal basis of a subspace, is rotated."""
+    """Raise if a loss depends on the choice of `vectors` as an orthonormal basis of their span."""
     turned = F.matmul(F.hermitian(vectors), grad)
     scale = 1e3 / (F.sum(F.abs(grad), (-2, -1), True) + 1e-30)
     F.assert_small(
@@ -338,7 +347,7 @@ def _check_basis(F, vectors, grad):
 
 
 def _of_further_vectors(F, of_u, of_vh, U, S, Vh):
-    """Return the gradient that arrives through the singular vectors beyond the singular values; None without any.
+    """Return the gradient through the singular vectors of no singular value, or None without any.
 
     When the others turn, these follow: their derivative is ``-U @ diag(1 / S) @ Vh @ dA.mH @ further_u``.
     """
@@ -428,7 +437,7 @@ def _(F, t, U, S, Vh, full_matrices):
     case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 2, 3)), case(floats(0, 3)),
 ], autocast="float32:cpu")  # fmt: skip
 def linalg_svdvals(K, A, *, driver: str | None = None):
-    """Singular values in descending order.
+    """Return the singular values in descending order.
 
     Returns
     -------
@@ -463,7 +472,7 @@ def _(F, t, A):
     autocast="float32:cpu",
 )
 def svd(F, self, some: bool = True, compute_uv: bool = True):
-    """``self = U @ diag(S) @ V.mH``; see `gradcore.linalg.svd`.
+    """Compute ``self = U @ diag(S) @ V.mH``; see `gradcore.linalg.svd`.
 
     Examples
     --------
@@ -490,7 +499,9 @@ def svd(F, self, some: bool = True, compute_uv: bool = True):
     autocast="float32:cpu",
 )  # fmt: skip
 def linalg_qr(K, A, mode: str = "reduced"):
-    """``A = Q @ R`` with orthonormal columns and a triangle; `mode` is ``"reduced"``, ``"complete"`` or ``"r"``.
+    """Compute ``A = Q @ R`` with orthonormal columns in `Q` and a triangular `R`.
+
+    `mode` is ``"reduced"``, ``"complete"`` or ``"r"``.
 
     Examples
     --------
@@ -559,7 +570,7 @@ def _(F, t, Q, R, mode):
 
 @composite(fields="Q R", samples=lambda: [case(floats(4, 2)), case(floats(2, 4), some=False)], autocast="float32:cpu")
 def qr(F, self, some: bool = True):
-    """``self = Q @ R``; see `gradcore.linalg.qr`.
+    """Compute ``self = Q @ R``; see `gradcore.linalg.qr`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Determinants, the adjugate that is their derivative, and traces."""
+"""Determinants, their derivative the adjugate, and traces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _regular_cases():
 
 
 def _of_matrix(F, x):
-    """Numbers, one a matrix, with two more dims, in which the matrices have theirs."""
+    """Return one number for each matrix with two more dims, so that it broadcasts with the matrices."""
     return F.unsqueeze(F.unsqueeze(x, -1), -1)
 
 
@@ -38,7 +38,9 @@ def _sum_of_diagonal(F, x):
     lambda F, grad, A: F.hermitian(F.adjugate(A)) * _of_matrix(F, grad), path="linalg.det", method=False, samples=_cases
 )
 def linalg_det(K, A):
-    """Return the determinants of square matrices. The derivative is the adjugate, also where a matrix is singular.
+    """Return the determinants of square matrices.
+
+    The derivative is the adjugate, also at singular matrices.
 
     Returns
     -------
@@ -81,7 +83,10 @@ def det(F, self):
     shaped=lambda a: a,
 )
 def adjugate(self):
-    """Return the transposed cofactors of square matrices: polynomials, so singular matrices are no exception."""
+    """Return the adjugate, the transposed cofactors, of square matrices.
+
+    Its elements are polynomials, so it exists at singular matrices.
+    """
 
 
 adjugate.jvp("self")(lambda F, t, self: F.adjugate_change(self, t))
@@ -94,7 +99,10 @@ def is_regular(self):
 
 @composite(**_PRIVATE)
 def adjugate_change(F, self, t):
-    """The change of the adjugate with a change `t` of the matrix, which is symmetric in `t` and its own argument."""
+    """Return the tangent of the adjugate for the tangent `t` of the matrix.
+
+    As a map of `t` and its result it is symmetric, so it also serves reverse mode.
+    """
     if F.is_regular(self):
         inverse = F.invert_with_info(self)[0]
         product = F.matmul(inverse, t)
@@ -110,7 +118,7 @@ def adjugate_change(F, self, t):
 
 
 def _products_without_pairs(F, values):
-    """For two different elements of the last dim the product of all others; zero for twice the same."""
+    """Return, for each pair of different elements of the last dim, the product of all others; else 0."""
     n = values.shape[-1]
     eye = F.new_eye(values, n, n)
     pair = F.unsqueeze(eye, 1) + F.unsqueeze(eye, 0)  # [i, j, k]: 1 where k is i or j
@@ -128,7 +136,7 @@ def _products_without_pairs(F, values):
     samples=_regular_cases,
 )
 def linalg_slogdet(K, A):
-    """Return the sign (of complex numbers the direction) and the logarithm of the size of determinants.
+    """Return the signs (directions of complex numbers) and the logarithms of the sizes of determinants.
 
     Examples
     --------
@@ -216,4 +224,4 @@ def trace(K, self):
 
 @constant(constant="only the dtype of `self` is read", **_PRIVATE)
 def new_eye(self, rows: int, columns: int):
-    """Return the identity matrix of that size, in the dtype of a tensor."""
+    """Return the identity matrix of a given size in the dtype of `self`."""

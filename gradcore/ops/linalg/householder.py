@@ -1,4 +1,4 @@
-"""Householder reflections: products of them, as QR factorisations keep orthogonal matrices."""
+"""Products of Householder reflections, as QR factorisations store orthogonal matrices."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gradcore.ops.linalg.matrix_checks import check_matrix
 
 
 def _reflections(F, input):
-    """The vectors of the Householder reflections that are kept below the diagonal of a matrix, one column each."""
+    """Return the vectors of the Householder reflections stored below the diagonal, as columns."""
     m, n = input.shape[-2:]
     return F.tril(input, -1) + F.new_eye(input, m, n)
 
 
 def _reflect(F, v, tau, x):
-    """``x - tau * v @ v^H @ x`` for columns `v` and numbers `tau`, both with two dims."""
+    """Compute ``x - tau * v @ v^H @ x`` for columns `v` and numbers `tau`, both with two dims."""
     return x - F.matmul(tau * v, F.matmul(F.hermitian(v), x))
 
 
@@ -32,7 +32,7 @@ def _householder_cases():
     autocast="float32:cpu",
 )
 def linalg_householder_product(K, input, tau):
-    """Return the first columns of the product of Householder reflections, as QR factorisations keep them.
+    """Return the first columns of a product of Householder reflections, as QR stores them.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def _columns(F, x, i):
 
 
 def _products(F, input, tau):
-    """Return the products of the last reflections, of all of them first, the last with none."""
+    """Return the products of the last reflections: first that of all, and at the end that of none."""
     vectors = _reflections(F, input)
     products = [F.expand(F.new_eye(input, *input.shape[-2:]), tuple(input.shape))]
     for i in reversed(range(tau.shape[-1])):
@@ -92,7 +92,7 @@ def _(F, grad, input, tau):
     autocast="float32:cpu",
 )
 def geqrf(K, self):
-    """Return a QR factorisation as LAPACK stores it: R and, below its diagonal, reflections; and the factors of those.
+    """Return a QR factorisation as LAPACK stores it: R, with the reflections below its diagonal, and their factors.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def orgqr(F, self, input2):
     case(floats(2, 3), floats(2), floats(2, 2), left=False, transpose=True),
 ], autocast="float32:cpu")  # fmt: skip
 def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
-    """Return the product of the full orthogonal matrix of reflections, or its conjugate transpose, with another matrix.
+    """Multiply a matrix by the full orthogonal matrix of reflections, or by its conjugate transpose.
 
     Returns
     -------

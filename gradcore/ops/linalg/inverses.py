@@ -50,7 +50,10 @@ def _column(F, x):
     **_PRIVATE,
 )
 def invert_with_info(K, A, caller: str = ""):
-    """Return the inverses of square matrices; singular ones raise in the name of a `caller`."""
+    """Return the inverses of square matrices, and the positions of zero pivots.
+
+    If `caller` is given, a singular matrix raises an error that names it.
+    """
     check_square(caller or "linalg.inv", A)
     inverse, info = K.invert(A)
     if caller:
@@ -86,7 +89,9 @@ def linalg_inv(F, A):
 
 @composite(path="linalg.inv_ex", method=False, fields="inverse info", samples=_square_cases, autocast="float32:cpu")
 def linalg_inv_ex(F, A, *, check_errors: bool = False):
-    """The inverses of square matrices, and for each the position of a zero on the diagonal, 0 if it has an inverse.
+    """Return the inverses of square matrices, and the position of a zero pivot for each.
+
+    The position counts from 1; it is 0 if the matrix has an inverse.
 
     Examples
     --------
@@ -118,7 +123,7 @@ def inverse(F, self):
 
 
 def _matrix_gradient(F, A, by_b, X, left, adjoint):
-    """Return the gradient with respect to the matrix of a system, from that with respect to its right-hand sides."""
+    """Return the gradient of the matrix of a system from that of its right-hand sides."""
     if is_vector(A.shape, X.shape):
         by_b, X = _column(F, by_b), _column(F, X)
     product = F.matmul(by_b, F.hermitian(X)) if left else F.matmul(F.hermitian(X), by_b)
@@ -143,8 +148,8 @@ def _systems():
         "linalg.solve: Expected A and B to have the same dtype, but found A of type {A} and B of type {B} instead"
     ),
 )
-def solve_with_factors(K, A, B, left: bool = True, caller: str = ""):
-    """Return the solution of ``A @ X = B``, and the factors of `A`, which the derivatives use again."""
+def solve_keeping_factors(K, A, B, left: bool = True, caller: str = ""):
+    """Return the solution of ``A @ X = B`` with the LU factors of `A`, which the derivatives use again."""
     vector = is_vector(A.shape, B.shape)
     check_solvable("linalg.solve", A, B, left, vector)
     if vector and not left:
@@ -163,13 +168,13 @@ def solve_with_factors(K, A, B, left: bool = True, caller: str = ""):
     return X, LU, pivots, info
 
 
-@solve_with_factors.vjp("A", "B")
+@solve_keeping_factors.vjp("A", "B")
 def _(F, grad, A, result, LU, pivots, left):
     by_b = F.solved_again(A, LU, pivots, grad, left, True)
     return _matrix_gradient(F, A, by_b, result, left, False), by_b
 
 
-@solve_with_factors.jvp("A")
+@solve_keeping_factors.jvp("A")
 def _(F, t, A, result, LU, pivots, left):
     vector = is_vector(A.shape, result.shape)
     X = _column(F, result) if vector else result
@@ -177,7 +182,7 @@ def _(F, t, A, result, LU, pivots, left):
     return -F.solved_again(A, LU, pivots, F.squeeze(change, -1) if vector else change, left, False)
 
 
-@solve_with_factors.jvp("B")
+@solve_keeping_factors.jvp("B")
 def _(F, t, A, LU, pivots, left):
     return F.solved_again(A, LU, pivots, t, left, False)
 
@@ -189,7 +194,7 @@ def _(F, t, A, LU, pivots, left):
     **_PRIVATE,
 )
 def solved_again(K, A, LU, pivots, B, left: bool, adjoint: bool):
-    """As `solve_with_factors`, also for the conjugate transpose of `A`, from its factors, which have no derivatives."""
+    """Solve ``A @ X = B``, or ``A.mH @ X = B`` if `adjoint`, by LU factors that have no derivatives."""
     if is_vector(A.shape, B.shape):
         return K.solve_with_factors(A, LU, pivots, B[..., None], adjoint)[..., 0]
     if left:
@@ -222,19 +227,19 @@ def linalg_solve(F, A, B, *, left: bool = True):
     >>> gc.linalg.solve(gc.tensor([[2.0, 0.0], [0.0, 4.0]]), gc.tensor([2.0, 2.0]))
     tensor([1.0000, 0.5000])
     """
-    return F.solve_with_factors(A, B, left, "torch.linalg.solve")[0]
+    return F.solve_keeping_factors(A, B, left, "torch.linalg.solve")[0]
 
 
 @composite(path="linalg.solve_ex", method=False, fields="result info", samples=_systems)
 def linalg_solve_ex(F, A, B, *, left: bool = True, check_errors: bool = False):
-    """Return the solution of ``A @ X = B``, and for each matrix the position of a zero pivot, 0 if there is none.
+    """Return the solution of ``A @ X = B``, and for each matrix the position of a zero pivot (0: none).
 
     Examples
     --------
     >>> gc.linalg.solve_ex(gc.tensor([[2.0, 0.0], [0.0, 4.0]]), gc.tensor([2.0, 2.0])).result
     tensor([1.0000, 0.5000])
     """
-    result, _, _, info = F.solve_with_factors(A, B, left, "torch.linalg.solve_ex" if check_errors else "")
+    result, _, _, info = F.solve_keeping_factors(A, B, left, "torch.linalg.solve_ex" if check_errors else "")
     return result, info
 
 
@@ -311,7 +316,7 @@ def _(F, t, A, upper, left, unitriangular):
     case(floats(3, 2), _square(3, 3)), case(floats(3, 2), _square(3, 3), upper=False, transpose=True),
 ], autocast="float32:cpu")  # fmt: skip
 def triangular_solve(F, self, A, upper: bool = True, transpose: bool = False, unitriangular: bool = False):
-    """Return the solution of ``A @ X = self`` with a triangular `A`, and a copy of it; see `linalg.solve_triangular`.
+    """Return the solution of ``A @ X = self`` with a triangular `A`, and a copy of `A`.
 
     Examples
     --------
@@ -361,7 +366,7 @@ def linalg_tensorsolve(F, A, B, dims: Dims = None):
     case(floats(2, 3, 6, form="distinct")), case(floats(6, 2, 3, form="distinct"), ind=1),
 ], autocast="float32:cpu")  # fmt: skip
 def linalg_tensorinv(F, A, ind: int = 2):
-    """Return the inverse of ``tensordot(A, ., ind)``.
+    """Return the tensor whose `tensordot` undoes that with `A`.
 
     Examples
     --------

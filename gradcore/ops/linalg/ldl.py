@@ -1,4 +1,4 @@
-"""Symmetric factors: LDL decompositions of matrices that need not be definite, and what is solved with them."""
+"""LDL factors of symmetric matrices that need not be definite, and solutions of systems from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _cases():
 
 @general(outputs=("LD", "pivots", "info"), differentiable=(0,), function=False, method=False)
 def ldl_factors(K, A, hermitian: bool = False, caller: str = ""):
-    """Both factors in one matrix, what was exchanged, and where a block of the diagonal is zero."""
+    """Return both LDL factors in one matrix, the exchanges, and the position of a zero block of D."""
     check_square("torch.linalg.ldl_factor_ex", A)
     LD, pivots, info = K.factor_ldl(A, hermitian)
     if caller:
@@ -30,7 +30,9 @@ def _(F, grad):
 
 @composite(path="linalg.ldl_factor", method=False, fields="LD pivots", samples=_cases)
 def linalg_ldl_factor(F, A, *, hermitian: bool = False):
-    """``A = L @ D @ L.mT`` of symmetric matrices (``L.mH`` of `hermitian` ones), packed as LAPACK does; no derivative.
+    """Compute ``A = L @ D @ L.mT`` of symmetric matrices, packed as in LAPACK.
+
+    Of `hermitian` matrices, ``A = L @ D @ L.mH``. There is no derivative.
 
     Only the lower triangle is read. `LD` and `pivots` are what `gradcore.linalg.ldl_solve` takes.
 
@@ -45,7 +47,7 @@ def linalg_ldl_factor(F, A, *, hermitian: bool = False):
 
 @composite(path="linalg.ldl_factor_ex", method=False, fields="LD pivots info", samples=_cases)
 def linalg_ldl_factor_ex(F, A, *, hermitian: bool = False, check_errors: bool = False):
-    """As `gradcore.linalg.ldl_factor`, and for each matrix where D is zero (from 1), 0 if it is nowhere.
+    """Return `gradcore.linalg.ldl_factor`'s results, and for each matrix where D is zero (from 1; 0: nowhere).
 
     Examples
     --------
@@ -90,7 +92,7 @@ def _check_solve(LD, pivots, B):
     mixed=same_dtypes("Expected b and A to have the same dtype, but found b of type {B} and A of type {LD} instead."),
 )
 def linalg_ldl_solve(K, LD, pivots, B, *, hermitian: bool = False):
-    """Return the solution of ``A @ X = B`` from what `gradcore.linalg.ldl_factor` says of `A`; differentiable by `B`.
+    """Return the solution of ``A @ X = B`` from `gradcore.linalg.ldl_factor` of `A`; differentiable by `B`.
 
     Returns
     -------

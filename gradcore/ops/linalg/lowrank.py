@@ -1,4 +1,4 @@
-"""Singular values and principal components of matrices of low rank, by random projections."""
+"""Singular values and principal components of matrices of low rank, by random projection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradcore.ops.linalg.matrix_checks import check_floating, check_matrix
 
 
 def _range(F, A, q, niter):
-    """Return an orthonormal basis of nearly the range of `A`, made of `q` random combinations of its columns."""
+    """Return an orthonormal basis of approximately the range of `A`, from `q` random combinations of its columns."""
     start = F.randn((A.shape[-1], q), dtype=A.dtype, device=A.device)
     Q = F.linalg_qr(F.matmul(A, start))[0]
     for _ in range(niter):
@@ -25,7 +25,7 @@ def _cases():
 
 @composite(method=False, random=True, samples=_cases)
 def svd_lowrank(F, A, q: int | None = 6, niter: int = 2, M=None):
-    """About `q` largest singular values and their vectors, ``A - M = U @ diag(S) @ V.mH``.
+    """Return about `q` largest singular values and vectors, ``A - M = U @ diag(S) @ V.mH``.
 
     Parameters
     ----------

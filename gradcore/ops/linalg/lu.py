@@ -1,4 +1,4 @@
-"""LU factors, and what is solved with them."""
+"""LU factors, and solutions of systems from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _check(caller, A, pivot):
 
 
 def _lower(F, LU):
-    """Return the factor with ones on the diagonal."""
+    """Return the lower triangular factor, with ones on its diagonal."""
     m, n = LU.shape[-2:]
     k = min(m, n)
     return F.tril(F.narrow(LU, -1, 0, k), -1) + F.new_eye(LU, m, k)
@@ -39,7 +39,7 @@ def _upper(F, LU):
 
 
 def _join_factors(F, of_l, of_u):
-    """Both factors, or their gradients, in one matrix."""
+    """Return both LU factors, or their gradients, in one matrix."""
     (m, k), n = of_l.shape[-2:], of_u.shape[-1]
     of_l, of_u = F.tril(of_l, -1), F.triu(of_u)
     if n > k:
@@ -51,7 +51,7 @@ def _join_factors(F, of_l, of_u):
 
 @constant(constant="only the dtype of `self` is read", **_PRIVATE)
 def permutation(self, pivots, rows: int):
-    """Return the permutation matrix of pivots, in the dtype of a tensor."""
+    """Return the permutation matrix of `pivots`, in the dtype of `self`."""
 
 
 # -- factors ----------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def _backward(F, of_l, of_u, P, L, U):
 
 
 def _forward(F, t, P, L, U):
-    """Return the changes of the factors with a change of the matrix."""
+    """Return the tangents of the factors from the tangent `t` of the matrix."""
     m, k = L.shape[-2:]
     t = F.matmul(F.hermitian(P), t)
     first_l, first_u = F.narrow(L, -2, 0, k), F.narrow(U, -1, 0, k)
@@ -103,7 +103,7 @@ def _forward(F, t, P, L, U):
     samples=_cases,
 )
 def linalg_lu(K, A, *, pivot: bool = True):
-    """``A = P @ L @ U`` with a permutation, a lower triangle with ones on its diagonal, and an upper triangle.
+    """Compute ``A = P @ L @ U`` with a permutation, a lower triangle with ones on its diagonal, and an upper triangle.
 
     Examples
     --------
@@ -125,7 +125,7 @@ linalg_lu.jvp("A")(lambda F, t, P, L, U: _forward(F, t, P, L, U))
     outputs=("LU", "pivots", "info"), differentiable=(0,), node="LinalgLuFactorExBackward0", **_PRIVATE
 )  # fmt: skip
 def lu_factors(K, A, pivot: bool = True, caller: str = ""):
-    """Both factors in one matrix, the rows that were exchanged, and where a pivot is zero."""
+    """Return both LU factors in one matrix, the exchanged rows, and the position of a zero pivot."""
     _check(caller.replace("torch.linalg", "linalg") or "linalg.lu_factor", A, pivot)
     LU, pivots, info = K.factor_lu(A)
     if caller:
@@ -148,7 +148,9 @@ def _(F, t, LU, pivots):
 
 @composite(path="linalg.lu_factor", method=False, fields="LU pivots", samples=_cases)
 def linalg_lu_factor(F, A, *, pivot: bool = True):
-    """Both LU factors in one matrix, and pivots: row ``i`` was exchanged with row ``pivots[i] - 1``.
+    """Return both LU factors in one matrix, and pivots.
+
+    Row ``i`` was exchanged with row ``pivots[i] - 1``.
 
     Examples
     --------
@@ -161,7 +163,7 @@ def linalg_lu_factor(F, A, *, pivot: bool = True):
 
 @composite(path="linalg.lu_factor_ex", method=False, fields="LU pivots info", samples=_cases)
 def linalg_lu_factor_ex(F, A, *, pivot: bool = True, check_errors: bool = False):
-    """As `gradcore.linalg.lu_factor`, and for each matrix the position of a zero pivot, 0 if there is none.
+    """Return the results of `gradcore.linalg.lu_factor`, and for each matrix the position of a zero pivot (0: none).
 
     Examples
     --------
@@ -173,7 +175,7 @@ def linalg_lu_factor_ex(F, A, *, pivot: bool = True, check_errors: bool = False)
 
 @composite(samples=_cases, autocast="float32:cpu", returns="tuple[Tensor, ...]")
 def lu(F, self, pivot: bool = True, get_infos: bool = False):
-    """LU factors and pivots, and what `gradcore.linalg.lu_factor_ex` calls info if `get_infos`.
+    """Return LU factors and pivots, and with `get_infos` the infos of `gradcore.linalg.lu_factor_ex`.
 
     Examples
     --------
@@ -210,7 +212,9 @@ def _solve_cases():
     saved={"unpack_data": None, "unpack_pivots": None},
 )  # fmt: skip
 def lu_unpack(K, LU_data, LU_pivots, unpack_data: bool = True, unpack_pivots: bool = True):
-    """The result of `gradcore.linalg.lu_factor` as a permutation and two factors; empty ones where not asked for.
+    """Return the permutation and the two factors of a result of `gradcore.linalg.lu_factor`.
+
+    Results that are not asked for are empty.
 
     Examples
     --------
@@ -259,7 +263,9 @@ lu_unpack.jvp("LU_data")(lambda F, t: (_lower(F, t) - F.new_eye(t, t.shape[-2], 
     ),
 )
 def linalg_lu_solve(K, LU, pivots, B, *, left: bool = True, adjoint: bool = False):
-    """Return the solution of ``A @ X = B`` (``X @ A = B`` if not `left`), or with ``A.mH``, from the LU factors of `A`.
+    """Return the solution of ``A @ X = B`` from the LU factors of `A`.
+
+    It solves ``X @ A = B`` if not `left`, and with ``A.mH`` if `adjoint`.
 
     Returns
     -------

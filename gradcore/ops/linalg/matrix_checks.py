@@ -1,4 +1,4 @@
-"""Argument checks of linear algebra, with PyTorch's error messages: of arrays and tensors, by shape and dtype."""
+"""Argument checks of linear algebra on arrays and tensors, with PyTorch's error messages."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["check_floating", "check_matrix", "check_solvable", "check_square", "
 
 
 def check_floating(caller: str, x: Any) -> None:
-    """Refuse integers and bools."""
+    """Raise if `x` holds integers or bools."""
     dtype = dtype_of(x)
     if not dtype.is_differentiable:
         raise RuntimeError(f"{caller}: Expected a floating point or complex tensor as input. Got {dtype.scalar_name}")
 
 
 def check_matrix(caller: str, x: Any, name: str = "A") -> None:
-    """Refuse what is not a batch of matrices."""
+    """Raise if `x` is not a batch of matrices."""
     if x.ndim < 2:
         raise RuntimeError(f"{caller}: The input tensor {name} must have at least 2 dimensions.")
 
 
 def check_square(caller: str, x: Any) -> None:
-    """Refuse what is not a batch of square matrices of floating-point numbers."""
+    """Raise if `x` is not a batch of square matrices of floating-point numbers."""
     check_matrix(caller, x)
     if x.shape[-2] != x.shape[-1]:
         raise RuntimeError(
@@ -34,12 +34,12 @@ def check_square(caller: str, x: Any) -> None:
 
 
 def is_vector(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Return whether right-hand sides of that shape are one vector for every matrix of the shape `shape`."""
+    """Return whether right-hand sides of the shape `other` are one vector for each matrix of `shape`."""
     return len(other) == 1 or (len(other) == len(shape) - 1 and tuple(other) == tuple(shape[:-1]))
 
 
 def check_solvable(caller: str, a: Any, b: Any, left: bool, vector: bool = False) -> None:
-    """Refuse systems ``a @ x = b`` (``x @ a = b`` if not `left`) whose shapes or dtypes do not fit."""
+    """Raise if the shapes or dtypes of ``a @ x = b``, or of ``x @ a = b`` if not `left`, do not fit."""
     check_square(caller, a)
     first, second = (dtype_of(x) for x in (a, b))
     if first is not second:
@@ -63,7 +63,7 @@ def check_solvable(caller: str, a: Any, b: Any, left: bool, vector: bool = False
 
 
 def check_reshapable(what: str, shape: tuple[int, ...], split: int) -> None:
-    """Refuse a tensor whose dims before and after `split` do not make a square matrix."""
+    """Raise if the dims before and after `split` do not make a square matrix."""
     rows, columns = prod(shape[:split]), prod(shape[split:])
     if rows != columns:
         raise RuntimeError(

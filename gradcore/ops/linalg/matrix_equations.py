@@ -1,4 +1,4 @@
-"""Sylvester's equation, and the functions of matrices whose derivatives are equations or blocks of larger ones."""
+"""Sylvester's equation, and matrix functions whose derivatives solve equations or use larger block matrices."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _(F, t, A, B):
     **_PRIVATE,
 )
 def matrix_sqrt(K, A):
-    """Return the principal square root of matrices that have one in their dtype."""
+    """Return the principal square root of matrices, or NaN where it does not exist in their dtype."""
     check_floating("sqrtm", A)
     return K.square_root(A)
 
@@ -67,7 +67,10 @@ matrix_sqrt.jvp("A")(lambda F, t, A, result: F.sylvester_solved(result, result, 
 
 
 def _log_of_block(F, A, t):
-    """Return the change of the logarithm of `A` with a change `t`: a block of the logarithm of a larger matrix."""
+    """Return the tangent of the logarithm of `A` for the tangent `t`.
+
+    It is a block of the logarithm of a block matrix of `A` and `t`.
+    """
     n = A.shape[-1]
     upper, lower = F.cat([A, t], -1), F.cat([F.zeros_like(A), A], -1)
     return F.narrow(F.narrow(F.matrix_log(F.cat([upper, lower], -2)), -2, 0, n), -1, n, n)
@@ -75,7 +78,7 @@ def _log_of_block(F, A, t):
 
 @general(lambda F, grad, A: _log_of_block(F, F.hermitian(A), grad), samples=_square, **_PRIVATE)
 def matrix_log(K, A):
-    """Return the principal logarithm of matrices that have one in their dtype."""
+    """Return the principal logarithm of matrices, or NaN where it does not exist in their dtype."""
     check_floating("logm", A)
     return K.logarithm(A)
 

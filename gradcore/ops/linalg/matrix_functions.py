@@ -77,7 +77,10 @@ def matrix_power(F, self, n: int):
 
 
 def _exp_of_block(F, A, t):
-    """Return the change of the exponential of `A` with a change `t`: a block of the exponential of a larger matrix."""
+    """Return the tangent of the exponential of `A` for the tangent `t`.
+
+    It is a block of the exponential of a block matrix of `A` and `t`.
+    """
     n = A.shape[-1]
     upper, lower = F.cat([A, t], -1), F.cat([F.zeros_like(A), A], -1)
     return F.narrow(F.narrow(F.linalg_matrix_exp(F.cat([upper, lower], -2)), -2, 0, n), -1, n, n)
@@ -133,7 +136,7 @@ def matrix_exp(F, self):
 
 
 def _relative(A, atol, rtol):
-    """Return the relative tolerance: by default rounding's, or none where there is an absolute one."""
+    """Return the relative tolerance: by default rounding error, or 0 if an absolute tolerance is given."""
     if rtol is not None:
         return rtol
     if atol is not None and not (isinstance(atol, float | int) and atol <= 0):
@@ -142,7 +145,7 @@ def _relative(A, atol, rtol):
 
 
 def _tolerances(F, A, atol, rtol):
-    """Return the absolute and the relative tolerance as tensors of numbers, one for each matrix or one for all."""
+    """Return the absolute and the relative tolerance as tensors, with one number for each matrix or for all."""
     settings = {"dtype": A.dtype.to_real(), "device": A.device}
     given = (0.0 if atol is None else atol, _relative(A, atol, rtol))
     return tuple(F.as_tensor(x, **settings) if hasattr(x, "ndim") else F.full((), x, **settings) for x in given)
@@ -150,7 +153,7 @@ def _tolerances(F, A, atol, rtol):
 
 @constant(constant="results are bools", **_PRIVATE)
 def is_large(K, self, atol, rtol):
-    """Mask of the singular values along the last dim that are larger than ``max(atol, rtol * the largest)``."""
+    """Return a mask of the singular values that exceed ``max(atol, rtol * the largest)``."""
     return (self > rtol[..., None] * _largest(self)) & (self > atol[..., None])
 
 
@@ -159,7 +162,7 @@ def _largest(sizes):
 
 
 def _sizes(F, A, hermitian):
-    """Return the singular values, without derivatives."""
+    """Return the singular values of `A`, without derivatives."""
     return F.abs(F.linalg_eigvalsh(A.detach())) if hermitian else F.linalg_svdvals(A.detach())
 
 
@@ -172,7 +175,9 @@ def _pinv_cases():
 
 @general(node="LinalgPinvBackward0", **_PRIVATE, saved={"self": "A", "hermitian": None})
 def pseudo_inverse(K, A, atol=None, rtol=None, hermitian: bool = False):
-    """Return the pseudo-inverse, in which singular values count as zero unless they are larger than both tolerances.
+    """Return the pseudo-inverse.
+
+    Singular values count as zero unless they are larger than both tolerances.
 
     Without tolerances, what rounding may have left of zeros counts as zero.
     """
@@ -191,7 +196,7 @@ def pseudo_inverse(K, A, atol=None, rtol=None, hermitian: bool = False):
 
 
 def _pinv_backward(F, grad, A, inverse):
-    """Return the gradient of a matrix from that of its pseudo-inverse, at constant rank."""
+    """Return the gradient of a matrix from that of its pseudo-inverse, for matrices of constant rank."""
     P = F.hermitian(inverse)
     back = F.hermitian(grad)
     left = F.matmul(back, F.matmul(inverse, P))
@@ -355,7 +360,7 @@ def _lstsq_cases():
     saved={"self": "A", "b": "B", "rcond": None},
 )
 def least_squares(K, A, B, rcond: float, driver: str):
-    """Return the solution of ``A @ X = B`` with the least squares, and of these the shortest, by singular values."""
+    """Return the least-squares solution of smallest norm of ``A @ X = B``, by singular values."""
     U, S, Vh = K.factor_svd(A)
     kept = (0 if driver == "gels" else rcond) * S[..., :1] < S
     weights = K.where(kept, 1 / S, K.zeros_like(S))[..., None].astype(A.dtype)
@@ -390,7 +395,7 @@ def _(F, grads, A, B, solution):
     also={"input": "A", "b": "B"},
 )
 def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = None):
-    """Return the solution of ``A @ X = B`` with the least sum of squares, and of several of these the shortest.
+    """Return the least-squares solution of ``A @ X = B``; of several solutions, that of smallest norm.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Losses of probabilities: how far predicted distributions are from targets."""
+"""Losses of probabilities: binary cross entropy and divergences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _apply_weight(t: Any, weight: Any) -> Any:
     method=False,
 )
 def bce(K, self, target, weight=None, reduction: str = "mean"):
-    """`binary_cross_entropy` of tensors of one shape and dtype."""
+    """Compute `binary_cross_entropy` of tensors of one shape and dtype."""
     rest = K.clamp(K.log1p(-self), -100, None)
     losses = target * (rest - K.clamp(K.log(self), -100, None)) - rest
     return reduce_losses(K, _apply_weight(losses, weight), reduction)
@@ -49,7 +49,7 @@ def _(F, t, self, weight, reduction):
 
 
 def _shares(*shape: int) -> Any:
-    """Probabilities away from 0 and 1."""
+    """Describe probabilities away from 0 and 1."""
     return floats(*shape, low=0.1, high=0.9)
 
 
@@ -71,7 +71,7 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """Cross entropy of probabilities with targets between 0 and 1; logarithms are at least -100.
+    """Return the cross entropy of probabilities with targets between 0 and 1; logarithms are at least -100.
 
     `binary_cross_entropy_with_logits` takes scores instead, and is more accurate.
 
@@ -105,7 +105,7 @@ def binary_cross_entropy(
 
 
 def _logit_loss(K: Any, self: Any, target: Any, pos_weight: Any) -> Any:
-    """``softplus(self) - target * self``; weighted, ``(1 - target) * self + w * softplus(-self)``."""
+    """Compute ``softplus(self) - target * self``; weighted, ``(1 - target) * self + w * softplus(-self)``."""
     tail = K.log1p(K.exp(-K.abs(self)))
     if pos_weight is None:
         return (1 - target) * self + K.clamp(-self, 0, None) + tail
@@ -136,7 +136,7 @@ def _target_slope(F: Any, self: Any, pos_weight: Any) -> Any:
     method=False,
 )
 def bce_with_logits(K, self, target, weight=None, pos_weight=None, reduction: str = "mean"):
-    """`binary_cross_entropy_with_logits` of tensors of one shape."""
+    """Compute `binary_cross_entropy_with_logits` of tensors of one shape."""
     return reduce_losses(K, _apply_weight(_logit_loss(K, self, target, pos_weight), weight), reduction)
 
 
@@ -171,7 +171,7 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight=None,
 ):
-    """Cross entropy of the input's sigmoid with targets between 0 and 1, without overflow.
+    """Return the cross entropy of the input's sigmoid with targets between 0 and 1, without overflow.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ):
-    """Kullback-Leibler divergence of a target distribution from a predicted one.
+    """Return the Kullback-Leibler divergence of a target distribution from a predicted one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Losses of classes: how improbable predictions make the targets."""
+"""Losses of classes: cross entropy and negative log-likelihood."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gradcore.ops.losses.regression import reduce_losses
     method=False,
 )
 def class_pick(self, target, ignore_index: int):
-    """Return the score of each target's class; 0 for ignored targets."""
+    """Return the score of each target's class, and 0 for ignored targets."""
 
 
 @bilinear(
@@ -32,7 +32,7 @@ def class_pick(self, target, ignore_index: int):
     method=False,
 )
 def class_spread(self, target, classes: int, ignore_index: int):
-    """Zeros, with numbers in the positions of their targets' classes; nothing where targets are ignored."""
+    """Return zeros with the numbers of `self` at the classes of their targets; ignored targets add nothing."""
 
 
 @linear(
@@ -42,7 +42,7 @@ def class_spread(self, target, classes: int, ignore_index: int):
     method=False,
 )
 def class_weights(self, weight, ignore_index: int):
-    """Return the weight of each target's class; 0 for ignored targets."""
+    """Return the weight of each target's class, and 0 for ignored targets."""
 
 
 @linear(
@@ -52,23 +52,23 @@ def class_weights(self, weight, ignore_index: int):
     method=False,
 )
 def class_totals(self, target, classes: int, ignore_index: int):
-    """Return the sums of the numbers that belong to each class, by their targets."""
+    """Return, for each class, the sum of the numbers whose target is that class."""
 
 
 @constant(constant="only the dtype of `like` is read", function=False, method=False)
 def class_ones(self, like, ignore_index: int):
-    """Return the weights of targets where classes have none: 0 for ignored targets, 1 for others."""
+    """Return 0 for ignored targets and 1 for others: the weights of targets if classes have none."""
 
 
 def weights_of(F: Any, target: Any, weight: Any, like: Any, ignore_index: int) -> Any:
-    """Return the weight of each target."""
+    """Return the weight of each target, as a tensor like `like`."""
     if weight is None:
         return F.class_ones(target, like, ignore_index)
     return F.class_weights(target, weight, ignore_index)
 
 
 def _by_weights(F: Any, losses: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:
-    """Losses with weights that have derivatives, reduced, and the sum of weights."""
+    """Return the reduced losses and the sum of the weights, for weights that have derivatives."""
     weights = F.class_weights(target, weight, ignore_index)
     losses, total_weight = losses * weights, F.sum(weights)
     return F.div(F.sum(losses), total_weight) if reduction == "mean" else reduce_losses(
@@ -77,7 +77,7 @@ def _by_weights(F: Any, losses: Any, target: Any, weight: Any, reduction: str, i
 
 
 def _each(F: Any, grad: Any, target: Any, weight: Any, total_weight: Any, reduction: str, ignore_index: int) -> Any:
-    """Return the gradient of each loss before its weighting, from that of the reduced losses."""
+    """Return the gradient of each unweighted loss from that of the reduced losses."""
     if reduction == "mean":
         grad = F.div(grad, total_weight)
     weights = weights_of(F, target, weight, grad, ignore_index)
@@ -109,7 +109,7 @@ def _node(self_shape: tuple[int, ...]) -> str:
     saved={"self_sym_sizes": None},
 )
 def nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = -100):
-    """Negative scores of the targets' classes, and the sum of weights."""
+    """Return the negative scores of the targets' classes, and the sum of their weights."""
 
 
 @nll.jvp("self")
@@ -137,7 +137,7 @@ def _(F, t, target, weight, total_weight, reduction, ignore_index):
     saved={"powers": None, "total": None},
 )
 def softmax_nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = -100):
-    """Negative logarithms of the targets' probabilities by softmax, and what was computed on the way."""
+    """Return the negative log-probabilities of the targets by softmax, and intermediate results for backward."""
 
 
 @composite(function=False, method=False)
@@ -154,7 +154,10 @@ def softmax_nll_backward(
     reduction: str,
     ignore_index: int,
 ):
-    """The gradient of `softmax_nll`: the softmax, scaled, less the scale in the positions of the targets' classes."""
+    """Return the gradient of `softmax_nll`.
+
+    It is the scaled softmax, less the scale at the classes of the targets.
+    """
     scale = grad_powers
     if grad_total is not None:
         scale = grad_total if scale is None else scale + grad_total
@@ -180,7 +183,7 @@ def _(F, t, target, weight, total_weight, powers, total, reduction, ignore_index
 
 
 def _checked_target(F: Any, input: Any, target: Any, weight: Any) -> Any:
-    """Targets in the shape that the input's classes leave, or PyTorch's error."""
+    """Return the target in the shape of the input without its class dim, or raise PyTorch's error."""
     if target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}")
     sizes, found = tuple(input.shape), tuple(target.shape)
@@ -242,7 +245,7 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """Negative log-likelihood of target classes.
+    """Return the negative log-likelihood of target classes.
 
     Parameters
     ----------
@@ -272,7 +275,7 @@ def nll_loss(
 
 
 def _nll(F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
-    """Return the loss and the sum of weights."""
+    """Return the loss and the sum of the weights."""
     if weight is None or not F.is_differentiated(weight):
         return F.nll(input, target, weight, reduction, ignore_index)  # type: ignore[no-any-return]
     losses = F.nll(input, target, None, "none", ignore_index)[0]
@@ -301,7 +304,7 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ):
-    """Cross entropy of the input's softmax with target classes or probabilities.
+    """Return the cross entropy of the input's softmax with target classes or probabilities.
 
     Parameters
     ----------
@@ -374,7 +377,7 @@ def _of_probabilities(
 def _smooth_labels(
     F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Any:
-    """Return the target's share and that of all classes, whose losses are averaged alike."""
+    """Return the losses with label smoothing: a mixture of the target's loss and the mean over all classes."""
     dim = min(input.ndim, 2) - 1
     classes = input.shape[dim]
     scores = F.log_softmax(input, dim)
@@ -410,7 +413,7 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: Any = None,
 ):
-    """`cross_entropy` of the scores ``input @ linear_weight.T + linear_bias``.
+    """Compute `cross_entropy` of the scores ``input @ linear_weight.T + linear_bias``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the loss of a sequence of labels whose positions are not known."""
+"""Connectionist temporal classification: the loss of label sequences whose alignment is unknown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _check(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int], 
 
 
 def _insert_blanks(targets: Any, lengths: list[int], blank: int) -> list[list[int]]:
-    """Each sequence with blanks around its labels."""
+    """Return each label sequence with blanks around its labels."""
     if targets.ndim == 1:
         flat, rows, start = targets.tolist(), [], 0
         for n in lengths:
@@ -66,23 +66,26 @@ def _insert_blanks(targets: Any, lengths: list[int], blank: int) -> list[list[in
 
 
 def _skips(F: Any, labels: Any, blank: int) -> Any:
-    """Return where the position two before is a predecessor: a blank between different labels can be skipped."""
+    """Return a mask of the positions that can follow the position two before.
+
+    That one's label is different, and a blank lies between.
+    """
     return (labels != blank) & (labels != _along(F, labels, 2, blank))
 
 
 def _scores(F: Any, log_probs: Any, labels: Any) -> Any:
-    """Return the logarithms of the probabilities of each position's label, ``(steps, batch, positions)``."""
+    """Return the log-probabilities of the label at each position, ``(steps, batch, positions)``."""
     return F.gather(log_probs, 2, F.expand(F.unsqueeze(labels, 0), (log_probs.shape[0], *labels.shape)))
 
 
 def _first(F: Any, x: Any, fill: float) -> Any:
-    """Return the two positions at which a sequence may begin; `fill` at the others."""
+    """Return `x` at the two positions where a sequence may begin, and `fill` at the others."""
     width = x.shape[1]
     return F.constant_pad_nd(F.narrow(x, 1, 0, 2), (0, width - 2), fill) if width > 2 else x
 
 
 def _along(F: Any, x: Any, by: int, fill: float) -> Any:
-    """Each position's number moved on by so many positions, within rows."""
+    """Shift the numbers of each row by `by` positions, and fill with `fill`."""
     width = x.shape[1]
     if by >= width or -by >= width:
         return F.zeros_like(x) + fill
@@ -100,7 +103,7 @@ def _along(F: Any, x: Any, by: int, fill: float) -> Any:
     constant={"labels": "labels are indices", "ends": "ends are bools", "counts": "counts are integers"},
 )
 def ctc_losses(K, log_probs, labels, ends, counts, blank: int):
-    """Return the losses of label sequences that may end in some positions after `counts` steps; also `alphas`."""
+    """Return the losses of label sequences, which may end at `ends` after `counts` steps, and the `alphas`."""
     scores, skips = _scores(K, log_probs, labels), _skips(K, labels, blank)
     alpha = _first(K, K.select(scores, 0, 0), NEVER)
     alphas = [alpha]
@@ -167,7 +170,7 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ):
-    """Negative logarithm of the probability of label sequences, summed over all their alignments with the input.
+    """Return the negative log-probability of label sequences, summed over all alignments with the input.
 
     Parameters
     ----------

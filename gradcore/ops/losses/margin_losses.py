@@ -1,4 +1,4 @@
-"""Losses with a margin: what is on the right side by more than that costs nothing."""
+"""Losses with a margin: predictions that are right by more than the margin cost nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _soft_slope(F: Any, self: Any, target: Any) -> Any:
     method=False,
 )
 def soft_margin(K, self, target, reduction: str):
-    """``log(1 + exp(-target * self))``, without overflow."""
+    """Compute ``log(1 + exp(-target * self))``, without overflow."""
     z = -target * self
     return reduce_losses(K, K.clamp(z, 0, None) + K.log1p(K.exp(-K.abs(z))), reduction)
 
@@ -61,7 +61,7 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """``log(1 + exp(-target * input))`` for targets of 1 and -1.
+    """Compute ``log(1 + exp(-target * input))`` for targets of 1 and -1.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """Cross entropy of the input's sigmoid with the targets 1 and 0 of each class, averaged over the classes.
+    """Return the binary cross entropy of the input's sigmoid, averaged over the classes.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """``max(0, margin - target * (input1 - input2))`` for targets of 1 (`input1` shall be higher) and -1.
+    """Compute ``max(0, margin - target * (input1 - input2))`` for targets of 1 (`input1` shall be higher) and -1.
 
     Returns
     -------
@@ -222,7 +222,7 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """``1 - cos`` of the angle between two vectors where the target is 1, ``max(0, cos - margin)`` where it is -1.
+    """Compute ``1 - cos`` of an angle for the target 1, and ``max(0, cos - margin)`` for -1.
 
     Returns
     -------
@@ -295,7 +295,7 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """``max(0, margin + d(anchor, positive) - d(anchor, negative))`` with the p-norm as distance.
+    """Compute ``max(0, margin + d(anchor, positive) - d(anchor, negative))`` with the p-norm as distance.
 
     With `swap`, the distance between `positive` and `negative` counts instead where it is the smaller one.
 
@@ -342,7 +342,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ):
-    """`triplet_margin_loss` with a distance of one's own (by default `pairwise_distance`).
+    """Compute `triplet_margin_loss` with a given distance function (by default `pairwise_distance`).
 
     Returns
     -------
@@ -381,7 +381,7 @@ def _check_classes(input: Any) -> None:
     inplace=False,
 )
 def hinge(K, self):
-    """``maximum(self, 0)``; the derivative at 0 is 1."""
+    """Compute ``maximum(self, 0)``; the derivative at 0 is 1."""
     return K.clamp_min(self, 0)
 
 
@@ -406,7 +406,7 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """By how much the scores of other classes come within `margin` of the target's, to the power `p`, on average.
+    """Return margin violations ``max(0, margin - difference) ** p`` of other classes, averaged over the classes.
 
     Parameters
     ----------
@@ -476,7 +476,7 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """By how much the scores of other classes come within 1 of those of the target classes, summed, over the classes.
+    """Return the margin violations of target classes by all other classes, averaged over the classes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Losses of numbers: how far predictions are from targets, and what reduces a loss to one number."""
+"""Losses of numbers: how far predictions are from targets, and the reduction of losses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["pair", "reduce_losses", "upstream"]
 
 
 def reduce_losses(F: Any, losses: Any, reduction: str) -> Any:
-    """All losses, their sum, or their mean."""
+    """Return all losses, their sum or their mean, by `reduction`."""
     if reduction == "mean":
         return F.mean(losses)
     return F.sum(losses) if reduction == "sum" else losses
@@ -30,7 +30,7 @@ def upstream(grad: Any, shape: Sequence[int], reduction: str) -> Any:
 
 
 def pair(F: Any, input: Any, target: Any) -> tuple[Any, Any]:
-    """Prediction and target in one shape (with a warning if that takes broadcasting) and one dtype."""
+    """Return prediction and target in one shape and dtype, with a warning if they must be broadcast."""
     if input.shape != target.shape:
         warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
@@ -47,7 +47,7 @@ def pair(F: Any, input: Any, target: Any) -> tuple[Any, Any]:
 
 
 def weight_losses(F: Any, losses: Any, weight: Any, input: Any, reduction: str) -> Any:
-    """Losses with a weight for each, reduced; their mean is the weighted one."""
+    """Return the reduction of weighted losses; the mean is the weighted mean."""
     if weight.shape != input.shape:
         raise ValueError("Weights and input must have the same size.")
     losses = losses * weight
@@ -147,7 +147,7 @@ _declare_difference(
 
 
 def _pairs(**more: Any) -> Any:
-    """Samples for a loss of two tensors of one shape."""
+    """Return samples for a loss of two tensors of one shape."""
     return lambda: [
         case(floats(3, 4), floats(3, 4), **more),
         case(floats(3, 4), floats(3, 4), reduction="sum", **more),
@@ -167,7 +167,7 @@ def mse_loss(
     reduction: str = "mean",
     weight=None,
 ):
-    """``(input - target) ** 2``, with an optional `weight` for each element.
+    """Compute ``(input - target) ** 2``, with an optional `weight` for each element.
 
     Returns
     -------
@@ -198,7 +198,7 @@ def l1_loss(
     reduction: str = "mean",
     weight=None,
 ):
-    """``abs(input - target)``, with an optional `weight` for each element.
+    """Compute ``abs(input - target)``, with an optional `weight` for each element.
 
     Returns
     -------
@@ -228,7 +228,7 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ):
-    """Return the absolute difference, rounded off: ``d ** 2 / (2 * beta)`` up to `beta`, ``abs(d) - beta / 2`` beyond.
+    """Return a smoothed absolute difference: ``d ** 2 / (2 * beta)`` up to `beta`, ``abs(d) - beta / 2`` beyond.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def smooth_l1_loss(
 
 @composite(path="nn.functional.huber_loss", samples=_pairs(delta=1.3), autocast="float32")
 def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, weight=None):
-    """``d ** 2 / 2`` of the difference up to `delta`, ``delta * (abs(d) - delta / 2)`` beyond.
+    """Compute ``d ** 2 / 2`` of the difference up to `delta`, ``delta * (abs(d) - delta / 2)`` beyond.
 
     Returns
     -------
@@ -299,7 +299,7 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ):
-    """Negative log-likelihood of counts, up to a constant.
+    """Return the negative log-likelihood of counts, up to a constant.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def poisson_nll_loss(
     ],
 )
 def gaussian_nll_loss(F, input, target, var, full: bool = False, eps: float = 1e-6, reduction: str = "mean"):
-    """Negative log-likelihood of targets that are normally distributed around the input.
+    """Return the negative log-likelihood of targets that are normally distributed around the input.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def _functional(op: Op, name: str = "", doc: str = "", *, writes: bool = False, 
 
 @elementwise(lambda F, t, result: F.where(result <= 0, 0, t), connected=("self",), promotion="default -bool -complex")
 def relu(self):
-    """``maximum(self, 0)``; the derivative at 0 is 0.
+    """Compute ``maximum(self, 0)``; the derivative at 0 is 0.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def relu(self):
     method=False,
 )
 def leaky_relu(K, self, negative_slope: float = 0.01):
-    """`self` where positive, ``negative_slope * self`` elsewhere.
+    """Compute `self` where it is positive, and ``negative_slope * self`` elsewhere.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def leaky_relu(K, self, negative_slope: float = 0.01):
     mixed=same_dtypes("prelu: Type promoting not supported. Got {self} and {weight}"),
 )
 def prelu_kernel(K, self, weight):
-    """`self` where positive, ``weight * self`` elsewhere."""
+    """Compute `self` where it is positive, and ``weight * self`` elsewhere."""
     return K.where(self > 0, self, weight * self)
 
 
@@ -104,7 +104,9 @@ def prelu_kernel(K, self, weight):
     autocast="lower",
 )
 def prelu(F, self, weight):
-    """`self` where positive, ``weight * self`` elsewhere; one weight, or one for each channel (dim 1).
+    """Compute `self` where it is positive, and ``weight * self`` elsewhere.
+
+    There is one weight, or one for each channel (dim 1).
 
     Examples
     --------
@@ -137,7 +139,7 @@ def prelu(F, self, weight):
     method=False,
 )
 def rrelu_with_noise(K, self, noise):
-    """`self` where positive, ``noise * self`` elsewhere."""
+    """Compute `self` where it is positive, and ``noise * self`` elsewhere."""
     return K.where(self > 0, self, self * noise)
 
 
@@ -149,7 +151,7 @@ def rrelu_with_noise(K, self, noise):
     samples=lambda: [case(floats(3, 4)), case(floats(3, 4), 0.1, 0.2, True)],
 )
 def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False):
-    """`leaky_relu` with random slopes from ``[lower, upper)`` in training, and with their mean otherwise.
+    """Compute `leaky_relu` with random slopes from ``[lower, upper)`` in training, else with their mean.
 
     Examples
     --------
@@ -171,7 +173,7 @@ def rrelu(F, self, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = 
     method=False,
 )
 def hardtanh(K, self, min_val: float = -1.0, max_val: float = 1.0):
-    """`self` within `min_val` and `max_val`; the derivative at the bounds is 0.
+    """Clamp between `min_val` and `max_val`; the derivative at the bounds is 0.
 
     Examples
     --------
@@ -191,7 +193,7 @@ def hardtanh(K, self, min_val: float = -1.0, max_val: float = 1.0):
     method=False,
 )
 def hardsigmoid(K, self):
-    """``self / 6 + 1/2`` within 0 and 1.
+    """Compute ``self / 6 + 1/2`` within 0 and 1.
 
     Examples
     --------
@@ -208,7 +210,7 @@ def hardsigmoid(K, self):
     method=False,
 )
 def hardswish(K, self):
-    """``self * hardsigmoid(self)``.
+    """Compute ``self * hardsigmoid(self)``.
 
     Examples
     --------
@@ -228,7 +230,7 @@ def hardswish(K, self):
     saved={"value": None},
 )
 def threshold(K, self, threshold: Number, value: Number):
-    """`self` where it is greater than `threshold`, and `value` elsewhere.
+    """Keep the elements that are greater than `threshold`, and replace the others by `value`.
 
     Examples
     --------
@@ -246,7 +248,7 @@ def threshold(K, self, threshold: Number, value: Number):
     aliases=("nn.functional.hardshrink",),
 )
 def hardshrink(K, self, lambd: float = 0.5):
-    """`self` where its magnitude is greater than `lambd`, and 0 elsewhere.
+    """Keep the elements whose magnitude is greater than `lambd`, and replace the others by 0.
 
     Examples
     --------
@@ -263,7 +265,7 @@ def hardshrink(K, self, lambd: float = 0.5):
     path="nn.functional.softshrink",
 )
 def softshrink(K, self, lambd: float = 0.5):
-    """`self` moved by `lambd` towards 0, which is not crossed.
+    """Move every element towards 0 by `lambd`, but not beyond 0.
 
     Examples
     --------
@@ -283,13 +285,13 @@ def _times(x, factor):
 
 
 def _negative(F, x):
-    """`x` where negative, and 0 elsewhere; the derivative at 0 is 0."""
+    """Return `x` where it is negative, and 0 elsewhere; the derivative at 0 is 0."""
     return F.where(x < 0, x, 0)
 
 
 @elementwise(promotion=_REAL, function=False, method=False)
 def elu(K, self, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0):
-    """``scale * self`` where positive, ``scale * alpha * (exp(input_scale * self) - 1)`` elsewhere.
+    """Compute ``scale * self`` where positive, ``scale * alpha * (exp(input_scale * self) - 1)`` elsewhere.
 
     Examples
     --------
@@ -312,7 +314,7 @@ def _(F, t, self, alpha, scale, input_scale):
     lambda F, t, self, alpha: t * F.exp(_negative(F, self) / alpha), promotion=_REAL, method=False, inplace="function"
 )
 def celu(K, self, alpha: float = 1.0):
-    """`self` where positive, ``alpha * (exp(self / alpha) - 1)`` elsewhere.
+    """Compute `self` where it is positive, and ``alpha * (exp(self / alpha) - 1)`` elsewhere.
 
     Examples
     --------
@@ -326,7 +328,7 @@ def celu(K, self, alpha: float = 1.0):
 
 @composite(method=False, inplace="function", samples=lambda: [case(floats(3, 4)), case(floats())])
 def selu(F, self):
-    """`elu`, scaled so that it keeps mean 0 and variance 1.
+    """Compute `elu` with a scale that preserves mean 0 and variance 1.
 
     Examples
     --------
@@ -353,7 +355,7 @@ def _is_soft(beta, threshold):
     autocast="float32:cuda",
 )
 def softplus(K, self, beta: float = 1, threshold: float = 20):
-    """``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`.
+    """Compute ``log(1 + exp(beta * self)) / beta``, and `self` where ``beta * self`` exceeds `threshold`.
 
     Examples
     --------
@@ -380,7 +382,7 @@ def _(F, t, self, beta, threshold):
     node="LogSigmoidBackward0",
 )
 def logsigmoid(K, self):
-    """``log(sigmoid(self))``, without overflow.
+    """Compute ``log(sigmoid(self))``, without overflow.
 
     Examples
     --------
@@ -392,7 +394,7 @@ def logsigmoid(K, self):
 
 @elementwise(promotion="default -bool -integer", function=False, method=False)
 def silu(K, self):
-    """``self * sigmoid(self)``.
+    """Compute ``self * sigmoid(self)``.
 
     Examples
     --------
@@ -410,7 +412,7 @@ def _(F, t, self):
 
 @elementwise(promotion=_REAL, function=False, method=False)
 def mish(K, self):
-    """``self * tanh(softplus(self))``.
+    """Compute ``self * tanh(softplus(self))``.
 
     Examples
     --------
@@ -437,7 +439,7 @@ def _(F, t, self):
     ],
 )
 def gelu(K, self, *, approximate: str = "none"):
-    """`self` times the standard normal distribution function; ``approximate="tanh"`` is near it.
+    """Multiply by the standard normal distribution function; ``approximate="tanh"`` approximates it.
 
     Examples
     --------
@@ -486,7 +488,7 @@ def tanh_gelu_slope(F, x):
 
 @composite(path="nn.functional.softsign", samples=lambda: [case(floats(3, 4)), case(floats())])
 def softsign(F, self):
-    """``self / (1 + abs(self))``.
+    """Compute ``self / (1 + abs(self))``.
 
     Examples
     --------
@@ -498,7 +500,7 @@ def softsign(F, self):
 
 @composite(path="nn.functional.tanhshrink", samples=lambda: [case(floats(3, 4)), case(floats())])
 def tanhshrink(F, self):
-    """``self - tanh(self)``.
+    """Compute ``self - tanh(self)``.
 
     Examples
     --------
@@ -513,7 +515,7 @@ def tanhshrink(F, self):
     samples=lambda: [case(floats(3, 4)), case(floats(4, 2, 3), 0), case(floats(2, 0, 4), 1)],
 )
 def glu(K, self, dim: int = -1):
-    """Return the first half along a dim, times the sigmoid of the second.
+    """Multiply the first half along `dim` by the sigmoid of the second half.
 
     Returns
     -------

@@ -23,7 +23,7 @@ def _scores(F: Any, query: Any, key: Any, mask: Any, scale: float) -> Any:
     method=False,
 )
 def softmax_or_zero(self):
-    """Softmax over the last dim, in which a row of minus infinity gives zeros."""
+    """Return the softmax over the last dim, or zeros for a row of minus infinity."""
 
 
 @softmax_or_zero.jvp("self")
@@ -44,7 +44,9 @@ def _(F, t, result):
     materialize=False,
 )
 def attention(self, key, value, mask=None, scale: float = 1.0, causal: bool = False):
-    """Softmax of ``self @ key.T * scale + mask`` (zeros for a row of minus infinity), and its product with `value`.
+    """Return the softmax of ``self @ key.T * scale + mask``, and its product with `value`.
+
+    A row of minus infinity has the softmax zero.
 
     If `causal`, query i sees the keys up to i only.
     """
@@ -78,7 +80,7 @@ def attention_backward(
 
 
 def _along(F: Any, t_scores: Any, value: Any, weights: Any) -> tuple[Any, Any]:
-    """Tangents of the result and the weights, along that of the scores."""
+    """Return the tangents of the result and of the weights, from the tangent of the scores."""
     t_weights = F.softmax_backward(t_scores, weights, weights.ndim - 1)
     return F.matmul(t_weights, value), t_weights
 
@@ -116,7 +118,7 @@ def _(F, t, value, weights):
     half_on_cuda="attention",
 )
 def flash_attention(K, self, key, value, mask=None, scale: float = 1.0, causal: bool = False):
-    """Return the result of `attention`, and the logarithms of the sums of powers of each row's scores."""
+    """Return the result of `attention`, and the logarithm of each row's sum of exponentials."""
     scores = _scores(K, self, key, mask, scale)
     if causal:
         scores = K.where(K.tril(K.ones_like(scores)) == 1, scores, float("-inf"))
@@ -132,7 +134,7 @@ def _(F, grad, self, key, value, mask, result, logsumexp, scale, causal, needs):
 def flash_attention_backward(
     F, grad, query, key, value, mask, result, logsumexp, scale: float, causal: bool, needs: tuple[bool, ...]
 ):
-    """Return the gradients of `flash_attention`, by the weights."""
+    """Return the gradients of `flash_attention`, by computing the weights again."""
     weights = F.attention(query, key, value, mask, scale, causal)[1]
     return F.attention_backward(grad, None, query, key, value, weights, scale, causal, needs)
 
@@ -167,19 +169,22 @@ def _keeps_weights(query: Any, key: Any, mask: Any) -> bool:
 
 
 def attend(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool = False) -> Any:
-    """Return the result of attention, by the kernels that keep weights or by those that do not."""
+    """Return the result of attention, by the kernel that keeps the weights or by the one that does not."""
     attention = F.attention if _keeps_weights(query, key, mask) else F.flash_attention
     return attention(query, key, value, mask, scale, causal)[0]
 
 
 def _is_grouped(query: Any, key: Any, value: Any) -> bool:
-    """Return whether keys and values have the same number of heads, and the queries a multiple of it."""
+    """Return whether keys and values have equally many heads, and queries a multiple of that."""
     heads = key.shape[-3]
     return bool(heads == value.shape[-3] and 0 < heads < query.shape[-3] and query.shape[-3] % heads == 0)
 
 
 def _attended_in_groups(F: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> Any:
-    """Return the result of attention without weights, in which heads share keys and values that are not repeated."""
+    """Return the result of attention where several query heads share a key and a value.
+
+    Keys and values are not repeated.
+    """
     groups = key.shape[-3], query.shape[-3] // key.shape[-3]
     if mask is not None and mask.ndim > 2:
         mask = F.unsqueeze(mask, -3) if mask.shape[-3] == 1 else F.unflatten(mask, -3, groups)
@@ -214,7 +219,7 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
 
 
 def _additive(F: Any, query: Any, key: Any, mask: Any, is_causal: bool) -> Any:
-    """Return the mask as numbers that are added to the scores."""
+    """Return the attention mask as numbers that are added to the scores."""
     if is_causal:
         mask = F.tril(F.ones(query.shape[-2], key.shape[-2], device=query.device)) == 1
     if mask is not None and mask.dtype.name == "bool":
@@ -244,7 +249,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ):
-    """``softmax(query @ key.T * scale + attn_mask) @ value``.
+    """Compute ``softmax(query @ key.T * scale + attn_mask) @ value``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Normalization of channels: over the images of a batch, or in groups within each image.
+"""Normalization of channels, over the images of a batch or in groups within each image.
 
 The formulas work on rows, one for each image and channel: sums over them, a little algebra with those, and a scale, a
 slope and a shift for each.
@@ -28,11 +28,14 @@ from gradcore.ops.nn.normalization import Needs, along_input, check_parameters, 
     half_on_cuda="normalization",
 )
 def native_group_norm(self, weight=None, bias=None, groups: int = 1, eps: float = 1e-5):
-    """Normalize each group of channels of each image; also the means and variances, ``(batch, groups)``."""
+    """Normalize each group of channels of each image.
+
+    Means and variances, ``(batch, groups)``, are returned too.
+    """
 
 
 def _split_shape(self: Any, groups: int) -> tuple[int, int, int, int]:
-    """Return the input's shape as batch, groups, channels of a group, points."""
+    """Return the shape as ``(batch, groups, channels of a group, points)``."""
     return self.shape[0], groups, self.shape[1] // groups, prod(self.shape[2:])
 
 
@@ -174,7 +177,10 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
     half_on_cuda="normalization forward",
 )
 def native_batch_norm(self, weight=None, bias=None, eps: float = 1e-5):
-    """Normalize each channel over all images; also the channels' means and variances."""
+    """Normalize each channel over all images.
+
+    The means and variances of the channels are returned too.
+    """
 
 
 @native_batch_norm.vjp("self", "weight", "bias")
@@ -267,7 +273,7 @@ def _check_count(sizes: Sequence[int]) -> None:
 
 
 def _update(F: Any, running: Any, value: Any, momentum: float, factor: float = 1.0) -> None:
-    """Move a running statistic towards a new value times a factor, in place."""
+    """Update a running statistic in place with a new value times `factor`."""
     if running is not None:
         if not F.has_batches_of(running, value):
             raise RuntimeError(BATCH_NORM)

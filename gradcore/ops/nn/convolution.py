@@ -31,7 +31,7 @@ from gradcore.ops.images.spatial import DIMS, for_convolution
     half_on_cuda="convolution",
 )
 def conv_output(self, weight, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int):
-    """Cross-correlation of an input with a weight; `size` is that of the output."""
+    """Compute the cross-correlation of an input with a weight; `size` is the spatial size of the output."""
 
 
 @bilinear(
@@ -47,7 +47,10 @@ def conv_output(self, weight, size: Ints, stride: Ints, padding: Ints, dilation:
     half_on_cuda="convolution",
 )
 def conv_input(self, weight, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int):
-    """Gradient of a convolution with respect to its input of that spatial size: a transposed convolution."""
+    """Return the gradient of a convolution by its input, which has the spatial size `size`.
+
+    It is a transposed convolution.
+    """
 
 
 @bilinear(
@@ -63,7 +66,7 @@ def conv_input(self, weight, size: Ints, stride: Ints, padding: Ints, dilation: 
     half_on_cuda="convolution",
 )
 def conv_weight(self, other, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int):
-    """Gradient of a convolution with respect to its weight of that spatial size."""
+    """Return the gradient of a convolution by its weight, which has the spatial size `size`."""
 
 
 # -- the operation -------------------------------------------------------------------------------------------
@@ -110,7 +113,9 @@ def convolution(
     output_padding: Ints = (0,),
     groups: int = 1,
 ):
-    """Convolution or transposed convolution of a batch, with one number for each spatial dimension as settings.
+    """Compute the convolution or transposed convolution of a batch.
+
+    Settings have one number for each spatial dimension.
 
     Returns
     -------
@@ -144,7 +149,7 @@ def convolution(
 
 
 def _for_each_dim(n: int, stride: Steps, padding: Steps, dilation: Steps) -> tuple[Sizes, Sizes, Sizes]:
-    """Settings of a convolution with one number for each of the `n` spatial dims, none of them too small."""
+    """Check the settings of a convolution, and return them with one number for each of `n` spatial dims."""
     return (
         for_convolution("stride", stride, n, 1),
         for_convolution("padding", padding, n, 0),
@@ -153,7 +158,7 @@ def _for_each_dim(n: int, stride: Steps, padding: Steps, dilation: Steps) -> tup
 
 
 def _kernel_name(n: int, transposed: bool) -> str:
-    """Return the kernel that PyTorch names in errors; one dim is computed as two."""
+    """Return the name that PyTorch's errors use for the kernel; one dim is computed as two."""
     if transposed:
         return f"slow_conv_transpose{max(n, 2)}d_out_cpu"
     return "compute_columns3d" if n == 3 else "slow_conv2d_cpu"
@@ -239,7 +244,12 @@ def _conv_transpose(
 def _resolve_padding(
     F: Any, n: int, input: Any, weight: Any, stride: Sizes, padding: str, dilation: Sizes
 ) -> tuple[Any, Sizes]:
-    """The padding that ``'same'`` and ``'valid'`` stand for; what differs between two sides is padded beforehand."""
+    """Return the input and the padding of ``'same'`` or ``'valid'``.
+
+    Where the two sides of a dim differ, the input is padded beforehand.
+
+    Where the two sides of a dim differ, the input is padded beforehand.
+    """
     if padding == "valid":
         return input, (0,) * n
     if padding != "same":
@@ -253,7 +263,7 @@ def _resolve_padding(
 
 
 def _check_input(name: str, n: int, sizes: Sizes) -> bool:
-    """Return whether the input is batched."""
+    """Check the input's number of dims, and return whether it has a batch dim."""
     if len(sizes) not in (n + 1, n + 2):
         raise RuntimeError(
             f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}{n}d, but got input of size: "
@@ -311,7 +321,7 @@ def _check_windows(sizes: Sizes, kernel: Sizes, padding: Sizes, dilation: Sizes)
 
 
 def _check_output_padding(output_padding: Sizes, stride: Sizes, dilation: Sizes) -> None:
-    """Raise PyTorch's error for output that no window would reach."""
+    """Raise PyTorch's error for an output padding that is not smaller than stride or dilation."""
     if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
         raise RuntimeError(
             "output padding must be smaller than either stride or dilation, but got "

@@ -1,4 +1,4 @@
-"""Dropout: a random mask, and a multiplication."""
+"""Dropout: multiplication by a random mask."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SATURATION = -1.7580993408473766
     method=False,
 )
 def masked_scale(K, self, mask, scale: float):
-    """`self` times `scale` where the mask holds, else times zero."""
+    """Compute ``self * mask * scale`` for a bool mask."""
     return self * mask.astype(self.dtype) * scale
 
 
@@ -35,7 +35,7 @@ def masked_scale(K, self, mask, scale: float):
     method=False,
 )
 def record_dropout(K, self, source, mask, scale: float = 1.0):
-    """What dropout has made of `source` and drawn for it, with its history."""
+    """Return `self`, the result of dropout with `mask`, with `source` as its history."""
     return self
 
 
@@ -62,12 +62,12 @@ def _channels(input: Any) -> tuple[int, ...]:
 
 
 def _draw_mask(F: Any, input: Any, shape: tuple[int, ...], p: float) -> Any:
-    """1 with probability ``1 - p``, else 0."""
+    """Return a random mask: 1 with probability ``1 - p``, else 0."""
     return F.bernoulli_mask(shape, 1 - p, input.device).to(input.dtype)
 
 
 def _drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: bool, inplace: bool) -> Any:
-    """Drop with probability `p`, and scale up the rest so that the expectation stays."""
+    """Set elements to zero with probability `p`, and scale the others so that the expectation stays."""
     if not training or not p or not input.numel():
         return input
     if p != 1 and not inplace and shape == tuple(input.shape):
@@ -79,7 +79,7 @@ def _drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: bool, 
 
 
 def _alpha_drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: bool, inplace: bool) -> Any:
-    """Replace by the saturation value with probability `p`, and keep mean and variance by a linear map."""
+    """Replace elements by the saturation value with probability `p`, and restore mean and variance linearly."""
     if not training or not p or not input.numel():
         return input
     if p == 1:
@@ -97,7 +97,9 @@ def _alpha_drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: 
     samples=lambda: [case(floats(3, 4), 0.3), case(floats(3, 4), 0.5, False), case(floats(2), 1.0)],
 )
 def dropout(F, input, p: float = 0.5, training: bool = True, inplace: bool = False):
-    """Set elements to zero with probability `p`, and divide the others by ``1 - p``; without `training`, nothing.
+    """Set elements to zero with probability `p`, and divide the others by ``1 - p``.
+
+    Without `training`, return the input.
 
     Parameters
     ----------
@@ -119,7 +121,9 @@ def dropout(F, input, p: float = 0.5, training: bool = True, inplace: bool = Fal
 
 @composite(path="nn.functional.alpha_dropout", random=True, samples=lambda: [case(floats(3, 4), 0.3, True)])
 def alpha_dropout(F, input, p: float = 0.5, training: bool = False, inplace: bool = False):
-    """Dropout for self-normalizing networks: what is dropped takes the value at which `selu` saturates.
+    """Apply dropout to self-normalizing networks.
+
+    Dropped elements take the value at which `selu` saturates.
 
     A linear map afterwards keeps zero mean and unit variance.
 
@@ -143,7 +147,7 @@ def alpha_dropout(F, input, p: float = 0.5, training: bool = False, inplace: boo
     samples=lambda: [case(floats(3, 4, 2), 0.3, True)],
 )
 def feature_alpha_dropout(F, input, p: float = 0.5, training: bool = False, inplace: bool = False):
-    """`alpha_dropout` of whole channels.
+    """Apply `alpha_dropout` to whole channels.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Multi-head attention: projections, attention of every head, and a projection of all heads together."""
+"""Multi-head attention: projections, the attention of every head, and a joint projection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _projections(
     separate: tuple[Any, Any, Any] | None,
     bias: Any,
 ) -> list[Any]:
-    """Query, key and value, each times its weight plus its bias."""
+    """Return query, key and value, each multiplied by its weight, plus its bias."""
     width = inputs[0].shape[-1]
     biases = (None,) * 3 if bias is None else F.chunk(bias, 3)
     if separate is not None:
@@ -30,7 +30,7 @@ def _projections(
 
 
 def _additive(F: Any, name: str, mask: Any, like: Any) -> Any:
-    """Return a mask as numbers to be added; True hides."""
+    """Return a mask as numbers that are added to the scores: minus infinity where the mask is True."""
     if mask is None or mask.dtype.is_floating_point:
         return mask
     if mask.dtype.name != "bool":
@@ -39,13 +39,16 @@ def _additive(F: Any, name: str, mask: Any, like: Any) -> Any:
 
 
 def _heads(F: Any, x: Any, heads: int) -> Any:
-    """``(length, batch, heads * width)`` as ``(batch, heads, length, width)``."""
+    """Reshape ``(length, batch, heads * width)`` to ``(batch, heads, length, width)``."""
     length, batch, width = x.shape
     return F.permute(F.reshape(x, (length, batch, heads, width // heads)), (1, 2, 0, 3))
 
 
 def _masks(F: Any, query: Any, attn_mask: Any, padding: Any, heads: int, keys: int, added: int) -> Any:
-    """Both masks in one, ``(batch or 1, heads or 1, queries or 1, keys)``; `added` further keys are visible."""
+    """Combine both masks in one of shape ``(batch or 1, heads or 1, queries or 1, keys)``.
+
+    The `added` further keys are not masked.
+    """
     queries, batch = query.shape[:2]
     mask = _additive(F, "attn_mask", attn_mask, query)
     if mask is not None:
@@ -122,7 +125,7 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ):
-    """Attention of several heads, each with its own projections.
+    """Compute the attention of several heads, each with its own projections.
 
     Parameters
     ----------

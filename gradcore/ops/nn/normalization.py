@@ -1,4 +1,4 @@
-"""Normalization over the last dims, and what all kinds of normalization share.
+"""Normalization over the last dims, and functions shared by all kinds of normalization.
 
 The mean and the variance are outputs beside the result, with derivatives of their own: so the formulas may read them,
 and stay right at any order. With ``c = x - mean`` and ``r = 1 / sqrt(var + eps)`` the normalized values are ``c * r``.
@@ -20,17 +20,19 @@ Needs = tuple[bool, ...]
 
 
 def with_zeros(F: Any, grads: Any, self: Any) -> Any:
-    """Return the gradients of result, mean and variance; the result's is there, the others may be None."""
+    """Return the gradients of result, mean and variance, with zeros for that of the result if it is None."""
     return (F.zeros_like(self), *grads[1:]) if grads[0] is None else grads
 
 
 def plus(F: Any, x: Any, grad: Any) -> Any:
-    """`x` plus the gradient of a statistic, where there is one."""
+    """Return `x` plus the gradient of a statistic, or `x` if there is none."""
     return x if grad is None else x + F.reshape(grad, x.shape)
 
 
 def check_parameters(input: Any, *parameters: Any) -> None:
-    """Refuse weights, biases and statistics whose dtype is not the input's, or float32 for all beside half precision.
+    """Raise if a weight, bias or statistic has another dtype than the input.
+
+    All of them may be float32 beside an input of half precision.
 
     Raises
     ------
@@ -67,7 +69,10 @@ def check_parameters(input: Any, *parameters: Any) -> None:
     half_on_cuda="normalization",
 )
 def native_layer_norm(self, weight=None, bias=None, ndims: int = 1, eps: float = 1e-5):
-    """Normalize over the last `ndims` dims; also their means and variances."""
+    """Normalize over the last `ndims` dims.
+
+    The means and variances are returned too.
+    """
 
 
 @native_layer_norm.vjp("self", "weight", "bias")
@@ -102,7 +107,7 @@ def layer_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
 def along_input(
     F: Any, t: AnyTensor, self: AnyTensor, mean: AnyTensor, var: AnyTensor, dims: Any, eps: float
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:
-    """Tangents of the normalized values, the mean and the variance, along the input's tangent."""
+    """Return the tangents of normalized values, mean and variance, from the tangent of the input."""
     c = self - mean
     t_mean = F.mean(t, dims, True)
     t_var = 2 * F.mean(c * t, dims, True)
@@ -206,7 +211,12 @@ def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None
     half_on_cuda="normalization",
 )
 def fused_rms_norm(self, weight=None, ndims: int = 1, eps: float = 1e-5):
-    """Divide by the root mean square of the last `ndims` dims; also the factors by which was multiplied."""
+    """Divide by the root mean square of the last `ndims` dims.
+
+    The reciprocal root mean squares are returned too.
+
+    The factors are returned too.
+    """
 
 
 @fused_rms_norm.vjp("self", "weight")

@@ -30,7 +30,7 @@ _refuse_others = same_dtypes(
 
 
 def _samples(gates: int, *others: tuple[int, ...]):
-    """Sequences, sequences of different lengths in both directions, and a single step."""
+    """Return samples: a batch, sequences of different lengths in both directions, and a single step."""
 
     def make():
         more = [floats(*shape) for shape in others]
@@ -57,7 +57,10 @@ def _samples(gates: int, *others: tuple[int, ...]):
     samples=_samples(4),
 )
 def lstm_sequence(inflow, h0, c0, weight, projection=None, sizes: Sizes | None = None, reverse: bool = False):
-    """Long short-term memory: the states at all steps, the last hidden state and cell; then all gates and cells."""
+    """Run a long short-term memory layer.
+
+    It returns the states at all steps, the last state and cell, and all gates and cells.
+    """
 
 
 @lstm_sequence.vjp("inflow", "h0", "c0", "weight", "projection")
@@ -102,7 +105,10 @@ def lstm_backward(
     samples=_samples(3, (6,)),
 )
 def gru_sequence(inflow, h0, weight, bias=None, sizes: Sizes | None = None, reverse: bool = False):
-    """Gated recurrent units: the states at all steps, the last state; then all gates."""
+    """Run a layer of gated recurrent units.
+
+    It returns the states at all steps, the last state, and all gates.
+    """
 
 
 @gru_sequence.vjp("inflow", "h0", "weight", "bias")
@@ -140,7 +146,10 @@ def gru_backward(
     samples=_samples(1),
 )
 def rnn_sequence(inflow, h0, weight, relu: bool = False, sizes: Sizes | None = None, reverse: bool = False):
-    """``act(inflow + weight @ h)``: the states at all steps, and the last one."""
+    """Run ``h = act(inflow + weight @ h)`` over a sequence.
+
+    It returns the states at all steps, and the last one.
+    """
 
 
 @rnn_sequence.vjp("inflow", "h0", "weight")

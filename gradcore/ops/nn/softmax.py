@@ -33,7 +33,7 @@ def _weights(F, self, result, dim):
     autocast="float32:cuda",
 )  # fmt: skip
 def logsumexp(K, self, dim: Dims, keepdim: bool = False):
-    """``log(sum(exp(self)))`` over `dim`, without overflow.
+    """Compute ``log(sum(exp(self)))`` over `dim`, without overflow.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def _softmax_samples():
     half_on_cuda="softmax",
 )
 def softmax(K, self, dim: int, dtype: DType = None):
-    """Exponentials along `dim`, divided by their sum: positive numbers that sum to one.
+    """Return the exponentials along `dim`, divided by their sum: positive numbers that sum to one.
 
     Returns
     -------
@@ -97,7 +97,10 @@ def _(F, t, result, dim):
     samples=lambda: [case(floats(3, 4), floats(3, 4), 1), case(floats(3, 4), floats(3, 4), 0)],
 )
 def softmax_backward(K, grad, y, dim: int):
-    """Return the gradient through softmax, given its result `y` (or its tangent: the Jacobian matrix is symmetric)."""
+    """Return the gradient or tangent through softmax, given its result `y`.
+
+    Both are the same: the Jacobian matrix is symmetric.
+    """
     return _joint(K.softmax_product, grad, y, dim)
 
 
@@ -152,7 +155,7 @@ def _run_kernel(K, kernel, kernel_name, self, dim, dtype):
 
 
 def _joint(kernel, grad, y, dim):
-    """Run a kernel of a gradient and a result along a dim."""
+    """Run a kernel of a gradient and a result along `dim`."""
     if y.ndim:
         return kernel(grad, y, dim)
     return kernel(grad.reshape((1,)), y.reshape((1,)), 0).reshape(())
@@ -171,7 +174,7 @@ def _implicit_dim(name, ndim):
 
 @composite(name="nn_softmax", path="nn.functional.softmax", samples=_softmax_samples)
 def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
-    """Exponentials along `dim`, divided by their sum: positive numbers that sum to one.
+    """Return the exponentials along `dim`, divided by their sum: positive numbers that sum to one.
 
     Returns
     -------
@@ -205,7 +208,7 @@ def _(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None
 
 @composite(path="nn.functional.softmin", samples=_softmax_samples)
 def softmin(F, self, dim: int | None = None, _stacklevel: int = 3, dtype: DType = None):
-    """``softmax(-self)``.
+    """Compute ``softmax(-self)``.
 
     Returns
     -------

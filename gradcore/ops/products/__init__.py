@@ -1,1 +1,1 @@
-"""Products of matrices, and sums over processes."""
+"""Products of matrices, and linear maps between processes."""

@@ -1,4 +1,4 @@
-"""Products with a summand and an activation: on CUDA one call of cuBLASLt."""
+"""Matrix products with a summand and an activation, which CUDA computes in one call of cuBLASLt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gradcore.ops.products.linear import addmm, gradient_of_summand, scale
     half_on_cuda="products",
 )
 def addmm_relu(K, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
-    """`relu` of `addmm`."""
+    """Compute `relu` of `addmm`."""
     return K.relu(K.addmm(self, mat1, mat2, beta, alpha))
 
 
@@ -44,7 +44,7 @@ def _(F, grad, self_shape, mat1, mat2, result, beta, alpha, needs):
     half_on_cuda="products",
 )
 def addmm_gelu(K, self, mat1, mat2, beta: Number = 1, alpha: Number = 1):
-    """`gelu`, near it by tanh, of `addmm`; and what it was taken of."""
+    """Return `gelu` of `addmm`, approximated by tanh, and the result of `addmm` itself."""
     inner = K.addmm(self, mat1, mat2, beta, alpha)
     return K.gelu(inner, "tanh"), inner
 
@@ -60,12 +60,15 @@ def _(F, grads, self_shape, mat1, mat2, inner, beta, alpha, needs):
 
 @composite(function=False, method=False)
 def activation_backward(F, grad, read, gelu: bool):
-    """The gradient through `gelu` near it by tanh, from what it was taken of, or through `relu`, from its result."""
+    """Return the gradient through the activation.
+
+    `read` is the input of `gelu` or, if not `gelu`, the result of `relu`.
+    """
     return grad * tanh_gelu_slope(F, read) if gelu else F.where(read <= 0, 0, grad)
 
 
 def _gradients(F, grad, shape, mat1, mat2, beta, alpha, needs):
-    """Return the gradients of `addmm`, whose summand has that shape, for those inputs that need one."""
+    """Return the gradients of `addmm` for the inputs that need one; the summand has the shape `shape`."""
     to_summand = to_first = to_second = None
     if needs[1]:
         to_first = scale(F.times_adjoint(grad, mat2), alpha)
@@ -81,7 +84,7 @@ def _gradients(F, grad, shape, mat1, mat2, beta, alpha, needs):
 
 @composite(function=False, method=False)
 def product_and_sum(F, self, grad):
-    """``self.mH @ grad``, and the sum of the rows of `grad`."""
+    """Return ``self.mH @ grad``, and the sum of the rows of `grad`."""
     return F.adjoint_times(self, grad), F.sum_rows(grad)
 
 
@@ -132,7 +135,7 @@ def _(F, t, mat1, inner, alpha):
     case(floats(4), floats(2, 0), floats(0, 4)),
 ])  # fmt: skip
 def addmm_activation(F, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1, use_gelu: bool = False):
-    """``relu(beta * self + alpha * (mat1 @ mat2))``, or `gelu` of it, near it by tanh.
+    """Compute `relu` of ``beta * self + alpha * (mat1 @ mat2)``, or `gelu` approximated by tanh.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Einstein's summation: parsing, and the way to contractions of two tensors at a time."""
+"""Einstein summation: parsing, and the sequence of contractions of two tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _label(letter: str) -> int:
 
 
 def _subscripts(text: str, start: int, operand: str) -> list[int]:
-    """Return the labels of one operand (or the output): numbers of letters, and -1 for an ellipsis."""
+    """Return the labels of one operand or of the output: numbers for letters, and -1 for an ellipsis."""
     labels: list[int] = []
     i = 0
     while i < len(text):
@@ -56,7 +56,7 @@ def _subscripts(text: str, start: int, operand: str) -> list[int]:
 
 
 def _parse_equation(equation: str) -> tuple[list[list[int]], list[int] | None]:
-    """Return the labels of the operands, and of the output where it is given."""
+    """Return the labels of each operand, and those of the output or None."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     operands, start = [], 0
@@ -67,7 +67,7 @@ def _parse_equation(equation: str) -> tuple[list[list[int]], list[int] | None]:
 
 
 def _from_sublists(args: Sequence[Any]) -> tuple[list[Any], list[list[int]], list[int] | None]:
-    """Operands and labels of the form ``einsum(a, [0, 1], b, [1, 2], [0, 2])``."""
+    """Return operands and labels of the form ``einsum(a, [0, 1], b, [1, 2], [0, 2])``."""
 
     def labels(sublist: Sequence[Any]) -> list[int]:
         sublist = [label if label is Ellipsis else operator.index(label) for label in sublist]
@@ -87,7 +87,7 @@ def _from_sublists(args: Sequence[Any]) -> tuple[list[Any], list[list[int]], lis
 def _resolve_ellipses(
     operands: tuple[Labels, ...], output: Labels | None, ndims: tuple[int, ...]
 ) -> tuple[list[Labels], Labels]:
-    """Return the labels with the dims of ellipses in place, and those of the output."""
+    """Return the labels of operands and output with labels of dims in place of ellipses."""
     if len(operands) != len(ndims):
         which = (
             "fewer operands were provided than" if len(operands) > len(ndims) else "more operands were provided than"
@@ -157,7 +157,7 @@ def _sizes(inputs: Sequence[Labels], shapes: Sequence[Sequence[int]]) -> dict[in
 
 
 def _distinct(F: Any, x: Any, labels: Labels, sizes: dict[int, int]) -> Term:
-    """Return an operand with every label once, and without those of broadcast size 1."""
+    """Return an operand in which every label occurs once, without the dims of size 1 that broadcast."""
     while len(set(labels)) < len(labels):
         label = next(each for each in labels if labels.count(each) > 1)
         first = labels.index(label)
@@ -172,7 +172,7 @@ def _distinct(F: Any, x: Any, labels: Labels, sizes: dict[int, int]) -> Term:
 
 
 def _sum_out(F: Any, x: Any, labels: Labels, wanted: set[int]) -> Term:
-    """Return an operand summed over the labels that only it has."""
+    """Return an operand summed over the labels that are not in `wanted`."""
     unwanted = [i for i, label in enumerate(labels) if label not in wanted]
     if unwanted:
         x = F.sum(x, tuple(unwanted))
@@ -181,7 +181,7 @@ def _sum_out(F: Any, x: Any, labels: Labels, wanted: set[int]) -> Term:
 
 
 def _cheapest_pair(terms: Sequence[Term], sizes: dict[int, int], output: Labels) -> tuple[int, int]:
-    """Return the two terms whose product is smallest, compared with what it replaces."""
+    """Return the positions of two terms whose product is smallest compared with the terms themselves."""
     best, found = None, (0, 1)
     for i in range(len(terms)):
         for j in range(i + 1, len(terms)):
@@ -194,7 +194,7 @@ def _cheapest_pair(terms: Sequence[Term], sizes: dict[int, int], output: Labels)
 
 
 def _labels_needed_later(terms: Sequence[Term], i: int, j: int, output: Labels) -> set[int]:
-    """Return the labels that all but two terms, and the output, have."""
+    """Return the labels that the output or the terms other than `i` and `j` have."""
     return set(output).union(*(labels for k, (_, labels) in enumerate(terms) if k not in (i, j)))
 
 
@@ -220,7 +220,7 @@ def _contract_all(F: Any, terms: list[Term], sizes: dict[int, int], output: Labe
     case("i,i->i", floats(3), floats(1)), case("ijk,ilm->jlmk", floats(2, 3, 4), floats(2, 2, 3)),
 ], autocast="lower:cuda")  # fmt: skip
 def einsum(F, *args):
-    """Sums of products of elements, as Einstein's notation says.
+    """Compute sums of products of elements in Einstein's notation.
 
     Parameters
     ----------

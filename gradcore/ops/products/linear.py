@@ -1,4 +1,4 @@
-"""Products with a summand: linear layers, and BLAS's ``beta * self + alpha * product``."""
+"""Linear layers, and products with a summand: BLAS's ``beta * self + alpha * product``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradcore.ops.declare.table import general, same
 
 
 def _sum_to_shape(F, grad, shape):
-    """Return the gradient of a summand of that shape, which was expanded to the shape of `grad`."""
+    """Return the gradient of a summand of `shape` that was expanded to the shape of `grad`."""
     shape, whole = tuple(shape), tuple(grad.shape)
     if whole == shape:
         return grad
@@ -20,7 +20,7 @@ def _sum_to_shape(F, grad, shape):
 
 
 def scale(t, number):
-    """``t * number`` without the product where the number is 1."""
+    """Compute ``t * number`` without the product where the number is 1."""
     return t if number == 1 else t * number
 
 
@@ -28,7 +28,7 @@ def scale(t, number):
 
 
 def _linear_node(input_shape, bias):
-    """Name of the node of PyTorch's last step."""
+    """Return the name of the last node that PyTorch records for a linear layer."""
     ndim = len(input_shape)
     if bias is not None:
         return "AddmmBackward0" if ndim == 2 else "ViewBackward0"
@@ -36,7 +36,7 @@ def _linear_node(input_shape, bias):
 
 
 def _saved_by_linear(node):
-    """PyTorch's names for the product of two matrices, of which the second is the transposed weight."""
+    """Return PyTorch's names of the saved factors, of which the second is the transposed weight."""
     if node not in ("AddmmBackward0", "MmBackward0"):
         return {}
     first = "mat1" if node == "AddmmBackward0" else "self"
@@ -81,7 +81,7 @@ def _weight_gradient(F, grad, input, shape):
         **dict.fromkeys(("MmBackward0", "SqueezeBackward4", "UnsafeViewBackward0"), ("input", "weight")),
     }, half_on_cuda="products",)  # fmt: skip
 def linear(input, weight, bias=None):
-    """``input @ weight.T + bias``: a linear layer, with the weight as (out features, in features).
+    """Compute ``input @ weight.T + bias``: a linear layer, with the weight as (out features, in features).
 
     Returns
     -------
@@ -105,7 +105,7 @@ linear.jvp("bias")(same)
 
 
 def _samples(self, *operands):
-    """Return the summand in full, expanded with other factors, and left out."""
+    """Return samples with the full summand, with an expanded one and other factors, and without one."""
 
     def cases():
         products = [floats(*shape) for shape in operands]
@@ -119,7 +119,7 @@ def _samples(self, *operands):
 
 
 def gradient_of_summand(F, grad, self_shape, beta):
-    """Return the gradient of a summand of that shape, which was multiplied by `beta`."""
+    """Return the gradient of a summand of `self_shape` that was multiplied by `beta`."""
     return _sum_to_shape(F, scale(grad, beta.conjugate()), self_shape)
 
 
@@ -147,7 +147,7 @@ def _times_first(F, grad, first, alpha):
     half_on_cuda="products",
 )
 def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
-    """``beta * self + alpha * (mat1 @ mat2)`` of matrices.
+    """Compute ``beta * self + alpha * (mat1 @ mat2)`` of matrices.
 
     Returns
     -------
@@ -178,7 +178,7 @@ def addmm(K, self, mat1, mat2, *, beta: Number = 1, alpha: Number = 1):
     half_on_cuda="products",
 )
 def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
-    """``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices.
+    """Compute ``beta * self + alpha * (batch1 @ batch2)`` of batches of matrices.
 
     Returns
     -------
@@ -214,7 +214,7 @@ def baddbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     numbers_first=True,
 )
 def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
-    """``beta * self + alpha * sum(batch1 @ batch2)``: the products of a batch are summed.
+    """Compute ``beta * self + alpha * sum(batch1 @ batch2)``, where the products of a batch are summed.
 
     Returns
     -------
@@ -242,7 +242,7 @@ def addbmm(K, self, batch1, batch2, *, beta: Number = 1, alpha: Number = 1):
     numbers_first=True,
 )
 def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
-    """``beta * self + alpha * (mat @ vec)``.
+    """Compute ``beta * self + alpha * (mat @ vec)``.
 
     Returns
     -------
@@ -269,7 +269,7 @@ def addmv(K, self, mat, vec, *, beta: Number = 1, alpha: Number = 1):
     numbers_first=True,
 )
 def addr(K, self, vec1, vec2, *, beta: Number = 1, alpha: Number = 1):
-    """``beta * self + alpha * outer(vec1, vec2)``.
+    """Compute ``beta * self + alpha * outer(vec1, vec2)``.
 
     Returns
     -------

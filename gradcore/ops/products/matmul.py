@@ -23,18 +23,21 @@ from gradcore.ops.linalg.matrix_checks import check_floating
 @linear(lambda F, grad: F.hermitian(grad), view=True, function=False, method=False, node="TransposeBackward0",
         samples=lambda: [case(floats(2, 3)), case(floats(2, 3, 3))], batch=leading(2))  # fmt: skip
 def hermitian(self):
-    """Return the conjugate transpose of the last two dims: a view where nothing is to be conjugated."""
+    """Return the conjugate transpose of the last two dims; of real matrices it is a view."""
 
 
 @composite(function=False, method=False)
 def times_adjoint(F, self, other):
-    """``self @ other.mH``: a kernel may read the conjugate transpose where the operand lies."""
+    """Compute ``self @ other.mH``.
+
+    A kernel may read the conjugate transpose without a copy.
+    """
     return F.matmul(self, F.hermitian(other))
 
 
 @composite(function=False, method=False)
 def adjoint_times(F, self, other):
-    """``self.mH @ other``."""
+    """Compute ``self.mH @ other``."""
     return F.matmul(F.hermitian(self), other)
 
 
@@ -49,7 +52,7 @@ _refuse_mixed_factors = same_dtypes("expected scalar type {self} but found {othe
 
 
 def _mixed_factors(op, args):
-    """Products without a sum are elementwise, and computed in the common dtype."""
+    """Return the arguments in their common dtype if nothing is summed, as in an elementwise product, else raise."""
     _, _, of_self, of_other, out = args
     return common_dtype(op, args) if set(out) >= {*of_self, *of_other} else _refuse_mixed_factors(op, args)
 
@@ -72,7 +75,7 @@ def _mixed_factors(op, args):
     autocast="lower:cpu",
 )
 def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
-    """Return the sum of products over the labels of dims that `out` lacks.
+    """Return the sum of products over the labels that `out` lacks.
 
     Every label of one operand is in the other or in `out`, and none is repeated: so derivatives are contractions too.
     """
@@ -88,7 +91,9 @@ def contract(self, other, of_self: Labels, of_other: Labels, out: Labels):
     case(floats(2, 1), floats(1, 3)), case(floats(0, 3), floats(3, 2)), case(floats(2, 0), floats(0, 3)),
 ], autocast="lower")  # fmt: skip
 def matmul(F, self, other):
-    """Return the matrix product; vectors take part as rows or columns, further dims are batches and broadcast.
+    """Return the matrix product.
+
+    Vectors are rows or columns; further dims are batch dims, which broadcast.
 
     Returns
     -------
@@ -247,7 +252,7 @@ def dot(self, tensor):
     autocast="widest:cuda",
 )
 def vdot(self, other):
-    """Return the inner product of two vectors, the first of them conjugated.
+    """Return the inner product of two vectors; the first is conjugated.
 
     Returns
     -------
@@ -270,7 +275,7 @@ def vdot(self, other):
     samples=lambda: [case(floats(3), floats(2)), case(floats(0), floats(2))],
 )
 def outer(self, vec2):
-    """Return the products of each element of a vector with each one of another.
+    """Return the products of each element of a vector with each element of another.
 
     Returns
     -------
@@ -286,7 +291,7 @@ def outer(self, vec2):
 
 
 def _left_gradient(F, grad, other, shape):
-    """With respect to the first operand, of that shape, of a product with batches."""
+    """Return the gradient of a batched product by its first operand, which has the shape `shape`."""
     other = F.conj(other)
     batch = tuple(range(3, 3 + max(len(shape), other.ndim) - 2))
     if len(shape) == 1:
@@ -300,7 +305,7 @@ def _left_gradient(F, grad, other, shape):
 
 
 def _right_gradient(F, grad, self, shape):
-    """With respect to the second operand, of that shape, of a product with batches."""
+    """Return the gradient of a batched product by its second operand, which has the shape `shape`."""
     self = F.conj(self)
     batch = tuple(range(3, 3 + max(len(shape), self.ndim) - 2))
     if len(shape) == 1:
@@ -330,12 +335,12 @@ def _right_gradient(F, grad, self, shape):
         case(floats(3), floats(3, 2)), case(floats(2, 0, 3), floats(3, 2)), case(floats(2, 2, 1), floats(2, 1, 3)),
     ], half_on_cuda="products",)  # fmt: skip
 def batched_matmul(self, other):
-    """`matmul` where an operand has batch dims, or a vector stands in front of a matrix."""
+    """Compute `matmul` of operands with batch dims, or of a vector and a matrix."""
 
 
 @composite(samples=lambda: [case(floats(3), floats(3)), case(floats(2, 3), floats(4, 3)), case(floats(), floats(2))])
 def inner(F, self, other):
-    """Sums of products over the last dims of both tensors.
+    """Return the sums of products over the last dims of both tensors.
 
     Returns
     -------
@@ -436,7 +441,7 @@ def kron(F, self, other):
     case(floats(2, 3), floats(2, 3)), case(floats(3), floats(3)), case(floats(2, 3), floats(2, 1), dim=0),
 ], autocast="lower")  # fmt: skip
 def linalg_vecdot(F, x, y, *, dim: int = -1):
-    """Return the inner products of the vectors along `dim`, those of `x` conjugated.
+    """Return the inner products of vectors along `dim`; those of `x` are conjugated.
 
     Returns
     -------
@@ -554,7 +559,9 @@ def _check_chain(tensors: Sequence[Any]) -> None:
     case((floats(2, 3), floats(3, 4), floats(4, 2))), case((floats(3), floats(3, 2), floats(2, 5), floats(5))),
 ], autocast="lower:cuda")  # fmt: skip
 def linalg_multi_dot(F, tensors: Arrays):
-    """The product of a chain of matrices (a vector may stand at either end), in the order that costs least.
+    """Return the product of a chain of matrices in the order of least cost.
+
+    The first and the last may be vectors.
 
     Examples
     --------

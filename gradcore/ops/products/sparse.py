@@ -16,7 +16,7 @@ from gradcore.ops.declare.table import bilinear, general, linear, same
 
 @linear(same, view=True, node=lambda name: name, function=False, method=False, samples=list)
 def known_as(K, self, name: str):
-    """Return the whole tensor as a view of itself, computed by a node of that name."""
+    """Return a view of the whole tensor whose node has the name `name`."""
     return self[...]
 
 
@@ -24,7 +24,7 @@ def known_as(K, self, name: str):
         samples=lambda: [case(floats(4), ints(4, high=3), 3), case(floats(3, 2), ints(3, high=5), 5),
             case(floats(0, 2), ints(0), 2)])  # fmt: skip
 def rows_summed(K, self, index, height: int):
-    """`height` rows: the sums of those of `self` with equal indices."""
+    """Return `height` rows: the sums of the rows of `self` with equal indices."""
     rest = self.shape[1:]
     return K.sum_into_rows(height, index, self.reshape(self.shape[0], math.prod(rest))).reshape(height, *rest)
 
@@ -57,7 +57,7 @@ def sampled_product(left, right, pattern: Any):
     function=False, method=False, mixed=common_dtype, samples=list, outputs=("result", "info"), differentiable=(0,)
 )
 def sparse_solve(values, b, pattern: Any, transposed: bool, solver: Any, strict: bool = True):
-    """Return the solution of ``A @ x = b``, or of the transposed system, and how an iterative method ended."""
+    """Return the solution of ``A @ x = b`` or of the transposed system, and the status of an iterative solver."""
 
 
 def _adjoint(solver):
@@ -89,7 +89,7 @@ def _from_zero(solver):
 @general(function=False, method=False, mixed=common_dtype, samples=list, outputs=("w", "V"),
          constant={"start": "the eigenpairs do not depend on the start"})  # fmt: skip
 def sparse_eigenpairs(values, start, pattern: Any, settings: Any):
-    """Eigenvalues and eigenvectors of a symmetric sparse matrix, by LOBPCG."""
+    """Return the eigenvalues and eigenvectors of a symmetric sparse matrix, by LOBPCG."""
 
 
 @sparse_eigenpairs.vjp("values")

@@ -1,1 +1,1 @@
-"""Operations along dims: sums, extrema, order, counts, distances."""
+"""Operations along dims: sums, extrema, sorting, counts and distances."""

@@ -1,4 +1,4 @@
-"""Cumulative operations along a dim, differences and integrals by the trapezoid rule."""
+"""Cumulative operations along a dim, differences, and integrals by the trapezoid rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _samples():
 
 @linear(lambda F, grad, dim: F.cumsum_backward(grad, dim), inplace=True, samples=_samples, autocast="float32:cuda")
 def cumsum(K, self, dim: int, *, dtype: DType = None):
-    """Sums of the elements up to each one along a dim; integers and bools are summed in int64.
+    """Return the cumulative sum along `dim`; integers and bools are summed in int64.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def cumsum(K, self, dim: int, *, dtype: DType = None):
 
 @linear(lambda F, grad, dim: F.cumsum(grad, dim), function=False, method=False, samples=_samples)
 def cumsum_backward(K, self, dim: int):
-    """Sums of the elements from each one on along a dim: the transpose of `cumsum`."""
+    """Return the sums of the elements from each one on along `dim`: the transpose of `cumsum`."""
     return along(K.cumsum_along, self, dim, True, None)
 
 
@@ -54,7 +54,7 @@ def cumsum_backward(K, self, dim: int):
     samples=lambda: [case(floats(3, 4), 1, 1), case(floats(3, 4), 0, -1, 1), case(floats(1), 0, 1)],
 )
 def shift(K, self, dim: int, by: int, fill: float = 0):
-    """Return the elements one further (`by` 1) or one back (-1) along a dim, and `fill` where none came from."""
+    """Shift the elements along `dim` by one (`by` 1) or by minus one (-1), and fill with `fill`."""
     return along(K.shift_along, self, dim, by, fill)
 
 
@@ -64,7 +64,10 @@ def _(F, t, dim, by):
 
 
 def _accumulate_gradient(F, grad, factor, dim, reverse):
-    """The gradient of a scan: at each element, the contributions of all later elements (in the order of the scan)."""
+    """Return the gradient of a scan: for each element, the contributions of all later elements.
+
+    Later refers to the order of the scan.
+    """
     return F.scan(F.conj(F.shift(factor, dim, 1 if reverse else -1)), grad, dim, not reverse)
 
 
@@ -81,7 +84,7 @@ def _accumulate_gradient(F, grad, factor, dim, reverse):
     ],
 )  # fmt: skip
 def scan(K, factor, term, dim: int, reverse: bool = False):
-    """Return the recurrence ``out[i] = factor[i] * out[i - 1] + term[i]`` along a dim (``out[i + 1]`` if `reverse`)."""
+    """Compute ``out[i] = factor[i] * out[i - 1] + term[i]`` along `dim`, from the end if `reverse`."""
     dim = wrap_dim(dim, term.ndim)
     return K.scan_along(factor, term, dim, reverse) if term.ndim else term.copy()
 
@@ -105,7 +108,7 @@ def _product_samples():
     autocast="float32:cuda",
 )
 def cumprod(K, self, dim: int, *, dtype: DType = None):
-    """Products of the elements up to each one along a dim; integers and bools are multiplied in int64.
+    """Return the cumulative product along `dim`; integers and bools are multiplied in int64.
 
     Examples
     --------
@@ -124,7 +127,10 @@ def _(F, t, self, result, dim):
 
 
 def _decay(F, result, dim):
-    """``exp(result[i - 1] - result[i])``: the factor that turns weights relative to one sum into those of the next."""
+    """Compute ``exp(result[i - 1] - result[i])``.
+
+    The factor converts weights relative to one cumulative sum to weights relative to the next.
+    """
     return F.exp(F.shift(result, dim, 1, -math.inf) - result)
 
 
@@ -135,7 +141,7 @@ def _decay(F, result, dim):
     samples=lambda: [*_samples(), case(floats(3, 4, low=800, high=1200), 1)],
 )
 def logcumsumexp(K, self, dim: int):
-    """``log(cumsum(exp(self)))`` along a dim, without overflow.
+    """Compute ``log(cumsum(exp(self)))`` along a dim, without overflow.
 
     Examples
     --------
@@ -155,7 +161,7 @@ def _(F, t, self, result, dim):
 
 
 def _split_neighbours(F, x, dim):
-    """Return the elements from the second and those up to the last but one along a dim."""
+    """Return all elements along `dim` but the first, and all but the last."""
     n = x.shape[dim]
     return F.narrow(x, dim, 1, n - 1), F.narrow(x, dim, 0, n - 1)
 
@@ -169,7 +175,7 @@ def _split_neighbours(F, x, dim):
     ]
 )
 def diff(F, self, n: int = 1, dim: int = -1, prepend=None, append=None):
-    """Differences of neighbours along a dim, `n` times over.
+    """Return the `n`-th difference of neighbours along `dim`.
 
     Parameters
     ----------
@@ -213,7 +219,10 @@ def diff(F, self, n: int = 1, dim: int = -1, prepend=None, append=None):
 
 
 def _areas(F, name, y, x, dx, dim):
-    """Return the areas of the trapezoids between neighbours along a dim, as a numerator that wants halving."""
+    """Return twice the areas of the trapezoids between neighbours along `dim`.
+
+    `x` are coordinates, `dx` is the distance of neighbours; at most one of them is given.
+    """
     if x is None:
         after, before = _split_neighbours(F, y, dim)
         return after + before if dx is None else F.scale(after + before, dx)

@@ -99,7 +99,7 @@ def pairwise_distance(F, x1, x2, p: float = 2.0, eps: float = 1e-6, keepdim: boo
     autocast="widest:cuda",
 )
 def bilinear(F, input1, input2, weight, bias=None):
-    """``input1 @ weight[k] @ input2``, for every `k`, plus `bias`.
+    """Compute ``input1 @ weight[k] @ input2``, for every `k`, plus `bias`.
 
     Returns
     -------

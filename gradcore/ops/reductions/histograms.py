@@ -1,4 +1,4 @@
-"""Counts: how often numbers occur, and how many lie in which interval."""
+"""Counts and histograms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gradcore.ops.declare.table import composite, constant, linear
     samples=lambda: [case(ints(6)), case(ints(5), floats(5)), case(ints(4), minlength=8), case(ints(0))],
 )
 def bincount(K, self, weights=None, minlength: int = 0):
-    """Counts of the numbers 0, 1, 2, ..., or the sums of the weights of each.
+    """Return how often each of the numbers 0, 1, 2, ... occurs, or the sum of its weights.
 
     Returns
     -------
@@ -51,7 +51,9 @@ def bincount(K, self, weights=None, minlength: int = 0):
     samples=lambda: [case(floats(20)), case(floats(4, 5), 7, -1, 1), case(floats(3, low=1, high=1), 4)],
 )
 def histc(K, self, bins: int = 100, min: float = 0, max: float = 0):
-    """Counts of the elements in equally wide bins between `min` and `max` (the data's own if both are equal).
+    """Return the counts of the elements in equally wide bins between `min` and `max`.
+
+    If both are equal, the minimum and maximum of the data are used.
 
     Returns
     -------
@@ -78,7 +80,7 @@ def histc(K, self, bins: int = 100, min: float = 0, max: float = 0):
 
 @constant(constant="only the dtype of `self` is read", function=False, method=False)
 def places_until(K, self, n: int):
-    """``0, 1, ... n - 1`` in the dtype of a tensor."""
+    """Return ``0, 1, ... n - 1`` in the dtype of `self`."""
     return K.xp.arange(n, dtype=self.dtype)
 
 
@@ -87,7 +89,7 @@ def _type(x) -> str:
 
 
 def _edges(F, x, dim: int, bins: Any, low: Any, high: Any):
-    """Return the bounds of the intervals into which a dim is divided."""
+    """Return the edges of the intervals into which a dim is divided."""
     if not isinstance(bins, int):
         if bins.dtype is not x.dtype:
             raise RuntimeError(
@@ -124,7 +126,10 @@ def _edges(F, x, dim: int, bins: Any, low: Any, high: Any):
 
 
 def _counts(F, x, edges, weight, density: bool):
-    """The sum of the weights of the rows of `x` in each cell between edges; the last edge of a dim belongs to it."""
+    """Return the sum of the weights of the rows of `x` in each cell between edges.
+
+    The last edge of a dim belongs to the last cell.
+    """
     sizes = [edge.shape[0] - 1 for edge in edges]
     cells, cell = math.prod(sizes), 0
     inside: Any = True
@@ -172,7 +177,7 @@ def _check_histogram(input, weight):
 def histogramdd(
     F, input, bins, range: Sequence[float] | None = None, weight=None, density: bool = False
 ):  # fmt: skip
-    """Counts of the points in each cell of a grid, as a named tuple ``(hist, bin_edges)``.
+    """Return the counts of the points in each cell of a grid, as a named tuple ``(hist, bin_edges)``.
 
     Parameters
     ----------
@@ -217,7 +222,7 @@ def histogramdd(
 def histogram(
     F, input, bins=100, *, range: Sequence[float] | None = None, weight=None, density: bool = False
 ):  # fmt: skip
-    """Counts of the elements in each interval, as a named tuple ``(hist, bin_edges)``.
+    """Return the counts of the elements in each interval, as a named tuple ``(hist, bin_edges)``.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from gradcore.ops.declare.table import composite
 
 
 def _mask(F, self, mask):
-    """Return the mask in the shape of `self`, as PyTorch expands it."""
+    """Return the mask expanded to the shape of `self`, as PyTorch does."""
     if mask.ndim > self.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
     return F.expand(F.to(mask, dtypes.bool_), self.shape)
@@ -35,7 +35,7 @@ def _lowest(dtype):
 
 
 def _all_dims(dim, ndim):
-    """Sorted dims; all of them for None and for none."""
+    """Return the dims sorted and counted from the front; all dims for None and for an empty sequence."""
     dims = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     found = [wrap_dim(d, ndim) for d in dims]
     for d, wrapped in zip(dims, found, strict=True):
@@ -49,7 +49,7 @@ def _cast(F, result, dtype):
 
 
 def _count(F, self, dim, keepdim, mask):
-    """Number of selected elements: a Python number if there is no mask."""
+    """Return the number of selected elements: a Python number if there is no mask."""
     if mask is None:
         return reduced_size(self.shape, dim)
     return F.sum(_mask(F, self, mask), dim, keepdim)
@@ -74,7 +74,7 @@ def _reductions():
 
 @composite(path="masked.sum", samples=_reductions)
 def masked_sum(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Sum over `dim` of the elements that `mask` selects; 0 where it selects none.
+    """Return the sum over `dim` of the elements that `mask` selects; 0 where it selects none.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def masked_sum(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType
 
 @composite(path="masked.prod", samples=_reductions)
 def masked_prod(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Product over `dim` of the elements that `mask` selects; 1 where it selects none.
+    """Return the product over `dim` of the elements that `mask` selects; 1 where it selects none.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def masked_prod(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
 
 @composite(path="masked.mean", samples=_reductions)
 def masked_mean(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Mean over `dim` of the elements that `mask` selects; NaN where it selects none.
+    """Return the mean over `dim` of the elements that `mask` selects; NaN where it selects none.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def masked_var(
     F, self, dim: Dims = None, unbiased: bool | None = None, *, correction: int | float | None = None,
     keepdim: bool = False, dtype: DType = None, mask=None,
 ):  # fmt: skip
-    """Variance over `dim` of the elements that `mask` selects.
+    """Return the variance over `dim` of the elements that `mask` selects.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def masked_std(
     F, self, dim: Dims = None, unbiased: bool | None = None, *, correction: int | float | None = None,
     keepdim: bool = False, dtype: DType = None, mask=None,
 ):  # fmt: skip
-    """Standard deviation over `dim` of the elements that `mask` selects.
+    """Return the standard deviation over `dim` of the elements that `mask` selects.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def masked_std(
 
 @composite(path="masked.norm", samples=_samples(2.0, 1))
 def masked_norm(F, self, ord: float = 2.0, dim: Dims = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Vector norm over `dim` of the elements that `mask` selects.
+    """Return the vector norm over `dim` of the elements that `mask` selects.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def masked_amin(F, self, dim: Dims = None, *, keepdim: bool = False, dtype: DTyp
 
 @composite(path="masked.argmax", samples=_samples(1))
 def masked_argmax(F, self, dim: int | None = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Index along `dim` of the largest element that `mask` selects, in the input's dtype.
+    """Return the index along `dim` of the largest element that `mask` selects, in the input's dtype.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def masked_argmax(F, self, dim: int | None = None, *, keepdim: bool = False, dty
 
 @composite(path="masked.argmin", samples=_samples(1))
 def masked_argmin(F, self, dim: int | None = None, *, keepdim: bool = False, dtype: DType = None, mask=None):
-    """Index along `dim` of the smallest element that `mask` selects, in the input's dtype.
+    """Return the index along `dim` of the smallest element that `mask` selects, in the input's dtype.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def masked_logsumexp(F, self, dim: Dims = None, *, keepdim: bool = False, dtype:
     ],
 )
 def masked_logaddexp(F, self, other, *, dtype: DType = None, input_mask=None, other_mask=None):
-    """``log(exp(input) + exp(other))`` of the elements that their masks select.
+    """Compute ``log(exp(input) + exp(other))`` of the elements that their masks select.
 
     Examples
     --------
@@ -288,7 +288,7 @@ def masked_logaddexp(F, self, other, *, dtype: DType = None, input_mask=None, ot
 
 @composite(path="masked.softmax", samples=_samples(1))
 def masked_softmax(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Softmax along `dim` of the elements that `mask` selects; 0 for the others, NaN where it selects none.
+    """Return the softmax along `dim` of the elements that `mask` selects; 0 for the others, NaN where it selects none.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def masked_softmax(F, self, dim: int, *, dtype: DType = None, mask=None):
 
 @composite(path="masked.log_softmax", samples=lambda: [case(floats(3, 5), 1)])
 def masked_log_softmax(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Logarithm of the softmax along `dim` of the elements that `mask` selects.
+    """Return the logarithm of the softmax along `dim` of the elements that `mask` selects.
 
     Examples
     --------
@@ -312,7 +312,7 @@ def masked_log_softmax(F, self, dim: int, *, dtype: DType = None, mask=None):
 
 @composite(path="masked.softmin", samples=_samples(1))
 def masked_softmin(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Softmax along `dim` of the negative elements that `mask` selects.
+    """Return the softmax along `dim` of the negative elements that `mask` selects.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def masked_softmin(F, self, dim: int, *, dtype: DType = None, mask=None):
 
 @composite(path="masked.cumsum", samples=_samples(1))
 def masked_cumsum(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Sums along `dim` up to each element, of those that `mask` selects.
+    """Return the sums along `dim` up to each element, of those that `mask` selects.
 
     Examples
     --------
@@ -339,7 +339,7 @@ def masked_cumsum(F, self, dim: int, *, dtype: DType = None, mask=None):
 
 @composite(path="masked.cumprod", samples=_samples(1))
 def masked_cumprod(F, self, dim: int, *, dtype: DType = None, mask=None):
-    """Products along `dim` up to each element, of those that `mask` selects.
+    """Return the products along `dim` up to each element, of those that `mask` selects.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Extrema: over dims, along one dim with their index, and running along a dim.
+"""Extrema over dims, along one dim with their index, and cumulative ones.
 
 Where elements tie, the gradient of an extremum over dims is shared evenly; that of an extremum with an index goes to
 the element of the index.
@@ -18,19 +18,19 @@ from gradcore.ops.declare.table import composite, constant, general, linear
 
 
 def _ties(F, self, chosen):
-    """1 where an element equals the chosen one, else 0."""
+    """Return 1 where an element equals the chosen one, and 0 elsewhere."""
     return F.ones_like(chosen) * (self == chosen)
 
 
 def _share_gradient(F, grad, self, chosen, dim):
-    """Return the gradient of extrema over dims, shared evenly by the elements that tie."""
+    """Return the gradient of extrema over dims, shared evenly by equal elements."""
     shape = keep_reduced_dims(self.shape, dim)
     ties = _ties(F, self, F.reshape(chosen, shape))
     return F.reshape(grad, shape) / F.sum(ties, dim, True) * ties
 
 
 def _average_tangent(F, t, self, chosen, dim, keepdim):
-    """Return the tangent of extrema over dims: the mean over the elements that tie."""
+    """Return the tangent of extrema over dims: the mean over equal elements."""
     ties = _ties(F, self, F.reshape(chosen, keep_reduced_dims(self.shape, dim)))
     return F.sum(t * ties, dim, keepdim) / F.sum(ties, dim, keepdim)
 
@@ -106,18 +106,18 @@ def _(F, t, self, min, max, dim, keepdim):
 
 @constant(constant="results are bools", function=False, method=False)
 def same(K, self, other):
-    """Return whether elements are equal, or both NaN."""
+    """Return whether elements are equal or both NaN."""
     return K.equal_or_nan(self, other)
 
 
 def shared_by_equals(F, grad, self, result):
-    """Return the gradient of a single element that was chosen among all, shared evenly by those that equal it."""
+    """Return the gradient of an element chosen among all, shared evenly by the elements equal to it."""
     equals = F.same(self, result)
     return F.where(equals, grad / F.sum(F.ones_like(grad) * equals), F.zeros_like(grad))
 
 
 def mean_of_equals(F, t, self, result):
-    """Return the tangent of a single element that was chosen among all: the mean over those that equal it."""
+    """Return the tangent of an element chosen among all: the mean over the elements equal to it."""
     equals = F.ones_like(result) * F.same(self, result)
     return F.sum(t * equals) / F.sum(equals)
 
@@ -136,29 +136,32 @@ def mean_of_equals(F, t, self, result):
     ],
 )
 def place(K, self, shape: tuple[int, ...], dim: int, index):
-    """Zeros of `shape`, but for the elements at an index along a dim that names no place twice: undoes a selection."""
+    """Return zeros of `shape` with `self` at `index` along `dim`: the adjoint of a selection.
+
+    The index names no position twice.
+    """
     return K.put_along(self, shape, wrap_dim(dim, len(shape)), index)
 
 
 def take_tangent(F, t, dim, indices):
-    """Return the tangents of the elements that were selected along a dim."""
+    """Return the tangent of the elements at `indices` along `dim`."""
     return F.gather(t, dim, indices) if t.shape else t
 
 
 def place_gradient(F, grad, self_shape, dim, indices):
-    """Return the gradient at the positions from which elements were selected along a dim."""
+    """Return the gradient of a tensor from that of its elements at `indices` along `dim`."""
     return F.place(grad, self_shape, dim, indices) if self_shape else grad
 
 
 def at_index(F, x, dim, index):
-    """Return the elements of `x` at an index of one element along `dim` (which the index has with size 1, or not)."""
+    """Return the elements of `x` at one index along `dim`; the index may have that dim with size 1."""
     if not x.shape:
         return x
     return F.reshape(F.gather(x, dim, F.reshape(index, keep_reduced_dims(x.shape, dim))), index.shape)
 
 
 def put_at_index(F, grad, shape, dim, index):
-    """Zeros of `shape`, but for `grad` where the index points: the transpose of `at_index`."""
+    """Return zeros of `shape` with `grad` at the index: the transpose of `at_index`."""
     if not shape:
         return grad
     one = keep_reduced_dims(shape, dim)
@@ -183,7 +186,7 @@ def _samples():
 
 
 def _declare_extremum(name, word):
-    """``max`` and ``min``: of all elements, along a dim with the index, or of two tensors."""
+    """Declare ``max`` or ``min`` with its overloads: of all elements, along a dim, and of two tensors."""
     title = name.title()
     hidden = {"function": False, "method": False}
 

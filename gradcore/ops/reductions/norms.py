@@ -25,7 +25,7 @@ def _vector_cases():
 
 
 def _check_empty(x, ord, dim):
-    """Refuse the norms that nothing has."""
+    """Raise for a norm over no elements whose order has no identity: infinite or negative."""
     if ord < 0 or ord == inf:
         reduced = all_dims(dim, x.ndim)
         if (dim is None and not x.size) or any(x.shape[d] == 0 for d in reduced):
@@ -38,7 +38,9 @@ def _check_empty(x, ord, dim):
 
 @general(path="linalg.vector_norm", method=False, samples=_vector_cases, autocast="float32:cuda")
 def linalg_vector_norm(K, self, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None); the largest size for inf, a count for 0.
+    """Compute ``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None).
+
+    It is the largest size for inf, and the number of nonzero elements for 0.
 
     Examples
     --------
@@ -64,7 +66,7 @@ def _check_dtype(x, dtype):
 
 
 def _direction(F, x, norm, ord):
-    """Derivative of a norm by each element, by PyTorch's conventions where it is not smooth."""
+    """Return the derivative of a norm by each element, with PyTorch's conventions at corners."""
     if ord == 0:
         return F.zeros_like(x)
     if ord == 1:
@@ -82,7 +84,7 @@ def _direction(F, x, norm, ord):
 
 
 def _shared_direction(F, x, norm, ord, dim):
-    """As `_direction`, and elements that are equally far from zero share the derivative of the largest or smallest."""
+    """Return `_direction`, shared by equally large elements for a norm of order inf or -inf."""
     direction = _direction(F, x, norm, ord)
     if ord not in (inf, -inf):
         return direction
@@ -105,7 +107,7 @@ def _(F, t, self, result, ord, dim, keepdim):
 
 
 def _scales_to_bound(F, self, p, dim, maxnorm):
-    """Return the norms of the slices along `dim`, what they are multiplied by, and how that changes with the norm."""
+    """Return the reduced dims, the norms, the factors of `renorm`, and the factors' derivatives by the norms."""
     others = tuple(d for d in range(self.ndim) if d != wrap_dim(dim, self.ndim))
     norm = F.linalg_vector_norm(self, p, others, True)
     over = norm > maxnorm
@@ -122,7 +124,7 @@ def _scales_to_bound(F, self, p, dim, maxnorm):
     autocast="float32:cuda",
 )  # fmt: skip
 def renorm(K, self, p: float, dim: int, maxnorm: float):
-    """Return the tensor with every slice along `dim` whose `p`-norm is greater than `maxnorm` scaled down to that norm.
+    """Scale down every slice along `dim` whose `p`-norm is greater than `maxnorm`.
 
     Returns
     -------
@@ -215,7 +217,9 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
     case(floats(2, 3), dim=0, keepdim=True), case(floats()),
 ])  # fmt: skip
 def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """Return a norm of vectors (one dim) or of matrices (two); without `ord` the square root of the sum of all squares.
+    """Return a norm of vectors (one dim) or of matrices (two dims).
+
+    Without `ord`, it is the square root of the sum of all squares.
 
     Examples
     --------
@@ -248,7 +252,9 @@ def linalg_norm(F, self, ord: Order = None, dim: Dims = None, keepdim: bool = Fa
     autocast="float32:cuda",
 )
 def norm(F, self, p: Order = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType = None):
-    """Return a norm of all elements, or of those over `dim`; ``"nuc"`` is the sum of the singular values of matrices.
+    """Return a norm of all elements, or over `dim`.
+
+    ``"nuc"`` is the sum of the singular values of matrices.
 
     Examples
     --------
@@ -310,7 +316,9 @@ def dist(F, self, other, p: float = 2):
     autocast="float32:cuda",
 )
 def pdist(F, input, p: float = 2.0):
-    """Return the distances of all pairs of rows in the norm of order `p`: ``(0, 1), (0, 2), ..., (n - 2, n - 1)``.
+    """Return the distances of all pairs of rows in the norm of order `p`.
+
+    The pairs are in the order ``(0, 1), (0, 2), ..., (n - 2, n - 1)``.
 
     Returns
     -------
@@ -337,7 +345,7 @@ def _differences(F, x1, x2):
 
 
 def _by_points(F, grad, x1, x2, result, p):
-    """Return the gradient of the first points of distances."""
+    """Return the gradient of distances by the first points."""
     if p == 2 and max(x1.shape[-2], x2.shape[-2]) > MANY:
         weights = F.div(grad, F.where(result == 0, inf, result))
         return x1 * F.sum(weights, -1, True) - F.matmul(weights, x2)
@@ -370,7 +378,7 @@ def _cdist_cases():
     saved={"compute_mode": None},
 )
 def cdist(K, x1, x2, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"):
-    """Return the distances of every point (row) of `x1` from every one of `x2`, in the norm of order `p`.
+    """Return the distances of all pairs of rows of `x1` and `x2` in the norm of order `p`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Order: sorting, the largest elements, distinct elements, and positions in sorted sequences."""
+"""Sorting, the largest elements, distinct elements, and positions in sorted sequences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _sort_samples():
     half_on_cuda="selection forward",
 )
 def sort(K, self, dim: int = -1, descending: bool = False, *, stable: bool | None = None):
-    """Return the elements in order along a dim, and where they were, as a named tuple ``(values, indices)``.
+    """Sort the elements along `dim`, and return them with their former indices, ``(values, indices)``.
 
     Equal elements keep their order, whatever `stable` says; NaN counts as greater than everything else.
 
@@ -92,7 +92,7 @@ def msort(F, self):
     half_on_cuda="selection forward",
 )
 def topk(K, self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True):
-    """Return the `k` largest (or smallest) elements along a dim in order, and where they are: ``(values, indices)``.
+    """Return the `k` largest (or smallest) elements along `dim` in order, and their indices.
 
     Examples
     --------
@@ -116,7 +116,7 @@ topk.jvp("self")(take_tangent)
 
 
 def _distinct(name, function, **options):
-    """Declare an operation that returns distinct elements, where each element's is, and how often each occurs."""
+    """Declare an operation that returns distinct elements, the index of each element's, and their counts."""
     general(
         not_implemented(name), name=name, outputs=("values", "inverse", "counts"), differentiable=(0,), function=False,
         method=False, data_dependent=True, **options,
@@ -136,12 +136,12 @@ def _dim_of_slices(shape, dim):
 
 
 def _unique(K, self, inverse: bool, counts: bool, dim: int | None):
-    """Return the distinct elements (or slices along a dim) in order."""
+    """Return the distinct elements, or distinct slices along `dim`, sorted."""
     return K.unique_of(self, inverse, counts, _dim_of_slices(tuple(self.shape), dim))
 
 
 def _consecutive(K, self, inverse: bool, counts: bool, dim: int | None):
-    """Return the elements (or slices along a dim) that differ from the one before."""
+    """Return the first element, or slice along `dim`, of each run of equal ones."""
     return K.unique_consecutive_of(self, inverse, counts, _dim_of_slices(tuple(self.shape), dim))
 
 
@@ -180,7 +180,7 @@ def _select_results(found, inverse, counts):
 def unique(
     F, self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ):
-    """The distinct elements in order.
+    """Return the distinct elements, sorted.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def unique(
 
 @composite(data_dependent=True, samples=_distinct_samples, overloads=(("*, dim: int | None = ...", "Tensor"),))
 def unique_consecutive(F, self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None):
-    """The elements that differ from the one before: each run of equal elements once.
+    """Return the first element of each run of equal elements.
 
     The parameters are those of `unique`.
 
@@ -220,7 +220,7 @@ def unique_consecutive(F, self, return_inverse: bool = False, return_counts: boo
 
 @constant(constant="results are indices", function=False, method=False)
 def search(K, sequence, values, right: bool, sorter=None):
-    """Insertion indices of values into a sorted sequence (or into the one of their row)."""
+    """Return the insertion indices of values into a sorted sequence, or into that of their row."""
     if sorter is not None:
         sequence = K.xp.take_along_axis(sequence, sorter, -1)
     return K.search_in(sequence, values, right)
@@ -247,7 +247,7 @@ def _insertion_indices(F, name, sequence, values, out_int32, right, sorter):
 def searchsorted(
     F, sorted_sequence, input, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter=None
 ):
-    """Insertion indices of numbers into a sorted sequence.
+    """Return the insertion indices of numbers into a sorted sequence.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def searchsorted(
     ],
 )
 def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = False):
-    """Return the number of the interval between sorted boundaries that each element lies in.
+    """Return the index of the interval between sorted boundaries in which each element lies.
 
     An element that equals a boundary belongs to the interval before it, or to the one after it if `right`.
 
@@ -328,7 +328,7 @@ def bucketize(F, input, boundaries, *, out_int32: bool = False, right: bool = Fa
 
 @constant(constant="results are bools", function=False, method=False)
 def is_in(K, self, among, invert: bool = False):
-    """Return whether each element is among others."""
+    """Return whether each element occurs in `among`."""
     return K.is_in_of(self, among, invert)
 
 
@@ -338,7 +338,7 @@ def is_in(K, self, among, invert: bool = False):
     also={"element": "elements", "test_element": "test_elements"},
 )
 def isin(F, elements, test_elements, *, assume_unique: bool = False, invert: bool = False):
-    """Return whether each element is among the test elements (or is not, if `invert`).
+    """Return whether each element occurs in `test_elements`, or does not occur if `invert`.
 
     Returns
     -------

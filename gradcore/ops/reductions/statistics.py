@@ -36,7 +36,7 @@ def _var_jvp(F, t, self, dim, correction, keepdim):
 
 
 def _over_root(F, t, root):
-    """``t / (2 * root)``, the differential of a root; zero where the root is zero."""
+    """Compute ``t / (2 * root)``, the differential of a root; zero where the root is zero."""
     return F.where(root == 0, F.zeros_like(t), t / (2 * root))
 
 
@@ -45,12 +45,12 @@ def _mean_vjp(F, grad, self, dim):
 
 
 def _plus(a, b):
-    """Return the sum of two gradients, either of which may be missing."""
+    """Return the sum of two gradients, either of which may be None."""
     return b if a is None else a if b is None else a + b
 
 
 def _moments(K, name, self, dim, correction, keepdim):
-    """Variance (or its root) and mean in their final shape and dtype."""
+    """Return the variance (or its root) and the mean, in their final shape and dtype."""
     if self.dtype.kind in "biu":
         raise RuntimeError("std and var only support floating point and complex dtypes")
     if prod(self.shape) // max(1, prod(remove_reduced_dims(self.shape, dim))) <= correction:
@@ -65,7 +65,10 @@ def _moments(K, name, self, dim, correction, keepdim):
 
 
 def _arguments(dim, unbiased, correction):
-    """The dims and the correction that the overloads mean: ``var(unbiased)``, ``var(dim, unbiased)``, ``var(dim)``."""
+    """Return the dims and the correction of a call in any of its overloads.
+
+    They are ``var(unbiased)``, ``var(dim, unbiased)`` and ``var(dim)``.
+    """
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if correction is None:
@@ -127,7 +130,7 @@ _OF_ROOT = (
 
 
 def _declare_moments(name, text, root):
-    """``var`` or ``std``, alone and with the mean."""
+    """Declare ``var`` or ``std``, and the operation that returns it with the mean."""
     node = name.title()
     options = {"path": name, "function": False, "method": False, "half_on_cuda": "reductions forward"}
     vjp, jvp, vjp_of_pair, jvp_of_pair = _OF_ROOT if root else _OF_VARIANCE
@@ -230,7 +233,7 @@ _declare_median("nanmedian", "The median of the elements that are not NaN", True
 
 
 def kthvalue(K, self, k: int, dim: int = -1, keepdim: bool = False):
-    """Return the k-th smallest element along a dim, and its index.
+    """Return the k-th smallest element along `dim`, and its index.
 
     Examples
     --------
@@ -257,7 +260,7 @@ selection(
 
 
 def mode(K, self, dim: int = -1, keepdim: bool = False):
-    """Return the most frequent element along a dim (the smallest of several), and the last index at which it stands.
+    """Return the most frequent element along `dim`, the smallest of several, and its last index.
 
     Examples
     --------
@@ -278,7 +281,7 @@ selection(mode, "mode", samples=lambda: [case(floats(3, 5)), case(floats(4, 3), 
 
 
 def _quantile_arguments(F, name, self, q, interpolation):
-    """Check the arguments; `q` as a tensor."""
+    """Check the arguments of a quantile, and return `q` as a tensor."""
     if not self.numel():
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if self.dtype.name not in ("float32", "float64"):
@@ -372,7 +375,7 @@ _declare_quantile("nanquantile", "Quantiles along a dim of the elements that are
 
 
 def _check_weights(F, name, weights, observations, kind, wanted):
-    """Refuse weights of covariances that do not fit."""
+    """Raise if weights of observations do not fit."""
     if weights.ndim > 1:
         raise RuntimeError(
             f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.ndim} dimensions"
@@ -400,7 +403,7 @@ def _two_dims(F, name, self):
 
 @composite(samples=lambda: [case(floats(3, 5)), case(floats(6), correction=0)])
 def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
-    """Covariance matrix of variables (rows) from observations (columns).
+    """Return the covariance matrix of variables (rows) from observations (columns).
 
     Parameters
     ----------
@@ -453,7 +456,7 @@ def cov(F, self, *, correction: int = 1, fweights=None, aweights=None):
 
 @composite(samples=lambda: [case(floats(3, 5)), case(floats(2, 4))])
 def corrcoef(F, self):
-    """Correlation coefficients of variables (rows) from observations (columns).
+    """Return the correlation coefficients of variables (rows) from observations (columns).
 
     Returns
     -------

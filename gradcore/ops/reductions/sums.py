@@ -14,7 +14,7 @@ from gradcore.ops.declare.table import composite, constant, general, linear
 
 
 def spread(F, grad, shape, dim):
-    """Undo a reduction's removal of dims, and repeat along them."""
+    """Expand the gradient of a reduction to the shape that was reduced."""
     if not grad.ndim:
         return F.expand(grad, shape)
     return F.expand(F.reshape(grad, keep_reduced_dims(shape, dim)), shape)
@@ -24,7 +24,7 @@ REAL_PARTS = "Casting complex values to real discards the imaginary part"
 
 
 def run_accumulating(K, kernel, self, dtype):
-    """``kernel(array, dtype)``; what is wanted in half precision is computed in float32 and rounded once."""
+    """Call ``kernel(array, dtype)``; compute results of half precision in float32, and round once."""
     if dtype is None or not dtype.is_reduced or not K.upcasts:
         return kernel(self, dtype)
     return K.to(kernel(K.to(K.to(self, dtype), dtypes.float32), None), dtype)
@@ -41,13 +41,13 @@ def _reduce(K, kernel, self, dim, keepdim, dtype):
 
 
 def _name_by_dim(name):
-    """Node names as PyTorch numbers them: 0 without dims, 1 with."""
+    """Return a function of `dim` that gives the node's name: number 0 for all dims, else 1."""
     whole, along_dims = f"{name}Backward0", f"{name}Backward1"
     return lambda dim: whole if dim is None else along_dims
 
 
 def _without_dims(node):
-    """No names of settings for the node of a reduction of all dims."""
+    """Return which settings a node hides: `dim` and `keepdim` if it reduced all dims."""
     return {"dim": None, "keepdim": None} if node.endswith("0") else {}
 
 
@@ -71,7 +71,7 @@ def _sum_samples():
     half_on_cuda="reductions",
 )
 def sum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """Sum over `dim` (all dims if None); integers and bools are summed in int64.
+    """Return the sum over `dim` (all dims if None); integers and bools are summed in int64.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def sum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None
     lambda F, grad, self, dim: spread(F, grad, self.shape, dim) * (self == self), node="NansumBackward0",
     samples=_sum_samples, half_on_cuda="reductions",)  # fmt: skip
 def nansum(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """Sum over `dim` in which NaN counts as zero.
+    """Return the sum over `dim` in which NaN counts as zero.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def _(F, t, self, dim, keepdim):
     half_on_cuda="reductions",
 )
 def mean(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """Arithmetic mean over `dim` (all dims if None).
+    """Return the arithmetic mean over `dim` (all dims if None).
 
     Examples
     --------
@@ -130,7 +130,7 @@ def mean(K, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = Non
 
 @composite(samples=_sum_samples)
 def nanmean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
-    """Arithmetic mean over `dim` of the elements that are not NaN.
+    """Return the arithmetic mean over `dim` of the elements that are not NaN.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def nanmean(F, self, dim: Dims = None, keepdim: bool = False, *, dtype: DType = 
 
 
 def _others(F, self, dim):
-    """For each element the product of the others that a reduction over `dim` (None: all) multiplies it with."""
+    """Return, for each element, the product of the other elements in a reduction over `dim` (None: all)."""
     if dim is not None and self.shape:
         return F.prod_others(self, dim)
     return F.reshape(F.prod_others(F.reshape(self, (-1,)), 0), self.shape)
@@ -171,7 +171,7 @@ def _prod_samples():
     half_on_cuda="reductions forward",
 )
 def prod(K, self, dim: int | None = None, keepdim: bool = False, *, dtype: DType = None):
-    """Product over `dim` (all dims if None); integers and bools are multiplied in int64.
+    """Return the product over `dim` (all dims if None); integers and bools are multiplied in int64.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def _(F, t, self, dim, keepdim):
 
 
 def _products_without(F, t, self, dim):
-    """``out[j] = sum over i != j of t[i] * (product of all but the elements i and j)``, without a division."""
+    """Compute ``out[j] = sum over i != j of t[i] * (product of all but the elements i and j)``, without division."""
     before = F.shift(F.cumprod(self, dim), dim, 1, 1)
     after = F.shift(F.flip(F.cumprod(F.flip(self, (dim,)), dim), (dim,)), dim, -1, 1)
     change_before = F.shift(F.scan(self, t * before, dim), dim, 1)
@@ -202,7 +202,7 @@ def _products_without(F, t, self, dim):
     samples=lambda: [case(floats(4, 3), 0), case(floats(4, 3, form="zeros"), 0), case(floats(2, 5), -1)],
 )
 def prod_others(K, self, dim: int):
-    """For each element the product of all others along a dim, also where there are zeros."""
+    """Return, for each element, the product of all others along `dim`, without division."""
     return along(K.prod_others_along, self, dim)
 
 
@@ -226,12 +226,12 @@ def _test_samples():
 
 
 def _tested_axes(dim, ndim):
-    """As `axes`, but an empty sequence of dims means none here, as in PyTorch."""
+    """Return `dim` as `axes` does, but an empty sequence means no dims, as in PyTorch."""
     return () if dim == () else axes(dim, ndim)
 
 
 def _as_test_result(K, found, self):
-    """Return the result of a test: bool, but uint8 for uint8."""
+    """Return the result of a test as bool, or as uint8 for an input of uint8."""
     return K.astype(found, "uint8") if self.dtype == "uint8" else found
 
 

@@ -1,1 +1,1 @@
-"""Operations that move elements: views, joins, triangles."""
+"""Operations that rearrange elements: views, joins, slices and triangles."""

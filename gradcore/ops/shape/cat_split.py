@@ -1,4 +1,4 @@
-"""Joining tensors into one, and splitting one into several."""
+"""Joining tensors, and splitting a tensor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gradcore.ops.declare.table import composite, linear
 
 
 def _is_skipped(shape):
-    """One-dimensional empty tensors join with tensors of any shape."""
+    """Return whether `shape` is that of an empty vector, which can be joined with tensors of any shape."""
     return tuple(shape) == (0,)
 
 
@@ -40,7 +40,7 @@ def _check_joinable(shapes, dim):
 
 
 def _pieces(F, grad, shapes, dim):
-    """Return the parts of a joined gradient that belong to tensors of these shapes."""
+    """Return the parts of a joined gradient that belong to tensors of the given shapes."""
     kept = [s for s in shapes if not _is_skipped(s)]
     if not kept:
         return [grad] * len(shapes)
@@ -68,7 +68,7 @@ def _pieces(F, grad, shapes, dim):
     if_empty="torch.cat(): expected a non-empty list of Tensors",
 )
 def cat(K, tensors: Arrays, dim: int = 0):
-    """Tensors one after the other along a dim.
+    """Concatenate tensors along `dim`.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def cat(K, tensors: Arrays, dim: int = 0):
 
 
 def _joined_with_care(K, tensors, dim):
-    """Join what the library refused to: without empty vectors, else an error."""
+    """Concatenate tensors that the array library refused: drop empty vectors, or raise."""
     kept = [x for x in K.alike(tensors) if not _is_skipped(x.shape)] or tensors
     dim = wrap_dim(dim, kept[0].ndim)
     _check_joinable([x.shape for x in tensors], dim)
@@ -102,7 +102,7 @@ def _joined_with_care(K, tensors, dim):
     autocast="widest:cpu",
 )
 def stack(K, tensors: Arrays, dim: int = 0):
-    """Tensors of one shape side by side along a new dim.
+    """Stack tensors of one shape along a new dim.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def stack(K, tensors: Arrays, dim: int = 0):
     samples=lambda: [case([floats(2), floats(3)]), case([floats(2, 1), floats(2, 3)]), case([floats(), floats()])],
 )
 def hstack(F, tensors: Arrays):
-    """Tensors one after the other along the second dim, vectors along their only one.
+    """Concatenate tensors along the second dim, and vectors along their only dim.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def hstack(F, tensors: Arrays):
     samples=lambda: [case([floats(2), floats(2)]), case([floats(1, 2), floats(3, 2)])],
 )
 def vstack(F, tensors: Arrays):
-    """Tensors, vectors taken as rows, one after the other along the first dim.
+    """Concatenate tensors along the first dim; vectors are rows.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def vstack(F, tensors: Arrays):
 
 @composite(method=False, samples=lambda: [case([floats(2), floats(2)]), case([floats(2, 3), floats(2, 3)])])
 def dstack(F, tensors: Arrays):
-    """Tensors one after the other along the third dim.
+    """Concatenate tensors along the third dim.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def dstack(F, tensors: Arrays):
 
 @composite(method=False, samples=lambda: [case([floats(2), floats(2, 2)]), case([floats(), floats()])])
 def column_stack(F, tensors: Arrays):
-    """Tensors, vectors taken as columns, one after the other along the second dim.
+    """Concatenate tensors along the second dim; vectors are columns.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def _as_matrix(shape):
     samples=lambda: [case([floats(2, 3), floats(), floats(2), floats(0, 1)])],
 )
 def block_diag(K, tensors: Arrays):
-    """Matrices along the diagonal of a matrix of zeros.
+    """Return a matrix with the given matrices along its diagonal, and zeros elsewhere.
 
     Returns
     -------
@@ -281,7 +281,7 @@ def _sections(size, split, dim):
     also={"split_size": "split_size_or_sections"},
 )
 def split(K, tensor, split_size_or_sections: Ints, dim: int = 0):
-    """Views of the pieces of a dim: of one size (the last may be smaller), or of the sizes in a sequence.
+    """Return views of the pieces of a dim: of one size (the last may be smaller), or of the sizes in a sequence.
 
     Examples
     --------
@@ -301,7 +301,7 @@ def split(K, tensor, split_size_or_sections: Ints, dim: int = 0):
 
 @composite(samples=lambda: [case(floats(5, 2), (2, 3))])
 def split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
-    """Views of the pieces of a dim of these sizes.
+    """Return views of the pieces of a dim of these sizes.
 
     Examples
     --------
@@ -312,7 +312,7 @@ def split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
 
 
 def _chunk_sizes(x, chunks, dim):
-    """Return the sizes for `split` of a number of pieces of a dim."""
+    """Return the sizes of at most `chunks` pieces of a dim."""
     if not x.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -324,7 +324,7 @@ def _chunk_sizes(x, chunks, dim):
 
 @composite(samples=lambda: [case(floats(5, 2), 2), case(floats(2, 3), 5, dim=1)])
 def chunk(F, self, chunks: int, dim: int = 0):
-    """Views of at most `chunks` pieces of a dim, all but the last of one size.
+    """Return views of at most `chunks` pieces of a dim, all but the last of one size.
 
     Examples
     --------
@@ -343,7 +343,9 @@ def chunk(F, self, chunks: int, dim: int = 0):
     saved=lambda node: {"split_sizes": "split_size"} if node == "UnsafeSplitWithSizesBackward0" else {},
 )
 def unsafe_split(K, tensor, split_size: Ints, dim: int = 0):
-    """`split` for pieces that may be written to in place: they share memory, and autograd takes them for results.
+    """Split like `split`, into pieces that may be modified in place.
+
+    The pieces share memory, but autograd treats them as results, not as views.
 
     Such writes to one piece are not noticed where the tensor itself, or another view of it, is needed.
 
@@ -357,7 +359,7 @@ def unsafe_split(K, tensor, split_size: Ints, dim: int = 0):
 
 @composite(samples=lambda: [case(floats(5, 2), (2, 3))])
 def unsafe_split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
-    """`split_with_sizes` for pieces that may be written to in place, see `unsafe_split`.
+    """Split like `split_with_sizes`, into pieces that may be modified in place, see `unsafe_split`.
 
     Examples
     --------
@@ -369,7 +371,7 @@ def unsafe_split_with_sizes(F, self, split_sizes: Sequence[int], dim: int = 0):
 
 @composite(samples=lambda: [case(floats(5, 2), 2)])
 def unsafe_chunk(F, input, chunks: int, dim: int = 0):
-    """`chunk` for pieces that may be written to in place, see `unsafe_split`.
+    """Split like `chunk`, into pieces that may be modified in place, see `unsafe_split`.
 
     Examples
     --------
@@ -386,7 +388,7 @@ def unsafe_chunk(F, input, chunks: int, dim: int = 0):
     samples=lambda: [case(floats(3, 2)), case(floats(2, 3), dim=-1), case(floats(2, 0), dim=0)],
 )
 def unbind(K, self, dim: int = 0):
-    """Views of the slices along a dim, without that dim.
+    """Return views of the slices along a dim, without that dim.
 
     Examples
     --------
@@ -402,7 +404,7 @@ def unbind(K, self, dim: int = 0):
 
 
 def _bounds(size, split):
-    """Start and end of each piece of a dim."""
+    """Return the start and end of each piece of a dim."""
     if hasattr(split, "__index__"):
         sections = each(split)[0]
         if sections <= 0:
@@ -424,7 +426,7 @@ def _bounds(size, split):
     },
 )
 def tensor_split(F, self, indices_or_sections: Tensor | Ints, dim: int = 0):
-    """Views of the pieces of a dim: so many of nearly one size, or those between the given indices.
+    """Return views of pieces of a dim: a number of nearly equal pieces, or the pieces between given indices.
 
     Examples
     --------
@@ -453,7 +455,7 @@ def _split_points(points):
 
 
 def _split_along(F, self, name, split, dim, least):
-    """Implementation of `hsplit`, `vsplit` and `dsplit`."""
+    """Return the pieces of a tensor for `hsplit`, `vsplit` and `dsplit`."""
     if self.ndim < least:
         raise RuntimeError(
             f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} "
@@ -472,7 +474,7 @@ def _split_along(F, self, name, split, dim, least):
     also={"sections": "indices_or_sections", "indices": "indices_or_sections"},
 )
 def hsplit(F, self, indices_or_sections: Ints):
-    """Views of the pieces of the second dim, of vectors of their only one.
+    """Return views of the pieces of the second dim, or of the only dim of a vector.
 
     Examples
     --------
@@ -488,7 +490,7 @@ def hsplit(F, self, indices_or_sections: Ints):
     samples=lambda: [case(floats(4, 2), 2)], also={"sections": "indices_or_sections", "indices": "indices_or_sections"}
 )
 def vsplit(F, self, indices_or_sections: Ints):
-    """Views of the pieces of the first dim.
+    """Return views of the pieces of the first dim.
 
     Examples
     --------
@@ -503,7 +505,7 @@ def vsplit(F, self, indices_or_sections: Ints):
     also={"sections": "indices_or_sections", "indices": "indices_or_sections"},
 )
 def dsplit(F, self, indices_or_sections: Ints):
-    """Views of the pieces of the third dim.
+    """Return views of the pieces of the third dim.
 
     Examples
     --------
@@ -517,7 +519,7 @@ def dsplit(F, self, indices_or_sections: Ints):
 
 
 def _as_list_of_tensors(F, tensors):
-    """Tensors given one by one, or in a sequence."""
+    """Return tensors, given singly or as one sequence, as a list."""
     found = [tensors] if F.is_tensor(tensors) or not isinstance(tensors, Iterable) else list(tensors)
     for i, x in enumerate(found):
         if not hasattr(x, "ndim"):
@@ -526,13 +528,13 @@ def _as_list_of_tensors(F, tensors):
 
 
 def _for_each(F, tensors, function):
-    """`function` of one tensor, or the tuple of its results for several."""
+    """Return `function` of one tensor, or a tuple of its results for several."""
     return function(tensors) if F.is_tensor(tensors) else tuple(map(function, _as_list_of_tensors(F, tensors)))
 
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2)]), case(floats())])
 def atleast_1d(F, tensors: Arrays):
-    """Tensors with at least one dim.
+    """Return tensors with at least one dim.
 
     Examples
     --------
@@ -544,7 +546,7 @@ def atleast_1d(F, tensors: Arrays):
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(), floats(2)]), case(floats(2, 3))])
 def atleast_2d(F, tensors: Arrays):
-    """Tensors with at least two dims; vectors become rows.
+    """Return tensors with at least two dims; vectors become rows.
 
     Examples
     --------
@@ -560,7 +562,7 @@ def atleast_2d(F, tensors: Arrays):
     method=False, varargs=True, samples=lambda: [case([floats(), floats(2), floats(2, 3)]), case(floats(1, 2, 3))]
 )
 def atleast_3d(F, tensors: Arrays):
-    """Tensors with at least three dims; vectors get one in front and one at the end.
+    """Return tensors with at least three dims; vectors get a dim in front and one at the end.
 
     Returns
     -------
@@ -585,7 +587,7 @@ def atleast_3d(F, tensors: Arrays):
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(3, 1), floats(4)])])
 def broadcast_tensors(F, tensors: Arrays):
-    """Views of the tensors, expanded to their common shape.
+    """Return views of the tensors, expanded to their common shape.
 
     Returns
     -------
@@ -652,7 +654,7 @@ def meshgrid(F, tensors: Arrays, *, indexing: str | None = None):
 
 @composite(method=False, varargs=True, samples=lambda: [case([floats(2), floats(3)]), case([floats(2)])])
 def cartesian_prod(F, tensors: Arrays):
-    """All combinations of one element from each vector, as rows.
+    """Return all combinations of one element from each vector, as rows.
 
     Returns
     -------
@@ -678,7 +680,7 @@ def cartesian_prod(F, tensors: Arrays):
 
 @composite(samples=lambda: [case(floats(4)), case(floats(3), 2, True), case(floats(3), 1)])
 def combinations(F, input, r: int = 2, with_replacement: bool = False):
-    """All combinations of `r` elements of a vector, as rows.
+    """Return all combinations of `r` elements of a vector, as rows.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Shapes and orders: views where memory allows, copies else."""
+"""Changes of shape and of the order of dims: views where memory allows, else copies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _reshape(x, shape):
     saved={"shape": None},
 )
 def reshape(K, self, shape: Sizes):
-    """Return the same elements in another shape, in which one size may be -1: a view where possible, else a copy.
+    """Return the elements in another shape, one size of which may be -1: a view if possible, else a copy.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def reshape(K, self, shape: Sizes):
     saved={"shape": None},
 )
 def view_shape(K, self, shape: Sizes):
-    """Return the same memory in another shape."""
+    """Return a view of another shape."""
     out = _reshape(self, shape)
     if not K.shares_memory(out, self):
         raise RuntimeError(
@@ -82,7 +82,7 @@ def view_shape(K, self, shape: Sizes):
 
 @linear(view=True, function=False, method=False, samples=list)
 def view_dtype(K, self, dtype: Any):
-    """The same memory read as elements of another dtype."""
+    """Return a view of the memory as elements of another dtype."""
     return K.view_dtype_kernel(self, dtype)
 
 
@@ -93,7 +93,7 @@ def view_dtype(K, self, dtype: Any):
     also={"dtype": "size"},
 )
 def view(F, self, size: Sizes | dtype):
-    """The same memory in another shape (one size may be -1), or read as another dtype."""
+    """Return a view of another shape, one size of which may be -1, or of another dtype."""
     return F.view_shape(self, size) if hasattr(size, "__iter__") else F.view_dtype(self, size)
 
 
@@ -113,7 +113,7 @@ def reshape_as(F, self, other):
     samples=lambda: [case(floats(2, 3, 4)), case(floats(2, 3, 4), 1, 2), case(floats(2, 3, 4), 0, -2), case(floats())]
 )
 def flatten(F, self, start_dim: int = 0, end_dim: int = -1):
-    """Return the dims from `start_dim` to `end_dim` made into one.
+    """Flatten the dims from `start_dim` to `end_dim` into one.
 
     Examples
     --------
@@ -131,13 +131,13 @@ def flatten(F, self, start_dim: int = 0, end_dim: int = -1):
 
 @linear(same, view=True, function=False, method=False, samples=lambda: [case(floats(2, 3)), case(floats())])
 def alias(K, self):
-    """Return the whole tensor as a view of itself."""
+    """Return a view of the whole tensor."""
     return self[...]
 
 
 @composite(samples=lambda: [case(floats(2, 6), 1, (2, -1)), case(floats(4), 0, (2, 2))])
 def unflatten(F, self, dim: int, sizes: Sequence[int]):
-    """One dim split into `sizes`, one of which may be -1.
+    """Split a dim into `sizes`, one of which may be -1.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def unflatten(F, self, dim: int, sizes: Sequence[int]):
 
 @composite(samples=lambda: [case(floats(2, 3)), case(floats())])
 def ravel(F, self):
-    """All dims made into one.
+    """Flatten all dims into one.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def _squeezed_node(dim):
 
 
 def _saved_by_squeeze(node):
-    """Return the dims as they are given; all dims have no name."""
+    """Return what a node of `squeeze` shows of `dim`: nothing, `dim` as given, or the dims counted from the front."""
     return {"SqueezeBackward0": {"dim": None}, "SqueezeBackward1": {"dim": lambda dim: dim}}.get(node, {})
 
 
@@ -182,7 +182,7 @@ def _saved_by_squeeze(node):
     saved=_saved_by_squeeze,
 )
 def squeeze(K, self, dim: Dims = None):
-    """Without the dims of size 1: all of them, or those among `dim`.
+    """Remove the dims of size 1: all of them, or those among `dim`.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def squeeze(K, self, dim: Dims = None):
     saved={"self_sym_sizes": None},
 )
 def unsqueeze(K, self, dim: int):
-    """With a further dim of size 1 at that place.
+    """Insert a dim of size 1 at the position `dim`.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def broadcast_to(F, self, size: Sequence[int]):
     samples=lambda: [case(floats(2, 3, 4), (3, 1)), case(floats(2), ()), case(floats(3), (3,))],
 )
 def sum_to_size(self, size: Sizes):
-    """Return the sum over the dims along which a tensor of `size` was expanded to this one's shape."""
+    """Return the sum over the dims along which a tensor of `size` must be expanded to the shape of `self`."""
 
 
 @linear(
@@ -278,7 +278,7 @@ def sum_to_size(self, size: Sizes):
     samples=lambda: [case(floats(2, 3), (2, 1, 2)), case(floats(2), (0,)), case(floats(), (3,))],
 )
 def repeat(K, self, repeats: Sizes):
-    """Copies of the tensor side by side, `repeats` times along each dim; leading dims may be added.
+    """Repeat the tensor `repeats` times along each dim; more dims may be added in front.
 
     Examples
     --------
@@ -298,7 +298,7 @@ def repeat(K, self, repeats: Sizes):
 
 
 def _sum_repeats(F, grad, shape, repeats):
-    """Return the sum over copies made by `repeat`."""
+    """Return the gradient of `repeat`: the sum over the copies."""
     repeats = each(repeats)
     padded = (1,) * (len(repeats) - len(shape)) + tuple(shape)
     pairs = [n for r, size in zip(repeats, padded, strict=True) for n in (r, size)]
@@ -309,7 +309,7 @@ def _sum_repeats(F, grad, shape, repeats):
 
 @composite(samples=lambda: [case(floats(2, 3), (2,)), case(floats(2), (2, 2))])
 def tile(F, self, dims: Sizes):
-    """Copies of the tensor side by side; `dims` that are missing in front are 1.
+    """Repeat the tensor `dims` times along each dim; missing numbers in front count as 1.
 
     Examples
     --------
@@ -369,7 +369,7 @@ def swapdims(F, self, dim0: int, dim1: int):
 
 @linear(lambda F, grad: F.t(grad), view=True, samples=lambda: [case(floats(2, 3)), case(floats(3)), case(floats())])
 def t(K, self):
-    """Return the transpose of a matrix; vectors and numbers as they are.
+    """Return the transpose of a matrix; vectors and 0-dim tensors are returned as they are.
 
     Examples
     --------
@@ -446,7 +446,7 @@ def adjoint(F, self):
     samples=lambda: [case(floats(2, 3), (0, -1)), case(floats(), (0,)), case(floats(2, 3), (1,))],
 )
 def flip(K, self, dims: Sizes):
-    """Return a copy with the order of the elements along `dims` reversed.
+    """Return a copy with the elements in reverse order along `dims`.
 
     Examples
     --------
@@ -496,7 +496,7 @@ def flipud(F, self):
     ],
 )
 def roll(K, self, shifts: Ints, dims: Ints | None = ()):
-    """Return the elements shifted along `dims`, or along the flattened tensor; what leaves at the end enters in front.
+    """Shift the elements cyclically along `dims`, or in the flattened tensor.
 
     Examples
     --------
@@ -524,7 +524,7 @@ def roll(K, self, shifts: Ints, dims: Ints | None = ()):
     ],
 )
 def rot90(K, self, k: int = 1, dims: Ints = (0, 1)):
-    """Return the plane of two dims turned by 90 degrees `k` times, from the first dim towards the second.
+    """Rotate the plane of two dims by 90 degrees `k` times, from the first dim towards the second.
 
     Examples
     --------
@@ -547,7 +547,7 @@ def rot90(K, self, k: int = 1, dims: Ints = (0, 1)):
 
 @linear(same, contiguous=False, samples=lambda: [case(floats(2, 3)), case(floats())])
 def clone(K, self, *, memory_format: Any = None):
-    """A copy, with its elements in the same order in memory (or, with a `memory_format`, in that of the indices).
+    """Return a copy with the same order of elements in memory, or with the given `memory_format`.
 
     Examples
     --------
@@ -560,7 +560,7 @@ def clone(K, self, *, memory_format: Any = None):
 
 @composite(function=False, samples=lambda: [case(floats(2, 3))])
 def contiguous(F, self, memory_format: Any = None):
-    """Return the tensor itself if its elements lie in memory in the order of their indices, else such a copy."""
+    """Return the tensor itself if it is contiguous in memory, else a contiguous copy."""
     return self if self.is_contiguous() else F.clone(self, memory_format="contiguous")
 
 
@@ -569,11 +569,14 @@ def contiguous(F, self, memory_format: Any = None):
     node="UnsafeViewBackward0", samples=lambda: [case(floats(2, 3), (3, 2)), case(floats(2, 3)), case(floats(0, 3))],
 )  # fmt: skip
 def unsafe_view(K, self, shape: Any = None):
-    """A tensor that nothing else refers to, in another shape: not a view, so that it may be detached in place."""
+    """Return `self`, which nothing else refers to, in another shape.
+
+    It is no view for autograd, so that it may be detached in place.
+    """
     return self.reshape(self.shape if shape is None else tuple(shape))
 
 
 @composite(function=False, samples=lambda: [case(floats(2, 3), floats(2, 3))])
 def type_as(F, self, other):
-    """Return the tensor in the dtype and on the device of another one."""
+    """Return the tensor in the dtype and on the device of `other`."""
     return F.to(self, other)

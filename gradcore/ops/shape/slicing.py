@@ -21,12 +21,12 @@ from gradcore.ops.shape.triangular import check_part
     node=lambda name: name,
 )
 def getitem(self, key: Any, name: str = "SliceBackward0"):
-    """``self[key]`` for a key of ints, slices, None and Ellipsis; `name` is that of the node."""
+    """Compute ``self[key]`` for a key of ints, slices, None and Ellipsis; `name` is that of the node."""
 
 
 @linear(lambda F, grad, key: F.getitem(grad, key), computes_half_in_float=False, function=False, method=False)
 def getitem_backward(self, shape: tuple[int, ...], key: Any):
-    """Zeros with `self` at `key`."""
+    """Return zeros of `shape` with `self` at `key`."""
 
 
 def _at(dim, *index):
@@ -34,7 +34,7 @@ def _at(dim, *index):
 
 
 def _select_key(x, dim, index):
-    """Return the key of one slice of a dim."""
+    """Return the key that selects one slice of a dim."""
     if not x.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, x.ndim)
@@ -80,7 +80,7 @@ def _part_key(shape, dim, start, end, step):
     samples=lambda: [case(floats(5, 2), 0, 1, 4, 2), case(floats(2, 5), -1, None, None, -2), case(floats(3), 0, 5, 7)],
 )
 def slice_of(K, self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1):
-    """Return a view of part of a dim."""
+    """Return a view of a slice of a dim."""
     if not self.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     return self[_at(wrap_dim(dim, self.ndim), slice(start, end, step))]
@@ -88,7 +88,7 @@ def slice_of(K, self, dim: int = 0, start: int | None = None, end: int | None = 
 
 @composite(samples=lambda: [case(floats(5, 2), 0, 1, 3), case(floats(2, 5), -1, -2, 2), case(floats(3), 0, 3, 0)])
 def narrow(F, input, dim: int, start: int, length: int):
-    """Return a view of `length` entries of a dim, from `start` on.
+    """Return a view of `length` elements of a dim from `start` on.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def slice_scatter(K, self, src, dim: int = 0, start: int | None = None, end: int
     ],
 )
 def unfold_dim(K, self, dimension: int, size: int, step: int):
-    """Return a view of windows along a dim: `size` entries each, `step` apart, in a new last dim."""
+    """Return a view of the windows along a dim: `size` elements each, `step` apart, in a new last dim."""
     dim = wrap_dim(dimension, self.ndim)
     length = self.shape[dim] if self.ndim else 1
     if size < 0:
@@ -196,7 +196,7 @@ def unfold_dim(K, self, dimension: int, size: int, step: int):
 
 @linear(lambda F, grad, dim, size, step: F.unfold_dim(grad, dim, size, step), function=False, method=False)
 def unfold_dim_backward(self, shape: tuple[int, ...], dim: int, size: int, step: int):
-    """Return the sum of windows where they overlap."""
+    """Return the sum of overlapping windows: the adjoint of `unfold_dim`."""
 
 
 @composite(samples=lambda: [case(floats(3, 4), 1, 1, 2)])

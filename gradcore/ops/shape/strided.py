@@ -1,4 +1,4 @@
-"""Views by strides: any elements of a tensor's memory."""
+"""Views by strides: arbitrary elements of a tensor's memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gradcore.ops.shape.triangular import check_part
     ],
 )
 def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = None):
-    """Return a view of any elements of the tensor's memory, given by strides and the place of the first, in elements.
+    """Return a view of arbitrary elements of the tensor's memory, by strides and offset in elements.
 
     Returns
     -------
@@ -56,7 +56,10 @@ def as_strided(F, self, size: Ints, stride: Ints, storage_offset: int | None = N
     saved={"storage_offset": "offset", "own": None, "self_sym_sizes": None},
 )
 def strided_view(K, self, size: Any, stride: Any, offset: int, own: Any):
-    """Return a view by `stride`; `offset` counts from the first element, `own` are the tensor's own strides."""
+    """Return a view by `stride`.
+
+    `offset` counts from the first element, and `own` are the strides of the tensor itself.
+    """
     if any(n > 1 and s != k for n, s, k in zip(self.shape, K.geometry_of(self)[0], own, strict=True)):
         raise RuntimeError(
             "as_strided(): the gradient of a tensor with gaps in its memory cannot be written through a view"
@@ -75,7 +78,7 @@ def _(F, t, self_shape, size, stride, offset, own):
 
 
 def _positions(K, shape, own, size, stride, offset):
-    """Memory offsets of the elements of a tensor and of a strided view, and the size that the memory must have."""
+    """Return the memory offsets of a tensor's elements and of a strided view's, and the memory's size."""
     start = max(0, -offset)
     here, there = K.locations(shape, own, start), K.locations(size, stride, start + offset)
     ends = [
@@ -91,7 +94,7 @@ def _positions(K, shape, own, size, stride, offset):
     method=False,
 )
 def strided_back(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
-    """Return the elements of a strided view, added up where the tensor that it is a view of has its own."""
+    """Return the adjoint of `strided_view`: elements of a view, added at the elements of the tensor."""
     here, there, length = _positions(K, shape, own, size, stride, offset)
     memory = K.sum_into_rows(length, there, self.reshape(-1, 1))
     counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
@@ -104,7 +107,7 @@ def strided_back(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
     method=False,
 )
 def strided_copy(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: int):
-    """The elements that `strided_view` reads, whatever memory the tensor itself has; zeros where it has no element."""
+    """Return a copy of the elements that `strided_view` reads; zeros where the tensor has no element."""
     here, there, length = _positions(K, shape, own, size, stride, offset)
     memory = K.sum_into_rows(length, here, self.reshape(-1, 1))
     counts = K.sum_into_rows(length, here, K.xp.ones((here.size, 1), self.dtype))
@@ -113,7 +116,7 @@ def strided_copy(K, self, shape: Any, own: Any, size: Any, stride: Any, offset: 
 
 @composite(samples=lambda: [case(floats(3, 4), floats(2, 3), (2, 3), (1, 4), 1)])
 def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: int | None = None):
-    """Return a copy with `src` in the place of a strided view.
+    """Return a copy in which `src` replaces a strided view.
 
     Returns
     -------
@@ -142,7 +145,7 @@ def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: i
     saved={"storage_offset": "offset", "src_sym_sizes": None},
 )
 def strided_write(K, self, src, size: Any, stride: Any, offset: int):
-    """Return a copy in the order of the indices, with `src` where a strided view of it lies."""
+    """Return a contiguous copy in which `src` replaces a strided view."""
     out = self.copy()
     part = K.strided(out, size, stride, offset)
     check_part(src, part)

@@ -27,7 +27,7 @@ def _check_matrix(name, x):
 
 
 def _within(diagonal, shape):
-    """Return the number of a diagonal of a matrix, one beyond its corners if it has none so far away.
+    """Return the number of a diagonal, clipped to one beyond the corners if it exceeds 32 bits.
 
     NumPy takes 32 bits for that number, and reads foreign memory at the smallest of them.
     """
@@ -123,7 +123,7 @@ def diagonal(K, self, offset: int = 0, dim1: int = 0, dim2: int = 1):
     computes_half_in_float=False,
 )
 def diagonal_backward(K, grad, shape: tuple[int, ...], offset: int, dim1: int, dim2: int):
-    """Zeros with `grad` on the diagonals."""
+    """Return zeros of `shape` with `grad` on the diagonals."""
     out = K.xp.zeros(shape, grad.dtype)
     _diagonal(K, out, offset, dim1, dim2)[...] = grad
     return out
@@ -147,7 +147,7 @@ def diagonal_copy(K, self, offset: int = 0):
     samples=lambda: [case(floats(2, 3)), case(floats(3), offset=-1), case(floats(2, 3), 1, 0, 2), case(floats(0))],
 )
 def diag_embed(K, self, offset: int = 0, dim1: int = -2, dim2: int = -1):
-    """Matrices of zeros, in the planes of two new dims, with the elements along the last dim on their diagonals.
+    """Return matrices with the elements along the last dim on a diagonal, and zeros elsewhere.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def diag_embed(K, self, offset: int = 0, dim1: int = -2, dim2: int = -1):
 
 @composite(samples=lambda: [case(floats(3)), case(floats(3, 4), 1), case(floats(2), -1)])
 def diag(F, self, diagonal: int = 0):
-    """Return the matrix with that diagonal; of a matrix its diagonal, as a copy.
+    """Return a matrix with the vector on a diagonal, or a copy of a diagonal of a matrix.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def diag(F, self, diagonal: int = 0):
 
 @composite(samples=lambda: [case(floats(2, 2)), case(floats(), 1)])
 def diagflat(F, self, offset: int = 0):
-    """Return the matrix with the elements, in their order, on a diagonal.
+    """Return a matrix with the flattened elements on a diagonal.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def diagflat(F, self, offset: int = 0):
 
 
 def check_part(source, part):
-    """Refuse to write `source` over a part of another shape."""
+    """Raise if `source` does not have the shape of the part that it replaces."""
     if tuple(source.shape) != tuple(part.shape):
         raise RuntimeError(
             "expected src to have a size equal to the slice of self. "

@@ -1,1 +1,1 @@
-"""Signals: transforms, filters, splines."""
+"""Signals: Fourier and cosine transforms, filters and splines."""

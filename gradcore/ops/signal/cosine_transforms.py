@@ -20,7 +20,7 @@ _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
     ],
 )
 def trigonometric_transform(K, self, kind: str, type: int, dim: int):
-    """Return the orthogonal transform along `dim`."""
+    """Return the orthogonal cosine or sine transform along `dim`."""
     x = K.xp.moveaxis(self, dim, -1)
     n = x.shape[-1]
     half, turn, turned = twiddles(kind, type, n)

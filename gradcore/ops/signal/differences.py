@@ -23,12 +23,12 @@ def _samples():
 
 
 class _Points(tuple[float, ...]):
-    """Coordinates in a sample: numbers, which `gradient` takes in the place of a tensor."""
+    """Coordinates of samples, which `gradient` takes in place of a tensor."""
 
 
 @composite(method=False, samples=_samples)
 def gradient(F, input, *, spacing: Spacing = None, dim: Dims = None, edge_order: int = 1):
-    """Return the derivative of a function that was sampled on a grid, along each dim, by central differences.
+    """Return the derivative of a sampled function along each dim, by central differences.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def gradient(F, input, *, spacing: Spacing = None, dim: Dims = None, edge_order:
 
 
 def _steps(F: Any, input: Any, spacing: Any, dims: Any, everywhere: bool) -> list[Any]:
-    """For each dim the distances of neighbours: a number, or a vector of them."""
+    """Return, for each dim, the distances of neighbours: a number or a vector."""
     if spacing is None or not hasattr(spacing, "__len__"):
         return [1.0 if spacing is None else spacing] * len(dims)
     if len(spacing) != len(dims):
@@ -92,7 +92,7 @@ def _distances(F: Any, input: Any, points: Any, d: int) -> Any:
 
 
 def _along(F: Any, f: Any, d: int, h: Any, edge_order: int) -> Any:
-    """Return the derivative along dim `d`, with the distances `h` of neighbours."""
+    """Return the derivative along dim `d`, from the distances `h` of neighbours."""
     n = f.shape[d]
     if F.is_tensor(h):
         h = F.reshape(h, (n - 1, *(1,) * (f.ndim - d - 1)))
@@ -117,7 +117,7 @@ def _along(F: Any, f: Any, d: int, h: Any, edge_order: int) -> Any:
 
 
 def _end(F: Any, at: Any, step: Any, places: tuple[int, ...], edge_order: int) -> Any:
-    """The one-sided difference at an end; the samples at `places` begin there."""
+    """Return the one-sided difference at an end, computed from the samples at `places`."""
     h, k = step(0), step(min(1, edge_order - 1))
     times = F.mul if F.is_tensor(h) else F.scale
     if edge_order == 1:

@@ -30,7 +30,7 @@ _SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
     batch=along(1),
 )
 def fft_c2c(self, dims: tuple[int, ...], norm: str, forward: bool):
-    """Return the transform, or the inverse one if not `forward`, of complex numbers along dims."""
+    """Return the transform of complex numbers along dims, or the inverse transform if not `forward`."""
 
 
 @linear(
@@ -45,12 +45,15 @@ def fft_c2c(self, dims: tuple[int, ...], norm: str, forward: bool):
     batch=along(1),
 )
 def fft_r2c(self, dims: tuple[int, ...], norm: str, onesided: bool):
-    """Return the transform of real numbers, of which the last dim has only the first half if `onesided`."""
+    """Return the transform of real numbers; if `onesided`, only the first half of the last dim."""
 
 
 @composite(**_PRIVATE)
 def half_weighted(F, self, dim: int, n: int, weight: float):
-    """Scale what stands for itself and its mirror image: all but the constant and, if `n` is even, the middle."""
+    """Multiply by `weight` all elements of a half spectrum that also stand for their mirror image.
+
+    These are all but the constant and, if `n` is even, the middle.
+    """
     count = (n - 1) // 2
     rest = self.shape[dim] - count - 1
     parts = [F.narrow(self, dim, 0, 1), F.narrow(self, dim, 1, count) * weight]
@@ -65,7 +68,7 @@ def half_weighted(F, self, dim: int, n: int, weight: float):
     batch=along(1),
 )
 def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
-    """Return the inverse of the onesided transform to real numbers, `last` of them along the last of the dims."""
+    """Return the inverse of the onesided transform: real numbers, `last` of them along the last of the dims."""
 
 
 @linear(
@@ -75,7 +78,7 @@ def fft_c2r(self, dims: tuple[int, ...], norm: str, last: int):
     saved={"dim": "dims", "norm": None, "last": None},
 )
 def fft_mirrored(K, self, dims: tuple[int, ...], norm: str, last: int):
-    """Return the real part of the inverse transform of the first half of the last dim, without a mirror image."""
+    """Return the real part of the inverse transform of a half spectrum, the other half being zero."""
     return K.fft_c2r(K.half_weighted(self, dims[-1], last, 0.5), dims, norm, last)
 
 
@@ -85,7 +88,7 @@ def fft_mirrored(K, self, dims: tuple[int, ...], norm: str, last: int):
     **_PRIVATE,
 )
 def cut_or_pad(K, self, sizes: tuple[int, ...], dims: tuple[int, ...]):
-    """Return the tensor with those sizes along dims: cut, or followed by zeros."""
+    """Return the tensor with the given sizes along dims: cut, or padded with zeros at the end."""
     shape = list(self.shape)
     for d, n in zip(dims, sizes, strict=True):
         shape[d] = n
@@ -113,7 +116,7 @@ def _as_list(value):
 
 
 def _dims_and_sizes(x, s, dim):
-    """Return the dims counted from the front, and the sizes to transform, None where a dim keeps its own."""
+    """Return the dims counted from the front, and the sizes to transform; None where a dim keeps its size."""
     if dim is None:
         if s is not None and len(_as_list(s)) > x.ndim:
             raise RuntimeError(
@@ -145,7 +148,7 @@ def _check_sizes(sizes):
 
 
 def _resize_dims(F, x, dims, sizes):
-    """Return the tensor with the sizes that are given; its own are kept where they are None."""
+    """Return the tensor cut or padded to `sizes`; None keeps the size of a dim."""
     wanted = [x.shape[d] if n is None else n for d, n in zip(dims, sizes, strict=True)]
     _check_sizes(wanted)
     if all(n == x.shape[d] for d, n in zip(dims, wanted, strict=True)):
@@ -154,7 +157,7 @@ def _resize_dims(F, x, dims, sizes):
 
 
 def _floating(F, x):
-    """Integers in the default dtype."""
+    """Return integers converted to the default dtype."""
     return x if x.dtype.is_differentiable else F.to(x, dtypes.get_default_dtype())
 
 
@@ -172,7 +175,7 @@ def _check_real(x, name):
 
 
 def _transform(F, x, s, dim, norm, forward):
-    """Complex or real numbers to complex ones."""
+    """Return the transform of complex or real numbers as complex numbers."""
     dims, sizes = _dims_and_sizes(x, s, dim)
     norm = _norm(norm)
     x = _resize_dims(F, _floating(F, x), dims, sizes)
@@ -196,28 +199,28 @@ def _some_dims(x, s, dim, name):
 
 
 def _half(F, x, dims, sizes):
-    """Complex numbers with the first half of the last dim that a real result needs, and the size of that."""
+    """Return the half spectrum that a real result needs, and the size of the result's last dim."""
     last = 2 * (x.shape[dims[-1]] - 1) if sizes[-1] is None else sizes[-1]
     _check_sizes([last])
     return _resize_dims(F, _complex(F, x), dims, [*sizes[:-1], last // 2 + 1]), last
 
 
 def _from_real(F, x, s, dim, norm, name):
-    """Real numbers to the first half of their transform."""
+    """Return the half spectrum of real numbers."""
     _check_real(x, name)
     dims, sizes = _some_dims(x, s, dim, name)
     return F.fft_r2c(_resize_dims(F, _floating(F, x), dims, sizes), dims, _norm(norm), True)
 
 
 def _to_real(F, x, s, dim, norm, name):
-    """Return the first half of a transform to the real numbers that have it."""
+    """Return the real numbers with a given half spectrum."""
     dims, sizes = _some_dims(x, s, dim, name)
     x, last = _half(F, x, dims, sizes)
     return F.fft_c2r(x, dims, _norm(norm), last)
 
 
 def _hermitian_inverse(F, x, s, dim, norm, name):
-    """Real numbers to the first half of their inverse transform."""
+    """Return the half spectrum of the inverse transform of real numbers."""
     _check_real(x, name)
     dims, sizes = _some_dims(x, s, dim, name)
     norm = _norm(norm)
@@ -226,7 +229,7 @@ def _hermitian_inverse(F, x, s, dim, norm, name):
 
 
 def _hermitian(F, x, s, dim, norm, name):
-    """Return the first half of a mirrored signal to its transform, which is real."""
+    """Return the transform, which is real, of a Hermitian signal given by its first half."""
     dims, sizes = _some_dims(x, s, dim, name)
     norm = _norm(norm)
     x, last = _half(F, x, dims, sizes)
@@ -236,7 +239,7 @@ def _hermitian(F, x, s, dim, norm, name):
 
 
 def _along_one(x, n, dim):
-    """Return the arguments of a transform along one dim in the form of those along several."""
+    """Return the arguments of a transform along one dim as those of a transform along several."""
     if not x.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     if n is None:
@@ -258,7 +261,7 @@ def _cases():
 
 
 def _declare_one(name, run, doc, *settings):
-    """Return a transform along one dim."""
+    """Declare a transform along one dim."""
 
     def body(F, self, n: int | None = None, dim: int = -1, norm: str | None = None):
         _check_sizes([] if n is None else [n])
@@ -270,7 +273,7 @@ def _declare_one(name, run, doc, *settings):
 
 
 def _declare_several(name, run, doc, default, *settings):
-    """Return a transform along several dims, by default those of `default`."""
+    """Declare a transform along several dims; `default` says which without `dim`."""
 
     def body(F, self, s: Ints | None = None, dim: Dims = default, norm: str | None = None):
         return run(F, self, s, dim, norm, *settings)
@@ -321,7 +324,7 @@ def _shift(F, x, dim, half):
     path="fft.fftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))]
 )
 def fft_fftshift(F, self, dim: Dims = None):
-    """Return the frequency 0 moved from the front to the middle of the dims.
+    """Shift the zero frequency from the front to the middle of the dims.
 
     Examples
     --------
@@ -335,7 +338,7 @@ def fft_fftshift(F, self, dim: Dims = None):
     path="fft.ifftshift", method=False, samples=lambda: [case(floats(5)), case(floats(2, 3), dim=1), case(floats(2, 4))]
 )
 def fft_ifftshift(F, self, dim: Dims = None):
-    """Return the frequency 0 moved from the middle to the front of the dims.
+    """Shift the zero frequency from the middle to the front of the dims.
 
     Examples
     --------

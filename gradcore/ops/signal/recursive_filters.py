@@ -1,4 +1,4 @@
-"""Filters with a memory of their own results, and filters between rates of sampling."""
+"""Recursive (IIR) filters, and filters that change the sampling rate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PRIVATE = {"function": False, "method": False}
 
 
 def _reversed_filter(F, x, b, a, dim):
-    """Return the adjoint of the filter."""
+    """Return the adjoint of a recursive filter."""
     return F.flip(F.recursive_filter(F.flip(x, (dim,)), F.conj(b), F.conj(a), dim), (dim,))
 
 
@@ -24,7 +24,7 @@ def _one(F, a):
 
 
 def _lagged_products(F, x, y, dim, count):
-    """``sum(conj(x[n - k]) * y[n])`` along `dim` and all others, for the first lags."""
+    """Compute ``sum(conj(x[n - k]) * y[n])`` along `dim` and all others, for `count` lags `k`."""
     x = F.reshape(F.movedim(x, dim, -1), (-1, x.shape[dim]))
     y = F.reshape(F.movedim(y, dim, -1), (-1, y.shape[dim]))
     x = pad_with_zeros(F, F.conj(x), (1,), (count - 1,), (0,))
@@ -55,7 +55,10 @@ def _by_denominator(F, grad, result, a, dim):
     ],
 )
 def recursive_filter(K, self, b, a, dim: int):
-    """``a[0] * y[n] = sum(b[k] * x[n - k]) - sum(a[k] * y[n - k] for k > 0)`` along `dim`, from rest."""
+    """Apply a recursive filter with numerator `b` and denominator `a` along `dim`, from rest.
+
+    ``a[0] * y[n] = sum(b[k] * x[n - k]) - sum(a[k] * y[n - k] for k > 0)``
+    """
     check_implemented("lfilter", self, "bi")
     x = K.xp.moveaxis(self, dim, 0)
     y: list[Any] = []
@@ -88,7 +91,7 @@ def _(F, t, result, a, dim):
 
 
 def _rate_adjoint(F, grad, self_shape, h, up, down, dim):
-    """Return the filter backwards, with the rates exchanged, from where the first element of the input stands."""
+    """Return the adjoint of `rate_filter`: the reversed filter, with `up` and `down` exchanged."""
     h = pad_with_zeros(F, h, (0,), (0,), (-(h.shape[0] - 1) % up,))
     start, n = (h.shape[0] - 1) // up, self_shape[dim]
     found = F.rate_filter(grad, F.flip(F.conj(h), (0,)), down, up, dim)
@@ -101,7 +104,7 @@ def _rate_adjoint(F, grad, self_shape, h, up, down, dim):
 
 
 def _insert_zeros(F, x, factor):
-    """Rows with zeros between their elements."""
+    """Return rows with ``factor - 1`` zeros after each element."""
     return F.reshape(pad_with_zeros(F, F.unsqueeze(x, -1), (2,), (0,), (factor - 1,)), (x.shape[0], -1))
 
 
@@ -128,7 +131,7 @@ def _by_taps(F, grad, self, h, up, down, dim):
     ],
 )
 def rate_filter(K, self, h, up: int, down: int, dim: int):
-    """`self` with ``up - 1`` zeros behind each element, filtered with `h`, and every element number `down` of that."""
+    """Insert ``up - 1`` zeros after each element, filter with `h`, and keep every element number `down`."""
     x = K.xp.moveaxis(self, dim, -1)
     n, taps = x.shape[-1], h.shape[0]
     count = -(-((n - 1) * up + taps) // down)

@@ -8,7 +8,10 @@ from gradcore.ops.declare.table import composite
 
 
 def _window(F, x, window, n_fft: int, win_length: int, consequence: str):
-    """The window, centred in a frame of `n_fft` samples; ones where none is given, with a warning of what follows."""
+    """Return the window centred in a frame of `n_fft` samples.
+
+    Without a window, return ones, and warn of the `consequence`.
+    """
     if window is None:
         warn_once(
             f"A window was not provided. A rectangular window will be applied{consequence} Explicitly set "
@@ -55,7 +58,7 @@ def stft(
     onesided: bool | None = None,
     return_complex: bool | None = None,
 ):
-    """Fourier transforms of overlapping windowed frames.
+    """Return the Fourier transforms of overlapping windowed frames.
 
     The last dim of the result counts the frames, the one before the frequencies.
 

@@ -23,14 +23,17 @@ Counts = tuple[int, ...]
 
 
 def _with_ends(F, x, dim, factor):
-    """`x` with its first and last elements along `dim` times a number."""
+    """Return `x` with its first and last elements along `dim` multiplied by `factor`."""
     n = x.shape[dim]
     first, last = F.narrow(x, dim, 0, 1) * factor, F.narrow(x, dim, n - 1, 1) * factor
     return F.cat([first, F.narrow(x, dim, 1, n - 2), last], dim)
 
 
 def _coefficients_adjoint(F, grad, dim, order, mode):
-    """Symmetric, but for the elements that are mirrored without being repeated, which stand for half of their kind."""
+    """Return the adjoint of `spline_coefficients`.
+
+    The map is symmetric except at edges that ``mirror`` does not repeat: these count half.
+    """
     if mode != "mirror" or grad.shape[dim] < 2:
         return F.spline_coefficients(grad, dim, order, mode)
     return _with_ends(F, F.spline_coefficients(_with_ends(F, grad, dim, 2.0), dim, order, mode), dim, 0.5)
@@ -48,7 +51,10 @@ def _coefficients_adjoint(F, grad, dim, order, mode):
     ],
 )
 def spline_coefficients(K, self, dim: int, order: int, mode: str):
-    """The coefficients along `dim` of the spline through samples, which go on beyond the edges as `mode` says."""
+    """Return the coefficients along `dim` of the spline through samples.
+
+    `mode` says how the samples continue beyond the edges.
+    """
     check_implemented("spline_filter1d", self, "bi")
     matrix = K.constant(filter_matrix(self.shape[dim], order, mode).astype(self.dtype))
     return K.xp.moveaxis(K.matmul(K.xp.moveaxis(self, dim, -1), matrix.T), -1, dim)
@@ -62,7 +68,7 @@ def _raise_order(derivatives, d):
 
 
 def _slope(F, values, coordinates, order, mode, derivatives, against):
-    """Return the derivative by coordinates of ``sum(real(conj(against) * spline))``."""
+    """Return the derivative by the coordinates of ``sum(real(conj(against) * spline))``."""
     lead = tuple(range(against.ndim - coordinates.ndim + 1))
     parts = []
     for d in range(coordinates.shape[0]):
@@ -91,7 +97,10 @@ def _slope(F, values, coordinates, order, mode, derivatives, against):
     ],
 )
 def spline_sample(K, self, coordinates, order: int, mode: str, derivatives: Counts):
-    """Return the spline of coefficients in the last dims at ``coordinates[d]``, differentiated along each dim d."""
+    """Evaluate a spline, given by coefficients in the last dims, at ``coordinates[d]``.
+
+    It is differentiated ``derivatives[d]`` times along dim d.
+    """
     sizes = self.shape[self.ndim - coordinates.shape[0] :]
     flat = self.reshape(*self.shape[: self.ndim - len(sizes)], prod(sizes))
     total = K.xp.zeros((*flat.shape[:-1], *coordinates.shape[1:]), flat.dtype)
@@ -129,7 +138,7 @@ def _(F, t, self, coordinates, order, mode, derivatives):
     ],
 )
 def spline_spread(K, self, coordinates, sizes: Counts, order: int, mode: str, derivatives: Counts):
-    """Adjoint of `spline_sample`; `sizes` are those of the grid."""
+    """Return the adjoint of `spline_sample`; `sizes` are those of the grid."""
     lead = self.shape[: self.ndim - coordinates.ndim + 1]
     out = K.xp.zeros((*lead, prod(sizes)), self.dtype)
     if max(derivatives) > order:

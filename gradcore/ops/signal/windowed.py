@@ -1,4 +1,4 @@
-"""Sums and ranks over moving windows, and the extensions of arrays beyond their edges: what filters are made of."""
+"""Sums and ranks over moving windows, and extension beyond the borders: the parts of filters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def _part(dim, ndim, start, stop):
     ],
 )
 def extend_borders(K, self, dim: int, before: int, after: int, mode: str):
-    """Return the tensor with more elements along `dim`: ``"reflect"`` repeats edges, ``"mirror"`` does not."""
+    """Return the tensor with more elements along `dim`.
+
+    ``"reflect"`` repeats the border element, ``"mirror"`` does not.
+    """
     n = self.shape[dim]
     left, right = (
         K.xp.take(self, K.constant(outside(n, start, stop, mode)), axis=dim)
@@ -52,7 +55,7 @@ def extend_borders(K, self, dim: int, before: int, after: int, mode: str):
     samples=lambda: [case(floats(3, 9), 4, 1, 2, "reflect"), case(floats(9, 2), 2, 0, 5, "mirror")],
 )
 def fold_borders(K, self, n: int, dim: int, before: int, mode: str):
-    """Adjoint of `extend_borders`; `n` is the size of the result."""
+    """Return the adjoint of `extend_borders`; `n` is the size of the result."""
     out = self[_part(dim, self.ndim, before, before + n)].copy()
     for first, start, stop in ((0, -before, 0), (before + n, n, self.shape[dim] - before)):
         index = outside(n, start, stop, mode)
@@ -71,7 +74,7 @@ def fold_borders(K, self, n: int, dim: int, before: int, mode: str):
 
 
 def pad_with_zeros(F: Any, x: Any, dims: Any, before: Any, after: Any) -> Any:
-    """Zeros around `x` along dims."""
+    """Return `x` with zeros before and after its elements along `dims`."""
     widths = [0] * (2 * x.ndim)
     for d, low, high in zip(dims, before, after, strict=True):
         at = 2 * (x.ndim - 1 - d)
@@ -100,7 +103,10 @@ def _by_input(F, grad, weights, dims, by):
     ],
 )
 def correlate_valid(K, self, weights, dims: Dims, by: str):
-    """``sum(self[i + k] * weights[k] for k)`` along dims, where the windows lie inside; other dims are broadcast."""
+    """Compute ``sum(self[i + k] * weights[k] for k)`` along dims, for windows inside of `self`.
+
+    Other dims are broadcast.
+    """
     if by != "direct":
         return _by_fourier(K, self, weights, dims)
     sizes = [self.shape[d] - weights.shape[d] + 1 for d in dims]
@@ -124,7 +130,7 @@ def correlate_valid(K, self, weights, dims: Dims, by: str):
 
 
 def _by_fourier(K, x, weights, dims):
-    """Return the same by Fourier transforms along dims."""
+    """Return the result of `correlate_valid` by Fourier transforms."""
     sizes = tuple(x.shape[d] for d in dims)
     kept = tuple(slice(x.shape[d] - weights.shape[d] + 1) if d in dims else slice(None) for d in range(x.ndim))
     weights = pad_with_zeros(
@@ -141,7 +147,7 @@ def _by_fourier(K, x, weights, dims):
 
 
 def _shifted_views(x, offsets, sizes):
-    """`x` from each of the offsets on."""
+    """Yield the views of `x` of shape `sizes` that begin at each of `offsets`."""
     lead = x.ndim - len(sizes)
     for offset in offsets:
         yield x[(slice(None),) * lead + tuple(slice(o, o + n) for o, n in zip(offset, sizes, strict=True))]
@@ -153,7 +159,7 @@ def _shifted_views(x, offsets, sizes):
     **_PRIVATE,
 )
 def rank_index(K, self, result, offsets: tuple[tuple[int, ...], ...]):
-    """Where in `self`, as one row, the first element of each window stands that is the window's result."""
+    """Return, for each window, the flat index in `self` of the first element equal to the window's result."""
     sizes = result.shape
     steps = [prod(self.shape[d + 1 :]) for d in range(self.ndim)]
     base = 0
@@ -173,7 +179,12 @@ def rank_index(K, self, result, offsets: tuple[tuple[int, ...], ...]):
     ],
 )
 def select_rank(K, self, offsets: tuple[tuple[int, ...], ...], sizes: tuple[int, ...], rank: int):
-    """The element of that rank of each window, whose elements lie at `offsets` from its first; `sizes` of them."""
+    """Return the element of rank `rank` of each window.
+
+    `sizes` is the number of windows along each dim. A window's elements lie at `offsets` from its first.
+
+    The elements of a window lie at `offsets` from its first.
+    """
     return K.xp.sort(K.xp.stack(list(_shifted_views(self, offsets, sizes))), axis=0)[rank]
 
 

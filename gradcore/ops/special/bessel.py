@@ -13,7 +13,7 @@ _REAL = "float -complex"
 
 
 def _by_argument(F, result, self, sign=1, scaled=False):
-    """Return ``result / self`` of the function of order 1, by its power series where derivatives would cancel.
+    """Compute ``result / self`` of a function of order 1, by its power series near zero.
 
     `sign` is -1 for the Bessel function, and 1 for the modified one, which may be `scaled`.
     """
@@ -32,7 +32,7 @@ _LARGE_TERMS, _LARGE = 14, 50
 
 
 def large_slope(F, order, x, sign, plain, factor=1):
-    """Return the derivative of a scaled modified Bessel function times `factor`; where `x` is not large, `plain`.
+    """Return the derivative of a scaled modified Bessel function times `factor`; `plain` where `x` is not large.
 
     For large `x` the function differs from the one next to it, and from itself, by little, so that `plain`, a
     difference of these, cancels. `sign` is -1 for functions of the first kind and 1 for those of the second.
@@ -66,7 +66,7 @@ def i0(self):
     slow=True,
 )
 def i0e(self):
-    """``exp(-abs(self)) * i0(self)``.
+    """Compute ``exp(-abs(self)) * i0(self)``.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def _i1e_slope(F, x, result):
     slow=True,
 )
 def i1e(self):
-    """``exp(-abs(self)) * i1(self)``.
+    """Compute ``exp(-abs(self)) * i1(self)``.
 
     Examples
     --------
@@ -277,7 +277,7 @@ def modified_bessel_k1(self):
     domain=(0.2, 5),
 )
 def scaled_modified_bessel_k0(self):
-    """``exp(self) * modified_bessel_k0(self)``.
+    """Compute ``exp(self) * modified_bessel_k0(self)``.
 
     Examples
     --------
@@ -295,7 +295,7 @@ def scaled_modified_bessel_k0(self):
     domain=(0.2, 5),
 )
 def scaled_modified_bessel_k1(self):
-    """``exp(self) * modified_bessel_k1(self)``.
+    """Compute ``exp(self) * modified_bessel_k1(self)``.
 
     Examples
     --------
@@ -305,7 +305,10 @@ def scaled_modified_bessel_k1(self):
 
 
 def _spherical_j1(F, self):
-    """The spherical Bessel function of order 1, ``(j0(self) - cos(self)) / self``; a series where that cancels."""
+    """Return the spherical Bessel function of order 1, ``(j0(self) - cos(self)) / self``.
+
+    Near zero it is computed by a series.
+    """
     small = F.abs(self) < 1
     square = F.where(small, self * self, 0)
     series = 0

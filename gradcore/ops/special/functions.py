@@ -11,7 +11,7 @@ from gradcore.ops.special.gammas import log_gamma_slope
 
 
 def _overload(name, first, second):
-    """PyTorch's count of overloads: 0 for two tensors, 1 if the first is a number, 2 if the second is."""
+    """Return PyTorch's number of the overload: 0 for two tensors, 1 or 2 if the first or second is a number."""
     number = 1 if getattr(first, "_constant", False) else 2 if getattr(second, "_constant", False) else 0
     return f"{name}Backward{number}"
 
@@ -43,7 +43,7 @@ def erf(self):
     aliases=("special.erfc",),
 )
 def erfc(self):
-    """``1 - erf(self)``, accurate for large elements.
+    """Compute ``1 - erf(self)``, accurate for large elements.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def erfinv(self):
 
 
 def inverse_powers(F, x, sign, use, terms=10):
-    """Return the sum of ``(2 k - 1)!! sign**k / (2 x**2)**k`` from k = 1, where `use`; the rest is finite.
+    """Return the sum of ``(2 k - 1)!! sign**k / (2 x**2)**k`` from k = 1 where `use`, else a finite number.
 
     For large `x` it is what is left of an asymptotic series after the first term, from which the function itself
     cannot be subtracted without cancellation.
@@ -95,7 +95,7 @@ def _erfcx_slope(F, x, result):
     node="SpecialErfcxBackward0",
 )
 def erfcx(self):
-    """``exp(self**2) * erfc(self)``, without overflow.
+    """Compute ``exp(self**2) * erfc(self)``, without overflow.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def mvlgamma(K, self, p: int):
 
 
 def _sum_shifted(function, x, p):
-    """``function(x) + function(x - 1/2) + ...``, `p` terms."""
+    """Compute ``function(x) + function(x - 1/2) + ...`` with `p` terms."""
     total = function(x)
     for i in range(1, p):
         total = total + function(x - i / 2)
@@ -254,7 +254,10 @@ def _sum_shifted(function, x, p):
 
 
 def _by_order(F, order, x):
-    """Derivative of `igamma` by its order, from that of gamma-distributed numbers, at which it is constant."""
+    """Return the derivative of `igamma` by its order.
+
+    It follows from the derivative of gamma-distributed numbers, at which `igamma` is constant.
+    """
     end = (x == 0) | (x == math.inf)  # where it is 0 or 1, whatever the order
     x = F.where(end, 1, x)
     log_x = F.log(x)
@@ -306,7 +309,10 @@ _BERNOULLI = (
 
 
 def _zeta_slope(F, s, q):
-    """Derivative of the sum of ``(q + k) ** -s`` by `s`: the first terms, and the others by Euler and Maclaurin."""
+    """Return the derivative of the sum of ``(q + k) ** -s`` by `s`.
+
+    The first terms are summed, the others are computed by Euler-Maclaurin.
+    """
     total = 0
     for k in range(12):
         log = F.log(q + k)
@@ -338,7 +344,7 @@ def _zeta_slope(F, s, q):
     accepts_scalars=("self", "other"),
 )
 def zeta(self, other):
-    """The Hurwitz zeta function.
+    """Return the Hurwitz zeta function.
 
     Examples
     --------
@@ -361,7 +367,7 @@ def zeta(self, other):
     inplace="function",
 )
 def xlogy(self, other):
-    """``self * log(other)``, and 0 where `self` is 0 (but NaN where `other` is).
+    """Compute ``self * log(other)``, and 0 where `self` is 0 (but NaN where `other` is).
 
     Examples
     --------
@@ -380,7 +386,7 @@ def xlogy(self, other):
     accepts_scalars=("self", "other"),
 )
 def xlog1py(self, other):
-    """``self * log1p(other)``, and 0 where `self` is 0 (but NaN where `other` is).
+    """Compute ``self * log1p(other)``, and 0 where `self` is 0 (but NaN where `other` is).
 
     Examples
     --------
@@ -397,7 +403,7 @@ def xlog1py(self, other):
     node="SpecialEntrBackward0",
 )
 def entr(K, self):
-    """``-self * log(self)``, 0 at 0, and minus infinity below.
+    """Compute ``-self * log(self)``, 0 at 0, and minus infinity below.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Gamma numbers: how what was drawn moves with the shape of its distribution.
+"""Derivatives of gamma-distributed numbers by the shape of their distribution.
 
 A number x of a distribution function P(a, x) moves with a so that P stays what it is: ``dx/da = -P_a / P_x``. With
 ``c = log(x) - digamma(a)`` the quotient is an integral over r from 0 to infinity, in the direction of the sign of c,
@@ -32,7 +32,7 @@ _WEIGHTS = (
 
 
 def _series(F, a, log_x):
-    """Return the slope for x up to 1."""
+    """Return the derivative for x up to 1."""
     x = F.exp(log_x)
     term = 1 / a
     digamma = F.digamma(a + 1)
@@ -45,7 +45,7 @@ def _series(F, a, log_x):
 
 
 def _integral(F, a, log_x):
-    """Return the slope for x from 1 on."""
+    """Return the derivative for x from 1 on."""
     x = F.exp(log_x)
     c = log_x - F.digamma(a)
     end = F.where(c < 0, -_left_end(F, a, x), _right_end(F, a, x))
@@ -58,25 +58,25 @@ def _integral(F, a, log_x):
 
 
 def _left_end(F, a, x):
-    """Left end of the integrand's support, from ``expm1(-s) + s >= s**2 / (2 + s)``."""
+    """Return the left end of the integrand's support, from ``expm1(-s) + s >= s**2 / (2 + s)``."""
     half = a - x - _LIMIT / 2
     return (F.sqrt(half * half + 2 * _LIMIT * a) - half) / a
 
 
 def _right_end(F, a, x):
-    """Right end of the integrand's support: first from ``expm1(s) - s >= s**2 / 2``, then closer."""
+    """Return the right end of the integrand's support: first from ``expm1(s) - s >= s**2 / 2``, then closer."""
     far = (a - x + F.sqrt((a - x) * (a - x) + 2 * _LIMIT * x)) / x
     return F.minimum(far, F.log1p((_LIMIT + a * far) / x))
 
 
 def log_gamma_slope(F, a, log_x):
-    """By how much ``log(x)`` moves with `a`."""
+    """Return the derivative of ``log(x)`` by `a` for a gamma-distributed number `x` of shape `a`."""
     return F.where(log_x < 0, _series(F, a, F.clamp(log_x, None, 0)), _integral(F, a, F.clamp(log_x, 0, None)))
 
 
 @general(node="StandardGammaBackward0", constant={"drawn": "moves with the shapes alone"}, function=False, method=False)
 def log_gamma_drawn(K, self, drawn):
-    """`drawn`, the logarithms of gamma numbers, as what depends on the shapes `self` of their distributions."""
+    """Return `drawn`, the logarithms of gamma numbers, as a function of the shapes `self`."""
     return drawn
 
 

@@ -51,7 +51,7 @@ def digamma_difference(F, z, s):
 
 
 def _interval(F, p, q, log_u, log_rest):
-    """Return a length of the interval below u, in y, outside of which the integrand is negligible."""
+    """Return the length of the interval below u, in y, outside of which the integrand is negligible."""
     y = log_u - log_rest
     short = _DROP / p + 0 * y
     long = short - (1 + q / p) * log_rest

@@ -133,7 +133,10 @@ _KINDS = {
 
 
 def _high_chebyshev(kind: _Kind) -> Callable[..., Any]:
-    """Return the derivatives of high degrees, by angles: complex ones where `x` is beyond 1. What overflows is NaN."""
+    """Return the derivatives of high degrees by angles, which are complex where `x` is beyond 1.
+
+    Overflow gives NaN.
+    """
 
     def inside(K, x, n, order):
         angle = K.acos(K.complex(x, K.zeros_like(x)))

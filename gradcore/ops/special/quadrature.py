@@ -1,4 +1,4 @@
-"""Gauss's quadrature."""
+"""Gauss-Legendre quadrature."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 
 @functools.cache
 def gauss_legendre(n: int) -> list[tuple[float, float]]:
-    """Return the `n` nodes and weights of Gauss's quadrature on the interval from 0 to 1."""
+    """Return the `n` nodes and weights of Gauss-Legendre quadrature on the interval from 0 to 1."""
     found = []
     for k in range(n):
         x = math.cos(math.pi * (k + 0.75) / (n + 0.5))

@@ -152,7 +152,7 @@ def _integral_near_one(F, phi, m):
 
 
 def _incomplete_slope(F, phi, m, power):
-    """Return where differences of elliptic integrals cancel, and there the integral of `_integral_of_sines`."""
+    """Return a mask where differences of elliptic integrals cancel, and the integral to use there."""
     turns = F.round(phi / math.pi)
     rest = phi - math.pi * turns
     square = F.sin(rest) ** 2
@@ -184,7 +184,7 @@ def _ellipeinc_slope(F, phi, m, y):
 
 
 def _ellipk_slope(F, m, rest=None):
-    """Return the derivative at `m`, given ``1 - m`` where that is known better."""
+    """Return the derivative at `m`; `rest` is ``1 - m`` if it is known more accurately."""
     use = abs(m) <= 0.5
     rest = 1 - m if rest is None else rest
     n, p = F.where(use, 0.5, m), F.where(use, 0.5, rest)
@@ -258,12 +258,15 @@ def _gamma_density(F, a, x):
 
 
 def _fewer(F, n):
-    """Return the degree of a derivative: 0 for constants, whose derivative is zero whatever it multiplies."""
+    """Return the degree of a derivative, ``n - 1``, or 0 for constants, whose derivative is zero."""
     return F.where(n == 0, 0, n - 1)
 
 
 def _expn_slope(F, n, x, y):
-    """SciPy rounds the order towards zero, and has no negative ones."""
+    """Return the derivative of `expn`.
+
+    SciPy rounds the order towards zero, and has no negative orders.
+    """
     first = (n < 1) & (n > -1)
     z = F.where(first, x, 1)
     return F.where(first, -F.exp(-z) * (1 + z) / (z * z), -_two(F, "expn", F.where(first, 1, n - 1), x))
@@ -477,7 +480,7 @@ _OPTIONS = {"function": False, "method": False, "mixed": common_dtype, "broadcas
 
 @general(**_OPTIONS, samples=lambda: [case(floats(3, 2, low=0.2, high=2.0), "gamma"), case(floats(4), "fresnel:1")])
 def special_of_one(x, name: str):
-    """Return the function of that name."""
+    """Return SciPy's function called `name` of one argument."""
 
 
 @general(
@@ -488,7 +491,7 @@ def special_of_one(x, name: str):
     ],
 )
 def special_of_two(x, y, name: str):
-    """Return the function of that name."""
+    """Return SciPy's function called `name` of two arguments."""
 
 
 @general(
@@ -498,12 +501,12 @@ def special_of_two(x, y, name: str):
     ],
 )
 def special_of_three(x, y, z, name: str):
-    """Return the function of that name."""
+    """Return SciPy's function called `name` of three arguments."""
 
 
 @general(**_OPTIONS)
 def special_of_four(x, y, z, w, name: str):
-    """Return the function of that name."""
+    """Return SciPy's function called `name` of four arguments."""
 
 
 special_of_one.vjp("x")(lambda F, t, x, result, name: t * F.conj(_slope(F, _ONE, name, 0, x, result)))

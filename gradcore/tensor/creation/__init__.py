@@ -1,4 +1,4 @@
-"""Making tensors: from data, filled with a value, in sequences."""
+"""Creation of tensors: from data, filled with a value, or as sequences."""
 
 from __future__ import annotations
 

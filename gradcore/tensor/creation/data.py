@@ -1,4 +1,4 @@
-"""Tensors of data: numbers, nested sequences, arrays, buffers."""
+"""Tensors from data: numbers, nested sequences, arrays and buffers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_DIMS = 64
 
 
 def _read(data: Any, wanted: dtypes.dtype | None) -> tuple[np.ndarray[Any, Any], dtypes.dtype]:
-    """Numbers, nested sequences and arrays as a NumPy array, and the dtype that PyTorch infers for them.
+    """Return data as a NumPy array, and the dtype that PyTorch infers for it.
 
     Numbers of Python have the dtypes of numbers; arrays, scalars of NumPy and tensors in their place keep theirs.
     """
@@ -69,7 +69,12 @@ _LISTS: frozenset[type] = frozenset((list, tuple))
 
 
 def _number_types(data: Any) -> set[type] | None:
-    """Return the types of what nested lists hold, if these are Python's numbers alone; not one call for each number."""
+    """Return the types of the numbers in nested lists, or None if there are other objects.
+
+    It takes fewer calls than looking at each number.
+
+    It avoids a call for each number.
+    """
     first: Any = data
     for _ in range(_MOST_DIMS + 1):
         if first.__class__ not in _LISTS or not first:
@@ -88,7 +93,7 @@ def _number_types(data: Any) -> set[type] | None:
 
 
 def _plain(data: Any, kinds: set[dtypes.dtype], above: tuple[Any, ...]) -> Any:
-    """Nested sequences with numbers and arrays alone, the dtypes of which go into `kinds`.
+    """Return nested sequences with numbers and arrays only, and add the dtypes of these to `kinds`.
 
     `above` are the sequences that hold `data`.
     """
@@ -116,7 +121,7 @@ def _plain(data: Any, kinds: set[dtypes.dtype], above: tuple[Any, ...]) -> Any:
 
 
 def _ragged_error(data: Any) -> Exception:
-    """PyTorch's words for nested sequences of different lengths."""
+    """Return PyTorch's error for nested sequences of different lengths."""
     level, dim = [data], 0
     while all(isinstance(d, (list, tuple)) for d in level):
         for d in level:
@@ -206,7 +211,7 @@ _COPIED = (
 
 
 def _check_range(array: np.ndarray[Any, Any], wanted: dtypes.dtype) -> None:
-    """Refuse numbers that are outside of the range of a dtype of integers; arrays are converted as NumPy does."""
+    """Raise for numbers that are outside of the range of an integer dtype; arrays are converted as by NumPy."""
     if array.dtype == wanted.numpy or array.dtype.kind not in "iuf" or not array.size:
         return
     try:
@@ -217,7 +222,7 @@ def _check_range(array: np.ndarray[Any, Any], wanted: dtypes.dtype) -> None:
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
-    """`data` as a tensor that shares memory with it where possible (NumPy arrays, CuPy arrays, tensors).
+    """Return `data` as a tensor, which shares memory where possible (with NumPy arrays, CuPy arrays, tensors).
 
     Examples
     --------
@@ -253,7 +258,7 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """Return `obj` as a tensor: shared, copied (``copy=True``), or refused where it would be copied (``copy=False``).
+    """Return `obj` as a tensor, which shares memory, is a copy (``copy=True``), or raises (``copy=False``).
 
     A tensor stays differentiable, unless ``requires_grad=False`` detaches it. An array, a DLPack capsule, or an object
     with the buffer protocol shares its memory. The bytes of a buffer are read as elements of `dtype`.
@@ -286,7 +291,7 @@ def asarray(
 
 
 def _array_of_buffer(obj: Any, dtype: Any) -> Any:
-    """Return the array that an object with the buffer protocol holds, and anything else as it is.
+    """Return the array in an object with the buffer protocol; other objects are returned unchanged.
 
     The bytes are read as `dtype`. By default they are read as what the buffer says it holds, or, if that is bytes, as
     the default dtype.
@@ -338,7 +343,7 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
 def frombuffer(
     buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """Return a 1-dim CPU tensor of an object's buffer, whose memory it shares.
+    """Return a 1-dim CPU tensor that shares the memory of an object with the buffer protocol.
 
     Parameters
     ----------

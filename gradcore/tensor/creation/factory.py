@@ -1,4 +1,4 @@
-"""The common part of functions that make tensors: keywords, overriding, conversion of arguments, devices, ``out=``."""
+"""Shared parts of functions that create tensors: options, overriding, conversion of arguments, devices, ``out=``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Options(TypedDict, total=False):
-    """Keywords of all functions that make tensors: False where they are flags, None by default otherwise."""
+    """Options of all functions that create tensors: flags are False, others None by default."""
 
     dtype: DTypeLike | None
     device: DeviceLike | None
@@ -46,13 +46,13 @@ class Options(TypedDict, total=False):
 
 
 class OutOptions(Options, total=False):
-    """Options of functions that can write into a tensor."""
+    """Options of functions that can write into an existing tensor."""
 
     out: Tensor | None
 
 
 class LikeOptions(Options, total=False):
-    """Options of functions that take after a tensor."""
+    """Options of functions that create a tensor like another one."""
 
     memory_format: Any
 
@@ -61,7 +61,7 @@ class LikeOptions(Options, total=False):
 
 
 def with_requires_grad(out: Any, requires_grad: bool) -> Any:
-    """Return a new tensor, which requires grad if wanted."""
+    """Return `out`, a new tensor, with `requires_grad` set."""
     if requires_grad is not False and setting("tensor", "requires_grad", "bool | None").take(requires_grad):
         if not out._dtype.is_differentiable:
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
@@ -72,13 +72,16 @@ def with_requires_grad(out: Any, requires_grad: bool) -> Any:
 def from_host(
     array: np.ndarray[Any, Any], device: Any, dtype: dtypes.dtype | None = None, requires_grad: bool = False
 ) -> Any:
-    """Return a tensor of a fresh NumPy array, copied to a device where that is not the CPU."""
+    """Return a tensor of a new NumPy array, which is copied to `device` if that is not the CPU."""
     where = resolve(device)
     return with_requires_grad(wrap(move_array(array, CPU, where), where, dtype), requires_grad)
 
 
 def compute_on_device(make: Callable[[Any], Any], device: Any, dtype: dtypes.dtype, *, exact: bool = False) -> Any:
-    """A tensor of the array ``make(xp)``, computed on the device; if `exact`, by NumPy, and copied."""
+    """Return a tensor of the array ``make(xp)``.
+
+    It is computed on `device`; if `exact`, it is computed by NumPy and copied.
+    """
     where = resolve(device)
     if exact and where.type != "meta":
         return from_host(make(np), where, dtype)
@@ -88,12 +91,12 @@ def compute_on_device(make: Callable[[Any], Any], device: Any, dtype: dtypes.dty
 
 
 def convert_array(values: Any, wanted: dtypes.dtype) -> Any:
-    """Return an array in the dtype of tensors `wanted`; values beyond its range become infinite, silently."""
+    """Return an array in the dtype `wanted`; values beyond its range become infinite without a warning."""
     return values if values.dtype == wanted.numpy else local.state.run(values.astype, wanted.numpy)
 
 
 def options_of_out(out: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
-    """Return the dtype and device of what is written to ``out=``: those of `out`, which others must not contradict."""
+    """Return the dtype and device of `out`, or raise if the other options contradict them."""
     if out is None:
         return dtype, device
     if not isinstance(out, Tensor):
@@ -117,7 +120,7 @@ _SEQUENCES = frozenset(("arange", "linspace", "logspace", "range"))
 
 
 def factory(function: F) -> F:
-    """Return a function that makes a tensor, of one that takes ``**options: Unpack[Options]``.
+    """Wrap a function that takes ``**options: Unpack[Options]`` into a public function that creates a tensor.
 
     The function itself sees of the options `dtype` and `device` only. Its settings are converted as their annotations
     say. ``inspect.signature`` shows the options one by one.

@@ -1,4 +1,4 @@
-"""Tensors of one value, or of none yet."""
+"""Tensors that are filled with a value or uninitialised."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Factory: TypeAlias = Callable[..., Tensor]
 
 
 def sizes(size: tuple[Any, ...], function: str, name: str = "size") -> tuple[int, ...]:
-    """Sizes given one by one or as one sequence, checked."""
+    """Check sizes, given singly or as one sequence, and return them as a tuple."""
     result: tuple[int, ...] = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     for n in result:
         if n.__class__ is not int or not 0 <= n < 1 << 31:
@@ -71,7 +71,7 @@ def sizes(size: tuple[Any, ...], function: str, name: str = "size") -> tuple[int
 
 
 def given_sizes(function: str, size: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-    """Sizes that were given one by one, in a sequence, or by name."""
+    """Return the sizes of a call, given singly, in a sequence, or by name."""
     if "size" in named and not size:
         size = (setting(function, "size", "Sequence[int]", 0).take(named.pop("size")),)
     if named:
@@ -207,7 +207,7 @@ def empty_strided(
     stride: Sequence[int],
     **options: Unpack[Options],
 ) -> Tensor:
-    """Return an uninitialised tensor of given sizes and steps in memory.
+    """Return an uninitialised tensor of given sizes and strides.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def full(
     fill_value: Number,
     **options: Unpack[OutOptions],
 ) -> Tensor:
-    """A tensor of shape `size` whose elements are all `fill_value` (its dtype is that of the value if not given).
+    """Return a tensor of shape `size` filled with `fill_value`, in the dtype of the value by default.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def full_like(
     fill_value: Number,
     **options: Unpack[LikeOptions],
 ) -> Tensor:
-    """Return a tensor like another one, with all elements `fill_value`.
+    """Return a tensor like `input`, filled with `fill_value`.
 
     Examples
     --------
@@ -284,7 +284,7 @@ def full_like(
 
 @factory
 def scalar_tensor(s: Number, **options: Unpack[Options]) -> Tensor:
-    """Return a number as a 0-dim tensor of the default dtype.
+    """Return a 0-dim tensor with a number, in the default dtype.
 
     Examples
     --------
@@ -297,12 +297,12 @@ def scalar_tensor(s: Number, **options: Unpack[Options]) -> Tensor:
 
 @factory
 def new_full(self: Tensor, size: Sequence[int], fill_value: Number, **options: Unpack[Options]) -> Tensor:
-    """Return a tensor of a given shape and value, by default with this tensor's dtype and device."""
+    """Return a tensor of a given shape and value, by default with the dtype and device of `self`."""
     dtype, device = options.get("dtype") or self._dtype, options.get("device")
     where = self._device if device is None else device
     return make_filled("full", sizes((size,), "new_full"), dtype, where, False, fill_value)  # type: ignore[no-any-return]
 
 
 def number_as_tensor(value: Any, like: Tensor) -> Tensor:
-    """A Python number as a 0-dim tensor on the device of another tensor, in the dtype of what they give together."""
+    """Return a Python number as a 0-dim tensor on the device of `like`, in their common dtype."""
     return full((), value, dtype=dtypes.result_dtype([like._dtype], scalars=[value]), device=like._device)

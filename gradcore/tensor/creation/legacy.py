@@ -1,4 +1,4 @@
-"""Calls of the class of tensors, as in PyTorch."""
+"""Calls of the tensor class, such as ``Tensor(2, 3)``, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["legacy_tensor"]
 
 @shorten_errors
 def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, **named: Any) -> Any:
-    """Return the result of ``Tensor(...)``: of sizes an uninitialised tensor, of data a copy in the default dtype.
+    """Return the result of ``Tensor(...)``: uninitialised for sizes, a copy in the default dtype for data.
 
     Sizes are numbers, one by one, or a `Size`; any other sequence and arrays are data. A tensor gives an alias of it.
     """
@@ -47,7 +47,7 @@ def legacy_tensor(cls: Any, *args: Any, device: Any = None, dtype: Any = None, *
 
 
 def _of_one(data: Any, dtype: Any, device: Any) -> Any:
-    """Return the tensor of one argument that is data; None where it is a size."""
+    """Return a tensor of the only argument if that is data, or None if it is a size."""
     if isinstance(data, Tensor):
         if dtype is not None and data._dtype is not dtype:
             raise TypeError(

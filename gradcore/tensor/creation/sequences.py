@@ -1,4 +1,4 @@
-"""Tensors of numbers in a sequence, and of the indices of a triangle."""
+"""Tensors of evenly spaced numbers, and of the indices of a triangle."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ def _sequence_dtype(values: Sequence[Any], dtype: Any) -> dtypes.dtype:
 
 
 def _numbers(*values: Any) -> list[Any]:
-    """Return the values of bounds that may be tensors; nothing is differentiated by them."""
+    """Return the values of bounds that may be tensors, without their history."""
     _check_bounds(*values)
     return [v.detach().item() if isinstance(v, Tensor) else v for v in values]
 
 
 def _bounds(function: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
-    """Both bounds and the step; of the bounds the first is 0 where only one is given."""
+    """Return both bounds and the step of a sequence; the first bound is 0 if only one is given."""
     if end is None and start is None:
         raise TypeError(f"{function}() missing required argument: 'end'")
     return (0, start, step) if end is None else (0 if start is None else start, end, step)
 
 
 def _any_differentiated(*values: Any) -> bool:
-    """Return whether there are derivatives by one of them."""
+    """Return whether one of the values is a tensor that is differentiated."""
     return any(isinstance(v, Tensor) and is_differentiated(v) for v in values)
 
 
@@ -80,7 +80,7 @@ def _check_bounds(*values: Any) -> None:
 
 
 def _moving(start: Any, end: Any, steps: int, options: OutOptions) -> Tensor:
-    """Evenly spaced numbers that are differentiable by their bounds."""
+    """Return evenly spaced numbers that are differentiable by their bounds."""
     _check_bounds(start, end)
     shares = linspace(0, 1, steps, dtype=options.get("dtype"), device=options.get("device"))
     made: Tensor = start * (1 - shares) + end * shares
@@ -127,7 +127,7 @@ def range(
     step: Number = 1,
     **options: Unpack[OutOptions],
 ) -> Tensor:
-    """The numbers from `start` to `end`, inclusive; `arange` is what Python programmers expect."""
+    """Return the numbers from `start` to `end`, inclusive; `arange` excludes the end."""
     warn(
         "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
         "Python's range builtin. Instead, use torch.arange, which produces values in [start, end)."
@@ -158,7 +158,7 @@ def linspace(
     steps: int,
     **options: Unpack[OutOptions],
 ) -> Tensor:
-    """`steps` numbers, evenly spaced from `start` to `end`, both included.
+    """Return `steps` evenly spaced numbers from `start` to `end`, both included.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def logspace(
     base: float = 10.0,
     **options: Unpack[OutOptions],
 ) -> Tensor:
-    """`steps` numbers, evenly spaced on a logarithmic scale from ``base**start`` to ``base**end``.
+    """Return `steps` numbers, evenly spaced on a logarithmic scale from ``base**start`` to ``base**end``.
 
     Examples
     --------
@@ -230,7 +230,7 @@ def _triangle(lower: bool, row: int, col: int, offset: int, dtype: Any, device: 
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
-    """Row and column indices (2 by n) of the lower triangle of a `row` by `col` matrix.
+    """Return the row and column indices (2 by n) of the lower triangle of a `row` by `col` matrix.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def tril_indices(
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
-    """Row and column indices (2 by n) of the upper triangle of a `row` by `col` matrix.
+    """Return the row and column indices (2 by n) of the upper triangle of a `row` by `col` matrix.
 
     Examples
     --------
