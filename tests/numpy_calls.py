@@ -41,8 +41,8 @@ array_split: V, 3; A, 2, axis=1; V, [1, 3]
 asanyarray: A
 asarray: A; [1, 2]; I, dtype=float
 asarray_chkfinite: A
-ascontiguousarray: A.T
-asfortranarray: A
+ascontiguousarray: A.T; A[0, 0]
+asfortranarray: A; D; A[0, 0]
 astype: A, np.float32; I, np.float64
 atleast_1d: 3.0; A, 1.0
 atleast_2d: V

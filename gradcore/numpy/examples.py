@@ -130,8 +130,8 @@ ascontiguousarray | a
 True
 
 asfortranarray | a
->>> np.asfortranarray(m).shape
-torch.Size([2, 2])
+>>> np.asfortranarray(m).stride()
+(1, 2)
 
 astype | x
 >>> np.astype(x, np.float32)

@@ -65,18 +65,28 @@ def _same_as(name: str) -> Callable[..., Any]:
         found = asarray(a, dtype, device=device, copy=copy)
         if name == "asarray_chkfinite" and not bool(F.isfinite(found).all()):
             raise ValueError("array must not contain infs or NaNs")
-        return F.contiguous(found) if name == "ascontiguousarray" else found
+        return found
 
     convert.__name__ = convert.__qualname__ = name
     return convert
 
 
 asanyarray, asarray_chkfinite = _same_as("asanyarray"), _same_as("asarray_chkfinite")
-ascontiguousarray, asfortranarray = _same_as("ascontiguousarray"), _same_as("asfortranarray")
+
+
+def ascontiguousarray(a: ArrayLike, dtype: DTypeLike = None, *, like: Any = None) -> Tensor:
+    return F.contiguous(F.atleast_1d(asarray(a, dtype)))
+
+
+def asfortranarray(a: ArrayLike, dtype: DTypeLike = None, *, like: Any = None) -> Tensor:
+    x = F.atleast_1d(asarray(a, dtype))
+    reverse = tuple(range(x.ndim))[::-1]
+    return F.permute(F.contiguous(F.permute(x, reverse)), reverse)
 
 
 def require(a: ArrayLike, dtype: DTypeLike = None, requirements: Any = None, *, like: Any = None) -> Tensor:
-    return ascontiguousarray(a, dtype) if requirements else asarray(a, dtype)
+    x = asarray(a, dtype)
+    return F.contiguous(x) if requirements else x
 
 
 # -- filled -----------------------------------------------------------------------------------------------------------

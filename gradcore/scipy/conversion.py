@@ -35,7 +35,7 @@ def like(value: Any, x: Tensor) -> AnyTensor:
 
 def on_device(array: Any, x: Tensor) -> AnyTensor:
     """Return a NumPy array as a tensor on the device of `x`."""
-    return F.as_tensor(np.ascontiguousarray(array), device=x.device)
+    return F.as_tensor(np.asarray(array, order="C"), device=x.device)
 
 
 def logarithm(base: Any) -> Any:

@@ -40,6 +40,8 @@ LINES: list[tuple[str, Any, dict[str, Any]]] = [
     ("make_lsq_spline", Y, {"t": np.r_[[X[0]] * 4, X[3], [X[-1]] * 4]}),
     ("interp1d", Y, {"axis": 0, "fill_value": "extrapolate"}),
     ("interp1d", Y, {"axis": 0, "bounds_error": False, "fill_value": (1.0, 2.0)}),
+    *[("interp1d", Y, {"axis": 0, "kind": kind, "fill_value": "extrapolate"})
+      for kind in ("linear", "nearest", "nearest-up", "previous", "next", "zero")],
     *[("interp1d", Y[:, 0], {"kind": kind, "bounds_error": False})
       for kind in ("nearest", "nearest-up", "previous", "next", "zero", "quadratic", "cubic", 4)],
 ]  # fmt: skip

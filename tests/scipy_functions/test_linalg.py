@@ -26,7 +26,7 @@ cholesky_banded: U; O, lower=True
 cho_solve_banded: (U, False), V; (O, True), M
 cho_solve: (S, True), V; (S, False), M; (H, True), M
 lu_solve: (A, P), V; (A, P), M, 1; (Z, P), M, 2; (Z, P), V, 1
-solve_toeplitz: (V, W), M; V, V
+solve_toeplitz: (V, W), M; V, V; A, M; A, V; A, A
 matmul_toeplitz: (V, W), M; V, W; (Z[0], W), V
 solve_circulant: V, W; V, M
 toeplitz: V, W; Z[0]; V

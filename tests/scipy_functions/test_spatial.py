@@ -53,6 +53,7 @@ distance.canberra: U, V; U, V, W
 distance.braycurtis: U, V; U, V, W
 distance.seuclidean: U, V, W
 distance.mahalanobis: U, V, M
+distance.jensenshannon: P, P[0]; P, P[:1]; P[:, :1], P, axis=1
 distance.jensenshannon: W, P[0]; P, P[::-1], 2.0, axis=1; P, P[::-1], axis=1, keepdims=True
 distance_matrix: X, Y; X, Y, 1
 minkowski_distance: X, Y[:1]; X, Y[:1], 3

@@ -260,6 +260,22 @@ def test_docstrings_name_the_differentiable_arguments(name: str) -> None:
             (result[0] if isinstance(result, tuple) else result).backward()
 
 
+@pytest.mark.parametrize("name", [name for name, (_, text) in read_entries(SPECIAL).items() if "np." not in text])
+def test_numbers_beside_tensors_without_dims(name: str) -> None:
+    """A number and a tensor without dims have a result without dims, wherever the tensor stands."""
+    tree = ast.parse(read_entries(SPECIAL)[name][1].partition(">>> ")[2].splitlines()[0])
+    call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    values = [ast.literal_eval(node) for node in call.args]
+    wanted = getattr(scipy.special, name)(*values)
+    for i, value in enumerate(values):
+        if isinstance(value, int) and name in ("multigammaln", "polygamma"):
+            continue
+        found = getattr(special, name)(*values[:i], gc.tensor(value, dtype=gc.float64), *values[i + 1 :])
+        for ours, theirs in zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, wanted)), strict=True):
+            assert ours.shape == ()
+            np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-9)
+
+
 def test_numbers_of_arguments_and_complex_numbers() -> None:
     with pytest.raises(TypeError, match="positional arguments but 1 were given"):
         special.beta(gc.ones(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,7 @@ class interp1d:
             order = F.argsort(self.x.detach())
             self.x, self.y = self.x[order], self.y[order]
         self.fill_value, self.kind = fill_value, kind
+        self._missing = kind if kind in ("previous", "next") else None
         extrapolated = isinstance(fill_value, str) and fill_value == "extrapolate"
         plain = isinstance(fill_value, float) and np.isnan(fill_value)
         self.bounds_error = (plain and not extrapolated) if bounds_error is None else bounds_error
@@ -206,9 +208,12 @@ class interp1d:
         found = self._step(points) if self._spline is None else self._spline(points)
         if not isinstance(self.fill_value, str):
             low, high = self.fill_value if isinstance(self.fill_value, tuple) else (self.fill_value,) * 2
-            for outside, value in ((below, low), (above, high)):
-                mask = per_sample(outside, self.y.ndim - 1)
-                found = F.where(mask, F.broadcast_to(like(value, found), found.shape), found)
+            filled = [(below, low), (above, high)]
+        else:  # there is no previous value on the left, and no next one on the right
+            filled = [({"previous": below, "next": above}[self._missing], math.nan)] if self._missing else []
+        for outside, value in filled:
+            mask = per_sample(outside, self.y.ndim - 1)
+            found = F.where(mask, F.broadcast_to(like(value, found), found.shape), found)
         return joined(found, points.ndim, self.axis)
 
     def _step(self, points: AnyTensor) -> AnyTensor:

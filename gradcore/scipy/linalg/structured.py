@@ -225,7 +225,11 @@ def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> AnyTensor
     row = F.cat([column[..., :1], row[..., 1:]], -1)  # the corner is the column's, also in the adjoint system
     if column.ndim == 1 and right.device.type == "cpu":
         return _ToeplitzSolved.apply(column, row, right)
-    return F.linalg_solve(toeplitz(column, row), right)
+    matrices = toeplitz(column, row)
+    if right.ndim == 1:
+        return F.squeeze(F.linalg_solve(matrices, F.unsqueeze(right, -1)), -1)
+    # As many dims as the matrices have, or columns would be taken for a batch of vectors.
+    return F.linalg_solve(matrices, F.reshape(right, (1,) * (matrices.ndim - right.ndim) + tuple(right.shape)))
 
 
 def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> AnyTensor:

@@ -175,7 +175,7 @@ def medfilt(volume: Any, kernel_size: Any = None) -> AnyTensor:
     >>> signal.medfilt(gc.tensor([3.0, 1.0, 2.0, 5.0]))
     tensor([1., 2., 2., 2.])
     """
-    x = tensor_of(volume)
+    x = F.atleast_1d(tensor_of(volume))
     return ndimage.median_filter(x, _kernel_sizes(kernel_size, x.ndim), mode="constant")
 
 

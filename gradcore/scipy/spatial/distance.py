@@ -93,7 +93,11 @@ def _braycurtis(u: Any, v: Any, w: Any) -> AnyTensor:
 
 
 def _jensenshannon(u: Any, v: Any, w: Any, base: Any = None) -> AnyTensor:
-    u, v = (t / F.sum(t, _LAST, True) for t in (u, v))
+    return _compare_distributions(*(t / F.sum(t, _LAST, True) for t in (u, v)), base)
+
+
+def _compare_distributions(u: Any, v: Any, base: Any) -> AnyTensor:
+    """Return the Jensen-Shannon distance of probabilities along the last dim, which sum to one."""
     middle = (u + v) / 2
     found = F.sum(F.special_of_two(u, middle, "rel_entr") + F.special_of_two(v, middle, "rel_entr"), _LAST) / 2
     found = F.clamp(found, 0, None)
@@ -217,8 +221,9 @@ def mahalanobis(u: Any, v: Any, VI: Any) -> AnyTensor:
 
 def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, keepdims: bool = False) -> AnyTensor:
     """As `scipy.spatial.distance.jensenshannon`."""
-    p, q = (inexact(t) for t in together(p, q))
-    found = _jensenshannon(F.movedim(p, axis, -1), F.movedim(q, axis, -1), None, base)
+    p, q = (t / F.sum(t, axis, True) for t in map(inexact, together(p, q)))
+    p, q = F.broadcast_tensors(p, q)
+    found = _compare_distributions(F.movedim(p, axis, -1), F.movedim(q, axis, -1), base)
     return F.unsqueeze(found, axis) if keepdims else found
 
 
