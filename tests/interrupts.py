@@ -22,23 +22,37 @@ def interrupt(thread: threading.Thread) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))
 
 
+#: For each thread that is interrupted, the callbacks in which Python has dropped a KeyboardInterrupt.
+_watched: dict[int, list[object]] = {}
+_lock = threading.Lock()
+_hook_before: list[Any] = []
+
+
+def _note_dropped(unraisable: Any) -> None:
+    """Note a dropped interrupt for its thread, which calls this; hand everything else on."""
+    found = _watched.get(threading.get_ident())
+    if found is not None and unraisable.exc_type is KeyboardInterrupt:
+        found.append(unraisable.object)
+    else:
+        _hook_before[0](unraisable)
+
+
 @contextlib.contextmanager
-def _dropped() -> Iterator[list[object]]:
-    """The callbacks, so far, in which Python has dropped a KeyboardInterrupt."""
-    found: list[object] = []
-    before = sys.unraisablehook
-
-    def hook(unraisable: Any) -> None:
-        if unraisable.exc_type is KeyboardInterrupt:
-            found.append(unraisable.object)
-        else:
-            before(unraisable)
-
-    sys.unraisablehook = hook
+def _watch_dropped(thread: threading.Thread) -> Iterator[list[object]]:
+    """Collect the callbacks in which Python drops an interrupt of a thread. Several threads may be watched at once."""
+    ident, found = thread.ident or 0, []
+    with _lock:
+        if not _watched:
+            _hook_before[:] = [sys.unraisablehook]
+            sys.unraisablehook = _note_dropped
+        _watched[ident] = found
     try:
         yield found
     finally:
-        sys.unraisablehook = before
+        with _lock:
+            del _watched[ident]
+            if not _watched:
+                sys.unraisablehook = _hook_before[0]
 
 
 def interrupt_often(program: Callable[[], object], times: int, longest: float, seed: int = 0) -> None:
@@ -61,7 +75,7 @@ def interrupt_often(program: Callable[[], object], times: int, longest: float, s
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         time.sleep(random.uniform(0, longest))
-        with _dropped() as dropped:
+        with _watch_dropped(thread) as dropped:
             interrupt(thread)
             for _ in range(200):
                 thread.join(0.1)
@@ -106,7 +120,7 @@ def interrupt_everywhere(program: Callable[[], object], check: Callable[[str], N
         before = sys.getprofile()
         sys.setprofile(profile)
         try:
-            with _dropped():
+            with _watch_dropped(threading.current_thread()):
                 program()
         except KeyboardInterrupt:
             pass

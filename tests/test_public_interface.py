@@ -34,7 +34,7 @@ SEAMS: dict[str, set[str]] = {
     },
     "torch_names/overrides.py": {"autograd.modes", "dispatch.torch_function", "ops.table", "subclasses"},
     "profiler": {"autograd.modes", "autograd.profiler", "backends.registry"},
-    "serialization": {"backends.registry", "layouts", "ops.geometry", "storage"},
+    "serialization": {"backends.registry", "layouts", "size", "storage"},
     "serialization/safetensors.py": {"autograd.variables"},
     "torch_names/testing.py": {"creation"},
 }  # fmt: skip

@@ -24,6 +24,7 @@ CLASSES = "ReductionKernel", "ElementwiseKernel"
 
 #: The functions that make such kernels, and with which arguments they make all of them.
 MAKERS: dict[str, list[tuple[Any, ...]]] = {
+    "_as_unsigned": [()],
     "_watch_kernel": [()],
     "extremum_kernel": [
         (order, with_value, np.zeros(1, dtype)) for order in "<>" for with_value in (0, 1) for dtype in ("f4", "f8")

@@ -93,7 +93,8 @@ def _braycurtis(u: Any, v: Any, w: Any) -> AnyTensor:
 
 
 def _jensenshannon(u: Any, v: Any, w: Any, base: Any = None) -> AnyTensor:
-    return _compare_distributions(*(t / F.sum(t, _LAST, True) for t in (u, v)), base)
+    p, q = (t / F.sum(t, _LAST, True) for t in (u, v))
+    return _compare_distributions(p, q, base)
 
 
 def _compare_distributions(u: Any, v: Any, base: Any) -> AnyTensor:
