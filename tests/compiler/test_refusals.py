@@ -217,7 +217,7 @@ CASES: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "cell": (
         lambda x: x * apart.__closure__[0].cell_contents if apart.__closure__ else x * 2,
-        "cell_contents of a function or frame is used",
+        "__closure__ of a function or frame is used",
     ),
     "disabled": (lambda x: apart(x) + 1, "apart is not to be compiled"),
     "time": (lambda x: x + 0 * time.monotonic(), "monotonic is called"),

@@ -340,7 +340,7 @@ class Watch:
         code, namespace = frame.f_code, frame.f_globals
         if code in _LOOKING_UP:
             self._refuse(f"{_LOOKING_UP[code]} is called", frame)
-        for name in names_in([code]) & _OF_FUNCTIONS:
+        for name in sorted(names_in([code]) & _OF_FUNCTIONS):
             self._refuse(f"{name} of a function or frame is used", frame)
         if code not in self.user_codes and not self._is_importing(frame):
             self.executed.add(code)
