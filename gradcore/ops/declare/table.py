@@ -288,7 +288,7 @@ class Op:
 
     @_Option
     def inplace(self) -> bool | str:
-        """True if there is a method ``name_``; ``"function"`` if there is a function of that name, too."""
+        """Return whether there is a method ``name_``; ``"function"`` if there is a function of that name, too."""
         return self.kind == "elementwise"
 
     @_Option
