@@ -94,7 +94,7 @@ class GradCore(TensorLibrary):
         kernels = "NumPy's kernels"
         if importlib.import_module("gradcore.compiled").is_used():
             found = importlib.import_module("gradcore.backends.compiled.library")
-            path = found.find() or found.packaged()
+            path = found.find() or found.find_packaged()
             kernels = f"{path.name.partition('-')[0]} kernels".replace("compiled kernels", "this machine's kernels")
         return f"{super().version} with {kernels}"
 

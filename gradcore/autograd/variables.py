@@ -383,7 +383,7 @@ def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool, run: C
     if grad.__class__ is not leaf._device.backend.array_type:
         grad = leaf._device.backend.asarray(grad)
     elif not own:
-        grad = grad.copy() if grad.size < _LARGE else leaf._device.backend.copied(grad, "C")
+        grad = grad.copy() if grad.size < _LARGE else leaf._device.backend.copy_elements(grad, "C")
     if grad.ndim > 1 and grad.strides != leaf._array.strides:
         grad = laid_out_as(leaf._array, grad)
     meta.grad = wrap(grad, leaf._device, leaf._dtype if grad.dtype is leaf._array.dtype else None)

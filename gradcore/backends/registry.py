@@ -196,12 +196,14 @@ def _connect(place: device, backend: Backend) -> device:
 
 def connect(place: device, backend: Backend) -> device:
     """Give a device its backend and its dispatch table; kernels make a guarded device current."""
-    place.kernels = Kernels(functools.partial(_guarded, backend, place.index)) if place.guarded else backend.kernels
+    place.kernels = (
+        Kernels(functools.partial(_run_on_device, backend, place.index)) if place.guarded else backend.kernels
+    )
     place.backend = backend
     return place
 
 
-def _guarded(backend: Backend, index: int | None, name: str) -> Callable[..., Any]:
+def _run_on_device(backend: Backend, index: int | None, name: str) -> Callable[..., Any]:
     """Return the kernel of that name, run with the device of that index current."""
     kernel = backend.kernels[name]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore.core.typing import Array
 
-__all__ = ["Pattern", "bordered"]
+__all__ = ["Pattern", "add_border"]
 
 
 class Pattern:
@@ -54,18 +54,18 @@ class Pattern:
     @cached_property
     def rows(self) -> Array:
         """The row of each element."""
-        return self._expanded() if self._rows is None else self._rows
+        return self._expand_ends() if self._rows is None else self._rows
 
     @cached_property
     def cols(self) -> Array:
         """The column of each element."""
-        return self._expanded() if self._cols is None else self._cols
+        return self._expand_ends() if self._cols is None else self._cols
 
-    def _expanded(self) -> Array:
+    def _expand_ends(self) -> Array:
         return self.xp.searchsorted(self._ends, self.xp.arange(self.size), side="right") - 1
 
     @cached_property
-    def compressed(self) -> tuple[Array, Array, Array]:
+    def compressed_form(self) -> tuple[Array, Array, Array]:
         """Where rows begin and end, the column of each element, and the order of elements (None: as they are).
 
         Columns and rows change parts where the pattern is not `by_rows`.
@@ -79,7 +79,7 @@ class Pattern:
         return self.xp.searchsorted(rows, self.xp.arange(self.shape[0] + 1)), cols, order
 
 
-def bordered(pattern: Pattern) -> Pattern:
+def add_border(pattern: Pattern) -> Pattern:
     """The pattern of ``[[A + D, b], [c, 0]]`` with a diagonal `D`: elements of `A`, `D`, `b`, `c` in this order."""
     xp, (n, _) = pattern.xp, pattern.shape
     if "bordered" not in pattern.kept:

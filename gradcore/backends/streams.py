@@ -74,7 +74,7 @@ class Streams:
         #: By device and thread.
         self._chosen: dict[int, dict[int, _Choices]] = {}
 
-    def chosen(self, stream: Any, device: Any) -> None:
+    def choose(self, stream: Any, device: Any) -> None:
         """Note that `stream` is the one in which this thread's work on a device is queued from now on."""
         own = threading.get_ident()
         with self._lock:

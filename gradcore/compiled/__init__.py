@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gradcore.backends.compiled import building, cache_folder, library, state, workplaces
 from gradcore.backends.compiled.building import BuildError
-from gradcore.backends.compiled.variants import chosen
+from gradcore.backends.compiled.variants import choose_variant
 from gradcore.backends.registry import CPU
 from gradcore.torch_names import paths
 
@@ -75,7 +75,7 @@ def build_variants(
     """
     variants = None
     if only_this_cpu:
-        best = chosen()
+        best = choose_variant()
         if best is None:
             raise BuildError(f"There are no compiled kernels for this CPU ({platform.machine()}).")
         variants = [best]

@@ -59,12 +59,12 @@ def calls() -> Iterator[tuple[Any, list[Any]]]:
 
 def _operations() -> Iterator[Kernel]:
     for formula, operands in calls():
-        kernel = _traced(formula, operands)
+        kernel = _trace(formula, operands)
         if kernel is not None:
             yield kernel
 
 
-def _traced(formula: Any, operands: list[Any]) -> Kernel | None:
+def _trace(formula: Any, operands: list[Any]) -> Kernel | None:
     try:
         return trace_loop(formula, operands, Backend.bodies)
     except (AttributeError, TypeError, ValueError, RuntimeError):  # settings for which the formula raises

@@ -142,7 +142,7 @@ class CUDAGraph:
             numbers = recording.Recording(backend, backend.current_index())
             for generator in self._generators:
                 numbers.of(generator._state)
-            opened.enter_context(recording.recorded_by(numbers))
+            opened.enter_context(recording.record_draws(numbers))
             chosen.begin_capture(backend.xp.cuda.runtime.streamCaptureModeRelaxed)
             self._open, self._stream, self._pool = opened.pop_all(), chosen, pool
             self._device, self._random = backend.current_index(), numbers

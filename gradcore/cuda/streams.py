@@ -274,7 +274,7 @@ def set_stream(stream: Stream | None) -> None:
     if stream is not None:
         with _on(stream.device):
             stream.cupy.use()
-        STREAMS.chosen(stream.cupy, stream.device.index)
+        STREAMS.choose(stream.cupy, stream.device.index)
 
 
 class StreamContext:
@@ -303,8 +303,8 @@ class StreamContext:
             with contextlib.ExitStack() as opened:  # left as it was, should something fail
                 index = chosen.device.index
                 opened.enter_context(_on(chosen.device))
-                opened.callback(STREAMS.chosen, _cuda().get_current_stream(), index)
-                STREAMS.chosen(chosen.cupy, index)
+                opened.callback(STREAMS.choose, _cuda().get_current_stream(), index)
+                STREAMS.choose(chosen.cupy, index)
                 opened.enter_context(chosen.cupy)
                 self._inner = opened.pop_all()
 

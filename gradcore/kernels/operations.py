@@ -48,15 +48,15 @@ def operation(
         signature = read_signature(source, getattr(kernel, "name", None))
         given = {key: value for key, value in of_source.items() if value is not None}
         defaults = given.pop("settings", {})
-        return _finished(_raw_op(RawKernel(signature, reference, **given), backward, defaults, unique, node))
+        return _register(_raw_op(RawKernel(signature, reference, **given), backward, defaults, unique, node))
     extra = [key for key, value in of_source.items() if value is not None]
     if extra:
         raise ValueError(f"{', '.join(extra)}: only for kernels of CUDA source, not for expressions")
     if kernel is None:
-        program = _parsed(source, None)
+        program = _parse(source, None)
         assert program is not None
         _check_outputs(program)
-        return _finished(_elementwise_op(program, None, backward, reference, inputs or program.reads, unique, node))
+        return _register(_elementwise_op(program, None, backward, reference, inputs or program.reads, unique, node))
     if not hasattr(kernel, "operation"):
         raise ValueError(f"expected an expression, CUDA source or a kernel of CuPy, but got {type(kernel).__name__}")
     if kernel.nout != 1 or any(p.raw for p in kernel.in_params):
@@ -64,16 +64,16 @@ def operation(
             f"the kernel {kernel.name!r} has {kernel.nout} outputs, or raw parameters: only elementwise kernels with "
             "one output are operations; use CUDA source for the others"
         )
-    program = _parsed(kernel.operation, reference)
+    program = _parse(kernel.operation, reference)
     names = [p.name for p in kernel.in_params]
-    return _finished(_elementwise_op(program, kernel, backward, reference, names, unique, node))
+    return _register(_elementwise_op(program, kernel, backward, reference, names, unique, node))
 
 
 def _node_name(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W+|_", name)) + "Backward0"
 
 
-def _finished(op: Op) -> Callable[..., Any]:
+def _register(op: Op) -> Callable[..., Any]:
     call = register_op(op)
     call.op = op  # type: ignore[attr-defined]
     return call
@@ -101,7 +101,7 @@ def _names(tree: Any) -> set[str]:
     return set().union(*(_names(part) for part in tree[1:] if isinstance(part, tuple)))
 
 
-def _parsed(text: Any, reference: Any) -> Program | None:
+def _parse(text: Any, reference: Any) -> Program | None:
     """Return the program of an expression; None if it cannot be traced and there is a reference."""
     try:
         program = parse(text)
@@ -140,7 +140,7 @@ def _elementwise_op(
         assert program is not None
         return evaluate(K, program, dict(zip(names, values, strict=True)))
 
-    body = _named(("K", *names), compute)
+    body = _name_parameters(("K", *names), compute)
     op = elementwise(
         name=unique,
         path=unique,
@@ -173,7 +173,7 @@ def _elementwise_formula(program: Program | None, backward: Any, wanted: str, na
         if program is None:
             return None
         reads = tuple(n for n in names if n in program.reads)
-        return _named(
+        return _name_parameters(
             ("F", "t", *reads),
             lambda F, t, *values: differential(F, program, dict(zip(reads, values, strict=True)), wanted, t),
         )
@@ -193,7 +193,7 @@ def _elementwise_formula(program: Program | None, backward: Any, wanted: str, na
     def formula(F: Any, t: Any, *values: Any) -> Any:
         return evaluate(F, gradient, {"grad": t} | dict(zip(saved, values, strict=True)))
 
-    return _named(("F", "t", *saved.values()), formula)
+    return _name_parameters(("F", "t", *saved.values()), formula)
 
 
 # -- source ---------------------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def _missing(node: str, name: str) -> Callable[..., Any]:
 def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callable[..., Any]:
     """Return a formula of several gradients that are as many as inputs."""
 
-    def checked(*values: Any) -> Any:
+    def wrapper(*values: Any) -> Any:
         found = formula(*values)
         if not isinstance(found, (tuple, list)) or len(found) != len(keys):
             given = len(found) if isinstance(found, (tuple, list)) else type(found).__name__
@@ -282,7 +282,7 @@ def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callabl
             )
         return found
 
-    return _named(names_of(formula), checked)
+    return _name_parameters(names_of(formula), wrapper)
 
 
 def _formula_of(given: Any) -> Callable[..., Any]:
@@ -299,10 +299,10 @@ def _formula_of(given: Any) -> Callable[..., Any]:
         known = {"grad": grad} | dict(zip(reads, values, strict=True))
         return getattr(F, key)(*[known[n] for n in other.names])
 
-    return _named(("F", "grad", *reads), formula)
+    return _name_parameters(("F", "grad", *reads), formula)
 
 
-def _named(names: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
+def _name_parameters(names: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function with parameters of these names, by which formulas are given what they read."""
     for each in names:
         if not each.isidentifier() or keyword.iskeyword(each) or names.count(each) > 1:

@@ -128,7 +128,7 @@ class RawKernel:
         shapes = []
         for p in self.outputs:
             rule = self.out.get(p.name) if isinstance(self.out, Mapping) else self.out
-            shape = values[0].shape if rule is None else _called(rule, known)
+            shape = values[0].shape if rule is None else _call_rule(rule, known)
             shapes.append((shape,) if isinstance(shape, int) else tuple(shape))
         return shapes, [np.dtype(template if p.dtype == "T" else p.dtype) for p in self.outputs]
 
@@ -158,7 +158,7 @@ class RawKernel:
         outputs = tuple(K.xp.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
         known = self._known(values)
         elements = prod(shapes[0])
-        threads = elements if self.threads is None else int(_called(self.threads, known))
+        threads = elements if self.threads is None else int(_call_rule(self.threads, known))
         if not threads:
             return outputs
         template = self._template(values)
@@ -171,7 +171,7 @@ class RawKernel:
                 arguments.append(K.xp.ascontiguousarray(known[p.name]))
             else:
                 arguments.append(self._setting(p, known, elements, template))
-        kernel = self._compiled(K, template)
+        kernel = self._compile(K, template)
         kernel((-(-threads // self.block),), (self.block,), tuple(arguments))
         return outputs
 
@@ -179,7 +179,7 @@ class RawKernel:
         """Return a number in the type that the kernel takes it in."""
         if p.name in self.sizes:
             rule = self.sizes[p.name]
-            value: Any = elements if rule is None else _called(rule, known)
+            value: Any = elements if rule is None else _call_rule(rule, known)
         else:
             value = known[p.name]
         kind = np.dtype(template if p.dtype == "T" else p.dtype)
@@ -188,7 +188,7 @@ class RawKernel:
         except OverflowError:
             raise OverflowError(f"{self.name}: {p.name} = {value} does not fit {kind}") from None
 
-    def _compiled(self, K: Any, template: Any) -> Callable[..., Any]:
+    def _compile(self, K: Any, template: Any) -> Callable[..., Any]:
         options = ("-std=c++17", *self.options)
         if template is not None:
             options += (f"-DGRADCORE_T={_C_NAMES[template.name]}",)
@@ -199,7 +199,7 @@ class RawKernel:
         return modules[key]  # type: ignore[no-any-return]
 
 
-def _called(rule: Callable[..., Any], known: dict[str, Any]) -> Any:
+def _call_rule(rule: Callable[..., Any], known: dict[str, Any]) -> Any:
     """Return a function of some of the inputs and settings, which its parameters name."""
     code = rule.__code__
     return rule(*[known[name] for name in code.co_varnames[: code.co_argcount]])

@@ -101,7 +101,7 @@ class Memory:
         if not offset and room == flat.numel() and stride == contiguous_strides(shape):
             view = array.reshape(shape)
         else:
-            view = flat.device.backend.strided(array, shape, stride, offset)
+            view = flat.device.backend.view_memory(array, shape, stride, offset)
         return tensor_of(view, flat.device, dtype)  # type: ignore[no-any-return]
 
 

@@ -71,7 +71,7 @@ def _copy_memory(t: AnyTensor, memo: dict[int, Any]) -> Any:
     if array.flags.c_contiguous and array.size == copied.size:
         return copied.reshape(array.shape)
     strides, offset = backend.geometry_of(array)
-    return backend.strided(copied, array.shape, strides, offset)
+    return backend.view_memory(copied, array.shape, strides, offset)
 
 
 def reduce_tensor(t: AnyTensor) -> tuple[Any, ...]:

@@ -58,7 +58,7 @@ def test_large_transforms_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
         counts.append(workers)
         return np.fft.rfftn(x, axes=dims)
 
-    monkeypatch.setattr(fourier.NumpyFourier, "_transformed", transformed)
+    monkeypatch.setattr(fourier.NumpyFourier, "_apply_transform", transformed)
 
     def transform(*_: object) -> None:
         assert CPU.backend.fft_r2c(np.ones((5, 6, 4)), (2,), "backward", True).shape == (5, 6, 3)

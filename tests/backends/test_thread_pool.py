@@ -34,7 +34,7 @@ class TestPool:
         pool = Pool(size)
         for _ in range(200):
             assert sorted(numbers_in(pool, 7, size)) == list(range(7))
-        assert pool.started == len(pool.free) <= size
+        assert pool.helper_count == len(pool.free) <= size
 
     def test_helpers_take_part(self) -> None:
         pool, meeting = Pool(2), threading.Barrier(3, timeout=20)

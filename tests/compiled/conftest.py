@@ -65,7 +65,7 @@ def library_variables(request: pytest.FixtureRequest) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADCORE_CACHE", str(Path(named or os.devnull) / "compiled" / "cache"))
         is_there = library.find() is not None
-    if library.packaged() is not None and not is_there:
+    if library.find_packaged() is not None and not is_there:
         return {"GRADCORE_COMPILED": "package"}
     return {"GRADCORE_COMPILED": "machine", "GRADCORE_CACHE": str(request.getfixturevalue("built")[0])}
 
@@ -96,7 +96,7 @@ def cache(library_variables: dict[str, str], tmp_path: Path) -> Path:
     folder = tmp_path / "cache"
     if "GRADCORE_CACHE" in library_variables:
         return Path(shutil.copytree(library_variables["GRADCORE_CACHE"], folder))
-    packaged = library.packaged()
+    packaged = library.find_packaged()
     assert packaged is not None
     folder.mkdir(mode=0o755)
     content = packaged.read_bytes()

@@ -57,7 +57,7 @@ def _watch(loaded: ctypes.CDLL, path: Path) -> None:
     _names.extend(functions.values())
 
 
-_open = library.opened
+_open = library.open_library
 
 
 def _opened(path: Path) -> ctypes.CDLL:
@@ -69,7 +69,7 @@ def _opened(path: Path) -> ctypes.CDLL:
 
 def pytest_configure() -> None:
     """Watch the library from when it is opened on."""
-    library.opened = _opened
+    library.open_library = _opened
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

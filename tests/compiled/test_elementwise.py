@@ -113,7 +113,7 @@ def functions(compiled: Any, target: str, tmp_path_factory: pytest.TempPathFacto
         pytest.skip(str(error))
     command = [compiler, *flags, f"-I{library.HERE}", "-shared", *files]
     subprocess.run([*command, "-o", str(folder / "library.so")], check=True, capture_output=True)
-    return CompiledElementwise(library.opened(folder / "library.so"))
+    return CompiledElementwise(library.open_library(folder / "library.so"))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -183,7 +183,7 @@ def test_copies(compiled: Any, dtype: str) -> None:
     for layout in LAYOUTS:
         source = layout(x)
         for order in "KC":
-            found, expected = compiled.copied(source, order), source.copy(order)
+            found, expected = compiled.copy_elements(source, order), source.copy(order)
             assert (found.dtype, found.strides) == (expected.dtype, expected.strides)
             assert not np.shares_memory(found, source)
             np.testing.assert_array_equal(found, expected)
@@ -314,12 +314,12 @@ def test_each_element_has_an_index(compiled: Any, ran: Ran, shape: tuple[int, ..
         for count in (1, 9, size):
             chosen = (*shape[:dim], count, *shape[dim + 1 :])
             index, src = indices(chosen, size), numbers(chosen, dtype, 3)
-            agree(compiled.gathered(x, dim, index), SLOW.gathered(x, dim, index))
+            agree(compiled.gather_along(x, dim, index), SLOW.gather_along(x, dim, index))
             for values in (src, x.dtype.type(1)):
-                agree(compiled.scattered(x, dim, index, values), SLOW.scattered(x, dim, index, values))
+                agree(compiled.scatter_along(x, dim, index, values), SLOW.scatter_along(x, dim, index, values))
             agree(compiled.added_along(x.copy(), dim, index, src), SLOW.added_along(x.copy(), dim, index, src))
             part = tuple(slice(max(n - 1, 1)) for n in chosen)  # smaller than the others: left to NumPy
-            agree(compiled.gathered(x, dim, index[part]), SLOW.gathered(x, dim, index[part]))
+            agree(compiled.gather_along(x, dim, index[part]), SLOW.gather_along(x, dim, index[part]))
     assert {"gather_along", "scatter_along"} <= {name for name, _ in ran}
 
 
@@ -328,7 +328,7 @@ def test_rows_are_reversed(compiled: Any, ran: Ran, dtype: str) -> None:
     x = numbers((7, 37), dtype)
     for array in (x, x[0], x.T, x[:, ::2], x[:0], x[:, :3]):
         for dims in ((array.ndim - 1,), (0,), tuple(range(array.ndim))):
-            agree(compiled.flipped(array, dims), np.flip(array, dims))
+            agree(compiled.reverse_dims(array, dims), np.flip(array, dims))
     assert ("reverse_rows", str(x.itemsize)) in ran
 
 
@@ -337,8 +337,8 @@ def test_any_layout(compiled: Any, change: Any) -> None:
     x, src = change(draw((40, 50), "float64")), change(draw((40, 50), "float64", kind="ties"))
     for dim in (0, 1):
         index = np.asfortranarray(indices(x.shape, x.shape[dim]))
-        agree(compiled.gathered(x, dim, index), SLOW.gathered(x, dim, index))
-        agree(compiled.scattered(x, dim, index, src), SLOW.scattered(x, dim, index, src))
+        agree(compiled.gather_along(x, dim, index), SLOW.gather_along(x, dim, index))
+        agree(compiled.scatter_along(x, dim, index, src), SLOW.scatter_along(x, dim, index, src))
         agree(compiled.added_along(np.array(x), dim, index, src), SLOW.added_along(np.array(x), dim, index, src), 1e-12)
         agree(compiled.taken_along(x, dim, index[0] % x.shape[dim]), x.take(index[0] % x.shape[dim], dim))
         agree(compiled.sort_along(x, dim), SLOW.sort_along(x, dim))
@@ -352,8 +352,8 @@ def test_indices_out_of_bounds_are_errors_and_write_nothing(compiled: Any, wrong
     index[20, 30] = row[30] = wrong
     message = f"index {wrong} is out of bounds for dimension {dim} with size 50"
     for call in (
-        lambda: compiled.gathered(x, dim, index),
-        lambda: compiled.scattered(x, dim, index, x),
+        lambda: compiled.gather_along(x, dim, index),
+        lambda: compiled.scatter_along(x, dim, index, x),
         lambda: compiled.added_along(x.copy(), dim, index, x),
         lambda: compiled.taken_along(x, dim, row),
         lambda: compiled.index(x, (None,) * dim + (row,)),
@@ -363,7 +363,7 @@ def test_indices_out_of_bounds_are_errors_and_write_nothing(compiled: Any, wrong
             call()
     assert (x == 1).all()
     index[20, 30] = -1  # which only indexing by tuples takes for the last one
-    for call in (lambda: compiled.gathered(x, dim, index), lambda: compiled.scattered(x, dim, index, x)):
+    for call in (lambda: compiled.gather_along(x, dim, index), lambda: compiled.scatter_along(x, dim, index, x)):
         with pytest.raises(OutOfBoundsError, match="index -1 is out of bounds"):
             call()
 

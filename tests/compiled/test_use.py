@@ -18,7 +18,7 @@ from numpy._core._multiarray_umath import __cpu_features__
 
 import gradcore
 from gradcore.backends.compiled.library import HERE as SOURCES
-from gradcore.backends.compiled.variants import Variant, chosen, of_machine
+from gradcore.backends.compiled.variants import Variant, choose_variant, of_machine
 from tests.compiled.conftest import Run
 
 PACKAGE = Path(gradcore.__file__).parent
@@ -365,7 +365,7 @@ def packaged(cache: Path, package: Path) -> Path:
 
 def _variants() -> list[Any]:
     """Return the instruction sets as parameters: the first that this CPU runs in the sample, too."""
-    first = chosen()
+    first = choose_variant()
     return [pytest.param(each, id=each.name, marks=() if each == first else pytest.mark.slow) for each in of_machine()]
 
 
@@ -379,7 +379,7 @@ def test_the_package_carries_every_instruction_set(packaged: Path, tmp_path: Pat
     code = (
         "from numpy._core._multiarray_umath import __cpu_features__ as features;"
         f"features.update(dict.fromkeys({lacks!r}, False)); {USED};"
-        f"from gradcore.backends.compiled import library; print(library.packaged().name); {WORKS}"
+        f"from gradcore.backends.compiled import library; print(library.find_packaged().name); {WORKS}"
     )
     environment = {"PYTHONPATH": str(packaged), "PYTHONSAFEPATH": "1", "GRADCORE_COMPILED": "package"}
     used, name, gradient = run(tmp_path, "-W", "error", "-c", code, **environment).stdout.split()
@@ -407,7 +407,7 @@ def test_what_numpy_may_not_use_is_not_used(monkeypatch: pytest.MonkeyPatch, wit
         monkeypatch.setitem(__cpu_features__, group, True)
     for feature in without:
         monkeypatch.setitem(__cpu_features__, feature, False)
-    variant = chosen()
+    variant = choose_variant()
     assert variant is not None
     assert variant.name == name
 

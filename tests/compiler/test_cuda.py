@@ -376,7 +376,7 @@ def test_tables_live_as_long_as_the_graph() -> None:
         return F.interpolate(x, size=11, mode="linear")
 
     compiled = graphed(resized, 4, randn(1, 2, 7))
-    separable._kept.cache_clear()
+    separable._upload.cache_clear()
     spoilt = [gc.full((n,), 99, dtype=gc.int64, device="cuda") for n in (1, 7, 11, 22) for _ in range(20)]
     x = randn(1, 2, 7)
     assert equal(compiled(x), resized(x))

@@ -617,7 +617,7 @@ class StrictBackend(CupyBackend):
     def shares_memory(self, view: Any, x: Any) -> bool:
         return owner(view._a) is owner(x._a)
 
-    def restrided(self, x: Any, shape: Any, strides: Any) -> Any:
+    def restride(self, x: Any, shape: Any, strides: Any) -> Any:
         return self.xp.lib.stride_tricks.as_strided(x, shape, strides)
 
     @property

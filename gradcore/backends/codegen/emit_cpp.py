@@ -48,10 +48,10 @@ class CppTracer(CpuTracer):
     def supports(self, expr: Expr) -> bool:
         return CPU.supports(expr)
 
-    def approximated(self, name: str, x: Expr) -> Any:
+    def approximate(self, name: str, x: Expr) -> Any:
         if name == "erf" and x.dtype == np.float32:  # `elements.h` has a shorter formula
             return self.graph.call_in("erf", x.dtype, x.dtype, x)
-        return super().approximated(name, x)
+        return super().approximate(name, x)
 
     def relu(self, x: Any) -> Any:
         return self.where(x < 0, 0, x)

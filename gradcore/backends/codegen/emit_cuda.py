@@ -101,7 +101,11 @@ def emit(kernel: Kernel, dims: int, width: int = 0) -> str:
     header = "complex.cuh" if any(dtype.kind == "c" for dtype in dtypes) else "elementwise.cuh"
     lines = [f'#include "{header}"', "using namespace gradcore;", ""]
     lines += [f'extern "C" __global__ void {kernel.name}({", ".join(_signature(kernel, dims, width))}) {{']
-    lines += _vectorized(kernel, body, names, width) if width > 1 else _scalar(kernel, body, names, dims, width)
+    lines += (
+        _emit_vector_loop(kernel, body, names, width)
+        if width > 1
+        else _emit_scalar_loop(kernel, body, names, dims, width)
+    )
     return "\n".join([*lines, "}", ""])
 
 
@@ -127,7 +131,7 @@ def _scalar_arguments(i: Input) -> list[str]:
     return [f"const {C_TYPES[compute_dtype(i.dtype).name]} {i.name}"]
 
 
-def _scalar(kernel: Kernel, body: list[str], names: list[str], dims: int, width: int) -> list[str]:
+def _emit_scalar_loop(kernel: Kernel, body: list[str], names: list[str], dims: int, width: int) -> list[str]:
     """One element for each thread, or (0) a grid-stride loop."""
     each = "i64 i = first_index(); i < size; i += index_step()"
     head = "const i32 i = first_index_32();\n    if (i < size) {" if width else f"GRADCORE_ROLLED for ({each}) {{"
@@ -137,7 +141,7 @@ def _scalar(kernel: Kernel, body: list[str], names: list[str], dims: int, width:
     return [f"    {head}", *(f"        {line}" for line in lines), "    }"]
 
 
-def _vectorized(kernel: Kernel, body: list[str], names: list[str], width: int) -> list[str]:
+def _emit_vector_loop(kernel: Kernel, body: list[str], names: list[str], width: int) -> list[str]:
     """Neighbours that are loaded and stored together, and one by one at the end."""
     outputs = [(f"r{n}", C_TYPES[dtype.name]) for n, (_, dtype) in enumerate(kernel.outputs)]
     packed = [*_loads(kernel, "{}_pack.items[k]".format), *body, *_stores(kernel, names, "{}_pack.items[k]")]

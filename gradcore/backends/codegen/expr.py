@@ -25,7 +25,7 @@ class NotFusible(Exception):
     """The formula is not an expression of single elements, or the target lacks one of its functions."""
 
 
-def _refused(reason: str) -> Callable[..., NoReturn]:
+def _refuse(reason: str) -> Callable[..., NoReturn]:
     def method(self: Expr, *args: Any) -> NoReturn:
         raise NotFusible(reason)
 
@@ -68,9 +68,9 @@ class Expr(ArrayStandIn):
     def __getattr__(self, name: str) -> Any:
         raise NotFusible(f"the formula reads {name!r} of an array")
 
-    __bool__ = _refused("the formula branches on an element's value")
-    __getitem__ = __iter__ = _permute = _reshape = _refused("the formula takes parts of an array")
-    __len__ = _refused("the formula asks for the number of elements")
+    __bool__ = _refuse("the formula branches on an element's value")
+    __getitem__ = __iter__ = _permute = _reshape = _refuse("the formula takes parts of an array")
+    __len__ = _refuse("the formula asks for the number of elements")
 
     # -- methods of arrays that elementwise kernels use
 
@@ -173,7 +173,7 @@ class ExprGraph:
                 return expr
         return self.node("cast", (expr,), dtype)
 
-    def rounded(self, expr: Expr, dtype: np.dtype[Any]) -> Expr:
+    def round_to(self, expr: Expr, dtype: np.dtype[Any]) -> Expr:
         """Return a float32 as it is after it was stored as a 16-bit float."""
         name = f"round_to_{dtype.name}"
         return expr if expr.function == name else self.node(name, (expr,), FLOAT)
@@ -186,7 +186,7 @@ class ExprGraph:
         function = getattr(np, name, None)
         if not isinstance(function, np.ufunc):
             raise NotFusible(f"{name} is not a function of elements")
-        kinds = [o.dtype if isinstance(o, Expr) else _promoted_as(o) for o in operands]
+        kinds = [o.dtype if isinstance(o, Expr) else _promotion_type(o) for o in operands]
         try:
             *inputs, output = [FLOAT if d == HALF else d for d in function.resolve_dtypes((*kinds, None))]
         except TypeError as error:
@@ -216,7 +216,7 @@ def _plain(scalar: Any) -> Any:
     return float(scalar) if isinstance(scalar, ScalarParameter) else scalar
 
 
-def _promoted_as(scalar: Any) -> Any:
+def _promotion_type(scalar: Any) -> Any:
     """Return a scalar as NumPy's promotion takes it: Python's by its class, its own by its dtype."""
     if isinstance(scalar, bool):
         return BOOL

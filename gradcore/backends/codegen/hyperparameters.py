@@ -64,7 +64,7 @@ class HyperparameterKernel:
         """Return the new counters, then the hyperparameters that are arrays."""
         counters = dict(zip(self._counter_dtypes, values, strict=False))
         given = dict(zip(self._operands, values[len(counters) :], strict=True))
-        options = {name: _substituted(name, value, given) for name, value in self._options.items()}
+        options = {name: _substitute_operands(name, value, given) for name, value in self._options.items()}
         found = self._hyperparameters(F, options, counters)
         self._arrays = [name for name, value in found.items() if isinstance(value, Expr)]
         self._constants = {
@@ -98,7 +98,7 @@ def _is_operand(value: Any) -> bool:
     return isinstance(value, float) or hasattr(value, "dtype")
 
 
-def _substituted(name: str, option: Any, given: dict[_Path, Any]) -> Any:
+def _substitute_operands(name: str, option: Any, given: dict[_Path, Any]) -> Any:
     """Return an option with the formula's operands for floats and arrays."""
     if isinstance(option, tuple):
         return tuple(given.get((name, i), element) for i, element in enumerate(option))

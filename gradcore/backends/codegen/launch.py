@@ -160,7 +160,7 @@ class Fusion:
             if launch.function is not None:
                 read = [values[i] for i in launch.arrays]
                 if launch.alignments and any(self.address(a) % n for a, n in zip(read, launch.alignments, strict=True)):
-                    launch = self._unaligned(compiled, launch)
+                    launch = self._make_unaligned_launch(compiled, launch)
                 scalars = [part for i in launch.scalars for part in _arguments(values[i])]
                 function: Any = launch.function
                 function(launch.grid, _BLOCK, (launch.size, *read, *outputs, *scalars, *launch.rest))
@@ -196,7 +196,7 @@ class Fusion:
             alignments=[i.dtype.itemsize * width for i in kernel.arrays] if width > 1 else [],
         )
 
-    def _unaligned(self, compiled: _Compiled, launch: _Launch) -> _Launch:
+    def _make_unaligned_launch(self, compiled: _Compiled, launch: _Launch) -> _Launch:
         """Return the same launch for arrays that are not aligned for vector loads."""
         return launch._replace(function=self._function(compiled, 0, 1), grid=_grid(int(launch.size), 1))
 

@@ -56,7 +56,7 @@ def layout_of(arrays: Sequence[Array]) -> Layout:
     strides = [_broadcast_strides(a, shape) for a in arrays]
     order = _memory_order(shape, strides, [a.shape == shape for a in arrays])
     kept = [d for d in order if shape[d] != 1]
-    extents, columns = _coalesced([shape[d] for d in kept], [[row[d] for d in kept] for row in strides])
+    extents, columns = _coalesce([shape[d] for d in kept], [[row[d] for d in kept] for row in strides])
     permuted = None if order == tuple(range(len(shape))) else order
     if len(extents) <= 1 and all(row in ([1], []) for row in columns):
         return Layout(shape, permuted, (), ())
@@ -78,7 +78,7 @@ def _memory_order(shape: tuple[int, ...], strides: list[list[int]], whole: list[
     return tuple(range(len(shape)))
 
 
-def _coalesced(extents: list[int], rows: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+def _coalesce(extents: list[int], rows: list[list[int]]) -> tuple[list[int], list[list[int]]]:
     """Neighbouring dims as one where every array advances through them evenly."""
     sizes: list[int] = []
     strides: list[list[int]] = [[] for _ in rows]

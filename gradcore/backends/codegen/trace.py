@@ -133,10 +133,10 @@ class CpuTracer(Tracer):
 
     def __getattr__(self, name: str) -> Any:
         if name in approximations.DTYPES:
-            return functools.partial(self.approximated, name)
+            return functools.partial(self.approximate, name)
         return super().__getattr__(name)
 
-    def approximated(self, name: str, x: Expr) -> Any:
+    def approximate(self, name: str, x: Expr) -> Any:
         """Return a special function by elementary ones."""
         if x.dtype.char not in approximations.DTYPES[name]:
             raise NotFusible(f"{name} of {x.dtype} is SciPy's")

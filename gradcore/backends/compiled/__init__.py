@@ -61,12 +61,12 @@ def state() -> str:
     >>> print("Compiled kernels are", compiled.state())
     Compiled kernels are ...
     """
-    from gradcore.backends.compiled.library import find, libraries, packaged
+    from gradcore.backends.compiled.library import find, find_packaged, libraries
     from gradcore.backends.compiled.variants import FOLDER, REASON
 
     path = None if config.COMPILED == "package" else find()
     if path is None and config.COMPILED != "machine":
-        path = packaged()
+        path = find_packaged()
     if path is not None:
         return "switched off (GRADCORE_COMPILED=0)" if config.COMPILED == "0" else f"built: {path}"
     outdated = config.COMPILED != "machine" and any(FOLDER.glob("*.so"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.compiled.calls import WORTH_A_THREAD
-from gradcore.backends.compiled.ufuncs import Call, in_pool
+from gradcore.backends.compiled.ufuncs import Call, wrap_for_pool
 from gradcore.backends.numpy import malloc, threads
 from gradcore.backends.numpy.backend import NumpyBackend
 
@@ -104,7 +104,7 @@ class Loop:
         except KeyError:
             if len(self.launches) >= _MOST_LAYOUTS:
                 self.launches.clear()
-            launch = self.launches[key] = self._prepared(operands)
+            launch = self.launches[key] = self._prepare(operands)
         if launch is None or not all(a.flags.aligned for a in arrays):  # the compiler takes elements to be aligned
             return None
         size, shape, order, call = launch
@@ -117,7 +117,7 @@ class Loop:
         self.run_rows(call, threads.available(), size, places)
         return result
 
-    def _prepared(self, operands: tuple[Any, ...]) -> Launch | None:
+    def _prepare(self, operands: tuple[Any, ...]) -> Launch | None:
         from gradcore.backends.codegen.layout import layout_of  # not before it is needed
 
         every = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
@@ -154,7 +154,7 @@ class CompiledElementwise(NumpyBackend):
     def __init__(self, library: ctypes.CDLL) -> None:
         super().__init__()
         self.library = library
-        self.pooled = functools.cache(functools.partial(in_pool, library))
+        self.pooled = functools.cache(functools.partial(wrap_for_pool, library))
         self._loops: dict[Any, Loop | None] = {}
         self._settings: Counter[Any] = Counter()
         #: Formulas of a single step, and whether NumPy's function has the same result: then loops are for threads.
@@ -167,7 +167,7 @@ class CompiledElementwise(NumpyBackend):
         kernel = super().__getattr__(name)
         if isinstance(kernel, np.ufunc):
             formula = Forward(name)
-            kernel = in_pool(self.library, kernel, lambda *operands: self.by_loop(formula, operands, True))
+            kernel = wrap_for_pool(self.library, kernel, lambda *operands: self.by_loop(formula, operands, True))
             setattr(self, name, kernel)
         return kernel
 
@@ -180,7 +180,7 @@ class CompiledElementwise(NumpyBackend):
         if name not in self.elementwise:
             return plain
 
-        def looped(*operands: Any) -> Any:
+        def compute(*operands: Any) -> Any:
             if self._is_for_numpy(formula, operands[0]):
                 return plain(*operands)
             result = self.by_loop(formula, operands)
@@ -189,23 +189,23 @@ class CompiledElementwise(NumpyBackend):
         # A kernel whose last operand may be left out, as the digits of `round`, has no fixed number of them.
         optional = getattr(getattr(type(self), name, None), "__defaults__", None)
         least = _SINGLE if isinstance(self.small_kernel_of(name), np.ufunc) else self.LARGE
-        return self._by_size(plain, looped, 0 if optional else len(self.elementwise[name]), least)
+        return self._choose_by_size(plain, compute, 0 if optional else len(self.elementwise[name]), least)
 
     @staticmethod
-    def _by_size(
-        plain: Callable[..., Any], looped: Callable[..., Any], operands: int, least: int
+    def _choose_by_size(
+        plain: Callable[..., Any], compute: Callable[..., Any], operands: int, least: int
     ) -> Callable[..., Any]:
         """A kernel by the size of its first operand; calls with a fixed number of operands take half the time."""
         array = np.ndarray
 
         def unary(x: Any) -> Any:
-            return looped(x) if x.__class__ is array and x.size >= least else plain(x)
+            return compute(x) if x.__class__ is array and x.size >= least else plain(x)
 
         def binary(x: Any, y: Any) -> Any:
-            return looped(x, y) if x.__class__ is array and x.size >= least else plain(x, y)
+            return compute(x, y) if x.__class__ is array and x.size >= least else plain(x, y)
 
         def kernel(x: Any, *rest: Any) -> Any:
-            return looped(x, *rest) if x.__class__ is array and x.size >= least else plain(x, *rest)
+            return compute(x, *rest) if x.__class__ is array and x.size >= least else plain(x, *rest)
 
         by_number: dict[int, Callable[..., Any]] = {1: unary, 2: binary}
         return by_number.get(operands, kernel)
@@ -220,19 +220,19 @@ class CompiledElementwise(NumpyBackend):
         """Return whether a formula is known as a single step for which a loop is not worth it."""
         return formula in self._single and not _is_worth_it(x, self._single[formula])
 
-    def copied(self, x: Any, order: Any = "K") -> Any:
+    def copy_elements(self, x: Any, order: Any = "K") -> Any:
         """By the library's threads, which read and wrote what is around it."""
         number = threads.available()
         if x.size < 2 * WORTH_A_THREAD or number < 2 or x.dtype.hasobject or not x.dtype.isnative:
-            return super().copied(x, order)
+            return super().copy_elements(x, order)
         if order == "K" and not x.flags.c_contiguous:
             if x.flags.f_contiguous:
-                return self.copied(x.T).T
+                return self.copy_elements(x.T).T
             if any(x.strides):  # which may be those of a transposed array
-                return super().copied(x, order)
+                return super().copy_elements(x, order)
         out = np.empty(x.shape, x.dtype)
         done = self.library.gradcore_copy(WORTH_A_THREAD, number, x.itemsize, x, out)
-        return out if done else super().copied(x, order)
+        return out if done else super().copy_elements(x, order)
 
     def by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...], exact: bool = False) -> Any:
         """``formula(F, *operands)`` by a loop, `exact` or not; None if there is none for it."""
@@ -256,10 +256,10 @@ class CompiledElementwise(NumpyBackend):
         if self._settings[but_for_settings] == _MOST_SETTINGS:
             return None
         self._settings[but_for_settings] += 1
-        loop = self._loops[key] = self._found(formula, kinds)
+        loop = self._loops[key] = self._find_loop(formula, kinds)
         return loop
 
-    def _found(self, formula: Callable[..., Any], kinds: list[Any]) -> Loop | None:
+    def _find_loop(self, formula: Callable[..., Any], kinds: list[Any]) -> Loop | None:
         from gradcore.backends.codegen import emit_cpp  # not before it is needed
 
         kernel = emit_cpp.trace_loop(formula, kinds, self.bodies)

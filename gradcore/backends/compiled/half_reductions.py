@@ -57,19 +57,19 @@ class _OfHalves:
         return getattr(self._backend, name)
 
     def sum_over(self, x: Array, dims: Any = None, keepdim: bool = False) -> Any:
-        return self._reduced("sums", self._backend.sum_over, x, dims, keepdim)
+        return self._reduce_halves("sums", self._backend.sum_over, x, dims, keepdim)
 
     def mean_over(self, x: Array, dims: Any = None, keepdim: bool = False) -> Any:
         total = self.sum_over(x, dims, keepdim)
         return np.asarray(total / prod(x.shape if dims is None else [x.shape[d] for d in dims]))
 
     def max_over(self, x: Array, dims: Any = None, keepdim: bool = False) -> Any:
-        return self._reduced("maxima", self._backend.max_over, x, dims, keepdim)
+        return self._reduce_halves("maxima", self._backend.max_over, x, dims, keepdim)
 
     def min_over(self, x: Array, dims: Any = None, keepdim: bool = False) -> Any:
-        return self._reduced("minima", self._backend.min_over, x, dims, keepdim)
+        return self._reduce_halves("minima", self._backend.min_over, x, dims, keepdim)
 
-    def _reduced(self, kind: str, converted: Callable[..., Any], x: Array, dims: Any, keepdim: bool) -> Any:
+    def _reduce_halves(self, kind: str, converted: Callable[..., Any], x: Array, dims: Any, keepdim: bool) -> Any:
         """Return a reduction by a kernel, or after conversion."""
         run = adjacent(x, dims)
         found = None if run is None else self._backend.reduced_by_kernel(kind, x, *run)

@@ -84,7 +84,7 @@ class CompiledIndexing(CompiledCalls):
     # -- rows --------------------------------------------------------------------------------------------------------
 
     @kernel_for(_reverses_rows)
-    def flipped(self, x: Array, dims: Sequence[int]) -> Array:
+    def reverse_dims(self, x: Array, dims: Sequence[int]) -> Array:
         out, width = np.empty(x.shape, x.dtype), x.shape[-1]
         work = _Slices(x.size // width, 1, 1, width, 1)
         self._fails("reverse_rows", str(x.itemsize), work, x.size, np.ascontiguousarray(x), out)
@@ -129,10 +129,10 @@ class CompiledIndexing(CompiledCalls):
             return super().index_write(x, values, indices, accumulate)
         return self._add_slices(np.array(x, order="C"), dim, indices[dim], values)  # which knows the bounds
 
-    def _accumulated(self, shape: Sequence[int], indices: Indices, values: Array) -> Array:
+    def _accumulate(self, shape: Sequence[int], indices: Indices, values: Array) -> Array:
         dim = _added_dim(indices, values)
         if dim is None:
-            return super()._accumulated(shape, indices, values)
+            return super()._accumulate(shape, indices, values)
         index = indices[dim]
         full = (*shape[:dim], *index.shape, *shape[dim + 1 :])
         if values.shape != full:
@@ -143,20 +143,20 @@ class CompiledIndexing(CompiledCalls):
     # -- an index for each element -----------------------------------------------------------------------------------
 
     @kernel_for(_reads_each)
-    def gathered(self, x: Array, dim: int, index: Array) -> Array:
+    def gather_along(self, x: Array, dim: int, index: Array) -> Array:
         out = np.empty(index.shape, x.dtype)
         work = self._each(x, dim, index, reading=True)
         if self._fails("gather_along", str(x.itemsize), work, out.size, np.ascontiguousarray(x), _integers(index), out):
-            return super().gathered(x, dim, index)  # which says what is wrong
+            return super().gather_along(x, dim, index)  # which says what is wrong
         return out
 
     @kernel_for(_writes_each)
-    def scattered(self, x: Array, dim: int, index: Array, src: Any) -> Array:
+    def scatter_along(self, x: Array, dim: int, index: Array, src: Any) -> Array:
         src = np.asarray(src)
         values = np.ascontiguousarray(self.cut(src, index) if src.ndim else src, x.dtype)
         out, work = np.array(x, order="C"), self._each(x, dim, index, 1 if src.ndim else 0)
         if self._fails("scatter_along", str(x.itemsize), work, index.size, values, _integers(index), out):
-            return super().scattered(x, dim, index, src)  # which says what is wrong
+            return super().scatter_along(x, dim, index, src)  # which says what is wrong
         return out
 
     @kernel_for(_adds_each)

@@ -26,22 +26,22 @@ from typing import Any
 import numpy as np
 
 from gradcore.backends.compiled.cache import COMMAND, cache_folder
-from gradcore.backends.compiled.variants import FOLDER, Variant, chosen
+from gradcore.backends.compiled.variants import FOLDER, Variant, choose_variant
 from gradcore.core import config
 
 __all__ = [
     "FLAGS",
     "HERE",
     "NATIVE",
+    "compute_digest",
     "distrust",
     "find",
+    "find_packaged",
     "libraries",
     "load",
     "load_packaged",
-    "made_of",
     "name_of",
-    "opened",
-    "packaged",
+    "open_library",
     "variant_name",
 ]
 
@@ -87,7 +87,7 @@ def _environment() -> str:
 
 
 @functools.cache
-def made_of(variant: Variant | None = None) -> str:
+def compute_digest(variant: Variant | None = None) -> str:
     """The digest of gradcore's version, the sources, and the options: of a variant, or for this machine's CPU."""
     digest = hashlib.sha256(repr((FLAGS, variant or (NATIVE, _processor()))).encode())
     package = HERE.parents[1] / "__init__.py"  # with the version
@@ -103,12 +103,12 @@ def _digest(content: bytes) -> str:
 
 def name_of(content: bytes) -> str:
     """Return the name of a library that this environment has built now."""
-    return f"compiled-{_environment()}-{made_of()}-{_digest(content)}.so"
+    return f"compiled-{_environment()}-{compute_digest()}-{_digest(content)}.so"
 
 
 def variant_name(variant: Variant) -> str:
     """Return the name of the package's library for an instruction set."""
-    return f"{variant.name}-{made_of(variant)}.so"
+    return f"{variant.name}-{compute_digest(variant)}.so"
 
 
 def libraries(of_all: bool = False) -> list[Path]:
@@ -121,12 +121,12 @@ def libraries(of_all: bool = False) -> list[Path]:
 
 def find() -> Path | None:
     """Return the library that was built on this machine for this version and this CPU; None if it was not built."""
-    return next((path for path in libraries() if path.name.split("-")[2] == made_of()), None)
+    return next((path for path in libraries() if path.name.split("-")[2] == compute_digest()), None)
 
 
-def packaged() -> Path | None:
+def find_packaged() -> Path | None:
     """Return the package's library for this CPU; None if the package has none."""
-    variant = chosen()
+    variant = choose_variant()
     path = FOLDER / variant_name(variant) if variant is not None else None
     return path if path is not None and path.exists() else None
 
@@ -153,7 +153,7 @@ def load() -> ctypes.CDLL | None:
 
 def load_packaged() -> ctypes.CDLL | None:
     """Return the package's library for this CPU, if there is one; warns if it cannot be loaded."""
-    path = packaged()
+    path = find_packaged()
     try:
         return None if path is None else _complete(path)
     except OSError as error:
@@ -169,7 +169,7 @@ def _complete(path: Path) -> ctypes.CDLL:
     OSError
         If it lacks one, or cannot be opened.
     """
-    library = opened(path)
+    library = open_library(path)
     for name in FUNCTIONS:
         if not hasattr(library, name):
             raise OSError(f"it lacks the function {name}")
@@ -191,7 +191,7 @@ def _warn(problem: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-def opened(path: Path) -> ctypes.CDLL:
+def open_library(path: Path) -> ctypes.CDLL:
     """Return a library, told how arrays lie in memory.
 
     Raises

@@ -31,14 +31,14 @@ class CompiledSorting(CompiledCalls):
 
     @kernel_for(_sorts)
     def argsort_along(self, x: Array, dim: int, descending: bool = False) -> Array:
-        return self._sorted(x, dim, descending)[1]
+        return self._sort_rows(x, dim, descending)[1]
 
     @kernel_for(_sorts)
     def sort_along(self, x: Array, dim: int, descending: bool = False) -> tuple[Array, Array]:
-        values, index = self._sorted(x, dim, descending)
+        values, index = self._sort_rows(x, dim, descending)
         return values.astype(x.dtype, copy=False), index
 
-    def _sorted(self, x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
+    def _sort_rows(self, x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
         char, moved = _SORTED_AS[x.dtype.str[1:]], comparable(x).swapaxes(dim, -1)
         rows = np.ascontiguousarray(moved, char)
         out, index, failed = np.empty(rows.shape, char), np.empty(rows.shape, np.int64), np.zeros(1, np.int64)

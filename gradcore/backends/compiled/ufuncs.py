@@ -18,7 +18,7 @@ import numpy as np
 from gradcore.backends.compiled.calls import WORTH_A_THREAD
 from gradcore.backends.numpy import threads
 
-__all__ = ["Call", "CallList", "in_pool"]
+__all__ = ["Call", "CallList", "wrap_for_pool"]
 
 
 #: Elements from which threads share a pass.
@@ -70,7 +70,7 @@ def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
     return found
 
 
-def in_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any] | None = None) -> Any:
+def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any] | None = None) -> Any:
     """A universal function of one or two operands that shares large contiguous arrays among the library's threads.
 
     Parameters
@@ -89,7 +89,7 @@ def in_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any
     run.argtypes = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.py_object] * (function.nin + 1)]
     run.restype = ctypes.c_bool
 
-    def shared(out: Any, *operands: Any) -> Any:
+    def compute(out: Any, *operands: Any) -> Any:
         number = threads.available()
         if number < 2 or not all(x.dtype.isnative for x in operands):
             return None
@@ -104,7 +104,7 @@ def in_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any
 
     def unary(x: Any, out: Any = None) -> Any:
         if x.__class__ is array and x.size >= _LARGE:
-            found = shared(out, x)
+            found = compute(out, x)
             if found is not None:
                 return found
         return function(x) if out is None else function(x, out)
@@ -113,7 +113,7 @@ def in_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any
         if y.__class__ is float and x.__class__ is array and x.size >= _LARGE and x.dtype.char in "fd":
             y = np.asarray(y, x.dtype)
         if x.__class__ is array is y.__class__ and (x.size >= _LARGE or y.size >= _LARGE):
-            found = shared(out, x, y)
+            found = compute(out, x, y)
             if found is not None:
                 return found
         return function(x, y) if out is None else function(x, y, out=out)
@@ -187,11 +187,11 @@ class CallList:
     def __call__(self, address: int) -> None:
         """Make the calls on the memory at an address."""
         if self._table is None:
-            self._table = self._tabled()
+            self._table = self._build_tables()
         kinds, steps = self._table
         self._run(kinds, steps.ctypes.data, len(self._steps), address)
 
-    def _tabled(self) -> tuple[Any, Any]:
+    def _build_tables(self) -> tuple[Any, Any]:
         kinds = (_Kind * len(self._kinds))()
         for kind, (function, dtype, count, repeated) in zip(kinds, self._kinds, strict=True):
             known = _inner_loops(function)[dtype.char * function.nin].call

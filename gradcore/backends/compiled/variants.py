@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["FOLDER", "REASON", "VARIANTS", "Variant", "chosen", "of_machine"]
+__all__ = ["FOLDER", "REASON", "VARIANTS", "Variant", "choose_variant", "of_machine"]
 
 #: The libraries of the package, named by variant and by the digest of what they are made of.
 FOLDER = Path(__file__).parent / "variants"
@@ -57,7 +57,7 @@ def of_machine() -> list[Variant]:
     return [variant for variant in VARIANTS if platform.machine() in variant.machines]
 
 
-def chosen() -> Variant | None:
+def choose_variant() -> Variant | None:
     """The best variant that this CPU runs; ``NPY_DISABLE_CPU_FEATURES`` takes features away, as it does for NumPy."""
     umath: Any = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})

@@ -18,10 +18,10 @@ PREFIX = "building-"
 @contextmanager
 def workplace(cache: Path) -> Iterator[Path]:
     """A new folder in the cache, which is there as long as the context; folders of builds that were killed are not."""
-    with _locked(cache):
+    with _lock_folder(cache):
         _remove(cache)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=cache))
-        lock = _locked(folder)
+        lock = _lock_folder(folder)
         lock.__enter__()
     try:
         yield folder
@@ -33,19 +33,19 @@ def workplace(cache: Path) -> Iterator[Path]:
 def remove_abandoned(cache: Path) -> None:
     """Delete the folders of builds that were killed."""
     if os.name == "posix" and cache.is_dir():
-        with _locked(cache):
+        with _lock_folder(cache):
             _remove(cache)
 
 
 def _remove(cache: Path) -> None:
     for folder in cache.glob(f"{PREFIX}*"):
-        with _locked(folder, wait=False) as mine:
+        with _lock_folder(folder, wait=False) as mine:
             if mine:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
+def _lock_folder(folder: Path, wait: bool = True) -> Iterator[bool]:
     """Context in which this process alone has a folder; False where another one has, or where there are no locks."""
     import fcntl
 

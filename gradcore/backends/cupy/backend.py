@@ -277,7 +277,7 @@ class CupyBackend(
         """Return the same memory as an array that is a view of no other."""
         return self.xp.ndarray(x.shape, x.dtype, x.data, x.strides)
 
-    def restrided(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+    def restride(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
         """Return a view of `x` that knows so by its ``base``, which CuPy's `as_strided` leaves out."""
         view = x.view()
         view._set_shape_and_strides(tuple(shape), tuple(strides), True, True)

@@ -122,7 +122,7 @@ def _positions(pattern: Pattern) -> tuple[str, Any, Any]:
 def _compressed(pattern: Pattern, transposed: bool) -> tuple[Any, Any, Any]:
     """Where rows (columns) begin and end, the column (row) of each element, and the order of elements."""
     if (pattern.by_rows or not pattern.is_compressed) != transposed:
-        return pattern.compressed
+        return pattern.compressed_form
     xp, outer, inner = pattern.xp, pattern.rows, pattern.cols
     if transposed:
         outer, inner = inner, outer

@@ -49,12 +49,12 @@ class Namespace:
 def _by_shape(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Return the kernel that gives what a declared shape rule says."""
 
-    def made(found: Any) -> Any:
+    def make_result(found: Any) -> Any:
         return MetaArray(*found) if found.__class__ is Result else getattr(found, "copy", lambda: found)()
 
     def kernel(*args: Any) -> Any:
         found = rule(*args)
-        return tuple(map(made, found)) if type(found) is tuple else made(found)
+        return tuple(map(make_result, found)) if type(found) is tuple else make_result(found)
 
     return kernel
 

@@ -15,7 +15,7 @@ from gradcore.backends.numpy_rules import as_shape
 __all__ = ["CREATION"]
 
 
-def _filled(shape: Any, dtype: Any = None, order: str = "C", **named: Any) -> MetaArray:
+def _create(shape: Any, dtype: Any = None, order: str = "C", **named: Any) -> MetaArray:
     return MetaArray(as_shape(shape), np.float64 if dtype is None else dtype)
 
 
@@ -66,14 +66,14 @@ CREATION: dict[str, Callable[..., Any]] = {
     "asanyarray": _asarray,
     "asarray": _asarray,
     "ascontiguousarray": _ascontiguousarray,
-    "empty": _filled,
+    "empty": _create,
     "eye": _matrix,
     "fftfreq": lambda n, d=1.0, **named: MetaArray((n,), np.float64),
     "full": _full,
     "identity": lambda n, dtype=float: MetaArray((n, n), dtype),
     "linspace": _linspace,
-    "ones": _filled,
+    "ones": _create,
     "rfftfreq": lambda n, d=1.0, **named: MetaArray((n // 2 + 1,), np.float64),
     "tri": _matrix,
-    "zeros": _filled,
+    "zeros": _create,
 }

@@ -84,12 +84,12 @@ def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> MetaArray
 
 
 @rule("copyto fill_diagonal place put put_along_axis putmask")
-def _written(*args: Any, **named: Any) -> None:
+def _write(*args: Any, **named: Any) -> None:
     """Nothing: there are no elements."""
 
 
 @rule("searchsorted")
-def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> MetaArray:
+def _search_sorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> MetaArray:
     return MetaArray(shape_of(v), np.intp)
 
 

@@ -45,7 +45,7 @@ class MetaKernels:
 
     @packed(MaxPool)
     def max_pool(self, x: MetaArray, window: MaxPool) -> tuple[MetaArray, MetaArray]:
-        return self.adaptive_max_pool(x, _pooled(x, *window))
+        return self.adaptive_max_pool(x, _pool_sizes(x, *window))
 
     def adaptive_max_pool(self, x: MetaArray, size: Ints) -> tuple[MetaArray, MetaArray]:
         return _spatial(x, size), _spatial(x, size, "int64")
@@ -60,7 +60,7 @@ class MetaKernels:
 
     @packed(AvgPool)
     def avg_pool(self, x: MetaArray, window: AvgPool) -> MetaArray:
-        return _spatial(x, _pooled(x, *window[:3], [1] * len(window.kernel), window.ceil_mode))
+        return _spatial(x, _pool_sizes(x, *window[:3], [1] * len(window.kernel), window.ceil_mode))
 
     def avg_pool_spread(self, x: MetaArray, size: Ints, *settings: Any) -> MetaArray:
         return _spatial(x, size)
@@ -95,6 +95,6 @@ class MetaKernels:
         return out
 
 
-def _pooled(x: MetaArray, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Ints:
+def _pool_sizes(x: MetaArray, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Ints:
     windows = zip(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, dilation, strict=True)
     return [pool_output_size(*window, ceil_mode) for window in windows]

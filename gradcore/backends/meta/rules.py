@@ -96,22 +96,22 @@ rule("imag")(lambda val: val.imag)
 
 
 @shapes("argsort sort")
-def _sorted(a: Any, axis: int | None = -1, **named: Any) -> Shape:
+def _sort_shape(a: Any, axis: int | None = -1, **named: Any) -> Shape:
     return (a.size,) if axis is None else shape_of(a)
 
 
 @rule("partition")
 def _partition(a: Any, kth: Any, axis: int | None = -1, **named: Any) -> MetaArray:
-    return MetaArray(_sorted(a, axis), a.dtype)
+    return MetaArray(_sort_shape(a, axis), a.dtype)
 
 
 @rule("argpartition")
 def _argpartition(a: Any, kth: Any, axis: int | None = -1, **named: Any) -> MetaArray:
-    return MetaArray(_sorted(a, axis), np.intp)
+    return MetaArray(_sort_shape(a, axis), np.intp)
 
 
 @shapes("cumprod cumsum nancumprod nancumsum")
-def _cumulated(a: Any, axis: int | None = None, dtype: Any = None) -> Shape:
+def _cumulative_shape(a: Any, axis: int | None = None, dtype: Any = None) -> Shape:
     return (a.size,) if axis is None else shape_of(a)
 
 
@@ -191,5 +191,5 @@ RULES.register_each(
 
 
 @rule("allclose array_equal array_equiv")
-def _compared(*args: Any, **named: Any) -> Any:
+def _refuse_comparison(*args: Any, **named: Any) -> Any:
     raise RuntimeError(NO_ITEM)

@@ -18,7 +18,7 @@ from gradcore.backends.numpy.row_blocks import exponentials, ones, row_maxima
 from gradcore.backends.numpy.softmax import HIGH, LOW
 from gradcore.backends.portable.normalization import Normalization
 
-__all__ = ["NumpyAttention", "add_gradients", "add_product", "hidden", "powers"]
+__all__ = ["NumpyAttention", "add_gradients", "add_product", "causal_mask", "powers"]
 
 #: Products of a query's and a key's numbers from which blocks are faster than fewer calls, and BLAS uses threads.
 _PRODUCTS, _THREADED = 1 << 24, 1 << 18
@@ -171,7 +171,7 @@ def _attend_causally(query: Any, key: Any, value: Any, _: Any, weights: Any, out
         rows, seen = slice(start, start + _QUERIES), min(start + _QUERIES, keys)
         scores = np.matmul(query[:, rows], key[:, :seen].swapaxes(-1, -2))
         if start < keys:
-            scores[:, :, start:] += hidden(scores.shape[1], seen - start, scores.dtype)
+            scores[:, :, start:] += causal_mask(scores.shape[1], seen - start, scores.dtype)
         visible = weights[:, rows, :seen]
         _softmax_or_zero(scores, visible)
         weights[:, rows, seen:] = 0
@@ -179,7 +179,7 @@ def _attend_causally(query: Any, key: Any, value: Any, _: Any, weights: Any, out
 
 
 @lru_cache(maxsize=64)
-def hidden(queries: int, keys: int, dtype: Any) -> Any:
+def causal_mask(queries: int, keys: int, dtype: Any) -> Any:
     """Minus infinity for the keys behind a query, zero for the others."""
     mask = np.zeros((queries, keys), dtype)
     mask[~np.tri(queries, keys, dtype=bool)] = -np.inf

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradcore.backends.numpy.attention import add_gradients, add_product, hidden, powers
+from gradcore.backends.numpy.attention import add_gradients, add_product, causal_mask, powers
 from gradcore.backends.numpy.matmul import share_products
 from gradcore.backends.numpy.row_blocks import exponentials
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
@@ -112,5 +112,5 @@ def _scores(of: Heads, block: Block, scale: float, causal: bool) -> Any:
         scores += of.mask_part(block)
     first = rows.start
     if causal and first < seen.stop:
-        scores[:, :, first:] += hidden(scores.shape[1], seen.stop - first, scores.dtype)
+        scores[:, :, first:] += causal_mask(scores.shape[1], seen.stop - first, scores.dtype)
     return scores

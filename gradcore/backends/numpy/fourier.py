@@ -29,9 +29,9 @@ class NumpyFourier(Fourier):
         if x.size * len(dims) >= _MANY and threads.available() > 1:
             workers = threads.available()
             threads.hush()
-        return self._transformed(name, x, dims, norm, workers, **sizes)
+        return self._apply_transform(name, x, dims, norm, workers, **sizes)
 
-    def _transformed(
+    def _apply_transform(
         self, name: str, x: Any, dims: tuple[int, ...], norm: str, workers: int | None, s: tuple[int, ...] | None = None
     ) -> Any:
         """Along a single dim by the function for that, whose call costs half as much."""

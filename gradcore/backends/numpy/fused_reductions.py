@@ -35,12 +35,16 @@ def sums_of_products(F: Any, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
     """
     if x.dtype != y.dtype or x.dtype.char not in "fd" or not (_is_dense(x) and _is_dense(y)):
         return None
-    dims = _merged(x.shape, y.shape, shape)
+    dims = _merge_dims(x.shape, y.shape, shape)
     added = [each for each in dims if not each.stay]
     if not added or len(dims) > 2 or not all(each.of_both for each in added):
         return None
     with blas_alone(x.size):
-        found = _dot(F, x, y) if len(dims) == 1 else _along_one(F, x.reshape([each.size for each in dims]), y, *dims)
+        found = (
+            _dot(F, x, y)
+            if len(dims) == 1
+            else _sum_rows_or_columns(F, x.reshape([each.size for each in dims]), y, *dims)
+        )
     return None if found is None else found.reshape(shape)
 
 
@@ -48,7 +52,7 @@ def _is_dense(x: Any) -> bool:
     return bool(x.flags.c_contiguous and x.flags.aligned)
 
 
-def _merged(whole: tuple[int, ...], other: tuple[int, ...], target: tuple[int, ...]) -> list[_Dims]:
+def _merge_dims(whole: tuple[int, ...], other: tuple[int, ...], target: tuple[int, ...]) -> list[_Dims]:
     found: list[_Dims] = []
     for i, n in enumerate(whole):
         if n != 1:
@@ -70,7 +74,7 @@ def _dot(F: Any, x: Any, y: Any) -> Any:
     return np.asarray(total + x[whole:].dot(y[whole:]))
 
 
-def _along_one(F: Any, x: Any, y: Any, first: _Dims, second: _Dims) -> Any:
+def _sum_rows_or_columns(F: Any, x: Any, y: Any, first: _Dims, second: _Dims) -> Any:
     """The sums over the rows or the columns of a matrix; None where BLAS would add more in turn than is precise."""
     if not first.of_both:
         return F.times_vector(x, y.reshape(-1)) if second.size < LONG else None

@@ -85,7 +85,11 @@ class NumpyNormalization(Normalization):
             _subtract_line(result, c, (of_var / width)[:, None], (of_mean / width)[:, None])
 
         in_blocks(work, rows)
-        return _shaped(out, x.shape), _shaped(_summed(to_weight), last), _shaped(_summed(to_bias), last)
+        return (
+            _reshape_optional(out, x.shape),
+            _reshape_optional(_add_blocks(to_weight), last),
+            _reshape_optional(_add_blocks(to_bias), last),
+        )
 
     def rms_norm_backward(self, grad: Any, grad_scale: Any, x: Any, *rest: Any) -> tuple[Any, Any]:
         with blas_alone(x.size):
@@ -105,12 +109,12 @@ def _inverse_roots(var: Any, eps: float) -> Any:
     return np.divide(1, np.sqrt(roots, roots), roots)
 
 
-def _summed(sums: Any) -> Any:
+def _add_blocks(sums: Any) -> Any:
     """Return the sum of the sums of blocks, where they are wanted."""
     return sums if sums is None else sums[0] if len(sums) == 1 else sums.sum(0)
 
 
-def _shaped(x: Any, shape: tuple[int, ...]) -> Any:
+def _reshape_optional(x: Any, shape: tuple[int, ...]) -> Any:
     return x if x is None else x.reshape(shape)
 
 

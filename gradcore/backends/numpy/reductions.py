@@ -23,13 +23,13 @@ from gradcore.backends.numpy.row_blocks import (
     IN_TURN,
     NARROW,
     are_narrow,
+    copy_transpose,
     fold_columns,
     in_blocks,
     ones,
     row_maxima,
     row_sums,
     rows_of,
-    transposed,
 )
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.reductions import Dims, Reductions
@@ -58,7 +58,7 @@ def _are_rows(x: Array, dims: Dims, most: int) -> bool:
     return dims is not None and len(dims) == 1 and dims[0] in (-1, x.ndim - 1) and are_narrow(x, most)
 
 
-def _summed(x: Any, start: int, stop: int) -> Any:
+def _sum_run(x: Any, start: int, stop: int) -> Any:
     lead, rest = x.shape[:start], x.shape[stop:]
     outer, n, inner = math.prod(lead), math.prod(x.shape[start:stop]), math.prod(rest)
     if inner == 1:
@@ -271,9 +271,9 @@ class NumpyReductions(Reductions, Cumulative):
         if x.dtype.kind in "biu":
             return _add(x, tuple(range(start, stop)), np.int64)
         if threads.get_num_threads() < 2:
-            return _summed(x, start, stop)
+            return _sum_run(x, start, stop)
         with blas_alone(x.size):
-            return _summed(x, start, stop)
+            return _sum_run(x, start, stop)
 
     def _reduce_run(self, kind: str, x: Any, start: int, stop: int) -> Any:
         """Return the same but for sums."""
@@ -290,7 +290,7 @@ class NumpyReductions(Reductions, Cumulative):
             return row_maxima(x.reshape(-1, n)).reshape(x.shape[:start])
         return _REDUCE[kind](x, dims)
 
-    def reduced(self, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
+    def reduce_dims(self, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
         """Products, extrema or sums of squares over all dims, or over dims that follow each other."""
         run = adjacent(x, dims) if x.size >= SMALL and x.dtype.kind == "f" else None
         if run is None:
@@ -326,30 +326,30 @@ class NumpyReductions(Reductions, Cumulative):
         return np.vecdot(x, y)[..., None]
 
     def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        found = self.reduced("products", x, dims, keepdim) if dtype is None else None
+        found = self.reduce_dims("products", x, dims, keepdim) if dtype is None else None
         return super().prod_over(x, dims, keepdim, dtype) if found is None else found
 
     def max_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         if _are_rows(x, dims, NARROW):
             return fold_columns(np.maximum, x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1] + (1,) * keepdim)
-        found = self.reduced("maxima", x, dims, keepdim)
+        found = self.reduce_dims("maxima", x, dims, keepdim)
         return _maximum(x, dims, None, None, keepdim) if found is None else found
 
     def min_over(self, x: Any, dims: Dims = None, keepdim: bool = False) -> Any:
         if _are_rows(x, dims, NARROW):
             return fold_columns(np.minimum, x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1] + (1,) * keepdim)
-        found = self.reduced("minima", x, dims, keepdim)
+        found = self.reduce_dims("minima", x, dims, keepdim)
         return _minimum(x, dims, None, None, keepdim) if found is None else found
 
     def squares_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
-        found = self.reduced("squares", x, dims, keepdim)
+        found = self.reduce_dims("squares", x, dims, keepdim)
         return super().squares_over(x, dims, keepdim) if found is None else found
 
     def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
-        return self.kept(_index_of(x, dim, _maximum, np.argmax), dim, keepdim)
+        return self.keep_dim(_index_of(x, dim, _maximum, np.argmax), dim, keepdim)
 
     def argmin_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
-        return self.kept(_index_of(x, dim, _minimum, np.argmin), dim, keepdim)
+        return self.keep_dim(_index_of(x, dim, _minimum, np.argmin), dim, keepdim)
 
     def max_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
         return self.at_index(x, _index_of(x, dim, _maximum, np.argmax), dim, keepdim)
@@ -391,7 +391,7 @@ class NumpyReductions(Reductions, Cumulative):
         dtype = np.result_type(factor, term)
         last = dim == term.ndim - 1
         if last:
-            factors, out = (transposed(a.reshape(-1, n).astype(dtype, copy=False)) for a in (factor, term))
+            factors, out = (copy_transpose(a.reshape(-1, n).astype(dtype, copy=False)) for a in (factor, term))
         else:
             factors, out = np.moveaxis(factor, dim, 0), np.array(np.moveaxis(term, dim, 0), dtype, order="C")
         spare = np.empty(out.shape[1:], dtype)
@@ -399,7 +399,7 @@ class NumpyReductions(Reductions, Cumulative):
         for i in range(n - 2, -1, -1) if reverse else range(1, n):
             # one by one: what lies beside the dimension keeps the CPU's lanes busy
             out[i] += np.multiply(factors[i], out[i + back], spare)
-        return transposed(out).reshape(term.shape) if last else np.moveaxis(out, 0, dim)
+        return copy_transpose(out).reshape(term.shape) if last else np.moveaxis(out, 0, dim)
 
     def running(self, function: Any, x: Any, dim: int) -> Any:
         if function is np.logaddexp and x.dtype == np.float32:  # one after the other: keep the rounding errors small

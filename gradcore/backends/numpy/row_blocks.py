@@ -12,8 +12,19 @@ from gradcore.backends.numpy.openblas import has_avx512
 from gradcore.core.typing import Array
 
 __all__ = [
-    "IN_TURN", "LONG", "NARROW", "are_narrow", "exponentials", "fold_columns", "in_blocks", "number_of_blocks", "ones",
-    "row_maxima", "row_sums", "rows_of", "transposed",
+    "IN_TURN",
+    "LONG",
+    "NARROW",
+    "are_narrow",
+    "copy_transpose",
+    "exponentials",
+    "fold_columns",
+    "in_blocks",
+    "number_of_blocks",
+    "ones",
+    "row_maxima",
+    "row_sums",
+    "rows_of",
 ]  # fmt: skip
 
 #: Elements of a block, of which there are few, as threads need the interpreter's lock between two functions of NumPy;
@@ -80,7 +91,7 @@ def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
             some(iter(range(count)))
 
 
-def transposed(x: Any) -> Any:
+def copy_transpose(x: Any) -> Any:
     """Return a contiguous copy of a matrix' transpose: some rows at a time where columns would collide in the cache."""
     height, width = x.shape
     out = np.empty((width, height), x.dtype)

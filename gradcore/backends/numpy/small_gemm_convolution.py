@@ -168,7 +168,9 @@ def weight_gradient(x: Any, grad: Any, kernel: Ints, settings: ConvSettings, sha
             gathered = positions(some, rows.start, rows.stop + reach)
             upstream = grad[some, :, :, rows]
             for cut, chunk in _chunks(upstream.shape[3], unit):
-                part = _summed(upstream[:, :, :, cut], gathered[:, :, cut.start :], chunk, kernel[0], dilation[0])
+                part = _sum_over_positions(
+                    upstream[:, :, :, cut], gathered[:, :, cut.start :], chunk, kernel[0], dilation[0]
+                )
                 parts[i] = part if parts[i] is None else parts[i] + part
 
     share(work, len(blocks))
@@ -188,7 +190,7 @@ def _chunks(size: int, length: int) -> Iterator[tuple[slice, int]]:
         yield slice(whole, size), size - whole
 
 
-def _summed(grad: Any, gathered: Any, chunk: int, taps: int, dilation: int) -> Any:
+def _sum_over_positions(grad: Any, gathered: Any, chunk: int, taps: int, dilation: int) -> Any:
     """Gradients times positions, in chunks of rows, for taps below each other: `(groups, taps, O, values)`."""
     images, groups, outputs, height, length = grad.shape
     count, (per_image, per_group, per_row, *rest) = height // chunk, gathered.strides

@@ -93,7 +93,7 @@ class NumpySorting(Sorting):
             return super().argsort_along(x, dim, descending)
         return order
 
-    def partitioned(self, x: Any, k: int, dim: int) -> Any:
+    def partition_along(self, x: Any, k: int, dim: int) -> Any:
         return np.partition(x, k, axis=dim)
 
     @kernel_for(lambda self, x, inverse, counts, dim: dim is None and x.size >= SMALL and x.dtype.kind in "biuf")

@@ -28,7 +28,7 @@ class NumpyTargets(Targets):
         places = None if weight is not None else self._places_in(x, target, ignore_index)
         if places is None:
             return super().nll(x, target, weight, reduction, ignore_index)
-        return _reduced(-x.reshape(-1).take(places), reduction)
+        return _reduce_losses(-x.reshape(-1).take(places), reduction)
 
     def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
         if target.ndim == 1 and not 0 <= ignore_index < classes and _within(target, classes):
@@ -48,7 +48,7 @@ class NumpyTargets(Targets):
         top -= rows.reshape(-1).take(places)
         top += np.log(total)
         if weight is None:
-            found = _reduced(top, reduction)
+            found = _reduce_losses(top, reduction)
         else:
             found = self._weighted(top, target, weight, None, reduction, ignore_index)
         return *found, powers, total.reshape(-1, 1)
@@ -107,7 +107,7 @@ def _places(target: Any, classes: int) -> Any:
     return target + np.arange(0, len(target) * classes, classes)
 
 
-def _reduced(losses: Any, reduction: str) -> tuple[Any, Any]:
+def _reduce_losses(losses: Any, reduction: str) -> tuple[Any, Any]:
     """Losses, reduced, and their number as the sum of weights."""
     number = np.array(len(losses), losses.dtype)
     if reduction == "none":

@@ -164,7 +164,7 @@ class Pool:
         self.hush: Callable[[], object] = _nobody_looks
 
     @property
-    def started(self) -> int:
+    def helper_count(self) -> int:
         """The number of helpers."""
         return len(self.helpers)
 
@@ -175,15 +175,15 @@ class Pool:
 
     def take(self, user: object, number: int) -> list[Helper]:
         """So many helpers that are free, or fewer; they are the user's until it gives them back."""
-        taken = self._claimed(user, number)
-        if len(taken) < number and self.started < self.size:
+        taken = self._claim(user, number)
+        if len(taken) < number and self.helper_count < self.size:
             with self.lock:
-                missing = min(number - len(taken), self.size - self.started)
+                missing = min(number - len(taken), self.size - self.helper_count)
                 self.helpers = [*self.helpers, *[Helper() for _ in range(missing)]]
-            taken = self._claimed(user, number)
+            taken = self._claim(user, number)
         return taken
 
-    def _claimed(self, user: object, number: int) -> list[Helper]:
+    def _claim(self, user: object, number: int) -> list[Helper]:
         taken: list[Helper] = []
         for helper in self.helpers:
             if len(taken) < number and helper.user.setdefault("is", user) is user:
@@ -201,7 +201,7 @@ class Pool:
                 error = helper.wait() or error
                 helper.piece = _NOTHING
                 helper.user.clear()
-        if self.started > self.size:
+        if self.helper_count > self.size:
             self._end_some()
         return error
 

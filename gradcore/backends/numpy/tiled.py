@@ -55,7 +55,7 @@ def evaluate(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -
     shape = operands[0].shape
     order: Literal["C", "F"]
     for order in ("C", "F"):
-        flat = [_flattened(o, shape, order) for o in operands if isinstance(o, np.ndarray)]
+        flat = [_flat_view(o, shape, order) for o in operands if isinstance(o, np.ndarray)]
         if all(a is not None for a in flat):
             result = np.empty(shape, function.dtype, order)
             run(function, [flat[i] for i in function.inputs], result.ravel(order))
@@ -115,7 +115,7 @@ def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None
         threads.share(compute, count, number)
 
 
-def _flattened(a: Array, shape: tuple[int, ...], order: Literal["C", "F"]) -> Array | None:
+def _flat_view(a: Array, shape: tuple[int, ...], order: Literal["C", "F"]) -> Array | None:
     """A view of an array in one dim, in that order of the elements, or of a single element; None if there is none."""
     if a.shape != shape:
         return a.reshape(()) if a.size == 1 and a.ndim <= len(shape) else None

@@ -53,7 +53,7 @@ class Targets:
     def class_pick(self, x: Any, target: Any, ignore_index: int) -> Any:
         """Return the score of each target's class."""
         known, ignored = self._known_classes(target, x.shape[min(x.ndim, 2) - 1], ignore_index)
-        return self._without_ignored(self._picked(x, known), ignored)
+        return self._without_ignored(self._pick(x, known), ignored)
 
     def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
         """Zeros, with the elements of `x` in the places of their targets' classes."""
@@ -99,10 +99,10 @@ class Targets:
         powers = xp.asarray(x - highest)
         powers = xp.exp(powers, out=powers)
         total = self.sum_over(powers, (dim,), True)
-        losses = self.log(total).reshape(target.shape) - (self._picked(x, known) - highest.reshape(target.shape))
-        return *self._weighted(losses, target, weight, ignored, reduction, ignore_index), powers, total
+        losses = self.log(total).reshape(target.shape) - (self._pick(x, known) - highest.reshape(target.shape))
+        return *self._weight_losses(losses, target, weight, ignored, reduction, ignore_index), powers, total
 
-    def _weighted(
+    def _weight_losses(
         self, losses: Any, target: Any, weight: Any, ignored: Any, reduction: str, ignore_index: int
     ) -> tuple[Any, Any]:
         """Losses, weighted and reduced, and the sum of weights."""
@@ -152,7 +152,7 @@ class Targets:
         """`x` with zeros where targets are ignored."""
         return x if ignored is None else self.xp.where(ignored, self.xp.zeros((), x.dtype), x)
 
-    def _picked(self, x: Any, known: Any) -> Any:
+    def _pick(self, x: Any, known: Any) -> Any:
         """Return the elements of `x` in the places of classes."""
         view, key = self._class_places(x, known)
         return view[key].reshape(known.shape)

@@ -66,7 +66,7 @@ class Elementwise:
         """Return the complex conjugate; real arrays are their own."""
         return self.xp.conjugate(x) if x.dtype.kind == "c" else x
 
-    def copied(self, x: Any, order: Any = "K") -> Any:
+    def copy_elements(self, x: Any, order: Any = "K") -> Any:
         """Return a copy, with the elements in the same order in memory (or, by "C", in that of the indices)."""
         return x.copy(order)
 
@@ -295,7 +295,7 @@ class Elementwise:
             raise RuntimeError("view_as_real is only supported for complex tensors")
         x = self.asarray(x)  # the real part of a library's number has no imaginary part behind it
         real = x.real
-        return self.restrided(real, (*x.shape, 2), (*x.strides, real.dtype.itemsize))
+        return self.restride(real, (*x.shape, 2), (*x.strides, real.dtype.itemsize))
 
     def view_as_complex(self, x: Any) -> Any:
         """Pairs of real numbers in the last dimension as complex numbers, without a copy."""

@@ -19,7 +19,7 @@ Offsets = Sequence[Sequence[int]]
 
 
 @lru_cache
-def _imported(name: str) -> Any:
+def _import(name: str) -> Any:
     """Return a module; some of CuPy's make kernels by its JIT, which says that it is experimental."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "cupyx.jit.rawkernel is experimental", FutureWarning)
@@ -78,7 +78,7 @@ class Filters:
 
     def scipy(self, module: str) -> Any:
         """Return the counterpart of a module of SciPy, imported when first used."""
-        return _imported(f"{self.scipy_name}.{module}")
+        return _import(f"{self.scipy_name}.{module}")
 
     @kernel_for(_in_one_call)
     def correlate_valid(self, x: Any, weights: Any, dims: Sequence[int], by: str) -> Any:

@@ -54,7 +54,7 @@ class Indexing:
 
     def index(self, x: Any, indices: Indices) -> Any:
         """Return the elements at `indices`."""
-        key = self._checked(x.shape, indices)
+        key = self._key_of(x.shape, indices)
         try:
             alone = self._alone(x, indices)
             if alone is not None:
@@ -77,7 +77,7 @@ class Indexing:
 
     def index_into(self, out: Any, values: Any, indices: Indices, accumulate: bool = False) -> None:
         """Write `values` to `indices`, or add them there, where the same place may appear often."""
-        key = self._checked(out.shape, indices)
+        key = self._key_of(out.shape, indices)
         try:
             if accumulate and not distinct(indices):
                 indices = self._without_masks(indices)
@@ -100,7 +100,7 @@ class Indexing:
     def index_backward(self, grad: Any, shape: Sequence[int], indices: Indices) -> Any:
         """Zeros with `grad` added at `indices`."""
         if not distinct(indices):
-            return self._accumulated(shape, indices, grad)
+            return self._accumulate(shape, indices, grad)
         out = self.xp.zeros(shape, grad.dtype)
         self.index_into(out, grad, indices)
         return out
@@ -121,7 +121,7 @@ class Indexing:
             index = index.reshape(-1).nonzero()[0]
         return x, dim, index
 
-    def _checked(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
+    def _key_of(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
         """Return the key by which the library indexes; indices are compared with the bounds where it does not do so."""
         if not self.host_scalars:
             self._check_each(shape, indices)
@@ -159,7 +159,7 @@ class Indexing:
             raise RuntimeError("Number of elements of source < number of ones in mask")
         out.reshape(-1)[places] = source[: places.size]
 
-    def _accumulated(self, shape: Sequence[int], indices: Indices, values: Any) -> Any:
+    def _accumulate(self, shape: Sequence[int], indices: Indices, values: Any) -> Any:
         """Zeros with `values` added at `indices`, where the same place may appear often."""
         flat, rows, dims = self._as_rows(shape, indices, values)
         total = self.sum_into_rows(math.prod(shape[d] for d in dims), flat, rows)
@@ -176,7 +176,7 @@ class Indexing:
             if not self.shares_memory(total, out):  # computed in another dtype
                 out[...] = total.reshape(out.shape)
         else:
-            out += self._accumulated(out.shape, indices, values)
+            out += self._accumulate(out.shape, indices, values)
 
     def _as_rows(self, shape: Sequence[int], indices: Indices, values: Any) -> tuple[Any, Any, list[int]]:
         """Indices along the flattened indexed dims, the rows that belong to them, and those dims."""
@@ -231,7 +231,7 @@ class Indexing:
     # -- one index per element --------------------------------------------------------------------------------------
 
     @along(1)
-    def gathered(self, x: Any, dim: int, index: Any) -> Any:
+    def gather_along(self, x: Any, dim: int, index: Any) -> Any:
         """``out[i, j] = x[index[i, j], j]`` for dim 0."""
         if not x.ndim or not index.size:
             rows = x.reshape(-1)
@@ -243,7 +243,7 @@ class Indexing:
         return _cut(x, index.shape, dim)[self._along(index, dim)]
 
     @along(1)
-    def scattered(self, x: Any, dim: int, index: Any, src: Any) -> Any:
+    def scatter_along(self, x: Any, dim: int, index: Any, src: Any) -> Any:
         """Return a copy of `x` with ``out[index[i, j], j] = src[i, j]`` for dim 0; `src` may be a number."""
         out = self.xp.array(x, order="C")
         rows, index = _row(out), _row(index)
@@ -311,12 +311,12 @@ class Indexing:
             out = self.add_rows(out.reshape(-1, 1), places, values.reshape(-1, 1)).reshape(-1)
             if reduce == "mean":
                 count = self.sum_into_rows(out.size, places, self.xp.ones((places.size, 1), "int64")) + include_self
-                out = self._divided(out, self.xp.maximum(count.reshape(-1), 1))
+                out = self._divide(out, self.xp.maximum(count.reshape(-1), 1))
         else:
             out = self.reduce_at(out, places, values, reduce)
         return out.reshape(x.shape)
 
-    def _divided(self, x: Any, count: Any) -> Any:
+    def _divide(self, x: Any, count: Any) -> Any:
         if x.dtype.kind in "iub":
             return (x // count).astype(x.dtype)
         return self.div(x, count.astype(x.real.dtype))

@@ -27,11 +27,11 @@ class Movement:
         """Return whether `view`, which was made from `x`, is a view of its memory rather than a copy."""
         return getattr(view, "base", None) is x or _owner(view) is _owner(x)
 
-    def restrided(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+    def restride(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
         """Return a view from the first element of `x` on, with these sizes, and with strides in bytes."""
         return self.xp.lib.stride_tricks.as_strided(x, shape, strides)
 
-    def expanded(self, x: Any, shape: Sequence[int]) -> Any:
+    def broadcast_view(self, x: Any, shape: Sequence[int]) -> Any:
         """Return a view broadcast to `shape`."""
         return self.xp.broadcast_to(x, shape)
 
@@ -58,7 +58,7 @@ class Movement:
             out.flags.writeable = True
         return out
 
-    def strided(self, x: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+    def view_memory(self, x: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
         """Return a view of the memory that `x` is part of; `offset` counts from the first element of `x`.
 
         Raises
@@ -83,7 +83,7 @@ class Movement:
         if math.prod(shape) * x.itemsize >= 2**63:
             raise RuntimeError(f"as_strided: a tensor of sizes {list(shape)} has too many elements")
         steps = [s * x.itemsize if abs(s * x.itemsize) < 2**63 else 0 for s in strides]  # 0 of dims of one element
-        return self.restrided(memory[offset:], shape, steps)
+        return self.restride(memory[offset:], shape, steps)
 
     def memory_of(self, x: Any) -> Any:
         """All memory that `x` is part of, as elements in a row; between them may be what is in no tensor."""
@@ -109,7 +109,7 @@ class Movement:
             raise RuntimeError("a tensor whose strides are no multiples of its element size has no storage: clone it")
         first = x[tuple(slice(None, None, -1 if s < 0 else 1) for s in x.strides)]
         count = 1 + sum((n - 1) * s for n, s in zip(first.shape, first.strides, strict=True)) // x.itemsize
-        return self.restrided(first, (count,), (x.itemsize,))
+        return self.restride(first, (count,), (x.itemsize,))
 
     def geometry_of(self, x: Any) -> tuple[tuple[int, ...], int]:
         """Strides and offset, in elements, of `x` in its memory."""
@@ -142,7 +142,7 @@ class Movement:
         shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
         apart = x.strides[dim] * step if count > 1 or step < 2**31 else 0
         strides = (*x.strides[:dim], apart, *x.strides[dim + 1 :], x.strides[dim])
-        return self.restrided(x, shape, strides)
+        return self.restride(x, shape, strides)
 
     def unfold_dim_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:
         """Return the sum of windows where they overlap."""
@@ -167,11 +167,11 @@ class Movement:
         """Return the conjugate transpose of the last two dims."""
         return x.swapaxes(-2, -1).conj()
 
-    def flipped(self, x: Any, dims: Sequence[int]) -> Any:
+    def reverse_dims(self, x: Any, dims: Sequence[int]) -> Any:
         """Return a copy with the order of the elements along dims, which are counted from the front, reversed."""
         return x[tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(x.ndim))].copy()
 
-    def tiled(self, x: Any, repeats: Sequence[int]) -> Any:
+    def tile_array(self, x: Any, repeats: Sequence[int]) -> Any:
         """Copies of `x` side by side; there are at least as many `repeats` as dims."""
         shape = (1,) * (len(repeats) - x.ndim) + x.shape
         out = self.xp.empty([n * r for n, r in zip(shape, repeats, strict=True)], x.dtype)
@@ -181,7 +181,7 @@ class Movement:
 
     # -- joins --------------------------------------------------------------------------------------------------------
 
-    def joined(self, arrays: Sequence[Any], dim: int) -> Any:
+    def join_arrays(self, arrays: Sequence[Any], dim: int) -> Any:
         """Arrays one after the other along a dim, in their common dtype."""
         return self.xp.concatenate(self.alike(arrays), axis=dim)
 

@@ -135,7 +135,7 @@ class Optimizers:
         dict
             What follows from `numbers` or other arrays are arrays with an element for each parameter.
         """
-        xp, kind = self.xp, _computed(dtype)
+        xp, kind = self.xp, _step_dtype(dtype)
         wide = {name: values.astype("float64") for name, values in numbers.items()}
         found = settings(self, options, wide)
         self._move(numbers, wide.values(), found_inf)
@@ -193,7 +193,7 @@ class Cut:
         self.is_complex = batch.params[0].dtype.kind == "c"
         flat = [_flat(p if p.flags.c_contiguous else next(copies)[1]) for p in batch.params]
         states = [_flat(s) for s in batch.states]
-        self.wide = _computed(flat[0].dtype) if flat[0].dtype.itemsize == 2 else None
+        self.wide = _step_dtype(flat[0].dtype) if flat[0].dtype.itemsize == 2 else None
         tiles = list(_tiles(flat, states, backend.tile_size, backend.joined_size))
         #: Those that are computed where they are, and those that go through scratch memory.
         self.direct = [tile for tile in tiles if self.wide is None and tile.start is not None]
@@ -244,7 +244,7 @@ class Cut:
             param[...] = view
 
 
-def _computed(dtype: Any) -> Any:
+def _step_dtype(dtype: Any) -> Any:
     """Return the dtype in which steps of parameters are computed."""
     return np.dtype({2: "float32"}.get(dtype.itemsize, np.empty(0, dtype).real.dtype))
 

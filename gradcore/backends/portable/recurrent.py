@@ -21,9 +21,9 @@ __all__ = [
     "Recurrent",
     "RnnGradients",
     "Steps",
+    "direct_run",
     "gru_gradients",
     "lstm_gradients",
-    "plainly",
     "rnn_gradients",
 ]
 
@@ -119,11 +119,11 @@ class Steps:
         """Return the steps of an array with rows."""
         return F.split(x, tuple(self.sizes), 0)
 
-    def joined(self, F: Any, steps: Any) -> Any:
+    def join(self, F: Any, steps: Any) -> Any:
         """Return the inverse of `split`."""
         return F.cat(list(steps), 0) if len(self.sizes) > 1 else steps[0]
 
-    def shaped(self, F: Any, x: Any) -> Any:
+    def restore_shape(self, F: Any, x: Any) -> Any:
         """Return the inverse of `table`."""
         return F.reshape(x, (*self.lead, x.shape[-1]))
 
@@ -167,7 +167,7 @@ class _State:
         return self.F.cat([self.now, *reversed(self.ended)], 0) if self.ended else self.now
 
 
-def plainly(F: Any) -> Run:
+def direct_run(F: Any) -> Run:
     """Return a `Run` that calls the formula."""
     return lambda formula, *operands: formula(F, *operands)
 
@@ -216,8 +216,8 @@ def _lstm(
             h = F.matmul(h, F.transpose(projection, 0, 1))
         cell.now, hidden.now = new, h
         found[t] = (*gates, new, h)
-    *gates, cells, result = (steps.joined(F, each) for each in zip(*found, strict=True))
-    return steps.shaped(F, result), hidden.all(), cell.all(), F.cat(gates, 1), cells
+    *gates, cells, result = (steps.join(F, each) for each in zip(*found, strict=True))
+    return steps.restore_shape(F, result), hidden.all(), cell.all(), F.cat(gates, 1), cells
 
 
 def _lstm_step_back(
@@ -270,12 +270,12 @@ def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
         found[t] = _flat(F, inner if of_gates is None else inner + of_gates[t])
         cell.now = F.reshape(F.narrow(of_c, 1, 0, 1), (n, width))
         hidden.now = F.matmul(found[t], weight)
-    of_inflow = steps.joined(F, found)
+    of_inflow = steps.join(F, found)
     of_projection = None
     if needs[4]:
-        of_projection = F.matmul(F.transpose(steps.joined(F, sources), 0, 1), let_out * bent)
+        of_projection = F.matmul(F.transpose(steps.join(F, sources), 0, 1), let_out * bent)
     return (
-        steps.shaped(F, of_inflow),
+        steps.restore_shape(F, of_inflow),
         hidden.all(),
         cell.all(),
         _of_weight(F, steps, of_inflow, result, h0) if needs[3] else None,
@@ -310,8 +310,8 @@ def _gru(
         recurrent = recurrent if bias is None else recurrent + bias
         found[t] = run(_gru_step, h, *F.split(terms[t], width, 1), *F.split(recurrent, width, 1))
         hidden.now = found[t][4]
-    *gates, result = (steps.joined(F, each) for each in zip(*found, strict=True))
-    return steps.shaped(F, result), hidden.all(), F.cat(gates, 1)
+    *gates, result = (steps.join(F, each) for each in zip(*found, strict=True))
+    return steps.restore_shape(F, result), hidden.all(), F.cat(gates, 1)
 
 
 def _gru_step_back(F: Any, grad: Any, of_h: Any, keep: Any, factors: Any) -> tuple[Any, Any]:
@@ -348,11 +348,11 @@ def gru_gradients(F: Any, run: Run, given: GruGradients) -> tuple[Any, ...]:
         found[t] = _flat(F, inner if more is None else inner + more[t])
         past = F.reshape(F.narrow(past, 1, 0, 1), (n, width))
         hidden.now = past + F.matmul(F.narrow(found[t], 1, width, 3 * width), weight)
-    of_all = steps.joined(F, found)
+    of_all = steps.join(F, found)
     of_recurrent = F.narrow(of_all, 1, width, 3 * width)
     of_inflow = F.cat([F.narrow(of_all, 1, width, 2 * width), F.narrow(of_all, 1, 0, width)], 1)
     return (
-        steps.shaped(F, of_inflow),
+        steps.restore_shape(F, of_inflow),
         hidden.all(),
         F.matmul(F.transpose(of_recurrent, 0, 1), before) if needs[2] else None,
         F.sum(of_recurrent, 0) if needs[3] else None,
@@ -378,7 +378,7 @@ def _rnn(F: Any, run: Run, inflow: Any, h0: Any, weight: Any, relu: bool, sizes:
     for t in steps.order:
         (found[t],) = run(formula, terms[t], F.matmul(hidden.of(steps.sizes[t]), across))
         hidden.now = found[t]
-    return steps.shaped(F, steps.joined(F, found)), hidden.all()
+    return steps.restore_shape(F, steps.join(F, found)), hidden.all()
 
 
 def _rnn_step_back(F: Any, grad: Any, of_h: Any, slope: Any) -> tuple[Any]:
@@ -397,9 +397,9 @@ def rnn_gradients(F: Any, run: Run, given: RnnGradients) -> tuple[Any, ...]:
     for t in reversed(steps.order):
         (found[t],) = run(_rnn_step_back, upstream[t], hidden.of(steps.sizes[t]), slopes[t])
         hidden.now = F.matmul(found[t], weight)
-    of_inflow = steps.joined(F, found)
+    of_inflow = steps.join(F, found)
     of_weight = _of_weight(F, steps, of_inflow, result, h0) if needs[2] else None
-    return steps.shaped(F, of_inflow), hidden.all(), of_weight
+    return steps.restore_shape(F, of_inflow), hidden.all(), of_weight
 
 
 class Recurrent:

@@ -126,12 +126,12 @@ class Reductions:
     @along(1)
     def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
         """Index of the first maximum (of the first NaN if there is one)."""
-        return self.kept(x.argmax(axis=dim), dim, keepdim)
+        return self.keep_dim(x.argmax(axis=dim), dim, keepdim)
 
     @along(1)
     def argmin_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
         """Index of the first minimum (of the first NaN if there is one)."""
-        return self.kept(x.argmin(axis=dim), dim, keepdim)
+        return self.keep_dim(x.argmin(axis=dim), dim, keepdim)
 
     @along(1)
     def max_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
@@ -146,7 +146,7 @@ class Reductions:
     @along(2)
     def at_index(self, x: Any, index: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
         """Return the elements that an index without that dim chooses, and the index."""
-        kept = self.kept(index, dim)
+        kept = self.keep_dim(index, dim)
         values = self.take_along(x, kept, dim)
         return (values, kept) if keepdim else (values.reshape(index.shape), index)
 
@@ -156,7 +156,7 @@ class Reductions:
         return self.xp.take_along_axis(x, index, dim)
 
     @along(1)
-    def kept(self, x: Any, dim: int, keepdim: bool = True) -> Any:
+    def keep_dim(self, x: Any, dim: int, keepdim: bool = True) -> Any:
         """Return a result without a dim, or with that dim of size 1."""
         return x.reshape((*x.shape[:dim], 1, *x.shape[dim:])) if keepdim else x
 

@@ -86,7 +86,7 @@ def resampling_taps(
     if mode in ("nearest", "nearest-exact"):
         return Taps.of_table(size, _nearest(size, outputs, step, mode == "nearest-exact", real)[:, None])
     if antialias:
-        return Taps.of_table(size, *_filtered(size, outputs, step, *_FILTERS[mode], real))
+        return Taps.of_table(size, *_filter_taps(size, outputs, step, *_FILTERS[mode], real))
     table = _cubic if mode == "bicubic" else _linear
     return Taps.of_table(size, *table(size, outputs, step, align_corners, real))
 
@@ -133,7 +133,7 @@ def _cubic(size: int, outputs: int, step: Any, align_corners: bool, real: Any) -
     return np.clip(before[:, None] + around, 0, size - 1), weights
 
 
-def _filtered(
+def _filter_taps(
     size: int, outputs: int, step: Any, width: int, filter: Callable[[Table], Table], real: Any
 ) -> tuple[Table, Table]:
     """Every input within the filter, which is as wide as the distance of two outputs if that is above one."""

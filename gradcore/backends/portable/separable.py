@@ -81,7 +81,7 @@ class Taps:
         return all(step.inputs == slice(i, i + 1, 1) and step.weights is None for i, step in enumerate(self.steps))
 
     @cached_property
-    def sliced(self) -> bool:
+    def is_sliced(self) -> bool:
         """Whether all taps are slices."""
         return all(isinstance(step.inputs, slice) and isinstance(step.outputs, slice) for step in self.steps)
 
@@ -132,12 +132,12 @@ def spread(xp: Any, x: Any, dim: int, taps: Taps) -> Any:
     """Adjoint of `fold` with `xp.add`."""
     if taps.total:
         return xp.repeat(x, taps.inputs, axis=dim)
-    if not taps.sliced:
+    if not taps.is_sliced:
         return fold(xp, xp.add, x, dim, taps.adjoint)
     result = xp.zeros((*x.shape[:dim], taps.inputs, *x.shape[dim + 1 :]), dtype=x.dtype)
     for step in taps.steps:
         view = result[along(xp, dim, step.inputs)]
-        xp.add(view, _weighted(xp, x[along(xp, dim, step.outputs)], dim, step), out=view)
+        xp.add(view, _apply_weights(xp, x[along(xp, dim, step.outputs)], dim, step), out=view)
     return result
 
 
@@ -146,7 +146,7 @@ def on_device(xp: Any, table: np.ndarray, dtype: Any = None) -> Any:
     if xp is np or not hasattr(xp, "cuda"):
         return xp.asarray(table, dtype)
     table = np.asarray(table, dtype)
-    found = _kept(xp, xp.cuda.runtime.getDevice(), table.dtype, table.shape, table.tobytes())
+    found = _upload(xp, xp.cuda.runtime.getDevice(), table.dtype, table.shape, table.tobytes())
     recording = present()
     if recording is not None:
         recording.keep(found)
@@ -154,7 +154,7 @@ def on_device(xp: Any, table: np.ndarray, dtype: Any = None) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _kept(xp: Any, device: int, dtype: Any, shape: tuple[int, ...], data: bytes) -> Any:
+def _upload(xp: Any, device: int, dtype: Any, shape: tuple[int, ...], data: bytes) -> Any:
     return xp.asarray(np.frombuffer(data, dtype).reshape(shape))
 
 
@@ -173,10 +173,10 @@ def select(xp: Any, x: Any, dim: int, index: Index) -> Any:
 
 
 def _part(xp: Any, x: Any, dim: int, step: Step) -> Any:
-    return _weighted(xp, select(xp, x, dim, step.inputs), dim, step)
+    return _apply_weights(xp, select(xp, x, dim, step.inputs), dim, step)
 
 
-def _weighted(xp: Any, part: Any, dim: int, step: Step) -> Any:
+def _apply_weights(xp: Any, part: Any, dim: int, step: Step) -> Any:
     if step.weights is None:
         return part
     weights = on_device(xp, step.weights, part.dtype).reshape(-1, *[1] * (part.ndim - dim - 1))

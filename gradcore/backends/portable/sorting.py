@@ -48,11 +48,11 @@ class Sorting:
     @along(1)
     def kthvalue_along(self, x: Any, dim: int, k: int, keepdim: bool = False) -> tuple[Any, Any]:
         """Return the k-th smallest element (from 1), and the index of the first one that equals it."""
-        values = self.partitioned(x, k - 1, dim)[(slice(None),) * dim + (slice(k - 1, k),)].copy()
+        values = self.partition_along(x, k - 1, dim)[(slice(None),) * dim + (slice(k - 1, k),)].copy()
         return self.where_equal(x, values, dim, keepdim)
 
     @along(2)
-    def partitioned(self, x: Any, k: int, dim: int) -> Any:
+    def partition_along(self, x: Any, k: int, dim: int) -> Any:
         """Return the elements in an order in which that of number `k` (from 0) has its place."""
         return self.xp.sort(x, axis=dim)
 

@@ -70,9 +70,9 @@ class SparseMatrices:
             found, info = _direct(values, right, pattern, transposed), 0
         else:
             matrix = scipy_matrix(values, pattern, transposed)
-            found, info = _iterated(matrix, right, method)
+            found, info = _iterate(matrix, right, method)
             if strict and info < 0:  # a breakdown: no more can be had of this method
-                found, info = _iterated(matrix, right, method._replace(name="gmres"))
+                found, info = _iterate(matrix, right, method._replace(name="gmres"))
             if strict and info:
                 raise RuntimeError(f"{method.name} did not converge for the gradient (info={info})")
         return self.from_host(found.reshape(right.shape)), self.from_host(np.array(info))
@@ -89,7 +89,7 @@ class SparseMatrices:
 
 def scipy_matrix(values: Any, pattern: Pattern, transposed: bool = False) -> Any:
     """SciPy's array of elements and a pattern on the host, which keeps the array's other parts."""
-    order = pattern.compressed[2]
+    order = pattern.compressed_form[2]
     key = "transposed" if transposed else "scipy"
     if key not in pattern.kept:
         pattern.kept[key] = _skeleton(pattern).T if transposed else _skeleton(pattern)
@@ -103,7 +103,7 @@ def scipy_matrix(values: Any, pattern: Pattern, transposed: bool = False) -> Any
 def _skeleton(pattern: Pattern) -> Any:
     from scipy.sparse import csc_array, csr_array
 
-    ends, inner, _ = pattern.compressed
+    ends, inner, _ = pattern.compressed_form
     small = max(*pattern.shape, inner.size) < 2**31
     ends, inner = (x.astype(np.int32 if small else np.int64) for x in (ends, inner))
     compress = csr_array if pattern.by_rows else csc_array
@@ -139,7 +139,7 @@ def _direct(values: Any, b: Any, pattern: Pattern, transposed: bool) -> Any:
     return factors.solve(b, mode)
 
 
-def _iterated(matrix: Any, b: Any, method: Iteration) -> tuple[Any, int]:
+def _iterate(matrix: Any, b: Any, method: Iteration) -> tuple[Any, int]:
     from scipy.sparse import linalg
 
     solve = getattr(linalg, method.name)

@@ -22,22 +22,22 @@ class SpecialFunctions:
     from_host: Any
 
     def special_of_one(self, x: Any, name: str) -> Any:
-        return self._evaluated(name, x)
+        return self._evaluate(name, x)
 
     def special_of_two(self, x: Any, y: Any, name: str) -> Any:
-        return self._evaluated(name, x, y)
+        return self._evaluate(name, x, y)
 
     def special_of_three(self, x: Any, y: Any, z: Any, name: str) -> Any:
-        return self._evaluated(name, x, y, z)
+        return self._evaluate(name, x, y, z)
 
     def special_of_four(self, x: Any, y: Any, z: Any, w: Any, name: str) -> Any:
-        return self._evaluated(name, x, y, z, w)
+        return self._evaluate(name, x, y, z, w)
 
     def has_special_function(self, name: str) -> bool:
         """Return whether the library has a counterpart of SciPy's function; else the host computes it."""
         return hasattr(self.special, name)
 
-    def _evaluated(self, path: str, *arrays: Any) -> Any:
+    def _evaluate(self, path: str, *arrays: Any) -> Any:
         name, _, which = path.partition(":")
         dtype = arrays[0].dtype
         if dtype.kind not in "fc":
@@ -45,12 +45,12 @@ class SpecialFunctions:
         if name in _WHOLE:
             arrays = (arrays[0].astype("int64"), *arrays[1:])
         if self.has_special_function(name):
-            return _chosen(getattr(self.special, name), name, which, arrays, dtype)
+            return _choose_result(getattr(self.special, name), name, which, arrays, dtype)
         function = getattr(importlib.import_module("scipy.special"), name)
-        return self.from_host(_chosen(function, name, which, [self.to_host(a) for a in arrays], dtype))
+        return self.from_host(_choose_result(function, name, which, [self.to_host(a) for a in arrays], dtype))
 
 
-def _chosen(function: Any, name: str, which: str, arrays: Any, dtype: Any) -> Any:
+def _choose_result(function: Any, name: str, which: str, arrays: Any, dtype: Any) -> Any:
     found = function(*arrays, int(which)) if name == "lambertw" else function(*arrays)
     if isinstance(found, tuple):
         found = found[int(which)]

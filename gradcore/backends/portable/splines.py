@@ -30,7 +30,7 @@ def _pieces(order: int, derivative: int) -> list[list[float]]:
     return found
 
 
-def _evaluated(coefficients: Sequence[float], x: Any) -> Any:
+def _evaluate_polynomial(coefficients: Sequence[float], x: Any) -> Any:
     total = coefficients[-1] + 0 * x
     for c in coefficients[-2::-1]:
         total = total * x + c
@@ -53,14 +53,14 @@ def _outside(xp: Any, i: Any, n: int, mode: str) -> Any:
 @lru_cache(64)
 def filter_matrix(n: int, order: int, mode: str) -> np.ndarray:
     """Return the matrix that takes samples to coefficients."""
-    taps = [_evaluated(c, 0.5 if order % 2 == 0 else 0.0) for c in _pieces(order, 0)]
+    taps = [_evaluate_polynomial(c, 0.5 if order % 2 == 0 else 0.0) for c in _pieces(order, 0)]
     samples = np.zeros((n, n))
     for k, weight in enumerate(taps):
         np.add.at(samples, (np.arange(n), _outside(np, np.arange(n) + k - order // 2, n, mode)), weight)
     return np.linalg.inv(samples) if n > 1 else np.ones((1, 1))
 
 
-def _mapped(xp: Any, x: Any, n: int, mode: str) -> tuple[Any, Any]:
+def _map_inside(xp: Any, x: Any, n: int, mode: str) -> tuple[Any, Any]:
     """Coordinates inside of the grid, and by how much they move with those that are given; None: by as much."""
     if mode in ("grid-constant", "nearest"):
         return x, None
@@ -81,13 +81,13 @@ def _mapped(xp: Any, x: Any, n: int, mode: str) -> tuple[Any, Any]:
 
 def _taps(xp: Any, x: Any, n: int, order: int, mode: str, derivative: int) -> Iterator[Tap]:
     """Index and weight of each tap along one dim."""
-    x, slope = _mapped(xp, x, n, mode)
+    x, slope = _map_inside(xp, x, n, mode)
     first = xp.floor(x if order % 2 else x + 0.5)
     between = x - first if order % 2 else x - first + 0.5
     first = first.astype("int64") - order // 2
     edges = {"constant": "mirror", "wrap": "mirror"}.get(mode, mode)
     for k, coefficients in enumerate(_pieces(order, derivative)):
-        weight, index = _evaluated(coefficients, between), first + k
+        weight, index = _evaluate_polynomial(coefficients, between), first + k
         if mode == "grid-constant":
             weight = weight * ((index >= 0) & (index < n))
             index = xp.clip(index, 0, n - 1)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .generator import WORDS_PER_BLOCK, PhiloxState
 
-__all__ = ["RecordedState", "Recording", "RepeatedState", "again", "present", "recorded_by"]
+__all__ = ["RecordedState", "Recording", "RepeatedState", "again", "present", "record_draws"]
 
 
 class RepeatedState(PhiloxState):
@@ -120,7 +120,7 @@ def present() -> Recording | None:
 
 
 @contextlib.contextmanager
-def recorded_by(recording: Recording) -> Iterator[None]:
+def record_draws(recording: Recording) -> Iterator[None]:
     """Context in which what this thread draws on the device is part of a graph."""
     before, _current.recording = _current.recording, recording
     try:

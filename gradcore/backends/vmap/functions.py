@@ -217,7 +217,7 @@ def _lexsort(level: Any, keys: Any, axis: int = -1) -> Any:
 
 
 @rule("searchsorted")
-def _searchsorted(level: Any, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+def _search_sorted(level: Any, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     a, several = split_batch(a, level)
     if several:
         raise NotImplementedError("vmap: searchsorted of a batch of sorted sequences")
@@ -343,7 +343,7 @@ def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = No
 # -- joins --------------------------------------------------------------------------------------------------------
 
 
-def _joined(function: Any, parts: list[Any], axis: int, **named: Any) -> Any:
+def _join_parts(function: Any, parts: list[Any], axis: int, **named: Any) -> Any:
     """The parts in one array; among arrays of a device, whose library has no rules, may be a batch of another level."""
     if any(p.__class__ is BatchedArray for p in parts):
         return RULES[function](outermost(parts), parts, axis, **named)
@@ -355,13 +355,13 @@ def _concatenate(level: Any, arrays: Any, axis: Any = 0, out: Any = None, **name
     parts = [physical(a, level) for a in arrays]
     if axis is None:
         parts, axis = [_flat(p) for p in parts], 0
-    return BatchedArray(_joined(np.concatenate, parts, shift_axes(axis, parts[0].ndim - 1), **named), level)
+    return BatchedArray(_join_parts(np.concatenate, parts, shift_axes(axis, parts[0].ndim - 1), **named), level)
 
 
 @rule("stack")
 def _stack(level: Any, arrays: Any, axis: int = 0, **named: Any) -> Any:
     parts = [physical(a, level) for a in arrays]
-    return BatchedArray(_joined(np.stack, parts, shift_axes(axis, parts[0].ndim)), level)
+    return BatchedArray(_join_parts(np.stack, parts, shift_axes(axis, parts[0].ndim)), level)
 
 
 @rule("pad")
@@ -445,7 +445,7 @@ def _einsum(level: Any, subscripts: Any, *operands: Any, **named: Any) -> Any:
 # -- what has another shape for every sample ------------------------------------------------------------------------
 
 
-def _refused(function: Any) -> Callable[..., Any]:
+def _make_refusal(function: Any) -> Callable[..., Any]:
     def refuse(level: Any, *args: Any, **named: Any) -> Any:
         shared = [split_batch(a, level) for a in args]
         if not any(several for _, several in shared):  # the same for all samples
@@ -459,10 +459,10 @@ def _refused(function: Any) -> Callable[..., Any]:
 RULES.register_each(
     "argwhere bincount compress extract flatnonzero histogram nonzero unique unique_all unique_counts unique_inverse "
     "unique_values",
-    _refused,
+    _make_refusal,
 )
 
 
 @rule("allclose array_equal array_equiv")
-def _compared(level: Any, *args: Any, **named: Any) -> Any:
+def _refuse_comparison(level: Any, *args: Any, **named: Any) -> Any:
     raise RuntimeError(CONTROL_FLOW)

@@ -28,13 +28,13 @@ def read(x: Any, key: Any) -> Any:
     entries = _entries(x, key)
     chosen = [i for i, entry in enumerate(entries) if _is_array(entry)]
     if not chosen:
-        return _batched(x.array[(slice(None), *entries)], x.level)
+        return _batch(x.array[(slice(None), *entries)], x.level)
     array = physical(x, level)
     arranged, back = _with_rows(array, entries, level)
     inner = None if hasattr(array, "level") else outermost(arranged)
     if inner is not None:  # indices that differ between the samples of another batch
-        array = _batched(physical(array, inner), inner)
-    return _batched(array[arranged].transpose(back), level)
+        array = _batch(physical(array, inner), inner)
+    return _batch(array[arranged].transpose(back), level)
 
 
 def write(x: Any, key: Any, value: Any) -> None:
@@ -45,7 +45,7 @@ def write(x: Any, key: Any, value: Any) -> None:
     entries = _entries(x, key)
     if not any(map(_is_array, entries)):
         target = x.array[(slice(None), *entries)]
-        target[...] = _fitted(value, level, target.ndim - 1)
+        target[...] = _fit_value(value, level, target.ndim - 1)
         return
     arranged, back = _with_rows(x.array, entries, level)
     x.array[arranged] = _spread(value, level, back)
@@ -67,11 +67,11 @@ def _level(x: Any, others: Any) -> Any:
     return x.level if found is None or found.order < x.level.order else found
 
 
-def _batched(array: Any, level: Any) -> Any:
+def _batch(array: Any, level: Any) -> Any:
     return BatchedArray(array, level)
 
 
-def _fitted(value: Any, level: Any, ndim: int) -> Any:
+def _fit_value(value: Any, level: Any, ndim: int) -> Any:
     """Return a value that is written to places of `ndim` dims in each sample."""
     if value.__class__ is not BatchedArray or value.level is not level:
         return value
@@ -83,7 +83,7 @@ def _fitted(value: Any, level: Any, ndim: int) -> Any:
 
 def _spread(value: Any, level: Any, back: Sequence[int]) -> Any:
     """Return a value in the order of dims in which NumPy takes what is written to arrays of indices."""
-    value = _fitted(value, level, len(back) - 1)
+    value = _fit_value(value, level, len(back) - 1)
     missing = len(back) - getattr(value, "ndim", 0)
     if missing:
         value = value.reshape((1,) * missing + value.shape) if getattr(value, "ndim", 0) else value

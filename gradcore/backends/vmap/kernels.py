@@ -163,7 +163,7 @@ def _from_channels(a: Any, level: Any) -> Any:
     return BatchedArray(a.reshape(a.shape[0], level.size, a.shape[1] // level.size, *a.shape[2:]).swapaxes(0, 1), level)
 
 
-def _convolved(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, *settings: Any) -> Any:
+def _convolve(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, *settings: Any) -> Any:
     (a, many), (w, filters) = split_batch(x, level), split_batch(weight, level)
     if not calls.is_batched(level, (x, weight)):
         return kernel(a, w, *settings)
@@ -177,7 +177,7 @@ def _convolved(level: Any, kernel: Any, generic: Any, x: Any, weight: Any, *sett
     return _from_channels(found, level)
 
 
-KERNEL_RULES.update(dict.fromkeys(("conv", "conv_output", "conv_input"), _convolved))
+KERNEL_RULES.update(dict.fromkeys(("conv", "conv_output", "conv_input"), _convolve))
 
 
 @rule
@@ -237,13 +237,13 @@ class BatchedKernels:
         """Return the address of the first element."""
         return int(self.inner.address(x.array if calls.is_batched(self.level, x) else x))
 
-    def strided(self, x: Any, shape: Ints, strides: Ints, offset: int) -> Any:
+    def view_memory(self, x: Any, shape: Ints, strides: Ints, offset: int) -> Any:
         """Return a view of the memory that `x` is part of: in each sample the same, `offset` from its first element."""
         if not calls.is_batched(self.level, x):
-            return self.inner.strided(x, shape, strides, offset)
+            return self.inner.view_memory(x, shape, strides, offset)
         a = x.array
         step = a.strides[0] // a.itemsize
-        return BatchedArray(self.inner.strided(a, (self.level.size, *shape), (step, *strides), offset), self.level)
+        return BatchedArray(self.inner.view_memory(a, (self.level.size, *shape), (step, *strides), offset), self.level)
 
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
         """Return the solution and the factors of `a`, which may have fewer dims in front than `b`."""

@@ -18,7 +18,7 @@ def _fill_tensor(K, self, value):
     """Return a tensor of the shape and dtype of `self` with the value of a 0-dim tensor in every element."""
     if value.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
-    return K.xp.array(K.expanded(value.astype(self.dtype), self.shape))
+    return K.xp.array(K.broadcast_view(value.astype(self.dtype), self.shape))
 
 
 def _declare_fills(suffix, first_node):
@@ -82,7 +82,7 @@ def zero(K, self):
 )
 def copy(K, self, src, non_blocking: bool = False):
     """Return `src` in the shape and dtype of `self`."""
-    return K.expanded(K.astype(src, self.dtype), expand_shape(src.shape, self.shape))
+    return K.broadcast_view(K.astype(src, self.dtype), expand_shape(src.shape, self.shape))
 
 
 @general(

@@ -88,7 +88,7 @@ def gather(K, self, dim: int, index, *, sparse_grad: bool = False):
             [4, 3]])
     """
     dim = _check_dim_and_index("gather", self, dim, index)
-    return K.gathered(self, dim, index)
+    return K.gather_along(self, dim, index)
 
 
 @linear(
@@ -111,7 +111,7 @@ def gather_backward(K, self, shape: tuple[int, ...], dim: int, index):
 def scatter_src(K, self, src, dim: int, index):
     """Return a copy with the elements of `src` at the positions that `index` names along a dim."""
     dim = _check_dim_and_index("scatter", self, dim, index, src)
-    return K.scattered(self, dim, index, src)
+    return K.scatter_along(self, dim, index, src)
 
 
 @general(
@@ -125,7 +125,7 @@ def scatter_src(K, self, src, dim: int, index):
 def scatter_value(K, self, dim: int, index, value: Number):
     """Return a copy with a number at the positions that `index` names along a dim."""
     dim = _check_dim_and_index("scatter", self, dim, index)
-    return K.scattered(self, dim, index, number_for(K, value, self))
+    return K.scatter_along(self, dim, index, number_for(K, value, self))
 
 
 scatter_value.jvp("self")(lambda F, t, dim, index: F.scatter_value(t, dim, index, 0))
@@ -539,7 +539,7 @@ def masked_select(K, self, mask):
     if mask.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shape([self.shape, mask.shape])
-    return K.index(K.expanded(self, shape), (K.expanded(mask, shape),))
+    return K.index(K.broadcast_view(self, shape), (K.broadcast_view(mask, shape),))
 
 
 @linear(
@@ -551,7 +551,7 @@ def masked_select(K, self, mask):
 def masked_back(K, self, mask, shape: tuple[int, ...]):
     """Return zeros of `shape` with the elements of a vector where the mask (broadcast to `shape`) is True."""
     out = K.xp.zeros(shape, self.dtype)
-    K.masked_write(out, K.expanded(mask, shape), self)
+    K.masked_write(out, K.broadcast_view(mask, shape), self)
     return out
 
 
@@ -584,8 +584,8 @@ def masked_scatter(K, self, mask, source):
             f"masked_scatter: expected self and source to have same dtypes but got {' and '.join(names)}"
         )
     shape = broadcast_shape([self.shape, mask.shape])
-    out = K.xp.array(K.expanded(self, shape), order="C")
-    K.masked_write(out, K.expanded(mask, shape), source.reshape(-1))
+    out = K.xp.array(K.broadcast_view(self, shape), order="C")
+    K.masked_write(out, K.broadcast_view(mask, shape), source.reshape(-1))
     return out
 
 

@@ -11,9 +11,9 @@ from gradcore.backends.portable.recurrent import (
     GruGradients,
     LstmGradients,
     RnnGradients,
+    direct_run,
     gru_gradients,
     lstm_gradients,
-    plainly,
     rnn_gradients,
 )
 from gradcore.ops.declare.promotion import same_dtypes
@@ -90,7 +90,7 @@ def lstm_backward(
     """Return the gradients of `lstm_sequence`."""
     grads = grad, grad_h, grad_c, grad_gates, grad_cells
     given = LstmGradients(*grads, h0, c0, weight, projection, result, gates, cells, sizes, reverse, needs)
-    return lstm_gradients(F, plainly(F), given)
+    return lstm_gradients(F, direct_run(F), given)
 
 
 @general(
@@ -132,7 +132,7 @@ def gru_backward(
 ):
     """Return the gradients of `gru_sequence`."""
     given = GruGradients(grad, grad_h, grad_gates, h0, weight, result, gates, sizes, reverse, needs)
-    return gru_gradients(F, plainly(F), given)
+    return gru_gradients(F, direct_run(F), given)
 
 
 @general(
@@ -161,4 +161,4 @@ def _(F, grads, h0, weight, result, relu, sizes, reverse, needs):
 def rnn_backward(F, grad, grad_h, h0, weight, result, relu: bool, sizes: Sizes | None, reverse: bool, needs: Needs):
     """Return the gradients of `rnn_sequence`."""
     given = RnnGradients(grad, grad_h, h0, weight, result, relu, sizes, reverse, needs)
-    return rnn_gradients(F, plainly(F), given)
+    return rnn_gradients(F, direct_run(F), given)

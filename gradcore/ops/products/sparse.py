@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradcore.backends.sparsity import bordered
+from gradcore.backends.sparsity import add_border
 from gradcore.ops.declare.promotion import common_dtype
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.table import bilinear, general, linear, same
@@ -96,7 +96,7 @@ def sparse_eigenpairs(values, start, pattern: Any, settings: Any):
 def _(F, grads, values, w, V, pattern):
     """Of eigenvectors by a system with the matrix bordered by the vector, which is regular for simple eigenvalues."""
     dw, dV = grads
-    n, around = pattern.shape[0], bordered(pattern)
+    n, around = pattern.shape[0], add_border(pattern)
     columns = []
     for i in range(w.shape[0]):
         v = F.select(V, 1, i)

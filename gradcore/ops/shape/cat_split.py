@@ -81,7 +81,7 @@ def cat(K, tensors: Arrays, dim: int = 0):
     tensor([1, 2, 3])
     """
     try:
-        return K.joined(tensors, wrap_dim(dim, tensors[0].ndim))
+        return K.join_arrays(tensors, wrap_dim(dim, tensors[0].ndim))
     except (IndexError, ValueError):
         return _joined_with_care(K, tensors, dim)
 
@@ -91,7 +91,7 @@ def _joined_with_care(K, tensors, dim):
     kept = [x for x in K.alike(tensors) if not _is_skipped(x.shape)] or tensors
     dim = wrap_dim(dim, kept[0].ndim)
     _check_joinable([x.shape for x in tensors], dim)
-    return K.joined(kept, dim)
+    return K.join_arrays(kept, dim)
 
 
 @linear(
@@ -124,7 +124,7 @@ def stack(K, tensors: Arrays, dim: int = 0):
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(x.shape)} at "
                 f"entry {i}"
             )
-    return K.joined([x.reshape(shape) for x in tensors], dim)
+    return K.join_arrays([x.reshape(shape) for x in tensors], dim)
 
 
 @composite(

@@ -236,7 +236,7 @@ def expand(K, self, size: Sizes):
     tensor([[1, 1, 1],
             [2, 2, 2]])
     """
-    return K.expanded(self, expand_shape(self.shape, size))
+    return K.broadcast_view(self, expand_shape(self.shape, size))
 
 
 @composite(function=False, samples=lambda: [case(floats(3, 1), floats(2, 3, 4))])
@@ -294,7 +294,7 @@ def repeat(K, self, repeats: Sizes):
     sizes = [n * r for n, r in zip(shape, repeats, strict=True)]
     if min(repeats, default=0) < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(sizes)}: {sizes}")
-    return K.tiled(self, repeats)
+    return K.tile_array(self, repeats)
 
 
 def _sum_repeats(F, grad, shape, repeats):
@@ -453,7 +453,7 @@ def flip(K, self, dims: Sizes):
     >>> gc.flip(gc.tensor([1, 2, 3]), (0,))
     tensor([3, 2, 1])
     """
-    return K.flipped(self, distinct(dims, self.ndim))
+    return K.reverse_dims(self, distinct(dims, self.ndim))
 
 
 @composite(samples=lambda: [case(floats(2, 3))])
@@ -555,7 +555,7 @@ def clone(K, self, *, memory_format: Any = None):
     >>> gc.clone(x)
     tensor([1., 2.], grad_fn=<CloneBackward0>)
     """
-    return K.copied(self, "K" if memory_format is None or "preserve" in str(memory_format) else "C")
+    return K.copy_elements(self, "K" if memory_format is None or "preserve" in str(memory_format) else "C")
 
 
 @composite(function=False, samples=lambda: [case(floats(2, 3))])

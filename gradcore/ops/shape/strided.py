@@ -64,7 +64,7 @@ def strided_view(K, self, size: Any, stride: Any, offset: int, own: Any):
         raise RuntimeError(
             "as_strided(): the gradient of a tensor with gaps in its memory cannot be written through a view"
         )
-    return K.strided(self, size, stride, offset)
+    return K.view_memory(self, size, stride, offset)
 
 
 @strided_view.jvp("self")
@@ -147,7 +147,7 @@ def as_strided_scatter(F, self, src, size: Ints, stride: Ints, storage_offset: i
 def strided_write(K, self, src, size: Any, stride: Any, offset: int):
     """Return a contiguous copy in which `src` replaces a strided view."""
     out = self.copy()
-    part = K.strided(out, size, stride, offset)
+    part = K.view_memory(out, size, stride, offset)
     check_part(src, part)
     part[...] = src
     return out

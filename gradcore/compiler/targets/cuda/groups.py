@@ -122,7 +122,7 @@ class FusedLaunch:
                         if not isinstance(expr, Expr) or expr.dtype != compute_dtype(dtype):
                             raise NotFusible("it has other dtypes")
                         rounds = dtype in _HALVES and loaded.get(id(expr)) != dtype
-                        values[Value, result.number] = F.graph.rounded(expr, dtype) if rounds else expr
+                        values[Value, result.number] = F.graph.round_to(expr, dtype) if rounds else expr
             found = [values[Value, n] for n in outputs]
             if any(expr.function == "input" for expr in found):
                 raise NotFusible("a result is an operand as it is")

@@ -19,7 +19,7 @@ import numpy as np
 
 from gradcore.backends.compiled.building import BuildError, find_compiler
 from gradcore.backends.compiled.cache import cache_folder
-from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, distrust, made_of
+from gradcore.backends.compiled.library import FLAGS, HERE, NATIVE, compute_digest, distrust
 from gradcore.backends.compiled.workplaces import workplace
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.openblas import NUMPY
@@ -78,7 +78,7 @@ def _name(source: str) -> str:
     parts = [
         source,
         *(header.read_text() for header in _HEADERS),
-        made_of(),
+        compute_digest(),
         path,
         version,
         repr((_OPTIONS, NATIVE)),
@@ -91,7 +91,7 @@ def made_with() -> str:
     """What libraries are made with, beside their source: without a call of the compiler, which takes a while."""
     path = find_compiler()
     known, vectors = os.stat(path), os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else ""
-    return repr((path, known.st_size, known.st_mtime_ns, vectors, made_of(), _OPTIONS, NATIVE, sys.prefix))
+    return repr((path, known.st_size, known.st_mtime_ns, vectors, compute_digest(), _OPTIONS, NATIVE, sys.prefix))
 
 
 def has_libraries() -> bool:

@@ -61,7 +61,7 @@ def stored(F: Any, expr: Expr, dtype: np.dtype[Any]) -> Expr:
         return F.graph.cast(expr, dtype)  # type: ignore[no-any-return]
     if expr.dtype not in (np.dtype(bool), np.dtype(np.float32)):
         raise NotFusible("it would be rounded twice")
-    return F.graph.rounded(F.graph.cast(expr, np.dtype(np.float32)), dtype)  # type: ignore[no-any-return]
+    return F.graph.round_to(F.graph.cast(expr, np.dtype(np.float32)), dtype)  # type: ignore[no-any-return]
 
 
 class Group:

@@ -37,14 +37,14 @@ _MOVING = frozenset([
 ])  # fmt: skip
 #: Functions whose results are arguments, or views of them, where they share their memory; else copies of them.
 _VIEWS = {
-    "T", "alias", "astype", "broadcast_to", "chunk", "clone", "conj", "contiguous", "copied", "copy", "detach",
-    "diagonal", "expand", "expanded", "getitem", "hermitian", "mT", "narrow", "permute", "real", "reshape", "select",
-    "slice_of", "split", "squeeze", "swapaxes", "t", "to", "transpose", "unbind", "unsafe_view", "unsqueeze", "view",
-    "view_shape",
+    "T", "alias", "astype", "broadcast_to", "broadcast_view", "chunk", "clone", "conj", "contiguous", "copy",
+    "copy_elements", "detach", "diagonal", "expand", "getitem", "hermitian", "mT", "narrow", "permute", "real",
+    "reshape", "select", "slice_of", "split", "squeeze", "swapaxes", "t", "to", "transpose", "unbind",
+    "unsafe_view", "unsqueeze", "view", "view_shape",
 }  # fmt: skip
 #: Those of them that copy elements in the order of the result's dims, and those that copy them one after the other.
-_COPIES = frozenset(["astype", "clone", "conj", "contiguous", "copied", "copy", "to"])
-_EXPANDING = frozenset(["broadcast_to", "expand", "expanded"])
+_COPIES = frozenset(["astype", "clone", "conj", "contiguous", "copy_elements", "copy", "to"])
+_EXPANDING = frozenset(["broadcast_to", "expand", "broadcast_view"])
 _RESHAPES = frozenset(["reshape", "view", "unsafe_view", "view_shape"])
 #: Elementwise functions beside those of operations and of NumPy.
 _ELEMENTWISE = {
