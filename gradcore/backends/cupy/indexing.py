@@ -239,10 +239,10 @@ class CudaIndexing(CudaKernels, Indexing):
         """Values to be written; numbers, which CuPy would copy from the host, by a kernel. Batches are refused."""
         return values if isinstance(values, self.array_type) else self.xp.full((), np.asarray(values)[()], dtype)
 
-    def _checked(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
+    def _key_of(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
         if any(index is not None and index.dtype.kind == "b" for index in indices):
             sync_debug.note("wait")
-        return super()._checked(shape, indices)
+        return super()._key_of(shape, indices)
 
     # -- masks, without waiting for how many places they have ------------------------------------------------------
 

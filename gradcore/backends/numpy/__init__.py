@@ -1,4 +1,4 @@
-"""The CPU: NumPy, with kernels that keep data in cache, use threads, and call BLAS and LAPACK as suits them best.
+"""The CPU's backend: NumPy, with kernels that keep data in cache, use threads, or call BLAS and LAPACK directly.
 
 `gradcore.backends.numpy.backend` puts them together.
 """

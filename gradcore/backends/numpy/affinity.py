@@ -1,4 +1,4 @@
-"""The cores on which threads work side by side.
+"""The cores on which threads run.
 
 Linux wakes a thread on the core of its waker if no other is awake. In a virtual machine idle cores sleep, so that two
 threads took turns on one core for several milliseconds. Threads that are kept away from their caller's core do not.
@@ -32,7 +32,7 @@ current_core = _reader()
 
 
 def keep_away(thread: int, core: int) -> None:
-    """Keep a thread away from a core: it may use all others that the current thread may use.
+    """Forbid a thread to run on a core. It may use all others that the current thread may use.
 
     Nothing happens where there are none.
 

@@ -1,4 +1,4 @@
-"""Large attention for NumPy: some heads at a time, whose scores stay in cache and are never kept beside the weights.
+"""Attention of large arrays for NumPy, a few heads at a time, so that their scores stay in cache.
 
 With a causal mask, only the scores of keys that a query may see are computed, but for those within a block of queries.
 """
@@ -110,7 +110,7 @@ class NumpyAttention(Normalization):
 
 
 def _usual(products: int, *arrays: Any) -> bool:
-    """Return whether the kernels above are made for it: floats with the same batch dims, and many products."""
+    """Return whether the kernels above support these operands: many floats with the same batch dims."""
     if products < _PRODUCTS:
         return False
     lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
@@ -118,7 +118,7 @@ def _usual(products: int, *arrays: Any) -> bool:
 
 
 def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
-    """Call ``work(part)`` for some heads at a time, shared among threads."""
+    """Call ``work(part)`` for slices of a few heads each, shared among threads."""
     heads = len(weights)
     step = max(1, _SCORES // (weights.size // heads))
 
@@ -130,14 +130,14 @@ def _some_heads(work: Callable[[slice], None], weights: Any) -> None:
 
 
 def add_product(a: Any, b: Any, out: Any) -> None:
-    """``out += a @ b``."""
+    """Compute ``out += a @ b``."""
     out += np.matmul(a, b)
 
 
 def add_gradients(
     targets: list[Any], grad: Any, query: Any, key: Any, value: Any, weights: Any, scale: float, put: Callable[..., Any]
 ) -> None:
-    """Write or add (`put`) the gradients of queries, keys and values to `targets`, but for those that are None."""
+    """Write the gradients of queries, keys and values to those `targets` that are not None, or add them (`put`)."""
     of_query, of_key, of_value = targets
     if of_value is not None:
         put(weights.swapaxes(-1, -2), grad, of_value)
@@ -180,20 +180,20 @@ def _attend_causally(query: Any, key: Any, value: Any, _: Any, weights: Any, out
 
 @lru_cache(maxsize=64)
 def causal_mask(queries: int, keys: int, dtype: Any) -> Any:
-    """Minus infinity for the keys behind a query, zero for the others."""
+    """Return a matrix with minus infinity for the keys behind each query, and zero for the others."""
     mask = np.zeros((queries, keys), dtype)
     mask[~np.tri(queries, keys, dtype=bool)] = -np.inf
     return mask
 
 
 def _softmax_or_zero(scores: Any, out: Any) -> None:
-    """Write the softmax of rows to `out`, zeros for rows of minus infinity; overwrites `scores`."""
+    """Write the softmax of rows to `out`, and zeros for rows of minus infinity. Overwrites `scores`."""
     total, _ = powers(scores, out)
     out /= total[..., None]
 
 
 def powers(scores: Any, out: Any) -> tuple[Any, Any]:
-    """Write ``exp(scores - top)`` to `out`, and return the sums of rows and `top`; overwrites `scores`.
+    """Write ``exp(scores - top)`` to `out`; return the sums of rows and `top`. Overwrites `scores`.
 
     `top` is 0 where no power is too large or too small. The sum of a row of minus infinity is 1.
     """

@@ -1,4 +1,4 @@
-"""The CPU's backend: NumPy, and what the other modules of this package do better."""
+"""The CPU's backend: NumPy's functions and the kernels of this package."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ class NumpyBackend(
         return "in_tiles" in vars(type(self))
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
-        """Return the kernel of an operation: on large arrays tile by tile if it is elementwise and takes several steps.
+        """Return the kernel of an operation. Elementwise formulas of several steps run in tiles on large arrays.
+
+        Slow functions of NumPy are shared among threads.
 
         Slow functions of NumPy are shared among threads.
         """
@@ -103,7 +105,7 @@ class NumpyBackend(
         return kernel
 
     def small_kernel_of(self, name: str) -> Callable[..., Any]:
-        """Return the function itself: tiles, threads and loops are for larger arrays."""
+        """Return the kernel for small arrays, without the tiles, threads and loops that only pay for large ones."""
         return super().kernel_of(name)
 
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
@@ -111,7 +113,7 @@ class NumpyBackend(
 
     @property
     def special(self) -> Any:
-        """scipy.special, imported when first used."""
+        """The module `scipy.special`, imported when first used."""
         import scipy.special
 
         return scipy.special
@@ -126,7 +128,7 @@ class NumpyBackend(
             return np.asarray(value).astype(dtype)
 
     def expand(self, x: Any, size: Any) -> Any:
-        """The gradient of a sum is a number that is repeated: that case without the general one's checks."""
+        """Expand `x` as the general kernel does, but faster for a single number, as in the gradient of a sum."""
         if x.__class__ is np.ndarray and not x.ndim and size.__class__ is tuple and x.dtype.kind in "fc":
             try:
                 return np.ndarray(size, x.dtype, x, 0, (0,) * len(size))
@@ -135,7 +137,7 @@ class NumpyBackend(
         return self.bodies["expand"](self, x, size)
 
     def broadcast_view(self, x: Any, shape: Any) -> Any:
-        """`numpy.broadcast_to` at a fifth of its cost, and writable where `x` is."""
+        """Do what `numpy.broadcast_to` does in a fifth of the time. The result is writable if `x` is."""
         lead = len(shape) - x.ndim
         steps = zip(x.shape, x.strides, shape[lead:], strict=True)
         try:
@@ -147,7 +149,7 @@ class NumpyBackend(
             return out
 
     def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
-        """Large sums as the product with a sparse matrix, in half the time of `numpy.add.at`."""
+        """Sum rows by index. A large sum is a product with a sparse matrix, twice as fast as `numpy.add.at`."""
         n, width = rows.shape
         if width < 8 or rows.size < 16384 or rows.dtype.char not in "fdFD":
             return super().sum_into_rows(height, index, rows)

@@ -1,4 +1,4 @@
-"""Selection and signs as matters of bits: integer arithmetic on the memory of numbers, without a branch."""
+"""Selection and signs by integer arithmetic on the bits of numbers, without branches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BITS = {
 
 
 def select(condition: Any, x: Any, y: Any, out: Any) -> None:
-    """``out[...] = where(condition, x, y)``, exact for NaN and infinities.
+    """Compute ``out[...] = where(condition, x, y)``, exact for NaN and infinities.
 
     `x` and `y` are numbers or arrays of the dtype of `out`, one of `BITS`, which is neither of them.
     """

@@ -79,7 +79,7 @@ class NumpyConvolution(Convolution):
 
 
 def _from_row(x: Any, start: int, stride: Ints, padding: Ints) -> tuple[Any, Ints]:
-    """Return the part of images that windows from a row of the output on read, and its padding."""
+    """Return the part of the images that the output's rows from `start` on read, and its padding."""
     first = start * stride[0] - padding[0]
     return x[:, :, max(first, 0) :], (max(-first, 0), *padding[1:])
 
@@ -87,7 +87,7 @@ def _from_row(x: Any, start: int, stride: Ints, padding: Ints) -> tuple[Any, Int
 def _spread(
     images: Callable[[int, int], None], rows: Callable[[int, int], None], x: Any, height: int, products: int
 ) -> None:
-    """Share images among threads, or rows of the output where there is one image."""
+    """Share images among threads, or rows of the output if there is one image."""
     if products >= _MANY:
         alone = len(x) == 1 and x.ndim > 3
         spread_products(rows if alone else images, height if alone else len(x))
@@ -97,7 +97,7 @@ def _spread(
 
 
 def _sharing(products: int) -> small_gemm_convolution.Share:
-    """Return the function that shares blocks of images and rows among threads, if there are so many multiplications."""
+    """Return the function that shares blocks of images and rows among threads, or one that does not for little work."""
     return share_products if products >= _MANY else _share_nothing
 
 

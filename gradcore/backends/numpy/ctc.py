@@ -1,4 +1,4 @@
-"""Connectionist temporal classification for NumPy: a step of the recursion is a few functions of a batch.
+"""Connectionist temporal classification for NumPy: each step of the recursion handles the whole batch.
 
 The shares that positions have in the sums of their successors are computed for all steps at once.
 """
@@ -17,19 +17,19 @@ __all__ = ["NumpyCtc"]
 
 
 def _takes(backend: Any, log_probs: Array, labels: Array, *others: Any) -> bool:
-    """Return whether numbers are floats, and labels are classes."""
+    """Return whether the probabilities are floats, and the labels are valid classes."""
     if log_probs.dtype.char not in "fd" or not log_probs.size:
         return False
     return bool(labels.min() >= 0 and labels.max() < log_probs.shape[2])
 
 
 def _takes_gradients(backend: Any, grad: Array, grad_alphas: Array, *arrays: Any) -> bool:
-    """Return whether the gradient is that of the losses alone, as it is but in second derivatives."""
+    """Return whether only the losses have a gradient. In second derivatives, `alphas` have one as well."""
     return grad is not None and grad_alphas is None and _takes(backend, *arrays)
 
 
 class NumpyCtc:
-    """Losses of label sequences, of float32 and float64."""
+    """Kernels of CTC losses of float32 and float64."""
 
     @kernel_for(_takes)
     def ctc_losses(
@@ -51,7 +51,7 @@ class NumpyCtc:
         losses: Array,
         alphas: Array,
     ) -> None:
-        """Compute the losses, and the logarithms of the probabilities of all beginnings after each step."""
+        """Compute the losses, and the logarithms of the probabilities of label prefixes after each step (`alphas`)."""
         scores, hops = _scores(log_probs, labels), _hops(labels, blank, log_probs.dtype)
         alphas[0] = NEVER
         alphas[0, :, :2] = scores[0, :, :2]
@@ -103,7 +103,7 @@ class NumpyCtc:
         blank: int,
         out: Array,
     ) -> None:
-        """Add the gradient to `out`."""
+        """Add the gradient of the losses to `out`."""
         steps, batch, classes = log_probs.shape
         sums, hops = alphas - _scores(log_probs, labels), _hops(labels, blank, log_probs.dtype)
         shares = np.zeros((3, max(steps - 1, 0), *labels.shape), log_probs.dtype)
@@ -130,12 +130,12 @@ class NumpyCtc:
 
 
 def _scores(log_probs: Array, labels: Array) -> Array:
-    """Return the logarithms of the probabilities of each position's label."""
+    """Return the logarithms of the probabilities of the label at each position."""
     return log_probs[:, np.arange(len(labels))[:, None], labels]
 
 
 def _hops(labels: Array, blank: int, dtype: Any) -> Array:
-    """Zero where the position two before is a predecessor, else the logarithm of no probability."""
+    """Return zero where the label two positions before is a predecessor, else a logarithm that stands for zero."""
     hops = np.full(labels.shape, NEVER, dtype)
     hops[:, 2:][(labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])] = 0
     return hops

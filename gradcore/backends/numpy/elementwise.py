@@ -1,4 +1,4 @@
-"""Elementwise kernels that NumPy has too, but slower.
+"""Elementwise kernels that are faster than NumPy's own functions.
 
 Its `where` branches for every element, its remainders and its `hypot` call the C library for one element at a
 time, its `power` is slow for negative numbers. Small arrays are left to NumPy: every pass is a call.
@@ -32,7 +32,7 @@ class NumpyElementwise(Elementwise):
     bodies: ClassVar[dict[str, Callable[..., Any]]]
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        """Selection by integer arithmetic on the bits."""
+        """Select elements by integer arithmetic on their bits."""
         dtype = x.dtype if hasattr(x, "dtype") else getattr(y, "dtype", None)
         if dtype not in BITS or condition.size < _BITS_FROM or getattr(y, "dtype", dtype) != dtype:
             return np.where(condition, x, y)
@@ -49,7 +49,7 @@ class NumpyElementwise(Elementwise):
         return np.clip(x, 0, np.inf) if _clips(x) else np.maximum(0, x)
 
     def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
-        """`x` between bounds; with numbers as bounds `clip` is faster than `maximum` and `minimum`."""
+        """Clamp `x` between bounds. With numbers as bounds, `clip` is faster than `maximum` and `minimum`."""
         if _clips(x) and not getattr(low, "ndim", 0) and not getattr(high, "ndim", 0):
             return np.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
         if low is not None:
@@ -60,7 +60,7 @@ class NumpyElementwise(Elementwise):
         return bits.copysign(x, y) if x.dtype.kind == "f" and x.size >= _BITS_FROM else np.copysign(x, y)
 
     def reciprocal(self, x: Any) -> Any:
-        """`numpy.reciprocal` takes twice the time of a division."""
+        """Compute ``1 / x``. `numpy.reciprocal` takes twice the time of a division."""
         return 1 / x if x.dtype.kind == "f" else np.reciprocal(x)
 
     def tanh_backward(self, grad: Any, output: Any) -> Any:
@@ -74,7 +74,7 @@ class NumpyElementwise(Elementwise):
         return np.power(x, exponent)
 
     def hypot(self, x: Any, y: Any) -> Any:
-        """Return the root of the squares, and NumPy's `hypot` for those that are too large or too small for it."""
+        """Compute ``sqrt(x*x + y*y)``, and use NumPy's `hypot` where squares are too large or too small."""
         if x.size < _BITS_FROM:
             return np.hypot(x, y)
         limit = 1e30 if x.dtype == np.float32 else 1e290
@@ -88,7 +88,7 @@ class NumpyElementwise(Elementwise):
         return result
 
     def special_function(self, name: str) -> Any:
-        """Return a function of scipy.special, or for large arrays an approximation of the same accuracy."""
+        """Return a function of `scipy.special`, or for large arrays an approximation of the same accuracy."""
         dtypes = approximations.DTYPES.get(name, "")
         if not dtypes:
             return super().special_function(name)
@@ -122,7 +122,7 @@ def _exact(x: Any, y: Any) -> bool:
 
 
 def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
-    """Run ``kernel(out, *parts)`` on parts of arrays of one dtype that stay in cache."""
+    """Return a kernel that runs ``kernel(out, *parts)`` on cache-sized parts of arrays of one dtype."""
     arrays = np.broadcast_arrays(*arrays)
     result = np.empty(arrays[0].shape, arrays[0].dtype)
     flat, parts = result.reshape(-1), [np.ascontiguousarray(a).reshape(-1) for a in arrays]
@@ -132,7 +132,7 @@ def _in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
 
 
 def _by_quotient(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:
-    """Return a kernel for the rounded quotient, or for the rest that it leaves; `plain` is for large quotients."""
+    """Return a kernel for the rounded quotient, or for its remainder (`rest`). `plain` is for large quotients."""
 
     def kernel(out: Any, x: Any, y: Any) -> None:
         wide = x.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Attention for NumPy that keeps no weights: blocks of queries, whose scores are computed again for gradients.
+"""Attention for NumPy that saves no weights: blocks of queries, whose scores are computed again for gradients.
 
 Instead of the weights the logarithm of each row's sum of powers is kept. Where `numpy.attention` would write and read a
 matrix that is larger than the caches, this takes less memory by that matrix, and in most cases less time.
@@ -27,7 +27,7 @@ _SCORES, _QUERIES = 1 << 20, 256
 
 
 class NumpyFlashAttention(Normalization):
-    """Attention of float32 and float64 arrays, with any mask and any batch dims that go together."""
+    """Attention of float32 and float64 arrays, with any mask and any batch dims that broadcast."""
 
     bodies: ClassVar[dict[str, Callable[..., Any]]]
 
@@ -94,7 +94,7 @@ def _blocks(of: Heads, causal: bool) -> list[list[Block]]:
 
 
 def _each(work: Callable[[Block], None], groups: list[list[Block]]) -> None:
-    """Call `work` for each block; groups of blocks are shared among threads."""
+    """Call `work` for each block, with groups of blocks shared among threads."""
 
     def some(numbers: Iterator[int]) -> None:
         for i in numbers:
@@ -105,7 +105,7 @@ def _each(work: Callable[[Block], None], groups: list[list[Block]]) -> None:
 
 
 def _scores(of: Heads, block: Block, scale: float, causal: bool) -> Any:
-    """Return the scores of a block, with the mask, and minus infinity for keys that a query does not see."""
+    """Return the scores of a block with the mask added, and minus infinity for keys that a query cannot see."""
     part, rows, seen = block
     scores = np.matmul(of.query[part, rows] * scale, of.key[part, seen].swapaxes(-1, -2))
     if of.mask is not None:

@@ -1,4 +1,4 @@
-"""Fourier transforms by SciPy, large ones in its threads."""
+"""Fourier transforms by SciPy, with threads for large arrays."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class NumpyFourier(Fourier):
 
     @property
     def transforms(self) -> Any:
-        """scipy.fft, imported when first used: much faster than numpy.fft in single precision and in several dims."""
+        """The module `scipy.fft`, much faster than `numpy.fft` in single precision and over several dims."""
         import scipy.fft
 
         return scipy.fft
 
     def transform(self, name: str, x: Any, dims: tuple[int, ...], norm: str, **sizes: Any) -> Any:
-        """Large arrays in SciPy's own threads, which transform rows of a batch, or of one array."""
+        """Apply the transform called `name`. Large arrays use SciPy's threads."""
         workers = None
         if x.size * len(dims) >= _MANY and threads.available() > 1:
             workers = threads.available()
@@ -34,7 +34,7 @@ class NumpyFourier(Fourier):
     def _apply_transform(
         self, name: str, x: Any, dims: tuple[int, ...], norm: str, workers: int | None, s: tuple[int, ...] | None = None
     ) -> Any:
-        """Along a single dim by the function for that, whose call costs half as much."""
+        """Call SciPy's transform over several dims, or the one over a single dim, whose call costs half as much."""
         if len(dims) > 1:
             return getattr(self.transforms, name)(x, s, dims, norm, workers=workers)
         return getattr(self.transforms, name[:-1])(x, None if s is None else s[0], dims[0], norm, workers=workers)

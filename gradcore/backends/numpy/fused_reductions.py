@@ -1,4 +1,4 @@
-"""Sums of products over the dims that were broadcast, without the products in memory: gradients of ``x * y``."""
+"""Sums of ``x * y`` over broadcast dims without the product in memory, as gradients of products need them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROW, _ROWS = 1024, 1024
 
 
 class _Dims(NamedTuple):
-    """Adjacent dims with something in common: the number of their elements, whether they stay, and are those of `y`."""
+    """Adjacent dims of `x`: their number of elements, whether the result keeps them, and whether `y` has them."""
 
     size: int
     stay: bool
@@ -29,7 +29,9 @@ class _Dims(NamedTuple):
 
 
 def sums_of_products(F: Any, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
-    """The sums of ``x * y``, which has the shape of `x`, over the dims that `shape` lacks or has with one element.
+    """Sum ``x * y``, of the shape of `x`, over the dims that `shape` lacks or has with one element.
+
+    Returns None where multiplying first is no slower, or where there are more than two groups of adjacent dims.
 
     None where the product would be no slower, or where there are more dims in turn than two.
     """
@@ -53,6 +55,7 @@ def _is_dense(x: Any) -> bool:
 
 
 def _merge_dims(whole: tuple[int, ...], other: tuple[int, ...], target: tuple[int, ...]) -> list[_Dims]:
+    """Merge adjacent dims of `whole` that agree in whether `target` and `other` have them."""
     found: list[_Dims] = []
     for i, n in enumerate(whole):
         if n != 1:
@@ -75,7 +78,7 @@ def _dot(F: Any, x: Any, y: Any) -> Any:
 
 
 def _sum_rows_or_columns(F: Any, x: Any, y: Any, first: _Dims, second: _Dims) -> Any:
-    """The sums over the rows or the columns of a matrix; None where BLAS would add more in turn than is precise."""
+    """Sum ``x * y`` over the rows or the columns of a matrix. Return None where BLAS would be imprecise."""
     if not first.of_both:
         return F.times_vector(x, y.reshape(-1)) if second.size < LONG else None
     if not second.of_both:
@@ -87,7 +90,10 @@ def _sum_rows_or_columns(F: Any, x: Any, y: Any, first: _Dims, second: _Dims) ->
 
 
 def dots_of_columns(x: Any, y: Any) -> Any:
-    """Return the sums of the products of the columns of two contiguous matrices of one dtype.
+    """Return the dot products of the columns of two contiguous matrices of one dtype.
+
+    `numpy.einsum` adds one row after the other, which loses precision, so it gets blocks of rows. Their sums are added
+    at the end.
 
     `numpy.einsum` adds one row after the other, so it gets some at a time; what they give is added at the end.
     """

@@ -10,7 +10,7 @@ __all__ = ["own_header"]
 
 
 def own_header(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the same memory under a header of its own.
+    """Return an array on the same memory with a header (shape, strides, flags) of its own.
 
     No array stands between this one and the memory, so that neither writes to either's header, nor ``base``, nor
     `numpy.ndarray.resize` lead from one to the other, and the memory of this one ends where its elements end.

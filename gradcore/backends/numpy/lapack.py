@@ -1,4 +1,4 @@
-"""Linear algebra on the CPU: what NumPy lacks, by SciPy's LAPACK and BLAS, one matrix after another."""
+"""Linear algebra on the CPU by SciPy's LAPACK and BLAS, one matrix after another, where NumPy has no function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGE = 1024
 
 @functools.cache
 def _routine(library: str, name: str, dtype: str) -> Any:
-    """A routine of ``scipy.linalg.lapack`` or ``blas`` for a dtype's character; SciPy is imported when first used."""
+    """Return a routine of ``scipy.linalg.lapack`` or ``blas`` for the dtype with this character."""
     import importlib
 
     module = importlib.import_module(f"scipy.linalg.{library}")
@@ -33,7 +33,10 @@ def _routine(library: str, name: str, dtype: str) -> Any:
 
 
 def _threads_for(*arrays: Any) -> AbstractContextManager[None]:
-    """A context for routines on matrices: SciPy's threads are for large ones, with which they do not hinder NumPy's."""
+    """Return a context for routines on these matrices, in which SciPy uses threads for large ones only.
+
+    Its threads would slow down those of NumPy.
+    """
     return nullcontext() if any(max(a.shape[-2:]) >= LARGE for a in arrays) else SCIPY.alone()
 
 
@@ -45,17 +48,17 @@ def _batch(*arrays: Any) -> tuple[tuple[int, ...], list[Any]]:
 
 
 def _is_slow_in_numpy(a: Any) -> bool:
-    """Return whether NumPy's decompositions take 1.1 to 1.9 times as long as SciPy's: in single precision they do."""
+    """Return whether NumPy's decompositions are 1.1 to 1.9 times slower than SciPy's (single precision)."""
     return a.dtype.char in "fF" and min(a.shape[-2:]) >= 16
 
 
 def _is_hermitian(a: Any, asked: bool) -> bool:
-    """Whether LAPACK's routines for Hermitian matrices are meant: real ones have those for symmetric matrices only."""
+    """Return whether to call LAPACK's Hermitian routines. For real matrices it has symmetric ones only."""
     return asked and a.dtype.kind == "c"
 
 
 def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:
-    """Solve for the columns of `x`, in place, with one matrix's factors as ``sytrf`` left them in the lower triangle.
+    """Solve for the columns of `x`, in place, with the factors of one matrix from ``sytrf`` (lower triangle).
 
     (SciPy has ``sytrs`` in its newest versions only.) A negative pivot stands for two rows: one block of D.
     """
@@ -82,7 +85,7 @@ def _solve_ldl(ld: Any, pivots: Any, x: Any, hermitian: bool) -> None:
 
 
 def _one_by_one(name: str, like: Any, *arrays: Any) -> Any:
-    """Return a function of ``scipy.linalg`` of one matrix after another; real ones of real matrices."""
+    """Apply a function of ``scipy.linalg`` to one matrix after another. Real matrices have real results."""
     import importlib
 
     function, out = getattr(importlib.import_module("scipy.linalg"), name), np.empty_like(like)
@@ -94,7 +97,7 @@ def _one_by_one(name: str, like: Any, *arrays: Any) -> Any:
 
 
 class Lapack(LinearAlgebra):
-    """Kernels for NumPy arrays."""
+    """Kernels of linear algebra for NumPy arrays."""
 
     # -- LU -----------------------------------------------------------------------------------------------------
 
@@ -164,13 +167,13 @@ class Lapack(LinearAlgebra):
         return _one_by_one("sqrtm", a, a)
 
     def logarithm(self, a: Any) -> Any:
-        """In double precision: SciPy measures the error of any matrix by the spacing of doubles, and warns."""
+        """Return the principal logarithm, in double precision: for others SciPy warns about the error."""
         return _one_by_one("logm", a, a.astype("complex128" if a.dtype.kind == "c" else "float64", copy=False))
 
     # -- symmetric matrices ------------------------------------------------------------------------------------
 
     def factor_ldl(self, a: Any, hermitian: bool = False) -> tuple[Any, Any, Any]:
-        """LDL factors of symmetric matrices (or Hermitian ones) in one matrix, pivots as LAPACK has them, and info."""
+        """Return the LDL factors of symmetric or Hermitian matrices in one matrix, LAPACK's pivots, and info."""
         ld = np.tril(a)
         pivots, info = np.zeros(a.shape[:-1], "int32"), np.zeros(a.shape[:-2], "int32")
         if a.size:
@@ -289,7 +292,7 @@ class Lapack(LinearAlgebra):
 
     @kernel_for(lambda self, a, mode="reduced": a.size and (a.ndim == 2 or min(a.shape[-2:]) > SMALL))
     def factor_qr(self, a: Any, mode: str = "reduced") -> tuple[Any, Any]:
-        """By SciPy's LAPACK, which takes half the time of NumPy's."""
+        """Return Q and R, computed by SciPy's LAPACK in half of NumPy's time."""
         *batch, m, n = a.shape
         k, char = min(m, n), a.dtype.char
         geqrf, orgqr = (_routine("lapack", name, char) for name in ("geqrf", "ungqr" if char in "FD" else "orgqr"))

@@ -1,4 +1,4 @@
-"""The memory of large arrays on the CPU: what the allocator keeps of it once they are freed.
+"""The memory of large arrays on the CPU: how much of it the allocator keeps for reuse once it is freed.
 
 The C library gives large arrays back to the operating system as soon as they are freed, and the next ones are made of
 fresh pages, which have to be filled with zeros before anything is written into them. A training step frees and
@@ -53,7 +53,7 @@ def _c_library() -> Any:
 
 
 def keep_freed() -> bool:
-    """Make the process keep the memory of freed arrays for the next ones; return whether it does."""
+    """Make the process keep freed memory for new arrays, and return whether it does."""
     library = _c_library()
     if library is None:
         return False
@@ -65,14 +65,14 @@ def keep_freed() -> bool:
 
 
 def begin() -> None:
-    """Keep freed memory from now on."""
+    """Keep freed memory for new arrays from now on."""
     global waiting
     waiting = False
     keep_freed()
 
 
 def empty_cache() -> None:
-    """Give memory that is kept for new arrays on the CPU back to the operating system.
+    """Return memory that is kept for new arrays on the CPU to the operating system.
 
     Where the process keeps nothing (see `memory_stats`) this does nothing. For a GPU there is
     `gradcore.cuda.empty_cache`.
@@ -88,7 +88,7 @@ def empty_cache() -> None:
 
 
 def memory_stats() -> dict[str, int]:
-    """Bytes on the C library's heaps: those in use, and those that are free for new arrays.
+    """Return the number of bytes on the C library's heaps that are in use, and that are free for new arrays.
 
     This counts everything in the process, not only tensors. Freed memory is kept for new arrays on the CPU, with
     the GNU C library, from the first large tensor on, unless the environment variable ``GRADCORE_KEEP_MEMORY=0`` was

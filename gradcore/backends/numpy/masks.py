@@ -1,4 +1,4 @@
-"""Triangles, places of what is not zero, and conversions to bool: passes that NumPy makes one element at a time."""
+"""Triangles, positions of nonzero elements, and conversions to bool, which NumPy does one element at a time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _is_half(dtype: Any) -> bool:
 
 
 class NumpyMasks(Elementwise):
-    """Kernels of masks."""
+    """Kernels of masks and triangles."""
 
     @kernel_for(_is_mask_of_many)
     def astype(self, x: Array, dtype: Any) -> Array:
@@ -69,7 +69,10 @@ class NumpyMasks(Elementwise):
 
 
 def _triangle(x: Array, diagonal: int, lower: bool) -> Array:
-    """The matrices with zeros on one side of a diagonal; between what is copied and what is zero, a few columns."""
+    """Return the matrices with zeros on one side of a diagonal.
+
+    In a block of rows, only the few columns around the diagonal need a mask; all others are copied or cleared.
+    """
     out, (height, width) = np.empty(x.shape, x.dtype), x.shape[-2:]
     split = diagonal + lower  # of row 0, the first column beyond the left side
     for start in range(0, height, _ROWS):

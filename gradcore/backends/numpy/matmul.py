@@ -1,4 +1,4 @@
-"""Products of matrices for NumPy: by the call of BLAS that is fastest.
+"""Matrix products for NumPy, by the BLAS function that is fastest for each shape.
 
 Single products are shared among OpenBLAS's own threads, which are awake for some 30 ms after the last one. Those of
 large batches are shared among gradcore's, in each of which BLAS works alone: `numpy.matmul` takes one after the other.
@@ -31,7 +31,9 @@ _AS_IT_IS = nullcontext()
 
 
 def blas_alone(size: int, most: int = _VECTORS) -> AbstractContextManager[None]:
-    """A context for work of that size, in which BLAS uses one thread where for `most` and more it would use several.
+    """Return a context for work of this size, in which BLAS uses one thread although it would take several.
+
+    The work is too short for threads, which would hinder gradcore's own for long afterwards.
 
     What it computes there is too short for threads, and these are in the way of gradcore's for long afterwards.
     """
@@ -39,7 +41,7 @@ def blas_alone(size: int, most: int = _VECTORS) -> AbstractContextManager[None]:
 
 
 def share_products(work: Callable[[Iterator[int]], None], count: int) -> None:
-    """As `threads.share`, for work that multiplies matrices."""
+    """Call `threads.share` for work that multiplies matrices, with BLAS on one thread."""
     if threads.get_num_threads() < 2:
         work(iter(range(count)))
         return
@@ -48,7 +50,7 @@ def share_products(work: Callable[[Iterator[int]], None], count: int) -> None:
 
 
 def spread_products(work: Callable[[int, int], None], count: int) -> None:
-    """As `threads.spread`, for work that multiplies matrices."""
+    """Call `threads.spread` for work that multiplies matrices, with BLAS on one thread."""
     if threads.get_num_threads() < 2:
         work(0, count)
         return
@@ -57,7 +59,7 @@ def spread_products(work: Callable[[int, int], None], count: int) -> None:
 
 
 class NumpyProducts(Products):
-    """Products of NumPy arrays."""
+    """Matrix products of NumPy arrays."""
 
     sum_over: Any
     #: The product of two arrays of `MANY` multiplications and more, or None: of a library that has threads for it.
@@ -113,11 +115,11 @@ class NumpyProducts(Products):
         return x @ v
 
     def sum_of_rows(self, v: Any, x: Any) -> Any:
-        """Return the sum of the rows of a contiguous matrix, each times a number of `v`."""
+        """Return the sum of the rows of a contiguous matrix, weighted by the elements of `v`."""
         return v.dot(x)
 
     def sum_rows(self, x: Any) -> Any:
-        """By the fastest sum over a dim."""
+        """Sum over all dims but the last, by the fastest method for the shape."""
         rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
         if x.dtype.kind not in "fc":
             return np.add.reduce(rows, axis=0, dtype=x.dtype)
@@ -125,7 +127,7 @@ class NumpyProducts(Products):
 
 
 def _inner_product(a: Any, b: Any) -> Any:
-    """The sum of the products of the elements of two long vectors: of blocks, whose sums are added in double precision.
+    """Return the dot product of two long vectors: products of blocks, added in double precision.
 
     BLAS adds one after another, and of 10 million single-precision numbers four digits are left.
     """
@@ -135,7 +137,7 @@ def _inner_product(a: Any, b: Any) -> Any:
 
 
 def _shared_products(a: Any, b: Any) -> Any:
-    """Return the products of the matrices of two batches: `numpy.matmul` takes one after the other."""
+    """Multiply the matrices of two batches, shared among threads. `numpy.matmul` takes one after the other."""
     out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
     longest = max(range(a.ndim - 2), key=a.shape.__getitem__)
     first, second, target = (x.swapaxes(0, longest) for x in (a, b, out))

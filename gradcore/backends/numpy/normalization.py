@@ -1,4 +1,4 @@
-"""Layer norm and its gradient for NumPy, of large arrays: in passes over blocks of rows, which threads share.
+"""Layer norm and its gradient for large NumPy arrays, over blocks of rows that threads share.
 
 In one thread, blocks are as fast as whole arrays up to a million elements, and beyond them faster, with half of the
 memory. For channels they were not.
@@ -110,16 +110,17 @@ def _inverse_roots(var: Any, eps: float) -> Any:
 
 
 def _add_blocks(sums: Any) -> Any:
-    """Return the sum of the sums of blocks, where they are wanted."""
+    """Return the sum over blocks, or None if `sums` is None."""
     return sums if sums is None else sums[0] if len(sums) == 1 else sums.sum(0)
 
 
 def _reshape_optional(x: Any, shape: tuple[int, ...]) -> Any:
+    """Reshape `x`, unless it is None."""
     return x if x is None else x.reshape(shape)
 
 
 def _subtract_line(result: Any, x: Any, slope: Any, shift: Any) -> None:
-    """``result -= x * slope + shift``; overwrites `x`."""
+    """Compute ``result -= x * slope + shift`` in place. Overwrites `x`."""
     x *= slope
     x += shift
     result -= x

@@ -1,4 +1,4 @@
-"""The number of threads of the OpenBLAS libraries in the packages of NumPy and SciPy.
+"""The number of threads that the OpenBLAS libraries of NumPy and SciPy use.
 
 Each of the two has threads of its own, which keep their cores busy for some 30 ms after their last work. So they are in
 the way of each other, and of threads that call them: heads of attention took ten times as long, and a factorisation of
@@ -41,7 +41,7 @@ class Library(NamedTuple):
 
 
 def _library(package: str) -> Library | None:
-    """Return the OpenBLAS that a package brings; None if it brings none."""
+    """Return the OpenBLAS that a package brings, or None."""
     from glob import glob
 
     folder = os.path.dirname(importlib.import_module(package).__file__ or "")
@@ -57,13 +57,13 @@ def _library(package: str) -> Library | None:
 
 
 def has_avx512() -> bool:
-    """Return whether NumPy and OpenBLAS find AVX-512."""
+    """Return whether NumPy, and so OpenBLAS, detects AVX-512."""
     umath = sys.modules.get("numpy._core._multiarray_umath")
     return bool(getattr(umath, "__cpu_features__", {}).get("AVX512_SKX"))
 
 
 class OneThread:
-    """A package's OpenBLAS, which uses one thread in `alone`; several threads may be in it at a time.
+    """Control over the threads of a package's OpenBLAS: it uses one as long as somebody is in the context `alone`.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class OneThread:
             os.register_at_fork(after_in_child=self.forget)
 
     def forget(self) -> None:
-        """Nobody is inside: so it is in the child of a fork, which has none of its parent's other threads."""
+        """Reset all state, as in the child of a fork, where the threads that were inside do not exist."""
         #: (An RLock, as the garbage collector may find one that left unseen while another one enters.)
         self.lock = threading.RLock()
         self.users: set[int] = set()
@@ -86,11 +86,11 @@ class OneThread:
 
     @functools.cached_property
     def library(self) -> Library | None:
-        """The package's OpenBLAS, if it brings one."""
+        """The package's OpenBLAS, or None."""
         return _library(self.package)
 
     def function(self, name: str) -> tuple[int, bool] | None:
-        """The address of a function of CBLAS, and whether its integers have 64 bits; None where there is none."""
+        """Return the address of a function of CBLAS and whether its integers have 64 bits, or None."""
         library = self.library
         if library is None:
             return None
@@ -113,7 +113,7 @@ class OneThread:
         return _Alone(self)
 
     def enter(self, user: int) -> None:
-        """Use one thread."""
+        """Make the library use one thread, as long as `user` is inside."""
         library = self.library
         with self.lock:
             first = not self.users
@@ -123,7 +123,9 @@ class OneThread:
                 library.write(1)
 
     def leave(self, user: int) -> None:
-        """Use several threads again, if nobody else is inside.
+        """Restore the number of threads if no other user is inside.
+
+        The user is removed last: until then, all of this can be repeated after an interrupt.
 
         The user goes last: as long as it is there, all of this can be repeated, whatever has interrupted it.
         """

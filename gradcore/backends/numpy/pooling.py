@@ -1,4 +1,4 @@
-"""Pooling of small arrays on the CPU: calls cost more than elements, so that cached tables of windows are faster."""
+"""Pooling of small arrays on the CPU by cached tables of windows: there, calls cost more than elements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _is_small(backend: Any, x: Array, window: MaxPool) -> bool:
 
 
 class NumpyPooling(Pooling):
-    """Windows of a few elements."""
+    """Pooling of small arrays."""
 
     @kernel_for(_is_small, MaxPool)
     def max_pool(self, x: Array, window: MaxPool) -> tuple[Array, Array]:
@@ -64,7 +64,9 @@ class NumpyPooling(Pooling):
 
 @lru_cache(maxsize=256)
 def _windows(size: tuple[int, ...], window: MaxPool) -> tuple[Any, tuple[int, ...]]:
-    """Return the flat indices of the elements of each window, and how many windows there are along each dim.
+    """Return the flat indices of the elements of each window, and the number of windows along each dim.
+
+    An element outside is replaced by the window's first element inside.
 
     In the place of elements outside stands the window's first element that is inside.
     """
@@ -80,20 +82,20 @@ def _windows(size: tuple[int, ...], window: MaxPool) -> tuple[Any, tuple[int, ..
 
 
 def _pairs(x: Any, y: Any, combine: Any) -> Any:
-    """Every row of `x` with every one of `y`, each a combination of every element with every one."""
+    """Combine every row of `x` with every row of `y`, each element with every other."""
     pairs = combine(x[:, None, :, None], y[None, :, None, :])
     return pairs.reshape(len(x) * len(y), -1)
 
 
 class Means(NamedTuple):
-    """The matrix that makes the means of windows of flattened elements, and how many there are along each dim."""
+    """A matrix that maps flattened elements to the means of windows, and the number of windows along each dim."""
 
     matrix: Any
     outputs: tuple[int, ...]
 
 
 def _means(dtype: Any, elements: int, size: Ints, window: AvgPool) -> Means | None:
-    """The means of windows of an array of so many elements; None where a matrix is not worth it."""
+    """Return the matrix of the means of windows, or None where it is not worth its size."""
     if dtype.char not in "fd" or not 0 < elements <= _SMALL or elements * prod(size) > _MULTIPLICATIONS:
         return None
     return _matrix_of_means(dtype, tuple(size), window)

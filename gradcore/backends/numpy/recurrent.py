@@ -1,4 +1,4 @@
-"""Recurrent layers for NumPy: a step is a product and a dozen functions, all of which write into memory that is there.
+"""Recurrent layers for NumPy. A step is a product and a dozen functions, which all write into existing memory.
 
 What a step's gradient is multiplied with is computed for all steps at once. A library of compiled kernels overrides the
 methods that run over the steps; what is done once for a sequence is here.
@@ -31,13 +31,13 @@ def _takes_sequence(backend: Any, *operands: Any) -> bool:
 
 
 def _takes_gradients(backend: Any, given: Any) -> bool:
-    """Return whether no gradients of gates arrive, as they do in second derivatives."""
+    """Return whether no gate has an upstream gradient. Gates only have one in second derivatives."""
     fields = given._asdict()
     return fields.get("grad_gates") is None is fields.get("grad_cells") and _are_floats(given.result, *given)
 
 
 def _state(x: Array, like: Array) -> Array:
-    """Return a copy of a state that may be written to; zeros for None."""
+    """Return a copy of a state, or zeros like `like` for None. The result may be written to."""
     return np.zeros(like.shape, like.dtype) if x is None else np.array(x, order="C")
 
 
@@ -121,7 +121,7 @@ class NumpyRecurrent(Recurrent):
         if needs[4] and sources is not None:
             of_projection = self.matmul(sources.T, _blocks(gates, 4)[2] * np.tanh(cells))
         of_weight = self.matmul(of_inflow.T, steps.before(self, result, h0)) if needs[3] else None
-        return steps.shaped(self, of_inflow), of_h, of_c, of_weight, of_projection
+        return steps.restore_shape(self, of_inflow), of_h, of_c, of_weight, of_projection
 
     def run_lstm_back(
         self,
@@ -137,7 +137,10 @@ class NumpyRecurrent(Recurrent):
         of_inflow: Array,
         sources: Array,
     ) -> None:
-        """Compute the gradients of all steps' inflow; `of_h` and `of_c` are those of the last states, then the first.
+        """Compute the gradients by the inflow of all steps.
+
+        `of_h` and `of_c` are the gradients by the last states, and become those by the first. `before` are the cells
+        before each step; `sources` becomes the gradient by what was projected.
 
         `before` are the cells before each step, `sources` becomes the gradient of what was projected.
         """
@@ -220,12 +223,14 @@ class NumpyRecurrent(Recurrent):
         of_recurrent = of_all[:, width:]
         of_inflow = np.concatenate([of_all[:, width : 3 * width], of_all[:, :width]], 1)
         of_weight = self.matmul(of_recurrent.T, before) if needs[2] else None
-        return steps.shaped(self, of_inflow), of_h, of_weight, np.add.reduce(of_recurrent) if needs[3] else None
+        return steps.restore_shape(self, of_inflow), of_h, of_weight, np.add.reduce(of_recurrent) if needs[3] else None
 
     def run_gru_back(
         self, steps: Steps, upstream: Array, weight: Array, before: Array, gates: Array, of_h: Array, of_all: Array
     ) -> None:
-        """Compute the gradients of what the gates are functions of; `of_h` is that of the last state, then the first.
+        """Compute the gradients by the inputs of the gates. `of_h` is that by the last state, then by the first.
+
+        They come in the order new state, reset gate, update gate, what the state adds to the new state.
 
         They come in the order new state, reset gate, update gate, what the state adds to the new state.
         """
@@ -265,7 +270,7 @@ class NumpyRecurrent(Recurrent):
         return result.reshape(*steps.lead, h.shape[1]), h
 
     def run_rnn(self, steps: Steps, weight: Array, h: Array, result: Array, relu: bool) -> None:
-        """Compute the states of all steps in the place of their inflow; `h` is the first state, then the last one."""
+        """Compute the states of all steps in the memory of their inflow. `h` is the first state, then the last one."""
         across, room = weight.T, np.empty(h.shape, h.dtype)
         for n, state in _views(steps, result):
             state += np.dot(h[:n], across, room[:n])
@@ -279,7 +284,7 @@ class NumpyRecurrent(Recurrent):
         of_h, of_inflow = _state(grad_h, h0), np.empty(result.shape, result.dtype)
         self.run_rnn_back(steps, upstream, matrix(weight), matrix(result), of_h, of_inflow, relu)
         of_weight = self.matmul(of_inflow.T, steps.before(self, result, h0)) if needs[2] else None
-        return steps.shaped(self, of_inflow), of_h, of_weight
+        return steps.restore_shape(self, of_inflow), of_h, of_weight
 
     def run_rnn_back(
         self,
@@ -291,7 +296,7 @@ class NumpyRecurrent(Recurrent):
         of_inflow: Array,
         relu: bool,
     ) -> None:
-        """Compute the gradients of all steps' inflow; `of_h` is that of the last state, then of the first."""
+        """Compute the gradients by the inflow of all steps. `of_h` is that by the last state, then by the first."""
         if relu:
             np.greater(result, 0, of_inflow)
         else:
@@ -302,7 +307,7 @@ class NumpyRecurrent(Recurrent):
 
 
 def _views(steps: Steps, *arrays: Array, back: bool = False) -> Iterator[tuple[Any, ...]]:
-    """Return the number of rows of each step, and these rows of arrays, in the order of steps or against it."""
+    """Yield, for each step, its number of rows and these rows of each array, in reverse order if `back`."""
     sizes, order = steps.sizes, list(steps.order)[::-1] if back else steps.order
     if len(sizes) == 1:
         return iter([(sizes[0], *arrays)])
@@ -319,13 +324,13 @@ def _views(steps: Steps, *arrays: Array, back: bool = False) -> Iterator[tuple[A
 
 
 def _blocks(x: Array, count: int) -> list[Array]:
-    """Blocks of columns, of the same width."""
+    """Split `x` into `count` blocks of columns of the same width."""
     width = x.shape[1] // count
     return [x[:, k * width : (k + 1) * width] for k in range(count)]
 
 
 def _in_order(x: Array, out: Array, width: int) -> Array:
-    """The columns of input, forget, output and cell gate, those of the first three with the sign of exponents."""
+    """Return columns in the order input, forget, output, cell gate, with the first three negated for `_logistic`."""
     np.negative(x[:, : 2 * width], out[:, : 2 * width])
     np.negative(x[:, 3 * width :], out[:, 2 * width : 3 * width])
     out[:, 3 * width :] = x[:, 2 * width : 3 * width]
@@ -333,25 +338,25 @@ def _in_order(x: Array, out: Array, width: int) -> Array:
 
 
 def _logistic(x: Array) -> None:
-    """``1 / (1 + exp(x))`` in the place of `x`."""
+    """Compute ``1 / (1 + exp(x))`` in place."""
     np.exp(x, x)
     np.add(x, 1, x)
     np.reciprocal(x, x)
 
 
 def _slope(gate: Array, out: Array) -> Array:
-    """Return the derivative of a sigmoid, by its value."""
+    """Compute the derivative of a sigmoid from its value."""
     np.subtract(1, gate, out)
     return np.multiply(out, gate, out)
 
 
 def _slope_of_tanh(value: Array, out: Array) -> Array:
-    """Return the derivative of a hyperbolic tangent, by its value."""
+    """Compute the derivative of a hyperbolic tangent from its value."""
     np.multiply(value, value, out)
     return np.subtract(1, out, out)
 
 
 def _product(out: Array, *factors: Array) -> None:
-    """Multiply the first factor, which is `out`, by the others."""
+    """Multiply `out`, the first factor, by the others in place."""
     for factor in factors[1:]:
         np.multiply(out, factor, out)

@@ -1,4 +1,4 @@
-"""Reductions and cumulative sums for NumPy: through BLAS, and with fewer passes over memory.
+"""Reductions and cumulative sums for NumPy, through BLAS or with fewer passes over memory.
 
 A sum over contiguous dimensions is a product with a vector of ones, which takes a third of the time of
 `numpy.add.reduce` over the last dimension and less over the first. BLAS adds in 4 to 32 lanes, in blocks: measured on
@@ -59,6 +59,7 @@ def _are_rows(x: Array, dims: Dims, most: int) -> bool:
 
 
 def _sum_run(x: Any, start: int, stop: int) -> Any:
+    """Sum a large contiguous array over the dims from `start` to before `stop`, by BLAS."""
     lead, rest = x.shape[:start], x.shape[stop:]
     outer, n, inner = math.prod(lead), math.prod(x.shape[start:stop]), math.prod(rest)
     if inner == 1:
@@ -76,7 +77,7 @@ def _sum_run(x: Any, start: int, stop: int) -> Any:
 
 
 def _sum_flat(x: Any) -> Any:
-    """Return the sum of a contiguous vector: of rows by BLAS, of their sums pairwise."""
+    """Sum a contiguous vector: its rows by BLAS, and their sums pairwise."""
     row = 1024
     rows = len(x) // row
     sums = x[: rows * row].reshape(rows, row) @ ones(row, x.dtype)
@@ -84,7 +85,7 @@ def _sum_flat(x: Any) -> Any:
 
 
 def _flat_index(shape: tuple[int, ...], index: Any, dim: int) -> Any:
-    """Flat positions in an array of that shape of the elements at an index along a dim."""
+    """Return the flat positions, in an array of this shape, of the elements at `index` along a dim."""
     n, inner, outer = shape[dim], math.prod(shape[dim + 1 :]), math.prod(shape[:dim])
     flat = index.reshape(outer, index.shape[dim], inner)
     if outer > 1:
@@ -96,7 +97,7 @@ def _flat_index(shape: tuple[int, ...], index: Any, dim: int) -> Any:
 
 
 def _product_of_rows(x: Any) -> Any:
-    """Products along the last dimension: first of vectors that follow each other, in which all lanes take part."""
+    """Multiply along the last dim: first whole vectors, which uses all SIMD lanes, then their elements."""
     n = x.shape[-1]
     width = 128 if n >= 512 else 32
     whole = n - n % width
@@ -105,7 +106,9 @@ def _product_of_rows(x: Any) -> Any:
 
 
 def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
-    """Return the first index of extrema along a dim.
+    """Return the index of the first extremum along a dim.
+
+    NumPy searches columns one by one. Where there are many, it is faster to compute their extrema and search for these.
 
     NumPy searches columns one by one. Where there are many, their extrema are faster, and then to look for these.
     """
@@ -125,7 +128,7 @@ def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
 
 
 def _row_by_row(function: Any, x: Any, dim: int, reverse: bool = False) -> Any:
-    """Accumulate along a dimension with many elements beside it: NumPy's `accumulate` goes from column to column."""
+    """Accumulate along a dim with many elements beside it. NumPy's `accumulate` goes through each column alone."""
     out = np.empty(x.shape, x.dtype)
     source, target = np.moveaxis(x, dim, 0), np.moveaxis(out, dim, 0)
     if reverse:
@@ -137,7 +140,9 @@ def _row_by_row(function: Any, x: Any, dim: int, reverse: bool = False) -> Any:
 
 
 def _extrema_by_doubling(function: Any, x: Any) -> Any:
-    """Running extrema along the last dimension: after every pass each is that of twice as many elements.
+    """Return running extrema along the last dim. Each pass doubles the number of elements they cover.
+
+    A pass treats the rows of a block as one: restarting at each row costs more than undoing what crosses their borders.
 
     A pass goes through the rows of a block as one, since to begin a row costs more than to do what is then undone.
     """
@@ -159,7 +164,9 @@ def _extrema_by_doubling(function: Any, x: Any) -> Any:
 
 
 def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
-    """Cumulative sums along the last dimension: of blocks by a triangular matrix of ones, then of the blocks' sums.
+    """Return cumulative sums along the last dim: in blocks by a triangular matrix, then of the blocks' sums.
+
+    Returns None if an element is not finite, as the zeros of the matrix would spread it.
 
     None where something is not finite, as the matrix' zeros would spread it.
     """
@@ -204,7 +211,7 @@ def _has_long_rows(backend: Any, factor: Array, term: Array, dim: int, reverse: 
 
 
 def adjacent(x: Any, dims: Dims) -> tuple[int, int] | None:
-    """The first of some dims of a contiguous array that follow each other, and the one after the last; else None."""
+    """Return ``(start, stop)`` if `dims` are all dims in this range, and the array is contiguous; else None."""
     if dims == () or not x.ndim or not x.flags.c_contiguous:
         return None
     chosen = sorted(range(x.ndim) if dims is None else [d % x.ndim for d in dims])
@@ -220,7 +227,7 @@ class NumpyReductions(Reductions, Cumulative):
     sum_of_rows: Any
 
     def sum(self, x: Any, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        """Return the sum of all elements of a small array at once, without what dims and dtypes ask for."""
+        """Sum all elements of a small array at once, without handling dims and dtypes."""
         if dim is None and dtype is None and not keepdim and x.dtype.char in "fd" and x.size < _SMALL_SUM:
             return _add(x, None, None, np.empty((), x.dtype))
         return self.bodies["sum"](self, x, dim, keepdim, dtype)
@@ -276,7 +283,7 @@ class NumpyReductions(Reductions, Cumulative):
             return _sum_run(x, start, stop)
 
     def _reduce_run(self, kind: str, x: Any, start: int, stop: int) -> Any:
-        """Return the same but for sums."""
+        """Do what `reduce_run` does, except for sums."""
         dims = tuple(range(start, stop))
         if kind == "squares":
             if stop == x.ndim and not start:
@@ -291,7 +298,10 @@ class NumpyReductions(Reductions, Cumulative):
         return _REDUCE[kind](x, dims)
 
     def reduce_dims(self, kind: str, x: Any, dims: Dims, keepdim: bool) -> Any:
-        """Products, extrema or sums of squares over all dims, or over dims that follow each other."""
+        """Reduce all dims, or dims next to each other, by product, extremum or sum of squares.
+
+        Returns None where NumPy's own reduction serves as well.
+        """
         run = adjacent(x, dims) if x.size >= SMALL and x.dtype.kind == "f" else None
         if run is None:
             return None
@@ -300,7 +310,7 @@ class NumpyReductions(Reductions, Cumulative):
         return found.reshape(x.shape[:start] + (1,) * (stop - start) + x.shape[stop:]) if keepdim else found
 
     def sum_to_size(self, x: Any, shape: Sequence[int]) -> Any:
-        """Sums of a matrix over one of its dims, without the search for dims."""
+        """Sum a matrix over one dim directly, without searching for broadcast dims."""
         if x.ndim == 2 and x.dtype.char in "fd":
             height, width = x.shape
             if shape == (width,):
@@ -314,7 +324,7 @@ class NumpyReductions(Reductions, Cumulative):
         return super().product_to_size(x, y, shape) if found is None else found
 
     def row_dots(self, x: Any, y: Any) -> Any:
-        """Return the sums of the products of the rows of two contiguous matrices of one dtype."""
+        """Return the dot products of the rows of two contiguous matrices of one dtype."""
         return np.vecdot(x, y)
 
     def column_dots(self, x: Any, y: Any) -> Any:
@@ -358,7 +368,7 @@ class NumpyReductions(Reductions, Cumulative):
         return self.at_index(x, _index_of(x, dim, _minimum, np.argmin), dim, keepdim)
 
     def take_along(self, x: Any, index: Any, dim: int) -> Any:
-        """`numpy.take_along_axis` as one flat `take`, in half of its time and a fifth of its overhead."""
+        """Do what `numpy.take_along_axis` does by one flat `take`, in half of its time and a fifth of its overhead."""
         return x.reshape(-1).take(_flat_index(x.shape, index, dim))
 
     def put_along(self, x: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
@@ -418,7 +428,7 @@ class NumpyReductions(Reductions, Cumulative):
 
     @kernel_for(lambda self, x, running, dim: x.size >= SMALL)
     def with_last_index(self, x: Any, running: Any, dim: int) -> tuple[Any, Any]:
-        """In the smallest integers that hold the positions."""
+        """Compute the indices in the smallest integer dtype that holds the positions."""
         n = x.shape[dim]
         dtype = np.int16 if n < 1 << 15 else np.int32 if n < 1 << 31 else np.int64
         position = np.arange(n, dtype=dtype).reshape((-1,) + (1,) * (x.ndim - dim - 1))

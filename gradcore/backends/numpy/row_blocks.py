@@ -1,4 +1,4 @@
-"""Rows of a matrix in NumPy: blocks of them that stay in cache, their sums, maxima and exponentials."""
+"""Rows of a matrix in NumPy: cache-sized blocks of them, and their sums, maxima and exponentials."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FAST_EXP2 = has_avx512()
 
 
 def ones(n: int, dtype: Any) -> Any:
-    """Ones, of which the longest vector asked for is kept, but for very long ones."""
+    """Return a vector of ones. The longest one so far is cached, unless it is very long."""
     known = _ones.get(dtype)
     if known is None or len(known) < n:
         known = np.ones(n, dtype)
@@ -61,7 +61,7 @@ def ones(n: int, dtype: Any) -> Any:
 
 
 def rows_of(x: Any) -> Any:
-    """`x`, which has elements, as a contiguous matrix with its last dim for columns."""
+    """Return `x`, which has elements, as a contiguous matrix whose columns are the last dim."""
     if x.ndim != 2:
         x = x.reshape(-1, x.shape[-1])
     return x if x.flags.c_contiguous else np.ascontiguousarray(x)
@@ -74,7 +74,9 @@ def number_of_blocks(x: Any) -> int:
 
 
 def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
-    """Call ``work(part, i)`` for each block of a matrix' rows, a slice of them, and its number.
+    """Call ``work(part, i)`` for block number `i` of a matrix' rows, given as the slice `part`.
+
+    The blocks do not depend on the number of threads that share them, and neither do results.
 
     Blocks do not depend on the number of threads that share them, and neither do results.
     """
@@ -92,7 +94,7 @@ def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
 
 
 def copy_transpose(x: Any) -> Any:
-    """Return a contiguous copy of a matrix' transpose: some rows at a time where columns would collide in the cache."""
+    """Return a contiguous copy of a matrix' transpose, some rows at a time where columns collide in the cache."""
     height, width = x.shape
     out = np.empty((width, height), x.dtype)
     step = 16 if height * x.itemsize % 512 == 0 else max(height, 1)
@@ -102,7 +104,7 @@ def copy_transpose(x: Any) -> Any:
 
 
 def row_sums(x: Any) -> Any:
-    """Return the sum of each row, by BLAS; long rows pairwise."""
+    """Return the sum of each row, by BLAS. Long rows are summed pairwise."""
     n = x.shape[1]
     return x @ ones(n, x.dtype) if n < LONG else np.add.reduce(x, 1)
 
@@ -114,7 +116,7 @@ def are_narrow(x: Array, most: int) -> bool:
 
 
 def fold_columns(function: Callable[..., Array], x: Array) -> Array:
-    """Return the reduction of each row of a matrix by a function of two arrays, by one pass over each column."""
+    """Reduce each row of a matrix by a function of two arrays, applied to one column after the other."""
     if x.shape[1] == 1:
         return x[:, 0].copy()
     total = function(x[:, 0], x[:, 1])
@@ -140,7 +142,7 @@ def row_maxima(x: Any) -> Any:
 
 
 def exponentials(x: Any, out: Any, pooled: Callable[[Any], Any] = _as_it_is) -> Any:
-    """``exp(x)`` in `out`, which may be `x`.
+    """Compute ``exp(x)`` in `out`, which may be `x`.
 
     `pooled` makes functions that threads share. Of float32 numbers by `exp2` where that is faster: within
     ``2 + abs(x)`` units of 2**-24, relatively (`exp`: 3.3).

@@ -1,4 +1,4 @@
-"""Convolution of images, in products so small that OpenBLAS multiplies their operands where they lie.
+"""Convolution of images by products so small that OpenBLAS does not copy (pack) their operands.
 
 It packs the operands of larger ones first, which takes a third of the time where one of them has few rows. The columns
 of windows for one row of the output are such a small matrix, and share most with those for the next row. So rows of the
@@ -35,13 +35,13 @@ _BLOCK = 1 << 20
 
 
 def fits(x: Any, weight: Any, settings: ConvSettings) -> bool:
-    """Return whether `correlate` supports it: taps below each other without rows between, and no large weight."""
+    """Return whether `correlate` supports these operands: no gaps between vertical taps, and no large weight."""
     dense = x.ndim > 3 and (weight.shape[2] == 1 or settings.dilation[0] == 1)
     return dense and weight.size // settings.groups * _COLUMNS <= _UNPACKED and _windows_of_floats(x, weight.shape[2:])
 
 
 def fits_gradient(x: Any, kernel: Ints, stride: Ints) -> bool:
-    """Return whether `weight_gradient` supports it: windows that move by one row."""
+    """Return whether `weight_gradient` supports these operands: windows that move by one row."""
     return x.ndim > 3 and stride[0] == 1 and _windows_of_floats(x, kernel)
 
 
@@ -50,7 +50,7 @@ def _windows_of_floats(x: Any, kernel: Ints) -> bool:
 
 
 def correlate(x: Any, weight: Any, settings: ConvSettings, out: Any, share: Share) -> None:
-    """Write windows of `x`, which is zero outside, times `weight` to `out`."""
+    """Cross-correlate `x`, padded with zeros, with `weight`, and write to `out`."""
     stride, padding, dilation, groups = settings
     outputs, kernel, width = weight.shape[0] // groups, weight.shape[2:], out.shape[3:]
     matrix = np.ascontiguousarray(np.moveaxis(weight, 1, -1)).reshape(groups, 1, outputs, -1)
@@ -77,7 +77,9 @@ def correlate(x: Any, weight: Any, settings: ConvSettings, out: Any, share: Shar
 
 
 def _blocks(images: int, height: int, row: int, kernel: int, stride: int = 1, unit: int = 1) -> Iterator[Any]:
-    """Images and rows of the output that are computed at a time, if a row of the input takes so many bytes.
+    """Yield the slices of images and of output rows to compute at a time, if an input row takes `row` bytes.
+
+    The number of rows is a multiple of `unit`, except for the last block.
 
     Rows come in units of so many, but for the last.
     """
@@ -88,14 +90,14 @@ def _blocks(images: int, height: int, row: int, kernel: int, stride: int = 1, un
 
 
 def _even(size: int, most: int) -> int:
-    """Return the length of as few parts as there have to be, if they are to be of about the same length."""
+    """Return the length of parts of about the same length, of which there are as few as possible."""
     return -(-size // -(-size // most))
 
 
 def _taps(
     kernel: Ints, size: Ints, width: Ints, stride: Ints, padding: Ints, dilation: Ints
 ) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """For each of the taps beside each other: which positions have an element of the input there, and which one."""
+    """Return, for each horizontal tap, the slices of positions that have an input element, and of these elements."""
     taps = []
     for tap in product(*map(range, kernel)):
         pairs = [
@@ -108,7 +110,7 @@ def _taps(
 
 
 def _gather(images: Any, first: int, taps: Any, out: Any) -> None:
-    """Copy rows from `first` on, which may be outside, for every tap: `(n, groups, rows, taps, channels, *width)`."""
+    """Copy rows from `first` on, zero outside, for every tap: `(n, groups, rows, taps, channels, *width)`."""
     there, read = _overlap(first, images.shape[2], out.shape[2])
     out[:, :, : there.start] = 0
     out[:, :, there.stop :] = 0
@@ -118,7 +120,7 @@ def _gather(images: Any, first: int, taps: Any, out: Any) -> None:
 
 
 def _overlap(first: int, size: int, count: int) -> tuple[slice, slice]:
-    """Return the part of `count` numbers from `first` on that is in ``range(size)``, and its slice there."""
+    """Return the numbers of ``range(first, first + count)`` that are in ``range(size)``: as slices of both."""
     return overlap(first, 1, size, count)
 
 
@@ -131,7 +133,7 @@ def _columns(gathered: Any, height: int, taps: int, stride: int) -> Any:
 
 
 def _multiply(matrix: Any, columns: Any, out: Any) -> None:
-    """Write products to `out`, `(n, groups, height, O, *width)`: so many columns at a time that none is packed."""
+    """Write the product to `out`, `(n, groups, height, O, *width)`, in so few columns at a time that none is packed."""
     length = columns.shape[-1]
     shape = *out.shape[:4], length
     at_once = out[0, 0, 0, 0].flags.c_contiguous  # BLAS can write there
@@ -144,7 +146,9 @@ def _multiply(matrix: Any, columns: Any, out: Any) -> None:
 
 
 def weight_gradient(x: Any, grad: Any, kernel: Ints, settings: ConvSettings, share: Share) -> Any:
-    """Windows of `x` times `grad`, summed over all positions: `(groups, O / groups, C / groups * K)`.
+    """Sum windows of `x` times `grad` over all positions: `(groups, O / groups, C / groups * K)`.
+
+    Here the elements of a window for the horizontal taps form a row.
 
     The numbers of a position, for taps beside each other, are a row here.
     """
@@ -182,7 +186,7 @@ def weight_gradient(x: Any, grad: Any, kernel: Ints, settings: ConvSettings, sha
 
 
 def _chunks(size: int, length: int) -> Iterator[tuple[slice, int]]:
-    """Those of `range(size)` that can be cut into chunks of `length`, and the rest as one chunk."""
+    """Yield slices of ``range(size)`` and the chunk length for each: a multiple of `length`, then the rest."""
     whole = size // length * length
     if whole:
         yield slice(0, whole), length
@@ -191,7 +195,7 @@ def _chunks(size: int, length: int) -> Iterator[tuple[slice, int]]:
 
 
 def _sum_over_positions(grad: Any, gathered: Any, chunk: int, taps: int, dilation: int) -> Any:
-    """Gradients times positions, in chunks of rows, for taps below each other: `(groups, taps, O, values)`."""
+    """Multiply gradients and gathered windows, in chunks of rows, for vertical taps: `(groups, taps, O, values)`."""
     images, groups, outputs, height, length = grad.shape
     count, (per_image, per_group, per_row, *rest) = height // chunk, gathered.strides
     shape = images, groups, taps, count, chunk * length, gathered.shape[4]
@@ -201,7 +205,7 @@ def _sum_over_positions(grad: Any, gathered: Any, chunk: int, taps: int, dilatio
 
 
 class _Positions:
-    """Rows of images `(N, groups, H, ..., C)`, with the numbers of each position's window along the other dims."""
+    """Windows of images `(N, groups, H, ..., C)`: for each position, the flattened window over all dims but rows."""
 
     def __init__(self, images: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, width: Ints) -> None:
         self.images, self.kernel, self.stride, self.padding = images, tuple(kernel), stride, padding
@@ -211,7 +215,7 @@ class _Positions:
         self.padded: Any = None
 
     def __call__(self, some: slice, start: int, stop: int) -> Any:
-        """Rows, of the output as it were, of some images: `(n, groups, rows, positions, values)`."""
+        """Return rows `start` to `stop` of the images `some`: `(n, groups, rows, positions, values)`."""
         images = self.images[some]
         shape = *images.shape[:2], stop - start, *self.extent, images.shape[-1]
         if self.padded is None or self.padded.shape != shape:

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm for NumPy: a few passes over blocks of rows that stay in cache.
+"""Softmax and its logarithm for NumPy, in a few passes over cache-sized blocks of rows.
 
 In single precision, softmax is off by at most 16 units of 2**-24 of the row's largest number, half of which comes from
 `exp2`, and its logarithm by 8 units of its own size or of one.
@@ -28,7 +28,7 @@ _largest: Any = np.maximum.reduce
 
 
 class NumpySoftmax(Reductions):
-    """The softmax family, by rows where it is along the last dim."""
+    """Kernels of softmax, which work on rows if the dim is the last one."""
 
     def exp_less(self, x: Any, top: Any) -> Any:
         shifted = np.asarray(x - top)
@@ -95,12 +95,12 @@ class NumpySoftmax(Reductions):
 
 
 def _by_rows(x: Any, dim: int) -> bool:
-    """Return whether the kernels above are made for it: floats along the last dim."""
+    """Return whether the kernels above support these arguments: floats along the last dim."""
     return bool(dim == x.ndim - 1 and x.size and x.dtype.kind == "f" and x.itemsize >= 4)
 
 
 def _softmax(x: Any, out: Any) -> None:
-    """Write the softmax of rows to `out`: by exponentials of the numbers themselves where that will do.
+    """Write the softmax of rows to `out`. The maximum is not subtracted where the sums stay in a moderate range.
 
     It does where their sums are neither large nor small.
     """

@@ -23,7 +23,7 @@ WORTH_A_THREAD = 1 << 20
 
 
 def _order_keys(x: Any, descending: bool) -> Any:
-    """int64 keys below 2**32 in magnitude in the order of the elements, or None where there are none."""
+    """Return int64 keys below 2**32 in magnitude that sort as the elements do, or None where there are none."""
     if x.dtype == np.float32:
         bits = (x + np.float32(0)).view(np.int32)  # -0.0 counts as 0.0
         keys = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers in ascending order
@@ -44,7 +44,10 @@ def _order_keys(x: Any, descending: bool) -> Any:
 
 
 def _order_of_wide(x: Any, dim: int) -> Any:
-    """Return indices that sort int64 stably, by digits that fit into one int64 beside the index; None if two do not do.
+    """Return indices that sort int64 stably, by digits that fit beside the index into an int64, or None.
+
+    None means that two digits do not suffice. Each pass is one sort of plain integers, several times as fast as a sort
+    that moves indices.
 
     Each pass is one sort of plain integers, several times as fast as a sort that moves indices.
     """
@@ -68,7 +71,10 @@ class NumpySorting(Sorting):
     """Sorting of NumPy arrays."""
 
     def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
-        """Stable: element and index are sorted together in one int64 where both fit; else ties are sorted out after."""
+        """Return indices that sort stably. Element and index are sorted together if both fit into one int64.
+
+        Otherwise ties are put in order afterwards.
+        """
         n, x = x.shape[dim], comparable(x)
         if not descending and (x.size < SMALL or n < 16):
             return x.argsort(axis=dim, kind="stable")
@@ -98,7 +104,7 @@ class NumpySorting(Sorting):
 
     @kernel_for(lambda self, x, inverse, counts, dim: dim is None and x.size >= SMALL and x.dtype.kind in "biuf")
     def unique_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
-        """Integers of a moderate range by counting, other numbers by sorting."""
+        """Return distinct elements. Integers of a moderate range are counted, other numbers are sorted."""
         flat, nothing = x.reshape(-1), np.zeros(0, np.int64)
         if x.dtype.kind in "iu" and x.dtype != np.uint64:
             low = int(flat.min())
@@ -140,7 +146,9 @@ class NumpySorting(Sorting):
         return tuple(np.ascontiguousarray(np.moveaxis(a, -1, dim)) for a in found)  # type: ignore[return-value]
 
     def _extrema_of_vector(self, rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
-        """The `k` maxima (or minima) of a single row: those within the one that has its place, which is found first.
+        """Return the `k` maxima (or minima) of a single row and their indices, or None if there are NaN.
+
+        NumPy selects the k-th element many times faster than its index, so the elements beyond it are searched for.
 
         NumPy finds an element by its order many times faster than its index. None where there are NaN.
         """
@@ -161,7 +169,10 @@ class NumpySorting(Sorting):
 
 
 def _outer_places(flat: Any, k: int, largest: bool) -> Any:
-    """Return the places of a part of a vector that has its `k` maxima (or minima), in order.
+    """Return the positions of some elements of a vector that include its `k` maxima (or minima).
+
+    The bound is an element of a sample, chosen so that about twice as many elements are beyond it. Returns None where
+    these turn out too few, or the sample would be.
 
     They are those beyond one of a sample that has about twice as many elements beyond it. None where these are too few,
     or the sample would be.
@@ -175,7 +186,10 @@ def _outer_places(flat: Any, k: int, largest: bool) -> Any:
 
 
 def _first_extrema(rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
-    """The first `k` maxima (or minima) of each row and their indices, each found after the one before was struck out.
+    """Return the first `k` maxima (or minima) of each row and their indices.
+
+    Each one found is overwritten before the search for the next. Returns None where an element equals the value that
+    overwrites, or NaN would be taken for a minimum.
 
     None where an element equals what strikes out, or NaN would be taken for a minimum.
     """

@@ -1,4 +1,4 @@
-"""Products with sparse matrices on the CPU: SciPy's."""
+"""Products with sparse matrices on the CPU, by SciPy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE = 1 << 15
 
 
 class NumpySparse(SparseMatrices):
-    """Products by SciPy, in its dtypes."""
+    """Sparse products of the dtypes that SciPy has."""
 
     @kernel_for(lambda self, values, dense, *_: values.dtype.char in "fdFDilq" and dense.dtype.char in "fdFDilq")
     def sparse_product(self, values: Any, dense: Any, pattern: Pattern, transposed: bool) -> Any:

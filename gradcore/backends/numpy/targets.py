@@ -1,4 +1,4 @@
-"""Class targets for NumPy: scores as a matrix, and no target that is ignored, which is the usual case.
+"""Losses of class targets for NumPy, in the usual case: a matrix of scores, and no ignored target.
 
 Scores are read and written at places of the flattened matrix; cross entropy goes through blocks of rows that stay in
 cache.
@@ -50,12 +50,12 @@ class NumpyTargets(Targets):
         if weight is None:
             found = _reduce_losses(top, reduction)
         else:
-            found = self._weighted(top, target, weight, None, reduction, ignore_index)
+            found = self._weight_losses(top, target, weight, None, reduction, ignore_index)
         return *found, powers, total.reshape(-1, 1)
 
     @native_rows("row_powers", "rows -> rows row row", "", 32)
     def row_powers(self, rows: Any) -> tuple[Any, Any, Any]:
-        """Return the exponentials of rows less their largest elements, these, and the exponentials' sums."""
+        """Return the exponentials of rows minus their maxima, these maxima, and the sums of the exponentials."""
         powers = np.empty(rows.shape, rows.dtype)
         top, total = np.empty((2, len(rows)), rows.dtype)
 
@@ -81,13 +81,13 @@ class NumpyTargets(Targets):
 
     @native_rows("scaled_rows", "rows row -> rows", "", 32)
     def scaled_rows(self, rows: Any, scale: Any) -> Any:
-        """Return a contiguous matrix, each row of which is multiplied by its own number of a column."""
+        """Return a contiguous copy of a matrix with each row multiplied by its element of the column `scale`."""
         result = np.empty(rows.shape, rows.dtype)
         in_blocks(lambda part, _: np.multiply(rows[part], scale[part], result[part]), rows)
         return result
 
     def _places_in(self, x: Any, target: Any, ignore_index: int) -> Any:
-        """Flat positions of the targets' classes in a matrix of scores; None if a target may be ignored."""
+        """Return the flat positions of the targets' classes in a matrix of scores, or None if one may be ignored."""
         if x.ndim != 2 or not x.size or x.dtype.kind != "f" or x.itemsize < 4:
             return None
         classes = x.shape[1]
@@ -97,7 +97,7 @@ class NumpyTargets(Targets):
 
 
 def _within(target: Any, classes: int) -> bool:
-    """Return whether all targets are classes."""
+    """Return whether all targets are valid classes."""
     if target.dtype == np.int64:
         target = target.view(np.uint64)
     return bool(not target.size or np.maximum.reduce(target) < classes)
@@ -108,7 +108,7 @@ def _places(target: Any, classes: int) -> Any:
 
 
 def _reduce_losses(losses: Any, reduction: str) -> tuple[Any, Any]:
-    """Losses, reduced, and their number as the sum of weights."""
+    """Return the reduced losses, and their number, which is the sum of weights here."""
     number = np.array(len(losses), losses.dtype)
     if reduction == "none":
         return losses, number

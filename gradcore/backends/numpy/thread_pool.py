@@ -1,4 +1,4 @@
-"""Threads that wait for a piece of work each, and are woken with one lock: in a third of the time of an executor.
+"""A pool of threads that are woken with one lock each, in a third of the time of an executor.
 
 A piece that no thread has begun can be taken back. So a thread that wakes late, because other programs use its core,
 costs what it takes to call it, and nobody waits for it.
@@ -35,12 +35,12 @@ _here = _Here()
 
 
 def works_in_parts() -> bool:
-    """Return whether the current thread does a part of something that is shared already."""
+    """Return whether the current thread already works on a part of shared work."""
     return _here.part
 
 
 class _Piece:
-    """A piece of work that a helper was given.
+    """A piece of work for a helper.
 
     Attributes
     ----------
@@ -65,7 +65,9 @@ _NOBODY = object()
 
 
 class Helper:
-    """A thread, and the piece of work that it was given last.
+    """A daemon thread of the pool, and the piece of work that it was given last.
+
+    It starts with its first piece, and ends when it is given None.
 
     It starts with its first piece, and ends with the process, as daemons do, or when it is given None.
 
@@ -109,13 +111,13 @@ class Helper:
                 self.done.release()
 
     def keep_away(self, core: int) -> None:
-        """Keep the thread away from a core, where its caller is."""
+        """Keep the thread away from the core of its caller."""
         if core != self.away_from and self.native_id is not None:
             keep_away(self.native_id, core)
             self.away_from = core
 
     def give(self, work: Work | None) -> None:
-        """Have a piece of work done; it has none at the moment."""
+        """Give a piece of work to the thread, which has none at the moment."""
         self.piece = _Piece(work)
         if self.native_id is None and work is not None:
             try:
@@ -128,7 +130,10 @@ class Helper:
             self.wake.release()
 
     def wait(self) -> BaseException | None:
-        """Wait until the piece is done, unless it has not been begun: then it is taken back. Returns what it raised.
+        """Wait until the piece is done, or take it back if it has not begun. Return the exception that it raised.
+
+        An interrupt from the keyboard waits, too, and is returned: nobody may see a result while a thread writes into
+        it. `wait` may be called again.
 
         An interrupt from the keyboard waits, too, and is returned: nobody may see a result while a thread writes into
         it. `wait` may be called again.
@@ -148,7 +153,7 @@ def _nobody_looks() -> None:
 
 
 class Pool:
-    """Helpers beside the threads that have work for them; started when there is first something to do.
+    """A pool of helpers, which are started when they are first needed.
 
     Parameters
     ----------
@@ -165,7 +170,7 @@ class Pool:
 
     @property
     def helper_count(self) -> int:
-        """The number of helpers."""
+        """Number of helpers that have been started."""
         return len(self.helpers)
 
     @property
@@ -174,7 +179,7 @@ class Pool:
         return [helper for helper in self.helpers if not helper.user]
 
     def take(self, user: object, number: int) -> list[Helper]:
-        """So many helpers that are free, or fewer; they are the user's until it gives them back."""
+        """Reserve up to `number` free helpers for `user`, and return them. `give_back` frees them."""
         taken = self._claim(user, number)
         if len(taken) < number and self.helper_count < self.size:
             with self.lock:
@@ -184,6 +189,7 @@ class Pool:
         return taken
 
     def _claim(self, user: object, number: int) -> list[Helper]:
+        """Mark up to `number` free helpers as used by `user`, and return them."""
         taken: list[Helper] = []
         for helper in self.helpers:
             if len(taken) < number and helper.user.setdefault("is", user) is user:
@@ -191,7 +197,9 @@ class Pool:
         return taken
 
     def give_back(self, user: object) -> BaseException | None:
-        """Wait for the helpers of a user, which are free again then; returns what one of them raised.
+        """Wait for the helpers of a user and free them. Return an exception that one of them raised, or None.
+
+        Helpers beyond the pool's size end.
 
         If there are too many by now, they end.
         """
@@ -213,16 +221,18 @@ class Pool:
                     self.helpers = [other for other in self.helpers if other is not helper]
 
     def resize(self, size: int) -> None:
-        """Have so many helpers at most from now on."""
+        """Set the largest number of helpers."""
         self.size = size
         self._end_some()
 
     def forget(self) -> None:
-        """The child of a fork has none of its parent's threads, and perhaps a lock that one of them held."""
+        """Reset the pool in the child of a fork, where the parent's threads do not exist and locks may be held."""
         self.helpers, self.lock = [], threading.Lock()
 
     def run(self, work: Work, number: int) -> None:
-        """Call `work` in the current thread and in so many others, or fewer, which may come too late for it.
+        """Call `work` in the current thread and in up to `number` helpers at the same time.
+
+        `work` has to fetch its parts from a shared source, as a helper may come too late to do anything.
 
         So it has to be something that all of them draw their parts from.
         """

@@ -1,4 +1,4 @@
-"""Functions of one array that take long enough for each element to be shared among threads."""
+"""NumPy functions of one array that are slow enough to share their elements among threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORTH_A_THREAD, _PART = 1 << 18, 1 << 19
 
 
 def in_threads(function: Any) -> Callable[..., Any]:
-    """Return a universal function, of one array, that shares large arrays among threads."""
+    """Return a universal function of one array that is shared among threads if the array is large."""
 
     def kernel(x: Any, out: Any = None) -> Any:
         number = min(threads.available(), x.size // _WORTH_A_THREAD)
@@ -39,7 +39,7 @@ def in_threads(function: Any) -> Callable[..., Any]:
 
 
 def _fits(x: Any, out: Any) -> bool:
-    """Whether an array, and what is written to if it is given, are floats that lie in one piece and in one order."""
+    """Return whether `x`, and `out` if it is given, hold floats without gaps and in the same order."""
     if x.dtype.char not in "fd":
         return False
     if out is None:

@@ -1,4 +1,4 @@
-"""Threads for large work on the CPU: NumPy computes without the interpreter's lock, so tiles can run side by side."""
+"""Threads for large work on the CPU. NumPy releases the interpreter's lock, so tiles can run side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["get_num_threads", "set_num_threads", "share", "spread"]
 
 
 def _cores() -> int:
-    """Return the number of threads that the environment asks for, or of the cores that this process may use."""
+    """Return the number of threads that the environment sets, or the number of cores that this process may use."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     if wanted.isdigit() and int(wanted):
         return int(wanted)
@@ -94,22 +94,22 @@ def share(work: Callable[[Iterator[int]], None], count: int, most: int | None = 
 
 
 def hush_before(hush: Callable[[], object]) -> None:
-    """Have a function called before the threads get work: with it, those of others stop looking for some."""
+    """Register a function to call before the threads get work: it stops other libraries' threads from spinning."""
     _pool.hush = hush
 
 
 def hush() -> None:
-    """Have threads that look for work leave the cores to others, which are about to get some."""
+    """Make threads of other libraries that spin for work leave the cores to the threads that get some now."""
     _pool.hush()
 
 
 def available() -> int:
-    """The number of threads for work that begins here: one in a thread that does a part of other work."""
+    """Return the number of threads for new work: 1 in a thread that already works on a part of other work."""
     return 1 if works_in_parts() else _pool.size + 1
 
 
 def even_parts(size: int, most: int, number: int) -> int:
-    """Into how many parts something is divided: of so many elements at most, and as many parts for each thread."""
+    """Return the number of parts, a multiple of `number`, into which work of that size is cut: `most` elements each."""
     return -(-size // (most * number)) * number
 
 

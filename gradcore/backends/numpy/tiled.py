@@ -1,4 +1,4 @@
-"""Elementwise formulas of several steps on large arrays, computed in tiles that stay in cache.
+"""Elementwise formulas of several steps on large arrays, computed in cache-sized tiles.
 
 A formula that is called with arrays passes over memory once for every step, and allocates each result. Here it is
 traced once for given dtypes and settings, and compiled to straight-line calls of the NumPy functions that it would have
@@ -42,7 +42,7 @@ _MOST_FUNCTIONS = 10_000
 
 
 def evaluate(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -> Array:
-    """``formula(F, *operands)``, in tiles where that is faster; the first operand is the largest."""
+    """Compute ``formula(F, *operands)``, in tiles if that is faster. The first operand is the largest."""
     if malloc.waiting:
         malloc.begin()
     key = formula, F.pooled, *[o.dtype if isinstance(o, np.ndarray) else (o.__class__, o or repr(o)) for o in operands]
@@ -78,7 +78,7 @@ def _compile(formula: Callable[..., Array], F: Any, operands: tuple[Any, ...]) -
 
 
 def pays(function: NumpyFunction, size: int) -> bool:
-    """Return whether tiles are faster than the formula for arrays of that size."""
+    """Return whether tiles are faster than the plain formula for arrays of that size."""
     if _useful_threads(function, size) > 1 and threads.get_num_threads() > 1:
         return True
     return function.calls >= (MANY_STEPS if size * function.dtype.itemsize < NO_CACHE else SOME_STEPS)
@@ -116,7 +116,7 @@ def run(function: NumpyFunction, operands: list[Array], *results: Array) -> None
 
 
 def _flat_view(a: Array, shape: tuple[int, ...], order: Literal["C", "F"]) -> Array | None:
-    """A view of an array in one dim, in that order of the elements, or of a single element; None if there is none."""
+    """Return an array as a flat view in this memory order, a single element as a 0-dim array, or else None."""
     if a.shape != shape:
         return a.reshape(()) if a.size == 1 and a.ndim <= len(shape) else None
     if a.flags.c_contiguous if order == "C" else a.flags.f_contiguous:

@@ -1,4 +1,4 @@
-"""Attention in blocks of queries: which queries and keys a block has, for the kernels that keep no weights."""
+"""Attention in blocks of queries, for kernels that do not save the weights: the block sizes and operand layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Block", "Heads", "blocks", "in_heads"]
 
 
 class Block(NamedTuple):
-    """Some queries of some heads, and the keys from the first one on that any of them sees."""
+    """A slice of heads, a slice of queries, and the slice of keys that these queries can see (`seen`)."""
 
     heads: slice
     rows: slice
@@ -43,7 +43,10 @@ class Heads(NamedTuple):
 
     @classmethod
     def of(cls, xp: Any, query: Any, key: Any, value: Any, mask: Any, grad: Any = None) -> Heads:
-        """Those of the operands of attention, whose batch dims are broadcast, also with those of a gradient."""
+        """Return the operands of attention with broadcast batch dims, which are merged into one dim of heads.
+
+        The batch dims of `grad`, if it is given, are part of the broadcast.
+        """
         masks = () if mask is None else mask.shape[:-2]
         lead = np.broadcast_shapes(*(x.shape[:-2] for x in (query, key, value, mask, grad) if x is not None))
         mask_of = None
@@ -56,7 +59,7 @@ class Heads(NamedTuple):
         return cls(query, key, value, mask, mask_of, lead)
 
     def scores_shape(self) -> tuple[int, int, int]:
-        """Heads, queries and keys."""
+        """Return the shape of the scores: heads, queries and keys."""
         return (*self.query.shape[:2], self.key.shape[1])
 
     def mask_part(self, block: Block) -> Any:
@@ -67,7 +70,7 @@ class Heads(NamedTuple):
 
 
 def in_heads(xp: Any, x: Any, lead: Sequence[int]) -> Any:
-    """Matrices with these batch dims as one batch."""
+    """Broadcast `x` to the batch dims `lead`, and return it with these merged into one dim."""
     return xp.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(prod(lead), *x.shape[-2:])
 
 

@@ -30,7 +30,7 @@ _POINTWISE, _MULTIPLY_FIRST, _TRANSPOSE = 16, 4, 256
 
 
 class ConvSettings(NamedTuple):
-    """Settings of a convolution: one number for each spatial dim, and the groups of channels."""
+    """Settings of a convolution: stride, padding and dilation for each spatial dim, and the groups of channels."""
 
     stride: Sequence[int]
     padding: Sequence[int]
@@ -52,12 +52,12 @@ class Convolution:
         return out
 
     def conv_output(self, x: Array, weight: Array, size: Sequence[int], *settings: Any) -> Array:
-        """`conv` for an output of that spatial size, which `output_padding` can make smaller."""
+        """Compute `conv` for an output of the spatial size `size`, which `output_padding` can make smaller."""
         return self.conv(x, weight, *settings)[(..., *map(slice, size))]
 
     @packed(ConvSettings)
     def conv_input(self, grad: Array, weight: Array, size: Sequence[int], settings: ConvSettings) -> Array:
-        """Adjoint of `conv` with respect to the input: the transposed convolution of `grad` with `weight`.
+        """Return the gradient of `conv` by its input: the transposed convolution of `grad` with `weight`.
 
         Inputs of one phase receive from the taps of that phase alone: each phase of the result is a
         convolution of `grad`, with a stride of one, by those taps in reverse.
@@ -85,25 +85,25 @@ class Convolution:
     def conv_with_bias(
         self, x: Array, weight: Array, bias: Array, size: Sequence[int] | None, settings: ConvSettings
     ) -> Array:
-        """`conv`, or `conv_input` of a spatial size unless that is None, plus a number for each channel."""
+        """Compute `conv`, or `conv_input` if `size` is given, and add `bias` to each channel."""
         out = self.conv(x, weight, settings) if size is None else self.conv_input(x, weight, size, settings)
         out += bias.reshape(-1, *(1,) * (out.ndim - 2))
         return out
 
     @packed(ConvSettings)
     def conv_weight(self, x: Array, grad: Array, kernel: Sequence[int], settings: ConvSettings) -> Array:
-        """Adjoint of `conv` with respect to the weight."""
+        """Return the gradient of `conv` by its weight."""
         channels, outputs = x.shape[1] // settings.groups, grad.shape[1]
         if not (x.size and grad.size):
             return self.xp.zeros((outputs, channels, *kernel), dtype=x.dtype)
         return self.weight_gradient(x, grad, kernel, settings).reshape(outputs, channels, *kernel)
 
     def correlate(self, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
-        """Write windows of `x`, which is zero outside, times `weight` to `out`, of any spatial size."""
+        """Cross-correlate `x`, padded with zeros, with `weight`, and write the result to `out`, of any spatial size."""
         correlate(self.xp, x, weight, settings, out)
 
     def weight_gradient(self, x: Array, grad: Array, kernel: Sequence[int], settings: ConvSettings) -> Array:
-        """Windows of `x` times `grad`, summed over all positions: `(groups, O / groups, C / groups * K)`."""
+        """Sum windows of `x` times `grad` over all positions: `(groups, O / groups, C / groups * K)`."""
         return weight_gradient(self.xp, x, grad, kernel, settings)
 
 
@@ -114,7 +114,7 @@ def correlate(
     settings: ConvSettings,
     out: Any,
 ) -> None:
-    """Write windows of `x`, which is zero outside, times `weight` to `out`, of any spatial size."""
+    """Cross-correlate `x`, padded with zeros, with `weight`, and write to `out`, of any spatial size."""
     stride, padding, _, groups = settings
     if not out.size:
         return
@@ -158,7 +158,7 @@ def _gather_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, out:
 
 
 def _multiply_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, out: Array) -> None:
-    """As `_gather_first`: multiply the input with every tap, then add the products, each shifted."""
+    """Do the same as `_gather_first`, but multiply the input with every tap, and add the products, each shifted."""
     (outputs, channels, *kernel), groups = weight.shape, settings.groups
     windows = Windows(xp, x, kernel, settings, out.shape[2:], outputs // groups)
     weight = weight.reshape(groups, outputs // groups, channels, *kernel)
@@ -186,7 +186,7 @@ def _multiply_first(xp: Any, x: Array, weight: Array, settings: ConvSettings, ou
 
 @lru_cache(maxsize=256)
 def _shifts(phase: tuple[Phase, ...], sizes: tuple[int, ...]) -> list[int]:
-    """Return the distance of each tap of a phase from the window's own position, in an array of these sizes."""
+    """Return the distance of each tap of a phase from its window's position, in a block's arrays of these sizes."""
     shifts = [0]
     for each, size in zip(phase, sizes, strict=True):
         steps = [each.shift + i * each.step for i in range(each.number)]
@@ -201,7 +201,7 @@ def weight_gradient(
     kernel: Sequence[int],
     settings: ConvSettings,
 ) -> Any:
-    """Windows of `x` times `grad`, summed over all positions: `(groups, O / groups, C / groups * K)`."""
+    """Sum windows of `x` times `grad` over all positions: `(groups, O / groups, C / groups * K)`."""
     result, joined = _sum_of_products(xp, x, grad, kernel, settings, join=True)
     if joined and not xp.isfinite(result).all():
         # Values between rows were multiplied by zero, which is wrong where they are infinite.
@@ -212,7 +212,7 @@ def weight_gradient(
 def _sum_of_products(
     xp: Any, x: Array, grad: Array, kernel: Sequence[int], settings: ConvSettings, join: bool
 ) -> tuple[Array, bool]:
-    """Output gradients times columns of windows, as `weight_gradient`; and whether these had values between rows."""
+    """Return the weight gradient, and whether the columns had unused values between rows (`Windows.join`)."""
     groups = settings.groups
     outputs = grad.shape[1] // groups
     taps = x.shape[1] // groups * prod(kernel)

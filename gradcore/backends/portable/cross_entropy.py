@@ -1,4 +1,4 @@
-"""Kernels that look up what belongs to a class: its score, its weight, its place.
+"""Losses of class targets: kernels that look up each target's score and weight.
 
 Scores have the shape ``(batch, classes, *)`` or ``(classes,)``, targets the same without the classes.
 """
@@ -33,12 +33,12 @@ class LossGradients(NamedTuple):
 
     @property
     def of_loss_alone(self) -> bool:
-        """Whether no other result than the loss has a gradient."""
+        """Whether the loss is the only result that has a gradient."""
         return self.grad is not None and self.grad_powers is None and self.grad_total is None
 
 
 class Targets:
-    """Class targets. One that is ignored has a score and a weight of zero, and no place."""
+    """Kernels of class targets. An ignored target has a score and a weight of zero."""
 
     xp: Any
     div: Any
@@ -56,7 +56,7 @@ class Targets:
         return self._without_ignored(self._pick(x, known), ignored)
 
     def class_spread(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
-        """Zeros, with the elements of `x` in the places of their targets' classes."""
+        """Return zeros with the elements of `x` at their targets' classes (the adjoint of `class_pick`)."""
         known, ignored = self._known_classes(target, classes, ignore_index)
         shape = (*target.shape[:1], classes, *target.shape[1:]) if target.ndim else (classes,)
         result = self.xp.zeros(shape, dtype=x.dtype)
@@ -65,7 +65,7 @@ class Targets:
         return result
 
     def class_ones(self, target: Any, like: Any, ignore_index: int) -> Any:
-        """1 for each target, 0 for ignored ones, in the dtype of `like`."""
+        """Return 1 for each target and 0 for ignored ones, in the dtype of `like`."""
         return (target != ignore_index).astype(like.dtype)
 
     def class_totals(self, x: Any, target: Any, classes: int, ignore_index: int) -> Any:
@@ -85,14 +85,17 @@ class Targets:
         return self.class_weights(target, weight, ignore_index)
 
     def nll(self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> tuple[Any, Any]:
-        """Weighted scores of the targets' classes, negative and reduced, and the sum of weights."""
+        """Return the reduced, weighted negative scores of the targets' classes, and the sum of weights."""
         weights = self._weights(target, weight, x, ignore_index)
         return self._reduced_losses(-self.class_pick(x, target, ignore_index) * weights, weights, reduction)
 
     def softmax_nll(
         self, x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
     ) -> tuple[Any, Any, Any, Any]:
-        """Cross entropy, the sum of weights, the exponentials of differences from the maximum, and their sums."""
+        """Return the cross entropy and the sum of weights, and for backward the exponentials and their sums.
+
+        The exponentials are those of the scores minus their maximum over the classes.
+        """
         xp, dim = self.xp, min(x.ndim, 2) - 1
         known, ignored = self._known_classes(target, x.shape[dim], ignore_index)
         highest = xp.asarray(self.max_over(x, (dim,), True))
@@ -105,14 +108,14 @@ class Targets:
     def _weight_losses(
         self, losses: Any, target: Any, weight: Any, ignored: Any, reduction: str, ignore_index: int
     ) -> tuple[Any, Any]:
-        """Losses, weighted and reduced, and the sum of weights."""
+        """Return the losses, weighted and reduced, and the sum of weights."""
         weights = self._weights(target, weight, losses, ignore_index)
         if weight is not None or ignored is not None:
             losses = self._without_ignored(losses, ignored) * weights
         return self._reduced_losses(losses, weights, reduction)
 
     def _reduced_losses(self, losses: Any, weights: Any, reduction: str) -> tuple[Any, Any]:
-        """Losses, their sum, or their weighted mean; and the sum of weights."""
+        """Return the losses, their sum or their weighted mean, as `reduction` says, and the sum of weights."""
         total = weights.sum()
         if reduction == "none":
             return losses, total
@@ -120,7 +123,7 @@ class Targets:
 
     @packed(LossGradients)
     def softmax_nll_backward(self, given: LossGradients) -> Array:
-        """Return the formula of that name, in place."""
+        """Return the gradient of `softmax_nll` by its input, computed in the memory of its saved exponentials."""
         if not given.of_loss_alone:
             return self.bodies["softmax_nll_backward"](self, *given)
         grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = given
@@ -135,7 +138,7 @@ class Targets:
         return result
 
     def _known_classes(self, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
-        """Targets that are classes, 0 in the place of others that are ignored; and which are, None if none can be."""
+        """Return the targets, with 0 for ignored ones, and a mask of these (None if no target can be ignored)."""
         if self.host_scalars and not 0 <= ignore_index < classes:
             try:
                 self.check_bounds(target, classes, 0)
@@ -149,16 +152,16 @@ class Targets:
         return known, ignored
 
     def _without_ignored(self, x: Any, ignored: Any) -> Any:
-        """`x` with zeros where targets are ignored."""
+        """Return `x` with zeros where targets are ignored."""
         return x if ignored is None else self.xp.where(ignored, self.xp.zeros((), x.dtype), x)
 
     def _pick(self, x: Any, known: Any) -> Any:
-        """Return the elements of `x` in the places of classes."""
+        """Return the element of `x` at each target's class, in the shape of the targets."""
         view, key = self._class_places(x, known)
         return view[key].reshape(known.shape)
 
     def _class_places(self, x: Any, target: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Return a view of `x` as ``(batch, classes, n)``, and the key of the targets' places in it."""
+        """Return a view of `x` as ``(batch, classes, n)``, and the key of the targets' elements in it."""
         batch, classes = (x.shape[0], x.shape[1]) if x.ndim > 1 else (1, x.shape[0])
         n = prod(x.shape[2:])
         rows, columns = self.xp.arange(batch).reshape(batch, 1), self.xp.arange(n)

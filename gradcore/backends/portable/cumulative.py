@@ -15,7 +15,7 @@ __all__ = ["Cumulative"]
 
 
 def _from(dim: int, start: int | None, stop: int | None = None) -> tuple[slice, ...]:
-    """Return an index that takes a range along a dim."""
+    """Return an index that takes the range from `start` to `stop` along `dim`."""
     return (slice(None),) * dim + (slice(start, stop),)
 
 
@@ -31,7 +31,7 @@ class Cumulative:
         "cumulative_sum", "rows -> rows", "dim number dtype", cumsum="dim dtype", cumsum_backward="dim number=1"
     )
     def cumsum_along(self, x: Any, dim: int, reverse: bool = False, dtype: Any = None) -> Any:
-        """Sums up to each element, or from each element on."""
+        """Sum up to each element, or from each element on if `reverse`."""
         wanted = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
         if not reverse:
             return self.xp.cumsum(x, axis=dim, dtype=wanted)
@@ -40,13 +40,13 @@ class Cumulative:
     @along(1)
     @native_rows("cumulative_product", "rows -> rows", "dim dtype", cumprod="dim dtype")
     def cumprod_along(self, x: Any, dim: int, dtype: Any = None) -> Any:
-        """Products up to each element."""
+        """Multiply up to each element."""
         wanted = dtype.numpy if dtype is not None else "int64" if x.dtype.kind in "biu" else None
         return self.xp.cumprod(x, axis=dim, dtype=wanted)
 
     @along(1)
     def shift_along(self, x: Any, dim: int, by: int, fill: float = 0) -> Any:
-        """Return the elements moved on by one (or back by one, if `by` is -1)."""
+        """Return the elements moved by one position (back if `by` is -1), with `fill` at the free end."""
         out = self.xp.full(x.shape, fill, x.dtype)
         out[_from(dim, 1) if by > 0 else _from(dim, None, -1)] = x[_from(dim, None, -1) if by > 0 else _from(dim, 1)]
         return out
@@ -54,7 +54,7 @@ class Cumulative:
     @along(2)
     @native_rows("scan", "rows rows -> rows", "dim number", scan="dim number")
     def scan_along(self, factor: Any, term: Any, dim: int, reverse: bool = False) -> Any:
-        """``out[i] = factor[i] * out[i - 1] + term[i]``, or from the end backwards."""
+        """Compute ``out[i] = factor[i] * out[i - 1] + term[i]`` along a dim, from the end backwards if `reverse`."""
         xp = self.xp
         if reverse:
             return xp.flip(self.scan_along(xp.flip(factor, dim), xp.flip(term, dim), dim), dim)
@@ -71,18 +71,24 @@ class Cumulative:
     @along(1)
     @native_rows("cumulative_extremum", "rows -> rows index", "dim", cummax="dim")
     def cummax_along(self, x: Any, dim: int) -> tuple[Any, Any]:
-        """The maxima up to each element, and the index of the last one that equals it; NaN once there was one."""
+        """Return the maxima up to each element, and the index of the last element equal to each.
+
+        From the first NaN on, maxima are NaN.
+        """
         return self.with_last_index(x, self.running_max(x, dim), dim)
 
     @along(1)
     @native_rows("cumulative_extremum", "rows -> rows index", "dim number=1", cummin="dim")
     def cummin_along(self, x: Any, dim: int) -> tuple[Any, Any]:
-        """The minima up to each element, and the index of the last one that equals it; NaN once there was one."""
+        """Return the minima up to each element, and the index of the last element equal to each.
+
+        From the first NaN on, minima are NaN.
+        """
         return self.with_last_index(x, self.running(self.xp.minimum, x, dim), dim)
 
     @along(2)
     def with_last_index(self, x: Any, running: Any, dim: int) -> tuple[Any, Any]:
-        """Running extrema, and the indices of the last elements that equal them."""
+        """Return the running extrema, and for each the index of the last element of `x` that equals it."""
         xp = self.xp
         position = xp.arange(x.shape[dim]).reshape((-1,) + (1,) * (x.ndim - dim - 1))
         here = self.equal_or_nan(x, running)
@@ -93,7 +99,7 @@ class Cumulative:
         return self.running(self.xp.maximum, x, dim % x.ndim)
 
     def running(self, function: Any, x: Any, dim: int) -> Any:
-        """Accumulate an associative function of two arrays."""
+        """Accumulate along a dim with an associative function of two arrays."""
         out = x.copy()
         step = 1
         while step < out.shape[dim]:
@@ -104,7 +110,7 @@ class Cumulative:
 
     @along(1)
     def logcumsumexp_along(self, x: Any, dim: int) -> Any:
-        """Logarithms of the sums of exponentials up to each element."""
+        """Return the logarithms of the sums of exponentials up to each element."""
         if x.dtype.kind != "c":
             return self.running(self.xp.logaddexp, x, dim)
         # One by one, as the order decides by which multiple of 2 pi the imaginary part differs.
@@ -117,7 +123,7 @@ class Cumulative:
         return self.xp.moveaxis(out, 0, dim)
 
     def complex_logaddexp(self, x: Any, y: Any) -> Any:
-        """``log(exp(x) + exp(y))`` of complex numbers, relative to the one with the greater real part."""
+        """Compute ``log(exp(x) + exp(y))`` of complex numbers, relative to the one with the greater real part."""
         xp = self.xp
         swap = x.real < y.real
         large, small = xp.where(swap, y, x), xp.where(swap, x, y)

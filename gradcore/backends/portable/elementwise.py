@@ -53,21 +53,21 @@ class Elementwise:
     upcasts = True
 
     def astype(self, x: Any, dtype: Any) -> Any:
-        """`x` in another NumPy dtype; the real part of complex numbers where `dtype` is real."""
+        """Convert `x` to a NumPy dtype, and take the real part of complex numbers if `dtype` is real."""
         if x.dtype.kind == "c" and self.xp.dtype(dtype).kind not in "cb":
             x = x.real
         return x.astype(dtype)
 
     def to(self, x: Any, dtype: Any) -> Any:
-        """`x` in another of gradcore's dtypes."""
+        """Convert `x` to one of gradcore's dtypes."""
         return x if x.dtype == dtype.numpy else self.astype(x, dtype.numpy)
 
     def conj(self, x: Any) -> Any:
-        """Return the complex conjugate; real arrays are their own."""
+        """Return the complex conjugate; a real array is returned as it is."""
         return self.xp.conjugate(x) if x.dtype.kind == "c" else x
 
     def copy_elements(self, x: Any, order: Any = "K") -> Any:
-        """Return a copy, with the elements in the same order in memory (or, by "C", in that of the indices)."""
+        """Return a copy in the memory order of `x` (`order` "K") or in row-major order ("C")."""
         return x.copy(order)
 
     def zeros_like(self, x: Any) -> Any:
@@ -77,7 +77,7 @@ class Elementwise:
         return self.xp.ones_like(x)
 
     def new_zeros(self, x: Any, shape: Any) -> Any:
-        """Zeros of another shape in the dtype of `x`."""
+        """Return zeros of the given shape in the dtype of `x`."""
         return self.xp.zeros(shape, x.dtype)
 
     def copy_into(self, target: Any, source: Any) -> None:
@@ -88,11 +88,11 @@ class Elementwise:
     host_scalars = True
 
     def number(self, x: Any) -> Any:
-        """Return the number in an array without dims, for Python: a device is waited for."""
+        """Return the element of a 0-dim array as a Python number. On a device this waits."""
         return x.item()
 
     def special_function(self, name: str) -> Any:
-        """Return a function of scipy.special's counterpart."""
+        """Return the function `name` of the library's counterpart of `scipy.special`."""
         return getattr(self.special, name)
 
     # -- selection -------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Elementwise:
         return self.xp.where(condition, x, y)
 
     def clamp(self, x: Any, low: Any = None, high: Any = None) -> Any:
-        """`x` between bounds, of which one may be None."""
+        """Clamp `x` between two bounds, either of which may be None."""
         if low is not None:
             x = self.xp.maximum(x, low)
         return x if high is None else self.xp.minimum(x, high)
@@ -115,7 +115,7 @@ class Elementwise:
     def nan_to_num(
         self, x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
     ) -> Any:
-        """Numbers in place of NaN (0) and of infinities (the limits of the dtype)."""
+        """Replace NaN by 0, and infinities by the limits of the dtype, unless other numbers are given."""
         if x.dtype.kind == "c":
             return self.complex(*(self.nan_to_num(part, nan, posinf, neginf) for part in (x.real, x.imag)))
         if x.dtype.kind in "biu":
@@ -137,7 +137,7 @@ class Elementwise:
         return x.copy() if x.dtype.kind in "iu" else self.xp.trunc(x)
 
     def round(self, x: Any, decimals: int = 0) -> Any:
-        """Return the nearest integer, or number with that many digits; of two equally near ones the even one."""
+        """Round to `decimals` digits, and halves to the even neighbour."""
         if x.dtype.kind in "iu":
             return x.copy()
         if decimals == 0:
@@ -146,7 +146,7 @@ class Elementwise:
         return self.xp.rint(x * scale) / scale if decimals > 0 else self.xp.rint(x / scale) * scale
 
     def sign(self, x: Any) -> Any:
-        """-1, 0 or 1; 0 for NaN."""
+        """Return -1, 0 or 1, and 0 for NaN."""
         if x.dtype.kind == "b":
             return x.copy()
         return ((x > 0).view("int8") - (x < 0).view("int8")).astype(x.dtype)
@@ -154,7 +154,7 @@ class Elementwise:
     # -- interpolation -----------------------------------------------------------------------------------------------
 
     def lerp(self, x: Any, end: Any, weight: Any) -> Any:
-        """From the nearer end, so that weights of 0 and 1 give exactly the ends."""
+        """Interpolate, starting from the nearer end, so that weights of 0 and 1 give exactly `x` and `end`."""
         near_start = abs(weight) < 0.5
         if self.host_scalars and not weight.ndim:
             return (end - x) * weight + x if near_start else (end - x) * (weight - 1) + end
@@ -164,7 +164,7 @@ class Elementwise:
     # -- quotients and powers --------------------------------------------------------------------------------
 
     def _check_divisor(self, y: Any) -> None:
-        """Integers have no quotient by zero; a GPU would have to be waited for, and gives some number."""
+        """Raise for an integer divisor of zero. A GPU is not asked: it would have to be waited for."""
         if self.host_scalars and y.dtype.kind in "iu" and not y.all():
             raise RuntimeError("ZeroDivisionError")
 
@@ -187,7 +187,7 @@ class Elementwise:
         return self.xp.fmod(x, y)
 
     def pow(self, x: Any, exponent: Any) -> Any:
-        """``x ** exponent``; small integer exponents by multiplication, as a power is 100 times slower."""
+        """Compute ``x ** exponent``, by multiplication for small integer exponents: a power is 100 times slower."""
         value = self._number(exponent)
         if x.dtype.kind in "fc":
             small = _SMALL_POWERS.get(value)
@@ -197,17 +197,17 @@ class Elementwise:
         return self.xp.power(x, exponent)
 
     def power(self, x: Any, exponent: Any, value: Any) -> Any:
-        """Return a power of floating-point numbers; `value` is the exponent as a Python number where it is known."""
+        """Return a power of floating-point numbers. `value` is the exponent as a Python number, if known."""
         return self.xp.power(x, exponent)
 
     def _number(self, value: Any) -> Any:
-        """Return a Python number, if `value` is one or can be read without waiting; else None."""
+        """Return `value` as a Python number if that needs no waiting, else None."""
         if value.__class__ is int or value.__class__ is float or not hasattr(value, "ndim"):
             return value
         return value.item() if self.host_scalars and not value.ndim and value.dtype.kind != "b" else None
 
     def _integer_power(self, x: Any, exponent: Any) -> Any:
-        """Return a power of integers, 0 where the exponent is negative, except for 1 and -1."""
+        """Return a power of integers. For a negative exponent it is 0, unless the base is 1 or -1."""
         xp = self.xp
         if exponent.dtype.kind == "u":
             return xp.power(x, exponent)
@@ -216,7 +216,7 @@ class Elementwise:
         return xp.where(exponent < 0, xp.where(abs(x) == 1, unit, 0), result)
 
     def ldexp(self, x: Any, exponent: Any) -> Any:
-        """``x * 2**exponent``."""
+        """Compute ``x * 2**exponent``."""
         if exponent.dtype.kind == "i":
             return self.xp.ldexp(x, exponent)
         return x * self.xp.exp2(exponent)
@@ -230,7 +230,7 @@ class Elementwise:
     # -- exponentials and logarithms -------------------------------------------------------------------------
 
     def sigmoid(self, x: Any) -> Any:
-        """``1 / (1 + exp(-x))``: where exp overflows, the quotient is 0, as it should be."""
+        """Compute ``1 / (1 + exp(-x))``. Where exp overflows, the quotient is 0, as it should be."""
         if not x.ndim:
             return 1 / (1 + self.xp.exp(-x))
         y = -x
@@ -250,7 +250,7 @@ class Elementwise:
         return self.xp.maximum(x, y) + far
 
     def _distance(self, x: Any, y: Any) -> Any:
-        """``abs(x - y)``, and a large number where both are the same infinity (or something is NaN)."""
+        """Compute ``abs(x - y)``, but a large number where both are the same infinity or one is NaN."""
         return self.xp.fmin(abs(x - y), 1e30)
 
     # -- special functions -----------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class Elementwise:
         return self.special.digamma(x) if n == 0 else self.special.polygamma(n, x).astype(x.dtype)
 
     def degrees_up_to(self, n: Any) -> range:
-        """Return the numbers from 1 to below the largest element of `n`, which has to be waited for."""
+        """Return the numbers from 1 to below the largest element of `n`, for which a device is waited for."""
         known = n[self.xp.isfinite(n)]
         largest = int(self.number(known.max())) if known.size else 0
         return range(1, largest)
@@ -278,7 +278,7 @@ class Elementwise:
         return bool(x.dtype.kind == "c")
 
     def complex(self, real: Any, imag: Any) -> Any:
-        """``real + 1j * imag``, without that product's NaN for infinities."""
+        """Compute ``real + 1j * imag`` without the NaN that this product gives for infinities."""
         shape = np.broadcast_shapes(real.shape, imag.shape)
         result = self.xp.empty(shape, "complex64" if real.dtype == "float32" else "complex128")
         result.real[...] = real
@@ -298,7 +298,7 @@ class Elementwise:
         return self.restride(real, (*x.shape, 2), (*x.strides, real.dtype.itemsize))
 
     def view_as_complex(self, x: Any) -> Any:
-        """Pairs of real numbers in the last dimension as complex numbers, without a copy."""
+        """Return a complex view of `x`, whose last dim holds pairs of real and imaginary parts."""
         if x.dtype.kind != "f" or x.dtype.itemsize < 4:
             name = dtypes.from_numpy(x.dtype).scalar_name
             raise RuntimeError(

@@ -9,7 +9,7 @@ __all__ = ["Embedding"]
 
 
 class Embedding:
-    """Rows by index."""
+    """Kernels of embeddings: selecting rows of a table by index, and summing them."""
 
     xp: Any
     number: Any
@@ -18,11 +18,11 @@ class Embedding:
     taken_along: Any
 
     def embedding_rows(self, weight: Any, indices: Any, *_: Any) -> Any:
-        """Return the rows `indices` of `weight`, ``(*indices, *width)``; further settings concern the gradient."""
+        """Return the rows `indices` of `weight`, ``(*indices, *width)``. Other settings only concern the gradient."""
         return self.taken_along(weight, 0, indices, False, "index out of range in self")
 
     def embedding_sum(self, rows: Any, indices: Any, height: int, padding_idx: int = -1) -> Any:
-        """`height` rows of zeros, with `rows` added where `indices` say; none to the row `padding_idx`."""
+        """Return `height` rows in which `rows` are summed by `indices`; the row `padding_idx` stays zero."""
         width = rows.shape[indices.ndim :]
         result = self.sum_into_rows(height, indices.reshape(-1), rows.reshape(indices.size, prod(width)))
         if padding_idx >= 0:
@@ -30,11 +30,11 @@ class Embedding:
         return result.reshape(height, *width)
 
     def index_counts(self, indices: Any, height: int) -> Any:
-        """Return the number of occurrences of each index among all of them."""
+        """Return, for each index, how often it occurs among all of them."""
         return self.xp.bincount(indices.reshape(-1), minlength=height).take(indices)
 
     def one_hot(self, x: Any, num_classes: int = -1) -> Any:
-        """Zeros with a one at each class, along a new last dim."""
+        """Return zeros with a one at each class, along a new last dim."""
         if num_classes < 0:
             num_classes = self.number(x.max()) + 1
             if num_classes >= 2**63:

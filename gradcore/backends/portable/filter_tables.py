@@ -13,7 +13,10 @@ __all__ = ["fast_size", "half_weighted", "outside", "period", "rate_taps", "runs
 
 @lru_cache(1024)
 def outside(n: int, start: int, stop: int, mode: str) -> np.ndarray:
-    """Return the numbers of the elements at the positions from `start` to `stop` outside of `n` elements."""
+    """Return the index of the element that stands at each position from `start` to `stop`, mostly outside of the array.
+
+    `n` is the array's size along the dim, and `mode` says how the array goes on beyond its ends.
+    """
     i = np.arange(start, stop)
     if mode == "nearest":
         return np.clip(i, 0, n - 1)
@@ -27,7 +30,7 @@ def outside(n: int, start: int, stop: int, mode: str) -> np.ndarray:
 
 
 def runs(index: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Stretches ``(start, stop, step)`` of an index within which it goes up, goes down or stays."""
+    """Yield slices ``(start, stop, step)`` of an index array within which it rises, falls or is constant."""
     i = 0
     while i < len(index):
         j = i + 1
@@ -52,7 +55,10 @@ def fast_size(n: int) -> int:
 
 
 def rate_taps(n: int, taps: int, up: int, down: int, count: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Of a filter between rates, for each result: an element, the tap that it meets, and whether both are there."""
+    """Yield, for each tap of a filter between two sampling rates, which element and tap make each result.
+
+    Each item has three arrays over the results: an element's index, a tap's index, and whether both exist.
+    """
     places = np.arange(count) * down
     for k in range(-(-taps // up)):
         element = places // up - k
@@ -67,7 +73,7 @@ _SHIFTS = {("cos", 1): (0, 0), ("cos", 2): (0.5, 0), ("cos", 3): (0, 0.5), ("cos
 
 
 def half_weighted(kind: str, type: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the samples, and the frequencies, of which an orthogonal transform has ``sqrt(1/2)`` of the plain sum."""
+    """Return the indices of samples and of frequencies that an orthogonal transform scales by ``sqrt(1/2)``."""
     samples, frequencies = _SHIFTS[kind, type]
     whole: dict[tuple[str, float], tuple[int, ...]] = {
         ("cos", 0): (0, n - 1) if type == 1 else (0,),
@@ -77,12 +83,12 @@ def half_weighted(kind: str, type: int, n: int) -> tuple[tuple[int, ...], tuple[
 
 
 def period(kind: str, type: int, n: int) -> int:
-    """Half of the period of what samples stand for."""
+    """Return half of the period of the periodic extension of `n` samples."""
     return n + {("cos", 1): -1, ("sin", 1): 1}.get((kind, type), 0)
 
 
 def twiddles(kind: str, type: int, n: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """Half of the period, and factors before and after the Fourier transform, of an orthogonal transform."""
+    """Return half of the period, and the factors before and after the Fourier transform, of an orthogonal transform."""
     half, places = period(kind, type, n), np.arange(n)
     a, b = _SHIFTS[kind, type]
     before, after = np.ones(n), np.full(n, math.sqrt(2 / half))

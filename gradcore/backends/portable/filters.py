@@ -1,4 +1,4 @@
-"""Kernels of filters, splines and cosine transforms by SciPy's functions, which CuPy has too."""
+"""Kernels of filters, splines and cosine transforms that call SciPy's functions, or CuPy's of the same names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Offsets = Sequence[Sequence[int]]
 
 @lru_cache
 def _import(name: str) -> Any:
-    """Return a module; some of CuPy's make kernels by its JIT, which says that it is experimental."""
+    """Import a module, without the warning that some of CuPy's give about its experimental JIT."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "cupyx.jit.rawkernel is experimental", FutureWarning)
         return importlib.import_module(name)
@@ -31,29 +31,29 @@ def _there(self: Any, *args: Any) -> bool:
 
 
 def _in_fractions(self: Any, x: Any, *args: Any) -> bool:
-    """Return whether the numbers are none for which SciPy's result would be of another dtype."""
+    """Return whether `x` is of floating-point or complex numbers: SciPy gives other dtypes another result dtype."""
     return _there(self) and x.dtype.kind in "fc"
 
 
 def _in_one_call(self: Any, x: Any, weights: Any, dims: Sequence[int], by: str) -> bool:
-    """Return whether the windows are those of all dims, and weighted sums are fewer than what is summed in each."""
+    """Return whether one call of SciPy filters along all of `dims`, at a cost that pays off."""
     taps = prod(weights.shape[d] for d in dims)
     return _in_fractions(self, x) and by == "direct" and weights.size == taps and taps * taps <= x.size
 
 
 def _has_values_only(self: Any, x: Any, coordinates: Any, order: int, mode: str, derivatives: Sequence[int]) -> bool:
-    """Return whether nothing is differentiated, and the grids are few."""
+    """Return whether no derivative is asked for, and there are few grids of float64 or complex128."""
     grids = prod(x.shape[: x.ndim - coordinates.shape[0]])
     return _there(self) and not any(derivatives) and grids <= 4 and x.dtype.char in "dD"
 
 
 def _is_exact(self: Any, x: Any, dim: int, order: int, mode: str) -> bool:
-    """SciPy cuts the sums of few elements that are reflected."""
+    """Return whether SciPy's spline filter is exact along `dim`: it truncates the sums of short reflected inputs."""
     return _there(self) and x.dtype.kind in "fc" and x.shape[dim] > (40 if mode == "reflect" else 1)
 
 
 def _of_few(self: Any, x: Any, offsets: Offsets, sizes: Sequence[int], rank: int) -> bool:
-    """Where a footprint would have to be read from a device, it has no gaps."""
+    """Return whether SciPy's rank filter can be called without reading a footprint from a device."""
     whole = len(offsets) == prod(_window(x, sizes))
     return _there(self) and x.dtype.kind == "f" and (whole or self.host_scalars)
 
@@ -68,7 +68,7 @@ def _of_type(self: Any, x: Any, kind: str, type: int, dim: int) -> bool:
 
 
 class Filters:
-    """Filters of images by the bodies of the operations, where the library has no function for a case."""
+    """Filters of images by SciPy's functions. For cases without such a function, the operation's body runs."""
 
     xp: Any
     #: The package with the library's counterparts of SciPy's modules.
@@ -77,7 +77,7 @@ class Filters:
     scipy_trigonometric_types: tuple[int, ...] = (1, 2, 3, 4)
 
     def scipy(self, module: str) -> Any:
-        """Return the counterpart of a module of SciPy, imported when first used."""
+        """Import and return the library's counterpart of the SciPy module `module`."""
         return _import(f"{self.scipy_name}.{module}")
 
     @kernel_for(_in_one_call)

@@ -17,7 +17,7 @@ Ints = Sequence[int]
 
 
 class Blocks(NamedTuple):
-    """Sliding blocks of images: one number for each spatial dim."""
+    """Settings of sliding blocks of images (kernel, dilation, padding, stride), one number for each spatial dim."""
 
     kernel: Ints
     dilation: Ints
@@ -36,7 +36,7 @@ class Folding:
 
     @packed(Blocks)
     def im2col(self, x: Array, blocks: Blocks) -> Array:
-        """Columns ``(..., C * prod(kernel), windows)`` of images ``(..., C, *size)``, zero outside."""
+        """Return columns ``(..., C * prod(kernel), windows)`` of images ``(..., C, *size)``, which are zero outside."""
         (*lead, channels), size = x.shape[:-2], x.shape[-2:]
         counts = blocks.counts(size)
         result = self.xp.zeros((*lead, channels, *blocks.kernel, *counts), dtype=x.dtype)
@@ -46,7 +46,7 @@ class Folding:
 
     @packed(Blocks)
     def col2im(self, x: Array, size: Ints, blocks: Blocks) -> Array:
-        """Adjoint of `im2col`: images of that size."""
+        """Add columns to images of that size (adjoint of `im2col`)."""
         counts, lead = blocks.counts(size), (*x.shape[:-2], x.shape[-2] // prod(blocks.kernel))
         columns = x.reshape(*lead, *blocks.kernel, *counts)
         result = self.xp.zeros((*lead, *size), dtype=x.dtype)
@@ -58,7 +58,7 @@ class Folding:
 def _taps(
     size: Ints, counts: Ints, blocks: Blocks
 ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:
-    """Each tap of the kernel, the windows in which it is inside the image, and where it is then."""
+    """Yield each tap of the kernel, the windows in which it is inside the image, and its position in these."""
     for tap in product(*map(range, blocks.kernel)):
         pairs = [
             overlap(k * d - p, s, n, count) for k, d, p, s, n, count in zip(tap, *blocks[1:], size, counts, strict=True)

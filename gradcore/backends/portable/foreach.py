@@ -15,22 +15,22 @@ Arrays = Sequence[Any]
 
 
 class Lists:
-    """Lists of gradients: unscaled, measured, clipped."""
+    """Kernels of lists of gradients. They report which arrays they have not handled: here, all of them."""
 
     def unscale_list(self, arrays: Arrays, factor: Any, found: Any) -> list[int]:
         """Multiply by `factor` (float32 without dims, or None), and write 1 to `found` if an element is not finite."""
         return list(range(len(arrays)))
 
     def adapt_scale(self, scale: Any, steps: Any, found: Any, growth: float, backoff: float, interval: int) -> bool:
-        """Make the scale of gradients smaller or larger after a step; False if that was not done."""
+        """Update the scale of gradients after a step; return False if the caller has to do so."""
         return False
 
     def norm_list(self, arrays: Arrays, order: float) -> tuple[list[Any], list[int]]:
-        """Norms, each of several of the arrays together, and the places of arrays that are in none of them."""
+        """Return norms, each of several arrays together, and the numbers of arrays that were left out."""
         return [], list(range(len(arrays)))
 
     def clip_list(self, arrays: Arrays, norm: Any, most: float) -> list[int]:
-        """Scale down so that the norm of all, which is `norm` now, is at most `most`."""
+        """Scale the arrays by one factor so that their norm, which is `norm` now, is at most `most`."""
         return list(range(len(arrays)))
 
     def clamp_list(self, arrays: Arrays, bound: float) -> list[int]:

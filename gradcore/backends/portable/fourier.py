@@ -8,7 +8,7 @@ __all__ = ["Fourier"]
 
 
 class Fourier:
-    """Transforms along dims that are counted from the front; sizes are those of the array, but for `last`."""
+    """Fourier transforms along dims counted from the front. `last` gives the last dim's size where it changes."""
 
     xp: Any
 
@@ -18,7 +18,7 @@ class Fourier:
         return self.xp.fft
 
     def transform(self, name: str, x: Any, dims: tuple[int, ...], norm: str, **settings: Any) -> Any:
-        """Return the transform of that name along dims."""
+        """Apply the transform called `name` along `dims`."""
         return getattr(self.transforms, name)(x, axes=dims, norm=norm, **settings)
 
     def fft_c2c(self, x: Any, dims: tuple[int, ...], norm: str, forward: bool) -> Any:
@@ -32,7 +32,7 @@ class Fourier:
         return self.transform("irfftn", x, dims, norm, s=sizes)
 
     def half_weighted(self, x: Any, dim: int, n: int, weight: float) -> Any:
-        """Return the body of that name, in one copy."""
+        """Multiply the elements that an orthogonal transform weights by half, in one copy of `x`."""
         out = x.copy()
         out[(slice(None),) * dim + (slice(1, (n - 1) // 2 + 1),)] *= weight
         return out

@@ -1,4 +1,4 @@
-"""Tables that the host makes from sizes alone, before a kernel runs: combinations, the order of a chain of products."""
+"""Tables that the host computes from sizes alone: combinations, and the order of a chain of products."""
 
 from __future__ import annotations
 

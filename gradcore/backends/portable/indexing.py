@@ -1,4 +1,4 @@
-"""Kernels that read and write elements at given places."""
+"""Kernels that read and write elements at given indices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OUT_OF_BOUNDS = "index {index} is out of bounds for dimension {dim} with size {s
 
 
 class Indexing:
-    """Gather, scatter and friends.
+    """Kernels of indexing, gathering and scattering.
 
     Indices are checked: NumPy does so itself, and only what it says needs to be put in PyTorch's words; CuPy would
     wrap them around in silence.
@@ -38,14 +38,14 @@ class Indexing:
     # -- indexing with ints, slices and None ----------------------------------------------------------------------
 
     def getitem(self, x: Any, key: Any, name: str = "") -> Any:
-        """Return a view: `key` has neither arrays nor bools."""
+        """Return the view ``x[key]``, for a `key` of integers, slices, None and an ellipsis."""
         try:
             return x[key]
         except IndexError as error:
             raise index_error(error, x.shape) from None
 
     def getitem_backward(self, grad: Any, shape: Sequence[int], key: Any) -> Any:
-        """Zeros with `grad` at `key`."""
+        """Return zeros of `shape` with `grad` at `key`."""
         out = self.xp.zeros(shape, grad.dtype)
         out[key] = grad
         return out
@@ -64,19 +64,19 @@ class Indexing:
             raise index_error(error, x.shape, self._without_masks(indices)) from None
 
     def taken_along(self, x: Any, dim: int, index: Any, negative: bool = False, message: str = OUT_OF_BOUNDS) -> Any:
-        """Return the slices of a dim at `index`, where negative ones count from the end or are out of bounds."""
+        """Return the slices at `index` along a dim. Without `negative`, an index out of bounds raises `message`."""
         if not negative:
             self.check_bounds(index, x.shape[dim], dim, 0, message)
         return x.take(index, dim)
 
     def index_write(self, x: Any, values: Any, indices: Indices, accumulate: bool = False) -> Any:
-        """Return a copy with `values` at `indices`, or with `values` added there."""
+        """Return a copy of `x` with `values` written, or added, at `indices`."""
         out = self.xp.array(x)
         self.index_into(out, values, indices, accumulate)
         return out
 
     def index_into(self, out: Any, values: Any, indices: Indices, accumulate: bool = False) -> None:
-        """Write `values` to `indices`, or add them there, where the same place may appear often."""
+        """Write `values` to `out` at `indices`, or add them (an index may then occur more than once)."""
         key = self._key_of(out.shape, indices)
         try:
             if accumulate and not distinct(indices):
@@ -98,7 +98,7 @@ class Indexing:
             raise index_error(error, out.shape, self._without_masks(indices), values.shape) from None
 
     def index_backward(self, grad: Any, shape: Sequence[int], indices: Indices) -> Any:
-        """Zeros with `grad` added at `indices`."""
+        """Return zeros of `shape` with `grad` added at `indices`."""
         if not distinct(indices):
             return self._accumulate(shape, indices, grad)
         out = self.xp.zeros(shape, grad.dtype)
@@ -106,7 +106,10 @@ class Indexing:
         return out
 
     def _alone(self, x: Any, indices: Indices) -> tuple[Any, int, Any] | None:
-        """Of a single index: `x`, the indexed dim, and integers along it.
+        """If there is a single index array, return `x`, the indexed dim and integer indices along it; else None.
+
+        A mask is turned into the indices of its True elements, and the dims that it covers are merged into one. Reading
+        and writing by integers is several times faster than by the mask.
 
         Of a mask these are the places where it holds, in the dims it covers taken as one: to read and write by them is
         several times faster than by the mask.
@@ -122,7 +125,7 @@ class Indexing:
         return x, dim, index
 
     def _key_of(self, shape: Sequence[int], indices: Indices) -> tuple[Any, ...]:
-        """Return the key by which the library indexes; indices are compared with the bounds where it does not do so."""
+        """Return the key for the library's indexing, after a bounds check if the library makes none."""
         if not self.host_scalars:
             self._check_each(shape, indices)
         return tuple(slice(None) if index is None else index for index in indices)
@@ -153,14 +156,14 @@ class Indexing:
             raise OutOfBoundsError(message.format(index=int(wrong), dim=dim, size=size))
 
     def masked_write(self, out: Any, mask: Any, source: Any) -> None:
-        """Write the first elements of a vector to where the mask holds."""
+        """Write the first elements of the vector `source` to the elements of `out` where `mask` is True."""
         places = mask.reshape(-1).nonzero()[0]
         if places.size > source.size:
             raise RuntimeError("Number of elements of source < number of ones in mask")
         out.reshape(-1)[places] = source[: places.size]
 
     def _accumulate(self, shape: Sequence[int], indices: Indices, values: Any) -> Any:
-        """Zeros with `values` added at `indices`, where the same place may appear often."""
+        """Return zeros of `shape` with `values` added at `indices`, which may repeat."""
         flat, rows, dims = self._as_rows(shape, indices, values)
         total = self.sum_into_rows(math.prod(shape[d] for d in dims), flat, rows)
         order = [*dims, *(d for d in range(len(shape)) if d not in dims)]
@@ -168,7 +171,7 @@ class Indexing:
         return total.reshape([shape[d] for d in order]).transpose(back)
 
     def _accumulate_into(self, out: Any, indices: Indices, values: Any) -> None:
-        """Add `values` to `out` at `indices`: without a pass over `out` where they are few."""
+        """Add `values` to `out` at `indices`, without a pass over all of `out` if they are few."""
         flat, rows, dims = self._as_rows(out.shape, indices, values)
         few = 4 * rows.size < out.size or rows.shape[1] < 8
         if few and rows.size and out.flags.c_contiguous and dims == list(range(len(dims))):
@@ -179,7 +182,7 @@ class Indexing:
             out += self._accumulate(out.shape, indices, values)
 
     def _as_rows(self, shape: Sequence[int], indices: Indices, values: Any) -> tuple[Any, Any, list[int]]:
-        """Indices along the flattened indexed dims, the rows that belong to them, and those dims."""
+        """Return flat indices over the indexed dims, the values as a row for each, and the indexed dims."""
         indices = self._without_masks(indices)
         dims = [d for d, index in enumerate(indices) if index is not None]
         arrays, full, order = self._layout(shape, indices)
@@ -190,7 +193,7 @@ class Indexing:
         return flat, values.transpose(order).reshape(flat.size, rest), dims
 
     def _layout(self, shape: Sequence[int], indices: Indices) -> tuple[Sequence[Any], tuple[int, ...], tuple[int, ...]]:
-        """Indices that are broadcast, the shape of what they name, and its dims, those of the indices first."""
+        """Return the broadcast indices, the shape of ``x[indices]``, and an order of its dims, indexed dims first."""
         dims = [d for d, index in enumerate(indices) if index is not None]
         arrays = [indices[d] for d in dims]
         if len(arrays) > 1:
@@ -204,7 +207,7 @@ class Indexing:
         return arrays, full, order
 
     def _without_masks(self, indices: Indices) -> list[Any]:
-        """Masks as the integers at which they hold, one array per dim."""
+        """Replace each mask by the integer indices of its True elements, one array per dim."""
         found: list[Any] = []
         for index in indices:
             if index is not None and index.dtype.kind == "b":
@@ -214,12 +217,12 @@ class Indexing:
         return found
 
     def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
-        """Zeros, `height` rows of them, with `rows` added to the rows `index`."""
+        """Return `height` rows of zeros with each row of `rows` added to the row that `index` says."""
         out = self.xp.zeros((height, rows.shape[1]), rows.dtype)
         return self.add_rows(out, index, rows) if rows.size else out
 
     def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
-        """`out`, a fresh matrix, with `rows` added to its rows `index`; half precision is summed in float32."""
+        """Add `rows` to the rows `index` of the new matrix `out`, and return it. Halves are summed in float32."""
         if _is_reduced(out):
             return self.add_rows(out.astype("float32"), index, rows.astype("float32")).astype(out.dtype)
         width = out.shape[1]
@@ -232,7 +235,7 @@ class Indexing:
 
     @along(1)
     def gather_along(self, x: Any, dim: int, index: Any) -> Any:
-        """``out[i, j] = x[index[i, j], j]`` for dim 0."""
+        """Return ``out[i, j] = x[index[i, j], j]`` for dim 0, and accordingly for others."""
         if not x.ndim or not index.size:
             rows = x.reshape(-1)
             self.check_bounds(index, rows.size, 0)
@@ -255,11 +258,11 @@ class Indexing:
         return out
 
     def write_at(self, out: Any, places: Any, values: Any) -> None:
-        """Write values, or a number, to places of a vector."""
+        """Write `values`, an array or a number, to the elements `places` of the vector `out`."""
         out[places] = values
 
     def added_along(self, out: Any, dim: int, index: Any, src: Any) -> Any:
-        """`out`, a fresh array, with ``out[index[i, j], j] += src[i, j]`` for dim 0."""
+        """Add ``out[index[i, j], j] += src[i, j]`` for dim 0 into the new array `out`, and return it."""
         if not index.size:
             return out
         shape, out, index = out.shape, _row(out), _row(index)
@@ -269,7 +272,7 @@ class Indexing:
         return self.add_rows(out.reshape(-1, 1), places, src.reshape(-1, 1)).reshape(shape)
 
     def cut(self, x: Any, index: Any) -> Any:
-        """`x` cut to the shape of an index array."""
+        """Return the part of `x` that starts at its first element and has the shape of an index array."""
         return x if x.shape == index.shape or not x.ndim else x[tuple(slice(n) for n in index.shape)]
 
     def _along(self, index: Any, dim: int) -> tuple[Any, ...]:
@@ -279,11 +282,11 @@ class Indexing:
         return tuple(key)
 
     def _range_along(self, n: int, step: int, dim: int, ndim: int) -> Any:
-        """``0, step, ...`` along one of `ndim` dims."""
+        """Return ``0, step, ...`` as an array of `ndim` dims whose elements lie along `dim`."""
         return self.xp.arange(0, n * step, step).reshape((1,) * dim + (n,) + (1,) * (ndim - dim - 1))
 
     def _places(self, shape: Sequence[int], dim: int, index: Any) -> Any:
-        """Flat positions in an array of `shape` of the elements that `index` selects along a dim."""
+        """Return the flat positions, in an array of `shape`, of the elements that `index` selects along a dim."""
         step, rest = 1, None
         for d in range(len(shape) - 1, -1, -1):
             if d == dim:
@@ -298,7 +301,7 @@ class Indexing:
 
     @along(1)
     def reduced_along(self, x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> Any:
-        """A copy of `x` in which `src` is reduced, at the places that `index` names along a dim, with what is there."""
+        """Return a copy of `x` whose elements at `index` along `dim` are reduced with the elements of `src`."""
         if not index.size:
             return self.xp.array(x)
         rows, index = _row(x), _row(index)
@@ -333,7 +336,7 @@ class Indexing:
         return -float("inf") if low else float("inf")
 
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
-        """`out`, a fresh row of numbers, reduced with `values` at `places`: by ``prod``, ``amax`` or ``amin``."""
+        """Reduce the elements `places` of the new vector `out` with `values` by ``prod``, ``amax`` or ``amin``."""
         ufunc = {"prod": self.xp.multiply, "amax": self.xp.maximum, "amin": self.xp.minimum}[reduce]
         if self.host_scalars or reduce != "prod":  # CuPy has no `multiply.at`
             ufunc.at(out, places, values)
@@ -355,23 +358,23 @@ def _is_reduced(x: Any) -> bool:
 
 
 def distinct(indices: Indices) -> bool:
-    """Return whether no place can appear twice: a single mask."""
+    """Return whether `indices` cannot select an element twice, as is known of a single mask."""
     given = [index for index in indices if index is not None]
     return len(given) == 1 and given[0].dtype.kind == "b"
 
 
 def _row(x: Any) -> Any:
-    """Numbers as vectors of one element."""
+    """Return a 0-dim array as a vector of one element, and others unchanged."""
     return x if x.ndim else x.reshape(1)
 
 
 def _cut(x: Any, shape: Sequence[int], dim: int) -> Any:
-    """`x` cut to `shape`, but for one dim."""
+    """Return the part of `x` that starts at its first element and has the sizes `shape`, except along `dim`."""
     return x[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(shape))]
 
 
 def linear(arrays: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """Indices along several dims as those along their flattening; negative ones count from the end."""
+    """Return index arrays along several dims as one array of flat indices. Negative ones count from the end."""
     arrays = [index.astype("int64", copy=False) for index in arrays]
     flat = arrays[0]
     if len(arrays) > 1:
@@ -384,7 +387,7 @@ def linear(arrays: Sequence[Any], sizes: Sequence[int]) -> Any:
 def index_error(
     error: Exception, shape: Sequence[int], indices: Indices = (), values: Sequence[int] | None = None
 ) -> Exception:
-    """Return the library's complaint in PyTorch's words."""
+    """Return an exception in PyTorch's words for an error that the library raised."""
     text = str(error)
     if "too many indices" in text:
         return IndexError(f"too many indices for tensor of dimension {len(shape)}")

@@ -46,7 +46,7 @@ def _solution(a: Any, b: Any) -> Result:
 
 
 class LinearAlgebra:
-    """Factorisations and solvers of batches of matrices. An `info` is 0 where they succeeded, as in LAPACK."""
+    """Factorizations and solvers of batches of matrices. As in LAPACK, an `info` of 0 means success."""
 
     xp: Any
     div: Any
@@ -62,7 +62,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: (a, Result((*a.shape[:-2], min(a.shape[-2:])), "int32"), _info(a)))
     def factor_lu(self, a: Any) -> tuple[Any, Any, Any]:
-        """LU factors in one matrix, pivots (from 1) and info: elimination of all matrices of a batch at once."""
+        """Return LU factors in one matrix, pivots (from 1) and info, by elimination of all matrices at once."""
         *batch, m, n = a.shape
         lu = a.reshape(math.prod(batch), m, n).copy()
         every = self.xp.arange(len(lu))
@@ -103,7 +103,7 @@ class LinearAlgebra:
 
     @leading(2, 2, 1, 2)
     def solve_with_factors(self, a: Any, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
-        """As `solve_lu`, with what `solve_and_factor` gave for `a`."""
+        """Solve as `solve_lu` does, with the factors that `solve_and_factor` returned for `a`."""
         if lu.shape[-1] != a.shape[-1]:
             return self.xp.linalg.solve(self.hermitian(a) if adjoint else a, b)
         return self.solve_lu(lu, pivots, b, adjoint)
@@ -111,7 +111,7 @@ class LinearAlgebra:
     @leading(2, 2)
     @shaped(lambda a, b, upper, unitriangular=False: _solution(a, b))
     def solve_triangle(self, a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
-        """Return the solution of ``a @ x = b``, of which only one triangle of `a` is read."""
+        """Return the solution of ``a @ x = b``, reading only the upper or the lower triangle of `a`."""
         a = self.xp.triu(a) if upper else self.xp.tril(a)
         if unitriangular:
             a = self.xp.where(self.xp.eye(a.shape[-1], dtype=bool), 1, a).astype(a.dtype)
@@ -120,7 +120,7 @@ class LinearAlgebra:
     @leading(2, 2)
     @shaped(lambda ab, b, l, u: _solution(ab, b))
     def solve_banded(self, ab: Any, b: Any, l: int, u: int) -> Any:
-        """The solution of ``a @ x = b`` with a matrix stored by diagonals, `l` below the main one and `u` above."""
+        """Return the solution of ``a @ x = b`` for a matrix stored by its `l` lower, main and `u` upper diagonals."""
         n = ab.shape[-1]
         a = self.xp.zeros((*ab.shape[:-2], n, n), ab.dtype)
         for k in range(-min(l, n - 1), min(u, n - 1) + 1):
@@ -135,7 +135,7 @@ class LinearAlgebra:
     @leading(2, 2, 2)
     @shaped(lambda a, b, q: q)
     def solve_sylvester(self, a: Any, b: Any, q: Any) -> Any:
-        """Return the solution of ``a @ x + x @ b = q``, by one system for all elements."""
+        """Return the solution of ``a @ x + x @ b = q``, from one system of equations for all elements."""
         n, m = q.shape[-2:]
         left = a[..., :, None, :, None] * self.xp.eye(m, dtype=a.dtype)[:, None, :]
         right = b.swapaxes(-1, -2)[..., None, :, None, :] * self.xp.eye(n, dtype=a.dtype)[:, None, :, None]
@@ -146,7 +146,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: a)
     def square_root(self, a: Any) -> Any:
-        """Return the principal square root of matrices, by Denman's and Beavers's iteration in double precision."""
+        """Return the principal square root of matrices by the Denman-Beavers iteration in double precision."""
         x = a.astype("complex128" if a.dtype.kind == "c" else "float64")
         y = self.xp.zeros_like(x) + self.xp.eye(a.shape[-1], dtype=x.dtype)
         for _ in range(24):
@@ -156,7 +156,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: a)
     def logarithm(self, a: Any) -> Any:
-        """Return the principal logarithm of matrices: of a root that is close to one, by a Gaussian quadrature."""
+        """Return the principal logarithm of matrices, by a Gaussian quadrature for a root close to the identity."""
         roots, dtype = 8, a.dtype
         a = a.astype("complex128" if a.dtype.kind == "c" else "float64")
         for _ in range(roots):
@@ -173,7 +173,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a, hermitian=False: (a, Result(a.shape[:-1], "int32"), _info(a)))
     def factor_ldl(self, a: Any, hermitian: bool = False) -> tuple[Any, Any, Any]:
-        """LDL factors of symmetric matrices (or Hermitian ones) in one matrix, pivots as LAPACK has them, and info."""
+        """Return the LDL factors of symmetric or Hermitian matrices in one matrix, LAPACK's pivots, and info."""
         raise NotImplementedError
 
     @leading(2, 1, 2)
@@ -198,11 +198,11 @@ class LinearAlgebra:
     @all_samples
     @shaped(lambda kept: True)
     def has_full_rank(self, kept: Any) -> bool:
-        """Return whether no singular value was left out."""
+        """Return whether the mask `kept` of singular values is True everywhere."""
         return bool(kept.all())
 
     def assert_small(self, x: Any, text: str) -> Any:
-        """Raise where an element is too large for rounding."""
+        """Raise with the message `text` where an element is too large to be a rounding error."""
         if (abs(x) > 1e-2).any():
             raise RuntimeError(text)
         return x
@@ -219,7 +219,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: (a, _info(a)))
     def factor_cholesky(self, a: Any) -> tuple[Any, Any]:
-        """Return the lower factor and info."""
+        """Return the lower Cholesky factor and info."""
         factor = self.xp.linalg.cholesky(a)
         failed = self.xp.isnan(factor).any(axis=(-2, -1))
         return factor, failed.astype("int32")
@@ -242,7 +242,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: (Result(a.shape[:-1], _complex(a)), Result(a.shape, _complex(a))))
     def factor_eig(self, a: Any) -> tuple[Any, Any]:
-        """Complex eigenvalues and eigenvectors."""
+        """Return complex eigenvalues and eigenvectors."""
         if not self.xp.isfinite(a).all():
             raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
         try:
@@ -255,7 +255,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: Result(a.shape[:-1], _complex(a)))
     def eigenvalues(self, a: Any) -> Any:
-        """Complex eigenvalues."""
+        """Return complex eigenvalues."""
         if not self.xp.isfinite(a).all():
             raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
         try:
@@ -281,7 +281,7 @@ class LinearAlgebra:
 
     @leading(2)
     def factor_qr(self, a: Any, mode: str = "reduced") -> tuple[Any, Any]:
-        """Q and R; an empty Q for the mode ``"r"``."""
+        """Return Q and R, with an empty Q for the mode ``"r"``."""
         if mode == "r":
             return self.xp.zeros(0, a.dtype), self.xp.linalg.qr(a, "r")
         q, r = self.xp.linalg.qr(a, mode)
@@ -292,7 +292,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: (a, _info(a)))
     def invert(self, a: Any) -> tuple[Any, Any]:
-        """Return the inverse and info; what the inverse of a singular matrix holds is left open."""
+        """Return the inverse and info. For a singular matrix, the elements of the inverse are undefined."""
         result = self.xp.linalg.inv(a)
         failed = ~self.xp.isfinite(result).all(axis=(-2, -1))
         return result, failed.astype("int32")
@@ -303,12 +303,12 @@ class LinearAlgebra:
 
     @leading(2)
     def log_determinant(self, a: Any) -> tuple[Any, Any]:
-        """Return the sign and the logarithm of the size of the determinants."""
+        """Return the sign, and the logarithm of the absolute value, of the determinants."""
         sign, size = self.xp.linalg.slogdet(a)
         return sign, size
 
     def adjugate(self, a: Any) -> Any:
-        """The transpose of the cofactors: the inverse times the determinant, where there is an accurate inverse."""
+        """Return the adjugate (the transpose of the cofactors): where possible, the inverse times the determinant."""
         if a.shape[-1] < 2:
             return self.xp.ones_like(a)
         determinant = self.xp.linalg.det(a)[..., None, None]
@@ -320,7 +320,7 @@ class LinearAlgebra:
         return (self.hermitian(vh) * (phase * self.products_of_others(s))[..., None, :]) @ self.hermitian(u)
 
     def is_regular(self, a: Any) -> bool:
-        """Return whether all matrices are far enough from singular ones for their inverses to be accurate."""
+        """Return whether all matrices are far enough from singular for an accurate inverse."""
         return self._is_accurate(a, *self.invert(a))
 
     def _is_accurate(self, a: Any, inverse: Any, info: Any) -> bool:
@@ -332,7 +332,7 @@ class LinearAlgebra:
 
     @leading(1)
     def products_of_others(self, s: Any) -> Any:
-        """For each element of the last dim, the product of the others."""
+        """Return, for each element of the last dim, the product of all others."""
         before = self.xp.ones_like(s)
         after = self.xp.ones_like(s)
         before[..., 1:] = self.xp.cumprod(s[..., :-1], axis=-1)
@@ -341,7 +341,7 @@ class LinearAlgebra:
 
     @shaped(lambda like, pivots, rows: Result((*pivots.shape[:-1], rows, rows), like.dtype))
     def permutation(self, like: Any, pivots: Any, rows: int) -> Any:
-        """Return the permutation matrix of LAPACK's pivots, row exchanges one after another."""
+        """Return the permutation matrix of LAPACK's pivots, which are row exchanges in sequence."""
         batch = pivots.shape[:-1]
         count = math.prod(batch)
         order = self.xp.broadcast_to(self.xp.arange(rows), (count, rows)).copy()
@@ -358,7 +358,7 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: a)
     def matrix_exponential(self, a: Any) -> Any:
-        """Scaling and squaring with the Padé approximant of degree 13, in double precision."""
+        """Return the exponential of matrices, by scaling and squaring and a Padé approximant of degree 13."""
         if not a.size:
             return a.copy()
         x = a.astype("complex128" if a.dtype.kind == "c" else "float64")
@@ -383,7 +383,7 @@ class LinearAlgebra:
 
     @along(2)
     def vector_norm(self, x: Any, ord: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
-        """Return the norm of that order over axes (all of them if None)."""
+        """Return the norm of order `ord` over `axes` (over all of them if None)."""
         if ord == 2 and x.dtype.kind == "f":
             if axes is None and not keepdim:
                 flat = x.reshape(-1)

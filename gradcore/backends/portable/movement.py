@@ -17,7 +17,7 @@ __all__ = ["Movement"]
 
 
 class Movement:
-    """Shapes, orders, pieces and joins."""
+    """Kernels that change shapes and the order of elements, or that split and join arrays."""
 
     xp: Any
 
@@ -28,7 +28,7 @@ class Movement:
         return getattr(view, "base", None) is x or _owner(view) is _owner(x)
 
     def restride(self, x: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
-        """Return a view from the first element of `x` on, with these sizes, and with strides in bytes."""
+        """Return a view that starts at the first element of `x` and has these sizes, and strides in bytes."""
         return self.xp.lib.stride_tricks.as_strided(x, shape, strides)
 
     def broadcast_view(self, x: Any, shape: Sequence[int]) -> Any:
@@ -36,7 +36,7 @@ class Movement:
         return self.xp.broadcast_to(x, shape)
 
     def view_dtype_kernel(self, x: Any, dtype: Any) -> Any:
-        """The memory of `x` read as another of gradcore's dtypes."""
+        """Return a view of the memory of `x` in another of gradcore's dtypes."""
         new, old = dtype.numpy, x.dtype
         if new.itemsize == old.itemsize:
             return x.view(new)
@@ -52,14 +52,14 @@ class Movement:
         return x.view(new)
 
     def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:
-        """Return the diagonal as a view, writable where `x` is."""
+        """Return the diagonal as a view, which is writable if `x` is."""
         out = x.diagonal(offset, dim1, dim2)
         if not getattr(out.flags, "writeable", True) and x.flags.writeable:  # CuPy's arrays always are
             out.flags.writeable = True
         return out
 
     def view_memory(self, x: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
-        """Return a view of the memory that `x` is part of; `offset` counts from the first element of `x`.
+        """Return a view of the memory that `x` belongs to. `offset` counts elements from the first one of `x`.
 
         Raises
         ------
@@ -86,7 +86,10 @@ class Movement:
         return self.restride(memory[offset:], shape, steps)
 
     def memory_of(self, x: Any) -> Any:
-        """All memory that `x` is part of, as elements in a row; between them may be what is in no tensor."""
+        """Return the whole memory block that `x` belongs to, as a vector.
+
+        It can have elements that no tensor shows.
+        """
         owner = _owner(x)
         flat = owner.reshape(-1) if owner.flags.c_contiguous else self._span(owner)
         if flat.dtype == x.dtype:
@@ -96,15 +99,15 @@ class Movement:
         return flat.view(x.dtype)
 
     def owner_of(self, x: Any) -> Any:
-        """Return the array whose memory `x` is a view of; itself if it has its own."""
+        """Return the array that owns the memory of `x`: itself, unless it is a view."""
         return _owner(x)
 
     def own_header(self, x: Any) -> Any:
-        """Return the same memory as an array that is a view of no other; here the array itself."""
+        """Return an array on the same memory that is a view of no other array; here `x` itself."""
         return x
 
     def _span(self, x: Any) -> Any:
-        """Return the memory from the first to the last element in it of an array with other strides."""
+        """Return, as a vector, the memory from the lowest to the highest address among the elements of `x`."""
         if not x.size or any(s % x.itemsize for s in x.strides):
             raise RuntimeError("a tensor whose strides are no multiples of its element size has no storage: clone it")
         first = x[tuple(slice(None, None, -1 if s < 0 else 1) for s in x.strides)]
@@ -112,7 +115,7 @@ class Movement:
         return self.restride(first, (count,), (x.itemsize,))
 
     def geometry_of(self, x: Any) -> tuple[tuple[int, ...], int]:
-        """Strides and offset, in elements, of `x` in its memory."""
+        """Return the strides and the offset of `x` in its memory, in elements."""
         owner = _owner(x)
         low = self.address(owner) + sum((n - 1) * s for n, s in zip(owner.shape, owner.strides, strict=True) if s < 0)
         start = self.address(x) - low
@@ -121,18 +124,18 @@ class Movement:
         return tuple(s // x.itemsize for s in x.strides), start // x.itemsize
 
     def address(self, x: Any) -> int:
-        """Return the address of the first element."""
+        """Return the address of the first element of `x`."""
         return int(x.__array_interface__["data"][0])
 
     def locations(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
-        """Flat positions in memory of the elements of such a view."""
+        """Return the flat positions in memory of the elements of a view with these sizes and strides."""
         found = self.xp.full((), offset, "int64")
         for n, s in zip(shape, strides, strict=True):
             found = found[..., None] + self.xp.arange(n) * s
         return found.reshape(-1)
 
     def windows_of(self, x: Any, dim: int, size: int, step: int) -> Any:
-        """Windows along a dim, each in a new last dim, as a view."""
+        """Return the windows along a dim as a view, with a new last dim for the elements of each."""
         size, step = index(size), index(step)
         if step < 1 or not 0 <= size <= x.shape[dim]:
             raise RuntimeError(
@@ -145,7 +148,7 @@ class Movement:
         return self.restride(x, shape, strides)
 
     def unfold_dim_backward(self, grad: Any, shape: Sequence[int], dim: int, size: int, step: int) -> Any:
-        """Return the sum of windows where they overlap."""
+        """Return an array of `shape` in which the windows `grad` are summed where they overlap."""
         if not shape:
             return grad.sum().reshape(())
         out = self.xp.zeros(shape, grad.dtype)
@@ -168,11 +171,11 @@ class Movement:
         return x.swapaxes(-2, -1).conj()
 
     def reverse_dims(self, x: Any, dims: Sequence[int]) -> Any:
-        """Return a copy with the order of the elements along dims, which are counted from the front, reversed."""
+        """Return a copy with the elements in reverse order along `dims`, counted from the front."""
         return x[tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(x.ndim))].copy()
 
     def tile_array(self, x: Any, repeats: Sequence[int]) -> Any:
-        """Copies of `x` side by side; there are at least as many `repeats` as dims."""
+        """Return copies of `x` side by side. `repeats` has at least as many elements as `x` has dims."""
         shape = (1,) * (len(repeats) - x.ndim) + x.shape
         out = self.xp.empty([n * r for n, r in zip(shape, repeats, strict=True)], x.dtype)
         split = out.reshape([k for n, r in zip(shape, repeats, strict=True) for k in (r, n)])
@@ -182,7 +185,7 @@ class Movement:
     # -- joins --------------------------------------------------------------------------------------------------------
 
     def join_arrays(self, arrays: Sequence[Any], dim: int) -> Any:
-        """Arrays one after the other along a dim, in their common dtype."""
+        """Concatenate arrays along a dim, in their common dtype."""
         return self.xp.concatenate(self.alike(arrays), axis=dim)
 
     def alike(self, arrays: Sequence[Any]) -> Sequence[Any]:
@@ -196,7 +199,7 @@ class Movement:
         return [a.astype(common) for a in arrays]
 
     def block_diagonal(self, blocks: Sequence[Any]) -> Any:
-        """Matrices along a diagonal, zeros elsewhere."""
+        """Return a matrix with the given matrices along its diagonal, and zeros elsewhere."""
         blocks = self.alike(blocks)
         rows, columns = zip(*(b.shape for b in blocks), strict=True)
         out = self.xp.zeros((sum(rows), sum(columns)), blocks[0].dtype)
@@ -212,7 +215,7 @@ class Movement:
 
 
 def _owner(x: Any) -> Any:
-    """Return the array whose memory `x` is a view of; itself if it has its own."""
+    """Return the array that owns the memory of `x`: itself, unless it is a view."""
     owner, base = x, getattr(x, "base", None)
     while base is not None:
         if hasattr(base, "dtype"):  # NumPy's as_strided puts something else in between

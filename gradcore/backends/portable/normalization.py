@@ -63,7 +63,7 @@ class NormGradients(NamedTuple):
 
 
 class Normalization:
-    """Normalized arrays, with the mean and the variance (not corrected for the sample's size) that were used."""
+    """Kernels that return normalized arrays, and the mean and the biased variance that they used."""
 
     xp: Any
     div: Any
@@ -135,11 +135,11 @@ class Normalization:
         return out.reshape(x.shape)
 
     def softmax_or_zero(self, x: Any) -> Any:
-        """Softmax over the last dim; rows of minus infinity give zeros."""
+        """Return the softmax over the last dim, and zeros for rows of minus infinity."""
         return self._softmax_in_place(x.copy())
 
     def keeps_weights(self, scores: int, dtype: str) -> bool:
-        """Whether attention with so many scores keeps its weights for gradients, or (False) computes them again."""
+        """Return whether attention with so many scores saves its weights for gradients, or computes them again."""
         return True
 
     def attention(
@@ -155,7 +155,7 @@ class Normalization:
         return self.matmul(weights, value), weights
 
     def _softmax_in_place(self, x: Any) -> Any:
-        """As `softmax_or_zero`; overwrites `x`."""
+        """Compute `softmax_or_zero` in the memory of `x`."""
         xp, last = self.xp, (x.ndim - 1,)
         highest = self.max_over(x, last, True)
         x -= xp.where(highest == -xp.inf, xp.zeros((), x.dtype), highest)
@@ -253,7 +253,7 @@ class Normalization:
         return self.reciprocal(self.xp.sqrt(var + eps))
 
     def _centered_rows(self, x: Any) -> Triple:
-        """Rows less their mean, the means and the variances, as columns."""
+        """Return the rows minus their means, and the means and variances as columns."""
         count = x.shape[1]
         mean = self.sum_over(x, (1,), True) / count
         out = x - mean
@@ -271,7 +271,7 @@ class Normalization:
 
 
 def _channels(x: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return a shape of images, the dims of a channel in it, and the shape in which numbers for each channel fit."""
+    """Return `x`'s shape as images, the dims to reduce for a channel's statistics, and the shape of statistics."""
     (batch, channels), points = x.shape[:2], prod(x.shape[2:])
     if points == 1:  # NumPy is slow along dims of size 1
         return (batch, channels), (0,), (channels,)
@@ -279,12 +279,12 @@ def _channels(x: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]
 
 
 def _plus(x: Any, grad: Any) -> Any:
-    """`x` plus the gradient of a statistic, where there is one."""
+    """Return `x` plus `grad`, the gradient of a statistic, which may be None."""
     return x if grad is None else x + grad.reshape(x.shape)
 
 
 def _affine(xp: Any, grad: Any, scale: Any, c: Any, slope: Any, shift: Any) -> Any:
-    """``grad * scale + (c * slope + shift)``; overwrites `c`."""
+    """Compute ``grad * scale + (c * slope + shift)`` in the memory of `c`."""
     c *= slope
     c += shift
     result = xp.multiply(grad, scale)

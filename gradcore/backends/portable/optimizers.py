@@ -1,4 +1,4 @@
-"""Steps of optimisers on raw arrays: a formula runs over many parameters, in tiles that stay in cache.
+"""Steps of optimizers on raw arrays: a formula runs over many parameters, in tiles that stay in cache.
 
 A formula is written once for arrays of any shape and of any library, and for tensors, as ``formula(F, p, g, *states,
 **settings)``: it changes the parameter `p` and the states in place, and only reads the gradient `g`. Since it is
@@ -49,7 +49,7 @@ class Batch:
 
 
 class Optimizers:
-    """The step of an optimiser, for all parameters of a batch."""
+    """Kernel of an optimizer's step, for all parameters of a batch."""
 
     xp: Any
     is_tensor: Any
@@ -62,7 +62,7 @@ class Optimizers:
     fused_steps: ClassVar[dict[str, Callable[..., None]]] = {}
 
     def in_threads(self, work: Callable[[int, int], None], count: int) -> None:
-        """Call ``work(start, stop)`` for parts of ``range(count)``; a backend may do so at the same time."""
+        """Call ``work(start, stop)`` for consecutive parts of ``range(count)``, which a backend may run in threads."""
         work(0, count)
 
     def optimizer_step(self, formula: Formula, batch: Batch, settings: dict[str, Any], found_inf: Any = None) -> None:
@@ -97,11 +97,11 @@ class Optimizers:
         batch.cut.run(formula, batch.grads, settings)
 
     def has_arrays(self, settings: dict[str, Any]) -> bool:
-        """Return whether some of the settings are arrays, with an element for each parameter."""
+        """Return whether some setting is an array, which has an element for each parameter."""
         return not SCALARS.issuperset(map(type, settings.values())) and any(map(self.is_tensor, settings.values()))
 
     def _step_each(self, formula: Formula, batch: Batch, settings: dict[str, Any]) -> None:
-        """The steps of the parameters one by one, each with its own elements of the settings that are arrays."""
+        """Make the steps of the parameters one by one, each with its own element of settings that are arrays."""
         for i, (p, g) in enumerate(zip(batch.params, batch.grads, strict=True)):
             alone = Batch([p], [s[batch.offsets[i] : batch.offsets[i + 1]] for s in batch.states])
             own = {name: v[i : i + 1] if self.is_tensor(v) else v for name, v in settings.items()}
@@ -152,7 +152,7 @@ class Optimizers:
 
 
 class Tile:
-    """Some elements of a batch: consecutive small parameters, or a part of a large one.
+    """A cache-sized slice of a batch: several consecutive small parameters, or a part of a large one.
 
     Parameters
     ----------
@@ -175,12 +175,12 @@ class Tile:
         self.parts: tuple[Any, Any, list[Any]] | None = None
 
     def grads(self, flat: list[Any]) -> list[Any]:
-        """Return the parts of the gradients that belong to these elements."""
+        """Return the parts of the flat gradients `flat` that belong to the elements of this tile."""
         return flat[self.first : self.stop] if self.start is None else [flat[self.first][self.start : self.stop]]
 
 
 class Cut:
-    """A batch in tiles.
+    """A batch cut into tiles.
 
     float16 and bfloat16 are computed in float32 and rounded once.
     """
@@ -245,18 +245,18 @@ class Cut:
 
 
 def _step_dtype(dtype: Any) -> Any:
-    """Return the dtype in which steps of parameters are computed."""
+    """Return the dtype in which a step of parameters of `dtype` is computed: float32 for 16-bit floats."""
     return np.dtype({2: "float32"}.get(dtype.itemsize, np.empty(0, dtype).real.dtype))
 
 
 def _flat(array: Any) -> Any:
-    """Return the elements in a row, complex ones as pairs: a view, or a copy where the array is not contiguous."""
+    """Return the elements as a vector, with complex ones as pairs: a view, or a copy of a non-contiguous array."""
     flat = array.ravel()
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
 
 def _tiles(flat: list[Any], states: list[Any], tile_size: int, joined_size: int) -> Iterator[Tile]:
-    """Yield the tiles of flat parameters, from the first element to the last."""
+    """Yield the tiles of the flattened parameters, in order."""
     waiting: list[Any] = []
     done = 0  # elements in tiles, which is where the next tile's states begin
 
@@ -266,7 +266,7 @@ def _tiles(flat: list[Any], states: list[Any], tile_size: int, joined_size: int)
         return Tile(params, first, start, [s[begin:done] for s in states])
 
     def joined(stop: int) -> Tile:
-        """Return the tile of those that wait, in front of number `stop`; one alone is computed where it is."""
+        """Return the tile of the waiting parameters, which come before number `stop`. A single one is not copied."""
         return tile(waiting, stop - len(waiting), 0 if len(waiting) == 1 else None)
 
     for i, p in enumerate(flat):

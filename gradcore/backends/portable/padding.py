@@ -1,4 +1,4 @@
-"""Kernels of padding. A border of the input's own elements is a sparse linear map of each dimension in turn."""
+"""Kernels of padding. Padding with elements of the input is a sparse linear map of each dimension in turn."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Padding"]
 
 
 class Padding:
-    """Borders around the last dims."""
+    """Padding of the last dims."""
 
     xp: Any
 
     def constant_pad_nd(self, x: Array, pad: Sequence[int], value: Any = 0) -> Array:
-        """Surround the last dimensions with `value`; negative numbers cut elements off."""
+        """Pad the last dims with `value`. Negative numbers remove elements."""
         shape = list(x.shape)
         inside: list[slice] = [slice(None)] * x.ndim
         read: list[slice] = [slice(None)] * x.ndim
@@ -43,13 +43,13 @@ class Padding:
         return out
 
     def pad_with_own(self, x: Array, pad: Sequence[int], mode: str) -> Array:
-        """Surround the last dimensions with elements of `x`."""
+        """Pad the last dims with elements of `x`: reflected, repeated at the edge, or circular."""
         for dim, taps in _by_dim(x.shape, pad, mode):
             x = fold(self.xp, self.xp.add, x, dim, taps)
         return x
 
     def pad_with_own_backward(self, grad: Array, shape: Sequence[int], pad: Sequence[int], mode: str) -> Array:
-        """Adjoint of `pad_with_own`."""
+        """Return the gradient of `pad_with_own` by its input."""
         for dim, taps in reversed(_by_dim(shape, pad, mode)):
             grad = spread(self.xp, grad, dim, taps)
         return grad

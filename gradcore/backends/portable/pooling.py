@@ -37,7 +37,7 @@ class MaxPool(NamedTuple):
 
 
 class AvgPool(NamedTuple):
-    """Windows of `avg_pool`, one number for each spatial dim, and the number by which their sums are divided."""
+    """Windows of `avg_pool`: one number for each spatial dim, and the divisor of the sums."""
 
     kernel: Ints
     stride: Ints
@@ -47,13 +47,13 @@ class AvgPool(NamedTuple):
     divisor: int | None
 
     def by_dim(self, sizes: Ints) -> list[Taps]:
-        """Return the windows over each of the spatial dims of an input."""
+        """Return the windows along each spatial dim, as maps of one dim."""
         settings = zip(sizes, self.kernel, self.stride, self.padding, strict=True)
         return [_windows(size, k, s, p, 1, self.ceil_mode) for size, k, s, p in settings]
 
 
 class Pooling:
-    """Pooling of the last dims; any number of dims may be in front of them."""
+    """Pooling of the last dims, with any number of dims in front of them."""
 
     xp: Any
     check_bounds: Any
@@ -78,7 +78,7 @@ class Pooling:
         return _max(self.xp, x, by_dim, starts, kernel, [1] * len(kernel))
 
     def max_pool_spread(self, x: Array, indices: Array, size: Ints, windows: Ints = ()) -> Array:
-        """Adjoint of `max_pool_gather`: add `x` to the elements of zeros of that size that were the maxima."""
+        """Return zeros of `size` to which `x` is added at the maxima's indices (adjoint of `max_pool_gather`)."""
         lead = x.shape[: x.ndim - len(size)]
         result = self.xp.zeros(prod(lead) * prod(size), dtype=x.dtype)
         self.xp.add.at(result, _flat(self.xp, indices, prod(lead), prod(size)), x.reshape(-1))
@@ -90,7 +90,7 @@ class Pooling:
         return self.xp.take(x.reshape(-1), _flat(self.xp, indices, prod(lead), prod(size))).reshape(indices.shape)
 
     def max_unpool(self, x: Array, indices: Array, size: Ints) -> Array:
-        """As `max_pool_spread`, of checked indices; one element wins where several meet."""
+        """Check `indices`, and write `x` to them in zeros of `size`. Where an index repeats, one element wins."""
         volume = "x".join(map(str, size))
         message = f"Found an invalid max index: {{index}} (output volumes are of size {volume})"
         try:
@@ -114,7 +114,7 @@ class Pooling:
 
     @packed(AvgPool)
     def avg_pool_spread(self, grad: Array, size: Ints, window: AvgPool) -> Array:
-        """Adjoint of `avg_pool` for an input of that spatial size."""
+        """Return the gradient of `avg_pool` by an input of the spatial size `size`."""
         first = grad.ndim - len(size)
         result = _divide(self.xp, grad, _window_counts(size, grad.shape[first:], window))
         for dim, taps in reversed(list(enumerate(window.by_dim(size), first))):
@@ -128,7 +128,7 @@ class Pooling:
         return _divide(self.xp, result, _part_counts(sizes, size))
 
     def adaptive_avg_pool_spread(self, grad: Array, size: Ints) -> Array:
-        """Adjoint of `adaptive_avg_pool` for an input of that spatial size."""
+        """Return the gradient of `adaptive_avg_pool` by an input of the spatial size `size`."""
         first = grad.ndim - len(size)
         outputs = grad.shape[first:]
         result = _divide(self.xp, grad, _part_counts(size, outputs))
@@ -148,7 +148,7 @@ def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, c
 
 @lru_cache(maxsize=256)
 def _parts(size: int, outputs: int) -> Taps:
-    """Windows of adaptive pooling, which may overlap and differ in size by one."""
+    """Return the windows of adaptive pooling along one dim, which may overlap and differ in size by one."""
     if outputs and size % outputs == 0:
         return Taps.of_windows(size, size // outputs, size // outputs, 0, 1, outputs)
     starts, ends = _bounds(size, outputs)
@@ -157,13 +157,13 @@ def _parts(size: int, outputs: int) -> Taps:
 
 
 def _bounds(size: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """First element of each of `outputs` equal parts, and the one behind its last."""
+    """Return the first index of each of `outputs` equal parts, and the index after its last."""
     numbers = np.arange(outputs)
     return numbers * size // outputs, -(-(numbers + 1) * size // outputs)
 
 
 def _window_counts(sizes: Ints, outputs: Ints, window: AvgPool) -> Counts | float:
-    """Return the divisors of the sums of windows."""
+    """Return the divisors of the sums of windows, along each dim or as one number."""
     if window.divisor is not None:
         return float(window.divisor)
     counts = []
@@ -182,7 +182,7 @@ def _part_counts(sizes: Sequence[int], outputs: Sequence[int]) -> Counts | float
 
 
 def _uniform(counts: Counts) -> Counts | float:
-    """Counts along each dimension; their product if it is the same everywhere."""
+    """Return the counts along each dim, or their product if it is the same everywhere."""
     if all(each.size and (each == each[0]).all() for each in counts):
         return float(prod(int(each[0]) for each in counts))
     return counts
@@ -198,7 +198,7 @@ def _divide(xp: Any, array: Any, counts: Counts | float) -> Any:
 
 
 def _fold_all(combine: Any, reduce: Any, xp: Any, x: Any, by_dim: Sequence[Taps], empty: Any = 0) -> Any:
-    """Combine the taps of all dimensions, those with one output for all inputs by one reduction."""
+    """Reduce the windows of all dims: in one call along dims whose output is one element, tap by tap along others."""
     first = x.ndim - len(by_dim)
     total = tuple(dim for dim, taps in enumerate(by_dim, first) if taps.total)
     if total:
@@ -244,7 +244,7 @@ def _max(
 def _max_along(
     xp: Any, x: Any, codes: Any, dim: int, taps: Taps, scale: int, code_type: Any, lowest: Any
 ) -> tuple[Any, Any]:
-    """Fold one dimension with its maximum, keeping the code of the winning tap.
+    """Reduce one dim by its maximum, and record which tap had it in a code.
 
     A code counts taps, the last dimension fastest. A later tap has the larger code, so the winner's code
     is the maximum of the codes that won so far, zero for those that did not: no branch on data.
@@ -282,6 +282,6 @@ def _better(xp: Any, best: Any, best_code: Any, value: Any, code: Any) -> tuple[
 
 
 def _flat(xp: Any, indices: Any, planes: int, size: int) -> Any:
-    """Indices in planes of `size` elements as indices of the flattened array."""
+    """Return indices in planes of `size` elements as indices of the flattened array."""
     offsets = xp.arange(planes).reshape(planes, 1) * size
     return (indices.reshape(planes, indices.size // max(planes, 1)) + offsets).reshape(-1)

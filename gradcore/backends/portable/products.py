@@ -1,4 +1,4 @@
-"""Kernels of matrix products and of contractions over labelled dims, all of which end in one matrix product."""
+"""Kernels of matrix products and of contractions over labelled dims, which are computed as one matrix product."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Labels = tuple[int, ...]
 
 
 class Products:
-    """Sums of products. `matmul` is where every one of them ends: routing by shape and dtype is done there alone."""
+    """Products of matrices. All of them call `matmul`, which alone chooses an algorithm by shape and dtype."""
 
     xp: Any
     array_type: type
@@ -35,7 +35,7 @@ class Products:
         return self._product(a, b)
 
     def _product(self, a: Any, b: Any) -> Any:
-        """Return the product where the inner dim has more than one element."""
+        """Return the product of matrices whose inner dim has more than one element."""
         if a.ndim > 2 >= b.ndim:  # one product instead of one for every batch element
             rows = a.reshape(prod(a.shape[:-1]), a.shape[-1])
             return self._product(rows, b).reshape(*a.shape[:-1], *b.shape[1:])
@@ -47,7 +47,7 @@ class Products:
             raise mismatch(a.shape, b.shape) from None
 
     def _integer_product(self, a: Any, b: Any) -> Any:
-        """BLAS has no integers: float64 holds the sums exactly where they stay below 2**53."""
+        """Multiply integer matrices, in float64 where the sums stay below 2**53: BLAS has no integers."""
         if a.dtype.kind == "b":
             raise NotImplementedError("\"addmm_impl_cpu_\" not implemented for 'Bool'")
         if self.host_scalars and a.size and b.size and a.size * b.shape[-1] > 10_000:
@@ -62,12 +62,12 @@ class Products:
     batched_matmul = matmul
 
     def times_adjoint(self, a: Any, b: Any) -> Any:
-        """``a @ b.mH``."""
+        """Return ``a @ b.mH``."""
         b = b.swapaxes(-1, -2)
         return self.matmul(a, b.conj() if b.dtype.kind == "c" else b)
 
     def adjoint_times(self, a: Any, b: Any) -> Any:
-        """``a.mH @ b``."""
+        """Return ``a.mH @ b``."""
         a = a.swapaxes(-1, -2)
         return self.matmul(a.conj() if a.dtype.kind == "c" else a, b)
 
@@ -81,7 +81,7 @@ class Products:
         return self.matmul(a, b)
 
     def sum_of_products(self, a: Any, b: Any) -> Any:
-        """Return the sum of the products of the matrices of two batches, as one product."""
+        """Return the sum over a batch of the matrix products ``a[i] @ b[i]``, computed as one product."""
         check_batches(a.shape, b.shape)
         return self.contract(a, b, (0, 1, 2), (0, 2, 3), (1, 3))
 
@@ -105,7 +105,7 @@ class Products:
         return a[:, None] * b
 
     def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
-        """``x @ weight.T + bias``."""
+        """Return ``x @ weight.T + bias``."""
         if weight.ndim > 2:
             raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {weight.ndim}D")
         single = x.ndim == 1 and weight.ndim == 2
@@ -121,7 +121,7 @@ class Products:
             raise expansion_error(out.shape, bias.shape) from None
 
     def add_product(self, summand: Any, product: Any, beta: complex, alpha: complex) -> Any:
-        """``beta * summand + alpha * product``, in the memory of the product, which is fresh."""
+        """Return ``beta * summand + alpha * product``, computed in the memory of the new array `product`."""
         for name, factor in (("beta", beta), ("alpha", alpha)):
             if product.dtype.kind in "iu" and not isinstance(factor, int):
                 raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
@@ -146,7 +146,7 @@ class Products:
         return x.conj() if x.dtype.kind == "c" else x
 
     def sum_rows(self, x: Any) -> Any:
-        """The sum over all dims but the last: a product with ones is three times faster where there is much to sum."""
+        """Sum over all dims but the last. For large arrays a product with ones is three times faster."""
         rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
         if rows.size < 4096 or rows.dtype.kind not in "fc":
             return self.xp.add.reduce(rows, axis=0, dtype=rows.dtype)
@@ -176,7 +176,7 @@ class Products:
 
 
 class Plan(NamedTuple):
-    """The plan of a contraction as a batched product of matrices (left x inner) and (inner x right)."""
+    """Plan of a contraction as a batched matrix product: (left x inner) @ (inner x right)."""
 
     batch: Labels
     left: Labels
@@ -217,7 +217,7 @@ def _first(labels: Labels, group: Labels) -> int:
 
 
 def mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
-    """Return the error of a product whose shapes do not match."""
+    """Return the exception for a product of `a` and `b`, whose shapes do not match."""
     if len(a) == 1 == len(b):
         return RuntimeError(
             f"inconsistent tensor size, expected tensor [{a[0]}] and src [{b[0]}] to have the same number of elements, "
@@ -242,7 +242,7 @@ def mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
 
 
 def check_batches(a: Sequence[int], b: Sequence[int]) -> None:
-    """Refuse what is not a pair of 3-dim batches that can be multiplied."""
+    """Raise unless `a` and `b` are 3-dim batches of matrices that can be multiplied."""
     for name, shape in (("batch1", a), ("batch2", b)):
         if len(shape) != 3:
             raise RuntimeError(f"{name} must be a 3D tensor")
@@ -261,7 +261,7 @@ def _expands(shape: Sequence[int], target: Sequence[int]) -> bool:
 
 
 def expansion_error(target: Sequence[int], shape: Sequence[int]) -> RuntimeError:
-    """Return the error of a summand that does not expand to the shape of a product."""
+    """Return the exception for a summand that does not expand to the shape of a product."""
     for back in range(1, len(shape) + 1):
         if back > len(target) or (shape[-back] != target[-back] and shape[-back] != 1):
             break

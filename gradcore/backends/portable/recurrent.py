@@ -81,7 +81,7 @@ class RnnGradients(NamedTuple):
 
 
 class Steps:
-    """The rows of each step, of arrays ``(steps, batch, width)``, ``(batch, width)`` (one step) or packed.
+    """Which rows of an array belong to each step: ``(steps, batch, width)``, ``(batch, width)`` (one step) or packed.
 
     Parameters
     ----------
@@ -112,23 +112,23 @@ class Steps:
         return [0, *accumulate(self.sizes)][:-1]
 
     def table(self, F: Any, x: Any) -> Any:
-        """Return an array with a row for each step of each sample."""
+        """Return `x` as a matrix with a row for each step of each sample."""
         return F.reshape(x, (self.rows, x.shape[-1]))
 
     def split(self, F: Any, x: Any) -> Any:
-        """Return the steps of an array with rows."""
+        """Return the rows of a table as one array per step."""
         return F.split(x, tuple(self.sizes), 0)
 
     def join(self, F: Any, steps: Any) -> Any:
-        """Return the inverse of `split`."""
+        """Join the arrays of all steps into a table (the inverse of `split`)."""
         return F.cat(list(steps), 0) if len(self.sizes) > 1 else steps[0]
 
     def restore_shape(self, F: Any, x: Any) -> Any:
-        """Return the inverse of `table`."""
+        """Return a table in the original shape (the inverse of `table`)."""
         return F.reshape(x, (*self.lead, x.shape[-1]))
 
     def before(self, F: Any, states: Any, first: Any) -> Any:
-        """Return the state before each step, for the states after each step, as rows, and the first one."""
+        """Return the state before each step, as rows, from the states after each step and the initial state."""
         sizes = self.sizes
         if len(sizes) == 1:
             return first
@@ -145,7 +145,7 @@ class Steps:
 
 
 class _State:
-    """The state of the samples that have the present step; in the end, of all."""
+    """The state of those samples that have the current step, and the final states of samples that have ended."""
 
     def __init__(self, F: Any, first: Any, n: int) -> None:
         self.F, self.first = F, first
@@ -153,7 +153,7 @@ class _State:
         self.ended: list[Any] = []
 
     def of(self, n: int) -> Any:
-        """The first `n` samples' state. Those of samples that end are put aside, those that begin are the first."""
+        """Return the state of the first `n` samples. Those beyond `n` have ended; new ones get the initial state."""
         have, F = self.now.shape[0], self.F
         if n < have:
             self.ended.append(F.narrow(self.now, 0, n, have - n))
@@ -163,22 +163,22 @@ class _State:
         return self.now
 
     def all(self) -> Any:
-        """Return the state of all samples."""
+        """Return the final state of all samples."""
         return self.F.cat([self.now, *reversed(self.ended)], 0) if self.ended else self.now
 
 
 def direct_run(F: Any) -> Run:
-    """Return a `Run` that calls the formula."""
+    """Return a `Run` that calls formulas directly with `F`."""
     return lambda formula, *operands: formula(F, *operands)
 
 
 def _flat(F: Any, x: Any) -> Any:
-    """Blocks as columns, one beside the other."""
+    """Reshape gates ``(n, gates, hidden)`` to ``(n, gates * hidden)``."""
     return F.reshape(x, (x.shape[0], x.shape[1] * x.shape[2]))
 
 
 def _one(F: Any, x: Any) -> Any:
-    """Rows as the same block many times."""
+    """Add a dim of gates to rows: ``(n, hidden)`` becomes ``(n, 1, hidden)``, which broadcasts."""
     return F.unsqueeze(x, 1)
 
 
@@ -187,7 +187,7 @@ def _or_zeros(F: Any, grad: Any, like: Any) -> Any:
 
 
 def _upstream(F: Any, steps: Steps, grad: Any, result: Any) -> Any:
-    """Return the gradient of the result at each step."""
+    """Return the upstream gradient of the result at each step, with zeros for None."""
     return steps.split(F, F.zeros_like(result) if grad is None else steps.table(F, grad))
 
 
@@ -223,7 +223,7 @@ def _lstm(
 def _lstm_step_back(
     F: Any, of_h: Any, of_c: Any, along: Any, forget: Any, by_cell: Any, by_hidden: Any
 ) -> tuple[Any, Any]:
-    """Return the gradients of the cell before the step, and of the gates' inputs."""
+    """Return the gradients by the cell state before the step, and by the inputs of the gates."""
     of_c = of_c + of_h * along
     return of_c * forget, by_cell * of_c + by_hidden * of_h
 
@@ -233,7 +233,7 @@ def _lstm_sum_back(F: Any, grad: Any, of_h: Any, *others: Any) -> tuple[Any, Any
 
 
 def lstm_gradients(F: Any, run: Run, given: LstmGradients) -> tuple[Any, ...]:
-    """Return the gradients of `lstm_sequence`, by inflow, states, weight and projection."""
+    """Return the gradients of `lstm_sequence` by inflow, states, weight and projection."""
     grad, grad_h, grad_c, grad_gates, grad_cells, h0, c0, weight, projection, result, gates, cells, *_ = given
     steps, width, needs = Steps(result.shape, given.sizes, given.reverse), c0.shape[1], given.needs
     h0, c0, weight, result = F.conj(h0), F.conj(c0), F.conj(weight), F.conj(steps.table(F, result))
@@ -315,13 +315,13 @@ def _gru(
 
 
 def _gru_step_back(F: Any, grad: Any, of_h: Any, keep: Any, factors: Any) -> tuple[Any, Any]:
-    """Return the part of the gradient that goes past the gates, and the gradients of the gates' inputs."""
+    """Return the part of the gradient that bypasses the gates, and the gradients by the gates' inputs."""
     of_h = grad + of_h
     return of_h * keep, factors * of_h
 
 
 def gru_gradients(F: Any, run: Run, given: GruGradients) -> tuple[Any, ...]:
-    """Return the gradients of `gru_sequence`, by inflow, state, weight and bias."""
+    """Return the gradients of `gru_sequence` by inflow, state, weight and bias."""
     grad, grad_h, grad_gates, h0, weight, result, gates, sizes, reverse, needs = given
     steps, width = Steps(result.shape, sizes, reverse), h0.shape[1]
     h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
@@ -386,7 +386,7 @@ def _rnn_step_back(F: Any, grad: Any, of_h: Any, slope: Any) -> tuple[Any]:
 
 
 def rnn_gradients(F: Any, run: Run, given: RnnGradients) -> tuple[Any, ...]:
-    """Return the gradients of `rnn_sequence`, by inflow, state and weight."""
+    """Return the gradients of `rnn_sequence` by inflow, state and weight."""
     grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = given
     steps = Steps(result.shape, sizes, reverse)
     h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
@@ -417,7 +417,7 @@ class Recurrent:
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
     ) -> tuple[Array, ...]:
-        """Return the states of long short-term memory at all steps, the last ones, and what was computed on the way."""
+        """Return an LSTM's hidden states at all steps, the last states, and gates and cells for backward."""
         return _lstm(self, self.evaluate_step, inflow, h0, c0, weight, projection, sizes, reverse)
 
     @packed(LstmGradients)
@@ -434,7 +434,7 @@ class Recurrent:
         sizes: tuple[int, ...] | None = None,
         reverse: bool = False,
     ) -> tuple[Array, ...]:
-        """Return the states of gated recurrent units at all steps, the last one, and the gates."""
+        """Return a GRU's states at all steps, the last one, and the gates for backward."""
         return _gru(self, self.evaluate_step, inflow, h0, weight, bias, sizes, reverse)
 
     @packed(GruGradients)

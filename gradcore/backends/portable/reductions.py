@@ -18,7 +18,7 @@ Dims = tuple[int, ...] | None
 
 
 class Reductions:
-    """Sums and their relatives."""
+    """Sums, products, extrema, norms and softmax over dims."""
 
     xp: Any
     div: Any
@@ -29,7 +29,7 @@ class Reductions:
 
     @along(1)
     def sum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        """Sum over dims; integers and bools in int64, unless a dtype (one of gradcore's) is given."""
+        """Sum over dims. Integers and bools are summed in int64, unless one of gradcore's dtypes is given."""
         return self.xp.add.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
 
     def sum_to_size(self, x: Any, shape: Sequence[int]) -> Any:
@@ -43,12 +43,12 @@ class Reductions:
         return x.reshape(shape)
 
     def product_to_size(self, x: Any, y: Any, shape: Sequence[int]) -> Any:
-        """``sum_to_size(x * y, shape)``, where the product has the shape of `x`."""
+        """Return ``sum_to_size(x * y, shape)``, where the product has the shape of `x`."""
         return self.sum_to_size(x * y, shape)
 
     @along(1)
     def nansum_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        """Sum over dims in which NaN counts as zero."""
+        """Sum over dims, with NaN as zero."""
         if x.dtype.kind == "f":
             if self.host_scalars:
                 total = self.sum_over(x, dims, keepdim, dtype)
@@ -72,7 +72,9 @@ class Reductions:
 
     @along(1)
     def var_mean_over(self, x: Any, dims: Dims, correction: float, root: bool = False) -> tuple[Any, Any]:
-        """Variance, or its root, and mean over dims, which stay with size 1: the mean first, then distances from it.
+        """Return the variance (or its root) and the mean over dims, which stay with size 1.
+
+        The mean is computed first, then the squared distances from it.
 
         Where squares of float32 overflow, the first is a float64, as the root may be in range.
         """
@@ -98,12 +100,12 @@ class Reductions:
 
     @along(1)
     def prod_over(self, x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        """Product over dims; integers and bools in int64, unless a dtype (one of gradcore's) is given."""
+        """Multiply over dims. Integers and bools are multiplied in int64, unless one of gradcore's dtypes is given."""
         return self.xp.multiply.reduce(x, axis=dims, dtype=_sum_dtype(x, dtype), keepdims=keepdim)
 
     @along(1)
     def prod_others_along(self, x: Any, dim: int) -> Any:
-        """For each element the product of all others along a dim."""
+        """Return, for each element, the product of all others along a dim."""
         xp = self.xp
         zero = x == 0
         if self.host_scalars and not zero.any():
@@ -125,43 +127,43 @@ class Reductions:
 
     @along(1)
     def argmax_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
-        """Index of the first maximum (of the first NaN if there is one)."""
+        """Return the index of the first maximum, or of the first NaN if there is one."""
         return self.keep_dim(x.argmax(axis=dim), dim, keepdim)
 
     @along(1)
     def argmin_along(self, x: Any, dim: int, keepdim: bool = False) -> Any:
-        """Index of the first minimum (of the first NaN if there is one)."""
+        """Return the index of the first minimum, or of the first NaN if there is one."""
         return self.keep_dim(x.argmin(axis=dim), dim, keepdim)
 
     @along(1)
     def max_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
-        """Maximum along a dim and its index."""
+        """Return the maximum along a dim and its index."""
         return self.at_index(x, x.argmax(axis=dim), dim, keepdim)
 
     @along(1)
     def min_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
-        """Minimum along a dim and its index."""
+        """Return the minimum along a dim and its index."""
         return self.at_index(x, x.argmin(axis=dim), dim, keepdim)
 
     @along(2)
     def at_index(self, x: Any, index: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-        """Return the elements that an index without that dim chooses, and the index."""
+        """Return the elements at an index along `dim`, which the index lacks, and the index."""
         kept = self.keep_dim(index, dim)
         values = self.take_along(x, kept, dim)
         return (values, kept) if keepdim else (values.reshape(index.shape), index)
 
     @along(2)
     def take_along(self, x: Any, index: Any, dim: int) -> Any:
-        """Return the elements at an index along a dim; the index has the other dims of `x`."""
+        """Return the elements at `index` along a dim. The index has the other dims of `x`."""
         return self.xp.take_along_axis(x, index, dim)
 
     @along(1)
     def keep_dim(self, x: Any, dim: int, keepdim: bool = True) -> Any:
-        """Return a result without a dim, or with that dim of size 1."""
+        """Return a reduced result, with the reduced dim as a dim of size 1 if `keepdim`."""
         return x.reshape((*x.shape[:dim], 1, *x.shape[dim:])) if keepdim else x
 
     def put_along(self, x: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
-        """Zeros of `shape` with the elements of `x` at an index along a dim, which names no place twice."""
+        """Return zeros of `shape` with the elements of `x` at `index` along a dim, where no index repeats."""
         out = self.xp.zeros(shape, x.dtype)
         self.xp.put_along_axis(out, index, x, dim)
         return out
@@ -193,7 +195,7 @@ class Reductions:
 
     @along(1)
     def logsumexp_over(self, x: Any, dims: Dims, keepdim: bool) -> Any:
-        """``log(sum(exp(x)))`` over dims, without overflow; -inf of no elements."""
+        """Compute ``log(sum(exp(x)))`` over dims without overflow; -inf for no elements."""
         xp = self.xp
         if not x.size:
             return self.log(self.sum_over(xp.exp(x), dims, keepdim))
@@ -203,14 +205,14 @@ class Reductions:
         return self.log(total) + (top if keepdim else top.reshape(total.shape))
 
     def exp_less(self, x: Any, top: Any) -> Any:
-        """``exp(x - top)``."""
+        """Compute ``exp(x - top)``."""
         shifted = self.xp.asarray(x - top)
         return self.xp.exp(shifted, out=shifted)
 
     @along(1)
     @native_rows("softmax", "rows -> rows", "dim", 128, "softmax softmax", softmax="dim dtype")
     def softmax_along(self, x: Any, dim: int) -> Any:
-        """``exp(x) / sum(exp(x))`` along a dim."""
+        """Compute ``exp(x) / sum(exp(x))`` along a dim."""
         if not x.size:
             return x.copy()
         out = self.exp_for_ratio(x, self.max_over(x, (dim,), True))
@@ -218,13 +220,18 @@ class Reductions:
         return out
 
     def exp_for_ratio(self, x: Any, top: Any) -> Any:
-        """``exp(x)`` up to a factor common to the elements that share an element of `top`, their maximum."""
+        """Return the exponentials of `x` up to a factor, which cancels in a ratio: here ``exp(x - top)``.
+
+        Elements that share an element of `top`, their maximum, have the same factor.
+
+        `top` are the maxima.
+        """
         return self.exp_less(x, top)
 
     @along(1)
     @native_rows("log_softmax", "rows -> rows", "dim", 32, "softmax softmax logarithm", log_softmax="dim dtype")
     def log_softmax_along(self, x: Any, dim: int) -> Any:
-        """``x - log(sum(exp(x)))`` along a dim."""
+        """Compute ``x - log(sum(exp(x)))`` along a dim."""
         if not x.size:
             return x.copy()
         out = x - self.max_over(x, (dim,), True)
@@ -252,7 +259,7 @@ class Reductions:
 
 
 def _sum_dtype(x: Any, dtype: Any) -> Any:
-    """Return the NumPy dtype in which to sum; None for that of `x`."""
+    """Return the NumPy dtype in which to sum, or None for that of `x`."""
     if dtype is not None:
         return dtype.numpy
     return "int64" if x.dtype.kind in "biu" else None

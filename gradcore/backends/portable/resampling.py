@@ -41,13 +41,13 @@ class Resizing:
     xp: Any
 
     def resample(self, x: Array, size: Sequence[int], *settings: Any) -> Array:
-        """Return the images with another spatial size."""
+        """Resize images to another spatial size."""
         for dim, taps in maps_by_dim(x.dtype, x.shape[2:], size, *settings):
             x = fold(self.xp, self.xp.add, x, dim, taps)
         return x
 
     def resample_backward(self, grad: Array, size: Sequence[int], *settings: Any) -> Array:
-        """Adjoint of `resample` for images of that size."""
+        """Return the gradient of `resample` by images of the spatial size `size`."""
         for dim, taps in reversed(maps_by_dim(grad.dtype, size, grad.shape[2:], *settings)):
             grad = spread(self.xp, grad, dim, taps)
         return grad
@@ -62,7 +62,7 @@ def maps_by_dim(
     align_corners: bool = False,
     antialias: bool = False,
 ) -> list[tuple[int, Taps]]:
-    """Return the dimensions and their maps, in an order that keeps intermediate results small."""
+    """Return pairs of a dim and its linear map, in an order that keeps intermediate results small."""
     taps = [
         resampling_taps(size, out, scale, mode, align_corners, antialias, dtype)
         for size, out, scale in zip(sizes, outputs, scales, strict=True)
@@ -80,7 +80,7 @@ def resampling_taps(
     antialias: bool,
     dtype: np.dtype[Any],
 ) -> Taps:
-    """Return the map of one dimension."""
+    """Return the linear map that resamples one dim."""
     real = dtype.type
     step = _step(size, outputs, scale, align_corners, real)
     if mode in ("nearest", "nearest-exact"):
@@ -92,14 +92,14 @@ def resampling_taps(
 
 
 def _step(size: int, outputs: int, scale: float | None, align_corners: bool, real: Any) -> Any:
-    """Distance between the positions of two outputs among the inputs."""
+    """Return the distance between the positions of two neighbouring outputs, in units of inputs."""
     if align_corners:
         return real(size - 1) / real(outputs - 1) if outputs > 1 else real(0)
     return real(1.0 / scale) if scale is not None and scale > 0 else real(size) / real(outputs)
 
 
 def _nearest(size: int, outputs: int, step: Any, exact: bool, real: Any) -> Table:
-    """Index of the input that holds the centre (`exact`) or the first border of each output."""
+    """Return the index of the input that contains each output's centre (`exact`) or its first border."""
     positions = np.maximum(_positions(outputs, step, not exact, real), 0) + real(0.5 if exact else 0)
     # In float32 whatever the data, as in PyTorch, where the index jumps.
     indices: Table = np.minimum(np.floor(positions.astype(np.float32)).astype(np.int64), size - 1)
@@ -136,7 +136,10 @@ def _cubic(size: int, outputs: int, step: Any, align_corners: bool, real: Any) -
 def _filter_taps(
     size: int, outputs: int, step: Any, width: int, filter: Callable[[Table], Table], real: Any
 ) -> tuple[Table, Table]:
-    """Every input within the filter, which is as wide as the distance of two outputs if that is above one."""
+    """Return the indices and weights of the inputs within the filter around each output.
+
+    When an image gets smaller, the filter is stretched to the distance of two outputs.
+    """
     stretch = max(step, real(1))
     support = real(width * 0.5) * stretch
     centers = step * (np.arange(outputs).astype(real) + real(0.5))
@@ -156,7 +159,7 @@ def _triangle_filter(x: Table) -> Table:
 
 
 def _cubic_filter(x: Table, a: Any) -> Table:
-    """Cubic convolution with parameter `a`."""
+    """Return the weights of cubic convolution with parameter `a` at the distances `x`."""
     x = np.abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a

@@ -1,4 +1,4 @@
-"""Sparse linear maps along one dimension, tap by tap: what pooling windows and interpolation have in common.
+"""Sparse linear maps along one dim, applied tap by tap: the common part of pooling and interpolation.
 
 Each output combines a few inputs. The `t`-th inputs of all outputs are one tap, which moves as a whole: a
 slice where its inputs lie in even steps, as for windows with a stride, and an array of indices elsewhere.
@@ -21,7 +21,7 @@ Index = slice | np.ndarray
 
 
 class Step(NamedTuple):
-    """A tap of some outputs. All of them, or none, had no tap before (`first`)."""
+    """One tap of some outputs: inputs, outputs, weights. If `first`, none of these outputs had a tap before."""
 
     tap: int
     first: bool
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 class Taps:
-    """A map from `inputs` elements to `outputs` elements, as steps in the order of the taps."""
+    """A sparse map from `inputs` to `outputs` elements along one dim, as a sequence of steps."""
 
     def __init__(self, inputs: int, outputs: int, steps: list[Step]) -> None:
         self.inputs, self.outputs, self.steps = inputs, outputs, steps
@@ -44,7 +44,7 @@ class Taps:
 
     @classmethod
     def of_windows(cls, size: int, kernel: int, stride: int, padding: int, dilation: int, outputs: int) -> Taps:
-        """Windows that move by `stride`; taps in the padding do not count."""
+        """Return the map of windows that move by `stride`. Taps in the padding do not count."""
         steps = []
         begun = outputs  # from here on outputs had a tap
         for tap in range(kernel):
@@ -60,7 +60,7 @@ class Taps:
 
     @classmethod
     def of_table(cls, size: int, indices: np.ndarray, weights: np.ndarray | None = None) -> Taps:
-        """Inputs (negative: none) and weights of every output, both of shape `(outputs, taps)`."""
+        """Return the map in which output ``i`` has the inputs `indices[i]` (negative: none), times `weights[i]`."""
         steps = []
         present = indices >= 0
         begun = np.zeros(len(indices), dtype=bool)
@@ -75,19 +75,19 @@ class Taps:
 
     @cached_property
     def total(self) -> bool:
-        """Whether one output has all inputs, unweighted."""
+        """Whether there is one output, to which all inputs contribute unweighted."""
         if self.outputs != 1 or len(self.steps) != self.inputs:
             return False
         return all(step.inputs == slice(i, i + 1, 1) and step.weights is None for i, step in enumerate(self.steps))
 
     @cached_property
     def is_sliced(self) -> bool:
-        """Whether all taps are slices."""
+        """Whether the inputs and outputs of all steps are slices."""
         return all(isinstance(step.inputs, slice) and isinstance(step.outputs, slice) for step in self.steps)
 
     @cached_property
     def adjoint(self) -> Taps:
-        """The transposed map, in which every input gathers from the outputs that it went to."""
+        """The transposed map, in which every input gathers from the outputs that it contributed to."""
         every = [np.arange(size) for size in (self.inputs, self.outputs)]
         sources = np.concatenate([every[0][step.inputs] for step in self.steps] or [every[0][:0]])
         targets = np.concatenate([every[1][step.outputs] for step in self.steps] or [every[1][:0]])
@@ -129,7 +129,7 @@ def fold(xp: Any, combine: Any, x: Any, dim: int, taps: Taps, empty: Any = 0) ->
 
 
 def spread(xp: Any, x: Any, dim: int, taps: Taps) -> Any:
-    """Adjoint of `fold` with `xp.add`."""
+    """Apply the adjoint of `fold` with `xp.add`."""
     if taps.total:
         return xp.repeat(x, taps.inputs, axis=dim)
     if not taps.is_sliced:
@@ -142,7 +142,7 @@ def spread(xp: Any, x: Any, dim: int, taps: Taps) -> Any:
 
 
 def on_device(xp: Any, table: np.ndarray, dtype: Any = None) -> Any:
-    """A small table as an array of the library; a device keeps its copies, as a transfer costs more than a kernel."""
+    """Return a small table as an array of the library. A device caches it, as a transfer costs more than a kernel."""
     if xp is np or not hasattr(xp, "cuda"):
         return xp.asarray(table, dtype)
     table = np.asarray(table, dtype)
@@ -159,12 +159,12 @@ def _upload(xp: Any, device: int, dtype: Any, shape: tuple[int, ...], data: byte
 
 
 def along(xp: Any, dim: int, index: Index) -> tuple[Any, ...]:
-    """Subscript that applies `index` to one dimension."""
+    """Return the key that applies `index` to one dim."""
     return (*[slice(None)] * dim, index if isinstance(index, slice) else on_device(xp, index))
 
 
 def select(xp: Any, x: Any, dim: int, index: Index) -> Any:
-    """Elements of `x` along `dim`, as a view where `index` is a slice."""
+    """Return the elements of `x` at `index` along `dim`, as a view if `index` is a slice."""
     if not isinstance(index, slice):
         return xp.take(x, on_device(xp, index), axis=dim)
     view = x[along(xp, dim, index)]
@@ -192,7 +192,7 @@ def _slice(numbers: range) -> slice:
 
 
 def _index(numbers: np.ndarray) -> Index:
-    """Indices as a slice if they go up in even steps."""
+    """Return indices as a slice if they rise in even steps, else as an array."""
     step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
     if step > 0 and (numbers[1:] - numbers[:-1] == step).all():
         return slice(int(numbers[0]), int(numbers[-1]) + 1, step)

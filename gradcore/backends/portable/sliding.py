@@ -23,14 +23,14 @@ _GPU_BLOCK = 1 << 28
 
 
 def conv_output_size(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    """Positions that a dilated kernel takes along a dimension padded by `padding` on both sides."""
+    """Return the number of positions of a dilated kernel along a dim padded by `padding` on both sides."""
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
 def pool_output_size(
     size: int, kernel: int, stride: int, padding: int, dilation: int = 1, ceil_mode: bool = False
 ) -> int:
-    """Positions that a pooling window takes; with `ceil_mode` the last one may run over the end.
+    """Return the number of positions of a pooling window, which may run over the end if `ceil_mode`.
 
     A window that would start in the padding behind the input is dropped.
     """
@@ -41,7 +41,7 @@ def pool_output_size(
 
 
 def overlap(offset: int, stride: int, size: int, count: int) -> tuple[slice, slice]:
-    """Return the part of the first `count` positions `stride * t + offset` that is below `size` and not negative.
+    """Return the positions ``t`` below `count` at which ``stride * t + offset`` is in ``range(size)``, as a slice.
 
     Returns the slice of the positions `t` and the slice of `range(size)` where they are.
     """
@@ -82,7 +82,7 @@ def phases(kernel: int, stride: int, dilation: int) -> tuple[Phase, ...]:
 
 
 class Windows:
-    """The windows of a batch, which is zero outside, at the positions of an output, block by block.
+    """The windows of a batch of images, which are zero outside, copied into columns block by block.
 
     A block is some images and some rows (of the first spatial dimension) of the output. Its arrays have
     the shape `(channels, images, *sizes)`. Where rows are `joined`, the last of `sizes` is that of the
@@ -143,7 +143,7 @@ class Windows:
         self.copies: dict[tuple[int, int, int], tuple[Any, list[tuple[Any, Any]]]] = {}
 
     def blocks(self, values: int) -> list[tuple[slice, slice]]:
-        """Images and rows of each block, if a position takes `values` values of scratch memory."""
+        """Return the slices of images and of rows of each block, if a position takes `values` values of scratch."""
         height = self.spatial[0]
         positions = prod(self.sizes(slice(0, height)))
         size = values * self.x.dtype.itemsize
@@ -153,7 +153,7 @@ class Windows:
         return [(images, rows) for images in slices(self.x.shape[0], max(1, fit // positions)) for rows in parts]
 
     def sizes(self, rows: slice) -> tuple[int, ...]:
-        """Sizes of the positions in the arrays of a block with these rows."""
+        """Return the sizes, in the arrays of a block with these rows, of the dims of positions."""
         sizes = (rows.stop - rows.start, *self.spatial[1:])
         return (*sizes[:-1], self.extent[-1]) if self.joined else sizes
 
@@ -171,11 +171,11 @@ class Windows:
         return result
 
     def separate(self, array: Any) -> Any:
-        """View an array `(..., *sizes)` of a block without the values between rows."""
+        """Return a view of a block's array `(..., *sizes)` without the values between rows."""
         return array[..., : self.spatial[-1]]
 
     def join(self, array: Any) -> Any:
-        """Return a block's values `(channels, n, ...)` as `(channels, n, *sizes)`, zero between rows."""
+        """Return a block's values `(channels, n, ...)` as `(channels, n, *sizes)`, with zeros between rows."""
         if not self.joined:
             return self.xp.ascontiguousarray(array)
         result = self.xp.zeros((*array.shape[:-1], self.extent[-1]), dtype=array.dtype)
@@ -183,7 +183,7 @@ class Windows:
         return result
 
     def pad(self, images: slice) -> None:
-        """Copy the phases of some images to `padded`: arrays `(C, n, *extent)`, zero around the images."""
+        """Copy the phases of some images into `padded`: arrays `(C, n, *extent)`, zero around the images."""
         if images == self.images:
             return
         self.images = images
@@ -198,7 +198,7 @@ class Windows:
             target[(slice(None), slice(count), *inside)] = self.x[(images, slice(None), *read)].swapaxes(0, 1)
 
     def _plan(self, count: int, begin: int, end: int) -> tuple[Any, list[tuple[Any, Any]]]:
-        """Space for the columns of a block, and pairs of views, one a phase, to copy to and from."""
+        """Return memory for the columns of a block, and for each phase a pair of views to copy from and to."""
         xp, sizes, channels = self.xp, self.sizes(slice(begin, end)), self.x.shape[1]
         positions, taps = count * prod(sizes), channels * prod(self.kernel)
         colliding = xp is np and positions * self.x.dtype.itemsize % _COLLIDING == 0

@@ -1,4 +1,4 @@
-"""Kernels of order: sorting, selecting, distinct elements and searching, written for any array library."""
+"""Kernels of sorting, selecting, distinct elements and searching, for any array library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sorting:
 
     @along(1)
     def argsort_along(self, x: Any, dim: int, descending: bool = False) -> Any:
-        """Indices that sort, stable in both directions; NaN is greater than everything else."""
+        """Return the indices that sort `x`, stable in both directions. NaN is greater than everything else."""
         xp = self.xp
         x = comparable(x)
         if not descending:
@@ -33,13 +33,13 @@ class Sorting:
 
     @along(1)
     def sort_along(self, x: Any, dim: int, descending: bool = False) -> tuple[Any, Any]:
-        """Return the elements in order, and their indices."""
+        """Return the sorted elements and their indices."""
         order = self.argsort_along(x, dim, descending)
         return self.take_along(x, order, dim), order
 
     @along(1)
     def topk_along(self, x: Any, dim: int, k: int, largest: bool = True) -> tuple[Any, Any]:
-        """Return the k largest or smallest elements in order, and their indices."""
+        """Return the k largest or smallest elements, sorted, and their indices."""
         order = self.argsort_along(x, dim, largest)[(slice(None),) * dim + (slice(k),)].copy()  # not to keep all of it
         return self.take_along(x, order, dim), order
 
@@ -47,18 +47,18 @@ class Sorting:
 
     @along(1)
     def kthvalue_along(self, x: Any, dim: int, k: int, keepdim: bool = False) -> tuple[Any, Any]:
-        """Return the k-th smallest element (from 1), and the index of the first one that equals it."""
+        """Return the k-th smallest element (from 1), and the index of the first one equal to it."""
         values = self.partition_along(x, k - 1, dim)[(slice(None),) * dim + (slice(k - 1, k),)].copy()
         return self.where_equal(x, values, dim, keepdim)
 
     @along(2)
     def partition_along(self, x: Any, k: int, dim: int) -> Any:
-        """Return the elements in an order in which that of number `k` (from 0) has its place."""
+        """Return the elements ordered so that element number `k` (from 0) is the one a sort would put there."""
         return self.xp.sort(x, axis=dim)
 
     @along(1)
     def median_along(self, x: Any, dim: int, keepdim: bool = False, ignore_nan: bool = False) -> tuple[Any, Any]:
-        """Return the (lower) median, and the index of the first element that equals it."""
+        """Return the (lower) median, and the index of the first element equal to it."""
         xp = self.xp
         nan = xp.isnan(x) if x.dtype.kind == "f" else None
         if nan is not None and ignore_nan:
@@ -73,13 +73,13 @@ class Sorting:
         return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
 
     def where_equal(self, x: Any, values: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-        """Return a value for each slice along a dim, and the index of the first element that equals it."""
+        """Return `values`, one for each slice along a dim, and the index of the first element equal to each."""
         index = self.equal_or_nan(x, values).argmax(axis=dim)
         return (values, self.xp.expand_dims(index, dim)) if keepdim else (values.squeeze(dim), index)
 
     @along(1)
     def mode_along(self, x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
-        """Return the most frequent element (the smallest of several), and the index of its last occurrence."""
+        """Return the most frequent element (the smallest if several are), and the index of its last occurrence."""
         xp = self.xp
         values, order = self.sort_along(xp.moveaxis(x, dim, -1), x.ndim - 1)
         starts = xp.ones(values.shape, "bool")
@@ -93,7 +93,7 @@ class Sorting:
     # -- distinct elements ----------------------------------------------------------------------------------------
 
     def unique_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
-        """Distinct elements (or slices along a dim) in order, where each one is among them, and how often it occurs."""
+        """Return the sorted distinct elements (or slices along a dim), the inverse indices, and the counts."""
         found = self.xp.unique(x, return_inverse=inverse, return_counts=counts, axis=dim, equal_nan=False)
         values, *rest = found if inverse or counts else (found,)
         nothing = self.xp.zeros(0, "int64")
@@ -101,7 +101,7 @@ class Sorting:
         return values, where, rest[-1] if counts else nothing
 
     def unique_consecutive_of(self, x: Any, inverse: bool, counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
-        """Return the same of neighbours: the first of each run of equal elements."""
+        """Return the first element of each run of equal elements, the inverse indices, and the counts."""
         xp = self.xp
         rows = x.reshape(-1) if dim is None else xp.moveaxis(x, dim, 0)
         starts = xp.ones(len(rows), "bool")
@@ -117,7 +117,7 @@ class Sorting:
     # -- search ---------------------------------------------------------------------------------------------------
 
     def search_in(self, sequence: Any, values: Any, right: bool = False) -> Any:
-        """Positions at which to insert values; rows of `values` into rows of `sequence` if that has several."""
+        """Return the positions at which to insert `values` into a sorted sequence, or rows into rows of sequences."""
         xp = self.xp
         n = sequence.shape[-1]
         if sequence.ndim == 1:
@@ -135,7 +135,7 @@ class Sorting:
         return low
 
     def is_in_of(self, x: Any, among: Any, invert: bool = False) -> Any:
-        """Return whether each element is among others."""
+        """Return whether each element of `x` is in `among`."""
         xp = self.xp
         if not among.size:
             return xp.full(x.shape, invert)
@@ -146,7 +146,7 @@ class Sorting:
     # -- counts ---------------------------------------------------------------------------------------------------
 
     def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
-        """Return the number of occurrences of each number, or the sum of their weights."""
+        """Return the number of occurrences of each integer, or the sum of the weights of these."""
         xp = self.xp
         if not x.size:
             return xp.zeros(minlength, "int64" if weights is None else _sum_type(weights))
@@ -159,7 +159,7 @@ class Sorting:
         return counts if weights is None else counts.astype(_sum_type(weights))
 
     def histogram_of(self, x: Any, bins: int, low: float, high: float) -> Any:
-        """Return the number of elements in each bin between two bounds, or those of the data if both are equal."""
+        """Return the number of elements in each bin between `low` and `high`; if these are equal, those of the data."""
         xp = self.xp
         flat = x.reshape(-1)
         if low == high and flat.size:
@@ -174,7 +174,7 @@ class Sorting:
 
 
 def comparable(x: Any) -> Any:
-    """Return bools as numbers 0 and 1, whatever bytes stand for True; everything else as it is."""
+    """Return bools as the numbers 0 and 1, whatever bytes represent True, and everything else unchanged."""
     return (x.astype("uint8") != 0).astype("uint8") if x.dtype.kind == "b" else x
 
 

@@ -1,4 +1,4 @@
-"""Kernels of sparse matrices, which are a vector of elements and a `Pattern`."""
+"""Kernels of sparse matrices, given as a vector of elements and a `Pattern`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Iteration(NamedTuple):
     M: Any = None
 
     def adjoint(self) -> Iteration:
-        """Return the method for the conjugate transpose of the matrix, from zero."""
+        """Return the method for the conjugate transpose of the matrix, starting from zero."""
         from scipy.sparse.linalg import aslinearoperator
 
         return self._replace(x0=None, M=None if self.M is None else aslinearoperator(self.M).H)
@@ -59,7 +59,7 @@ class SparseMatrices:
     def sparse_solve(
         self, values: Any, b: Any, pattern: Pattern, transposed: bool, method: Iteration | None, strict: bool = True
     ) -> Any:
-        """Return the solution of a system and what SciPy says of it, by SciPy on the host.
+        """Solve a system by SciPy on the host, and return the solution and SciPy's status.
 
         If `strict`, a solution that did not converge is an error.
         """
@@ -79,7 +79,7 @@ class SparseMatrices:
 
     @shaped(lambda values, start, pattern, *_: (Result(start.shape[1:], start.dtype), start))
     def sparse_eigenpairs(self, values: Any, start: Any, pattern: Pattern, settings: dict[str, Any]) -> Any:
-        """Eigenvalues and eigenvectors of a Hermitian matrix by LOBPCG, on the host."""
+        """Return eigenvalues and eigenvectors of a Hermitian matrix, computed by LOBPCG on the host."""
         from scipy.sparse.linalg import lobpcg
 
         matrix = scipy_matrix(self.to_host(values), _on_host(pattern, self.to_host), False)
@@ -88,7 +88,7 @@ class SparseMatrices:
 
 
 def scipy_matrix(values: Any, pattern: Pattern, transposed: bool = False) -> Any:
-    """SciPy's array of elements and a pattern on the host, which keeps the array's other parts."""
+    """Return a sparse array of SciPy on the host, built from a cached index structure of the pattern."""
     order = pattern.compressed_form[2]
     key = "transposed" if transposed else "scipy"
     if key not in pattern.kept:
@@ -111,7 +111,7 @@ def _skeleton(pattern: Pattern) -> Any:
 
 
 def _on_host(pattern: Pattern, to_host: Any) -> Pattern:
-    """Return the pattern with arrays of the host."""
+    """Return the pattern with its arrays on the host."""
     if pattern.xp is np:
         return pattern
     if "host" not in pattern.kept:
@@ -122,7 +122,7 @@ def _on_host(pattern: Pattern, to_host: Any) -> Pattern:
 
 
 def _direct(values: Any, b: Any, pattern: Pattern, transposed: bool) -> Any:
-    """By a factorisation, which is kept: backward needs it again."""
+    """Solve by an LU factorization, which is cached because backward needs it again."""
     known, factors = pattern.kept.get("factors", (None, None))
     mode = "T" if transposed else "N"
     if known is not None and known.dtype == values.dtype:

@@ -1,4 +1,4 @@
-"""Special functions by SciPy's names, for which there are no kernels."""
+"""Special functions that have no kernel of their own, called by SciPy's names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHOLE = ("eval_hermite", "eval_hermitenorm")
 
 
 class SpecialFunctions:
-    """A name is that of `scipy.special`; a number behind a colon is that of the result, or of the branch."""
+    """Functions of `scipy.special`. A number behind a colon chooses a result, or a branch: ``"lambertw:-1"``."""
 
     special: Any
     to_host: Any
@@ -34,7 +34,7 @@ class SpecialFunctions:
         return self._evaluate(name, x, y, z, w)
 
     def has_special_function(self, name: str) -> bool:
-        """Return whether the library has a counterpart of SciPy's function; else the host computes it."""
+        """Return whether the library has a counterpart of SciPy's function. If not, the host computes it."""
         return hasattr(self.special, name)
 
     def _evaluate(self, path: str, *arrays: Any) -> Any:

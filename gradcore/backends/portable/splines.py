@@ -17,7 +17,7 @@ Tap = tuple[Any, Any]
 
 @lru_cache
 def _pieces(order: int, derivative: int) -> list[list[float]]:
-    """For each tap, from the first on, the coefficients of its weight: a polynomial of where between taps x lies."""
+    """Return the coefficients of each tap's weight, as a polynomial of a point's position between two taps."""
     found = []
     for k in range(order + 1):
         start = order - k  # the piece of the B-spline on [start, start + 1]
@@ -38,7 +38,7 @@ def _evaluate_polynomial(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def _outside(xp: Any, i: Any, n: int, mode: str) -> Any:
-    """Return the element that stands at each integer position, which may lie outside."""
+    """Return the index of the element that stands at each integer position, which may be outside of the array."""
     if mode == "nearest":
         return xp.clip(i, 0, n - 1)
     if mode == "grid-wrap":
@@ -52,7 +52,7 @@ def _outside(xp: Any, i: Any, n: int, mode: str) -> Any:
 
 @lru_cache(64)
 def filter_matrix(n: int, order: int, mode: str) -> np.ndarray:
-    """Return the matrix that takes samples to coefficients."""
+    """Return the matrix that maps samples to spline coefficients."""
     taps = [_evaluate_polynomial(c, 0.5 if order % 2 == 0 else 0.0) for c in _pieces(order, 0)]
     samples = np.zeros((n, n))
     for k, weight in enumerate(taps):
@@ -61,7 +61,7 @@ def filter_matrix(n: int, order: int, mode: str) -> np.ndarray:
 
 
 def _map_inside(xp: Any, x: Any, n: int, mode: str) -> tuple[Any, Any]:
-    """Coordinates inside of the grid, and by how much they move with those that are given; None: by as much."""
+    """Map coordinates into the grid, and return the derivative of that map (None: 1 everywhere)."""
     if mode in ("grid-constant", "nearest"):
         return x, None
     inside = (x >= 0) & (x <= n - 1)
@@ -80,7 +80,7 @@ def _map_inside(xp: Any, x: Any, n: int, mode: str) -> tuple[Any, Any]:
 
 
 def _taps(xp: Any, x: Any, n: int, order: int, mode: str, derivative: int) -> Iterator[Tap]:
-    """Index and weight of each tap along one dim."""
+    """Return the index and the weight of each tap along one dim."""
     x, slope = _map_inside(xp, x, n, mode)
     first = xp.floor(x if order % 2 else x + 0.5)
     between = x - first if order % 2 else x - first + 0.5
@@ -101,7 +101,7 @@ def _taps(xp: Any, x: Any, n: int, order: int, mode: str, derivative: int) -> It
 def all_taps(
     xp: Any, coordinates: Any, sizes: Sequence[int], order: int, mode: str, derivatives: Sequence[int]
 ) -> Iterator[Tap]:
-    """Index into the grid as one row, and weight, of each tap."""
+    """Return the index into the flattened grid, and the weight, of each tap over all dims."""
     along = [list(_taps(xp, coordinates[d], n, order, mode, derivatives[d])) for d, n in enumerate(sizes)]
     for taps in itertools.product(*along):
         index, weight = taps[0]
