@@ -1,4 +1,4 @@
-"""The base class of backends: an array library, its devices, and a kernel for every operation of the table.
+"""The base class of backends: an array library, its devices, and a kernel for every operation.
 
 It is the ``K`` of bodies in `gradcore.ops`, and the ``F`` of derivative formulas that run on arrays: ``K.exp(x)``
 is the kernel `exp` on raw arrays. Kernels come from three places, in this order: methods of the backend's class (the
@@ -65,8 +65,8 @@ class SmallKernels(dict[str, Callable[..., Any]]):
 class Kernels(SmallKernels):
     """The dispatch table of one device: kernels for arrays of every size and, in `small`, for small ones.
 
-    To ask how large an operand is takes a kernel a third as long as NumPy takes to compute on a few elements. So the
-    fast path asks, once. Other callers need not know `small`, whose kernels compute the same.
+    Asking for the size of an operand in a kernel takes a third of the time that NumPy needs for a few elements. The
+    fast path therefore asks once. Other callers can ignore `small`, whose kernels compute the same.
     """
 
     def __init__(self, resolve: Resolver, small: Resolver | None = None) -> None:
@@ -146,11 +146,11 @@ class Backend(
         self.kernels = Kernels(self.kernel_of, self.small_kernel_of)
 
     def computes_half_in_float(self, name: str, arrays: list[Any], backward: bool = False) -> bool:
-        """Whether an operation, or its vjp, takes these float16 or bfloat16 arrays and computes them in float32."""
+        """Return whether an operation, or its vjp, computes these float16 or bfloat16 arrays in float32."""
         return False
 
     def half_kernel(self, name: str) -> str | None:
-        """The name of the kernel that takes float16 and bfloat16 in the place of float32, and gives that, if any."""
+        """Return the name of a kernel that accepts and returns halves instead of float32, or None."""
         return None
 
     def kernel_of(self, name: str) -> Callable[..., Any]:
@@ -163,11 +163,11 @@ class Backend(
         return self.kernel_of(name)
 
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
-        """``formula(self, *operands)``, elementwise and on a large first operand: a backend may have a better way."""
+        """Compute the elementwise ``formula(self, *operands)``. A backend can override this for large operands."""
         return formula(self, *operands)
 
     def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
-        """``formula(self, *operands)``, elementwise and of several results: a backend may have one kernel for it."""
+        """Compute ``formula(self, *operands)``, elementwise with several results. A backend can fuse it."""
         return formula(self, *operands)
 
     def __getattr__(self, name: str) -> Any:
@@ -185,28 +185,28 @@ class Backend(
     # -- devices ------------------------------------------------------------------------------------------------
 
     def device_count(self) -> int:
-        """Number of devices; a type with a single device that has no index returns 0."""
+        """Return the number of devices, or 0 for a type with a single device that has no index."""
         return 0
 
     def current_index(self) -> int | None:
-        """Index of the current device, or None where devices have no index."""
+        """Return the index of the current device, or None where devices have no index."""
         return None
 
     def use_index(self, index: int | None) -> contextlib.AbstractContextManager[Any]:
-        """Context in which the device of that index is the current one."""
+        """Return a context in which the device of that index is the current one."""
         return contextlib.nullcontext()
 
     def synchronize(self, index: int | None = None) -> None:
         """Wait until everything that was queued on the device is done."""
 
     def is_capturing(self) -> bool:
-        """Return whether this thread's work is recorded for a graph, and not run."""
+        """Return whether this thread's work is recorded for a graph instead of run."""
         return False
 
     # -- arrays -------------------------------------------------------------------------------------------------
 
     def asarray(self, value: Any) -> Any:
-        """`value` (a NumPy scalar, say) as an array of this backend, without a copy where possible."""
+        """Return `value` (a NumPy scalar, say) as an array of this backend, without a copy where possible."""
         return self.xp.asarray(value)
 
     def from_host(self, array: Any) -> Any:
@@ -214,7 +214,7 @@ class Backend(
         return self.xp.array(array)
 
     def from_pinned(self, array: Any) -> Any:
-        """A copy of an array in page-locked memory, which the host does not wait for, and which keeps that memory."""
+        """Copy an array in page-locked memory without waiting, and keep that memory alive until the copy is done."""
         return self.from_host(array)
 
     def is_pinned(self, array: Any) -> bool:
@@ -222,11 +222,14 @@ class Backend(
         return False
 
     def constant(self, table: Any) -> Any:
-        """A small NumPy array on the current device, which keeps its copies: a transfer costs more than a kernel."""
+        """Return a small NumPy array as an array on the current device.
+
+        The device caches its copies, as a transfer costs more than a kernel.
+        """
         return on_device(self.xp, table)
 
     def to_host(self, array: Any) -> Any:
-        """Return the data of `array` as a NumPy array; may share memory with it."""
+        """Return the data of `array` as a NumPy array, which may share its memory."""
         return array
 
     def item(self, array: Any) -> Any:
@@ -238,20 +241,20 @@ class Backend(
         return self.xp.asarray(value, dtype=dtype)
 
     def move_between(self, array: Any, index: int | None) -> Any:
-        """Return a copy of `array`, which lies on another device of this type, on the current device `index`."""
+        """Copy `array` from another device of this type to the current device `index`."""
         return self.xp.array(array)
 
     def random_place(self, state: PhiloxState, words: int) -> tuple[Any, int]:
-        """Reserve so many words of a generator: key and counter for `random_words` and `random_numbers`."""
+        """Reserve `words` words of a generator, and return key and counter for `random_words` and `random_numbers`."""
         return state.draw(words)
 
     def random_words(self, n: int, key: Any, counter: int) -> Any:
-        """`n` words of the random number generator on the current device."""
+        """Return `n` words of the random number generator on the current device."""
         return self.from_host(philox.words(n, key, counter))
 
     def random_numbers(
         self, distribution: Callable[..., Any], n: int, dtype: Any, key: Any, counter: int, *parameters: Any
     ) -> Any:
-        """`n` numbers of a distribution of `gradcore.backends.random.philox` on the current device."""
+        """Return `n` numbers of a distribution of `gradcore.backends.random.philox` on the current device."""
         words = self.random_words(philox.word_count(n, dtype), key, counter)
         return distribution(self.xp, words, dtype, *parameters)[:n]

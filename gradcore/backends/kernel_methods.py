@@ -1,4 +1,4 @@
-"""Decorators of kernels that are methods of backends: for some arguments only, and with settings as one object."""
+"""Decorators for kernels that are methods of backends: apply to some arguments only, take settings as one object."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def kernel_for(supports: Callable[..., Any], settings: type[Any] | None = None) 
 
 
 class _Override:
-    """The descriptor of an override: binds it, its condition and the kernel of the next class once for a backend."""
+    """Descriptor of an override. For a backend it binds override, condition and the next class's kernel once."""
 
     def __init__(self, method: Callable[..., Any], supports: Callable[..., Any], settings: type[Any] | None) -> None:
         self.method, self.supports, self.settings = method, supports, settings
@@ -124,7 +124,7 @@ class _Override:
 
 
 def _flat_signature(method: Callable[..., Any], settings: Any) -> inspect.Signature:
-    """Return the signature with which a kernel is called when its settings are not packed."""
+    """Return the signature by which a kernel is called with separate settings."""
     lead = list(inspect.signature(method).parameters.values())[:-1]
     fields, defaults = settings._fields, settings._field_defaults
     kind, none = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
@@ -132,7 +132,7 @@ def _flat_signature(method: Callable[..., Any], settings: Any) -> inspect.Signat
 
 
 def _packer(method: Callable[..., Any], settings: Any) -> tuple[Callable[[tuple[Any, ...]], Any], int]:
-    """Return the packer of a kernel's last arguments, and the number of leading ones."""
+    """Return a function that packs a kernel's last arguments into settings, and the number of arguments before them."""
     lead = method.__code__.co_argcount - 2  # arguments in front of the settings
     defaults = tuple(settings._field_defaults.values())
     total = len(settings._fields)

@@ -1,4 +1,4 @@
-"""Rules of kernels: how `vmap` runs one on a whole batch, what it gives on ``meta``, and its C++ implementation.
+"""Rules of kernels: how `vmap` runs them on a batch, what they return on ``meta``, and their C++ implementation.
 
 Kernels that are methods of a backend's families have them as decorators, operations that are kernels in their
 declarations (``batch=leading(2)``). A kernel without a batching rule runs as it is written, on batched arrays; one
@@ -34,29 +34,32 @@ _Kernel = TypeVar("_Kernel")
 
 
 class BatchRule(NamedTuple):
-    """The way in which a kernel takes one more dim in front; also a decorator of the kernel."""
+    """The way in which a kernel handles one more dim in front, and the decorator that declares it."""
 
     kind: str
     numbers: tuple[int, ...] = ()
 
     def __call__(self, kernel: _Kernel) -> _Kernel:
-        """Declare that a kernel has this rule."""
+        """Declare that a kernel follows this rule."""
         vars(kernel)["batch"] = self
         return kernel
 
 
 def along(position: int) -> BatchRule:
-    """Return a kernel along dims counted from the front (None: over all), which are its argument of that position."""
+    """Return the rule of kernels along dims, counted from the front, in argument number `position` (None: all)."""
     return BatchRule("along", (position,))
 
 
 def leading(*dims: int) -> BatchRule:
-    """A kernel of the last `dims` dims of each array; dims in front of these are free: ``leading(2)`` of matrices."""
+    """Return the rule of kernels of the last `dims` dims of each array, such as ``leading(2)`` for matrices.
+
+    Any dims can be in front of these.
+    """
     return BatchRule("leading", dims)
 
 
 def images(position: int) -> BatchRule:
-    """Return a kernel of images, whose argument of that position has one number for each spatial dim.
+    """Return the rule of kernels of images whose argument number `position` has a number for each spatial dim.
 
     Arrays in front of it have a batch dim, which may be left out, and channels in front of the spatial ones.
     """
@@ -68,7 +71,7 @@ all_samples = BatchRule("all_samples")
 
 
 class Result(NamedTuple):
-    """Shape and dtype of an array that a kernel gives."""
+    """Shape and dtype of an array that a kernel returns."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -89,7 +92,7 @@ def shaped(rule: Callable[..., Any]) -> Callable[[_Kernel], _Kernel]:
 
 
 class RowCall(NamedTuple):
-    """The settings of a kernel, or of an operation: the arguments behind its arrays.
+    """Describes the arguments of a kernel, or of an operation, that follow its arrays.
 
     Attributes
     ----------
@@ -108,7 +111,7 @@ class RowCall(NamedTuple):
 
     @classmethod
     def parse(cls, words: str, value: float = 0) -> RowCall:
-        """Return the call that words such as ``"dim number=1 dtype"`` describe; `value` where they give no number."""
+        """Return the description for words such as ``"dim number=1 dtype"``. `value` is the default number."""
         fields: dict[str, Any] = {"value": value}
         position = 0
         for word in words.split():
@@ -120,24 +123,24 @@ class RowCall(NamedTuple):
         return cls(**fields)
 
     def row_dims(self, ndim: int, arguments: Sequence[Any]) -> int:
-        """Return the number of last dims that make a row of an array of `ndim` dims; 0 if rows lie in other dims."""
+        """Return how many last dims of an array of `ndim` dims make a row, or 0 if rows lie along other dims."""
         if self.dim >= 0:
             return int(ndim > 0 and arguments[self.dim] % ndim == ndim - 1)
         return arguments[self.dims] if self.dims >= 0 else 1
 
     def number_of(self, arguments: Sequence[Any]) -> float:
-        """Return the member ``number`` of ``Work``; 0 if its argument is left out."""
+        """Return the value of ``Work.number``, or 0 if its argument is left out."""
         if self.number < 0:
             return self.value
         return arguments[self.number] if self.number < len(arguments) else 0
 
     def dtype_of(self, arguments: Sequence[Any]) -> Any:
-        """Return the dtype that is asked for, or None."""
+        """Return the dtype argument, or None."""
         return arguments[self.dtype] if 0 <= self.dtype < len(arguments) else None
 
 
 class RowKernel(NamedTuple):
-    """The C++ kernel, and perhaps the CUDA kernels, of contiguous rows of floats.
+    """The C++ kernel, and optionally the CUDA kernels, of contiguous rows of floats.
 
     The function of ``rows.h`` is ``symbol(const Work&, i64 start, i64 stop, const T* reads..., writes...)``; its work
     is the rows from `start` to before `stop`. ``rows.cpp`` makes it a symbol of the library by ``FLOAT_KERNEL``.
@@ -207,7 +210,7 @@ def native_rows(
 
 
 def row_kernels(backend: Any) -> dict[str, RowKernel]:
-    """Return the C++ kernels of rows that a class of backends declares, by the names of its methods."""
+    """Return the C++ row kernels that a backend class declares, by the names of its methods."""
     return _rules(backend, "native_rows")
 
 
@@ -218,10 +221,10 @@ def _rules(backend: type, attribute: str) -> dict[str, Any]:
 
 
 def batch_rules(backend: Any) -> dict[str, BatchRule]:
-    """Return the batching rules of the kernels of a class of backends, and of the operations that are kernels."""
+    """Return the batching rules of a backend class's kernels, and of operations that are kernels."""
     return {**_rules(backend, "batch"), **backend.declared_batch_rules}
 
 
 def shape_rules(backend: Any) -> dict[str, Callable[..., Any]]:
-    """Return the shape rules of the kernels of a class of backends, and of the operations that are kernels."""
+    """Return the shape rules of a backend class's kernels, and of operations that are kernels."""
     return {**_rules(backend, "shaped"), **backend.declared_shape_rules}

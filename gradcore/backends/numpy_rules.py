@@ -1,4 +1,4 @@
-"""Rules for NumPy's functions on arrays of other kinds: the registry of the meta device and of ``vmap``."""
+"""Registries of rules for NumPy's functions, for arrays that are not NumPy's: the meta device and ``vmap``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R", bound=Callable[..., Any])
 
 
 class RuleTable(dict[Any, Callable[..., Any]]):
-    """The rule of each of NumPy's functions, called in its place by ``__array_function__``."""
+    """A table from NumPy's functions to rules, which ``__array_function__`` calls instead."""
 
     def register(self, names: str) -> Callable[[R], R]:
         """Register the decorated function as the rule of the functions of these names."""
@@ -25,12 +25,12 @@ class RuleTable(dict[Any, Callable[..., Any]]):
         return decorate
 
     def register_each(self, names: str, make_rule: Callable[[Any], Callable[..., Any]]) -> None:
-        """Register for each function of these names the rule that `make_rule` makes of it."""
+        """Register, for each of the functions of these names, the rule that `make_rule` returns for it."""
         self.update((function, make_rule(function)) for function in numpy_functions(names))
 
 
 def numpy_functions(names: str) -> Iterator[Any]:
-    """NumPy's functions of these names, as far as the installed NumPy has them."""
+    """Return NumPy's functions of these names that the installed NumPy has."""
     for name in names.split():
         found: Any = np
         for part in name.split("."):
@@ -58,7 +58,7 @@ def new_axes_key(ndim: int, axis: Any) -> tuple[Any, ...]:
 
 
 def expand_ellipsis(entries: list[Any], ndim: int) -> list[Any]:
-    """The entries of a key with full slices in the place of ``...``, or at the end, so that every dim has one."""
+    """Return the entries of a key with ``...`` replaced by full slices, so that there is one for every dim."""
     used = sum(entry is not None and entry is not ... for entry in entries)
     if used > ndim:
         raise IndexError(f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed")

@@ -1,4 +1,4 @@
-"""From a device to the backend that runs it; the fall-back from CUDA to the CPU lives here."""
+"""The registry of backends by device type, and the fallback from CUDA to the CPU."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _lock = process_lock()
 
 
 def register(type: str, factory: Callable[[], Backend]) -> None:
-    """Add a backend, to be made when a device of that type is first used.
+    """Register a backend. It is created when a device of its type is first used.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def register(type: str, factory: Callable[[], Backend]) -> None:
 
 
 def find(type: str) -> Backend:
-    """Return the backend of a device type, made on first use.
+    """Return the backend of a device type, created on first use.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def find(type: str) -> Backend:
 
 
 def unavailable(type: str) -> str | None:
-    """Why a device type cannot be used here, in words; None if it can."""
+    """Return the reason why a device type cannot be used here, or None if it can."""
     with _lock:
         if type in _backends:
             return None
@@ -150,27 +150,27 @@ def set_default_device(device_like: DeviceLike | None) -> None:
 
 
 def is_connected(type: str) -> bool:
-    """Return whether the backend of a device type has been made."""
+    """Return whether the backend of a device type has been created."""
     return type in _backends
 
 
 def in_use() -> list[Backend]:
-    """Return the backends that have been made."""
+    """Return the backends that have been created."""
     return list(_backends.values())
 
 
 def devices_of(backend: Any) -> list[device]:
-    """Return the devices, without levels, that are connected with a backend."""
+    """Return the devices, not batched, that use a backend."""
     return [each for each in list(device._interned.values()) if getattr(each, "backend", None) is backend]
 
 
 def put(backend: Any) -> None:
-    """Register a backend for its type of device, for devices that are connected from now on."""
+    """Register an existing backend for its device type. Devices that are connected later use it."""
     _backends[backend.type] = backend
 
 
 def _forget_after_fork() -> None:
-    """A CUDA context does not survive a fork: the child process must not touch it."""
+    """Forget CUDA's backend in a forked child, which cannot use its parent's CUDA context."""
     if _backends.pop("cuda", None) is not None:
         _reasons["cuda"] = (
             "the process was forked after CUDA had been used. Start worker processes with the 'spawn' method: "
@@ -183,7 +183,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _connect(place: device, backend: Backend) -> device:
-    """Connect a device that exists with its backend."""
+    """Connect an existing device with a backend."""
     count = backend.device_count()
     if count and not (place.index is not None and place.index < count):
         raise RuntimeError(
@@ -195,7 +195,7 @@ def _connect(place: device, backend: Backend) -> device:
 
 
 def connect(place: device, backend: Backend) -> device:
-    """Give a device its backend and its dispatch table; kernels make a guarded device current."""
+    """Set a device's backend and dispatch table. Kernels of a guarded device make it current."""
     place.kernels = (
         Kernels(functools.partial(_run_on_device, backend, place.index)) if place.guarded else backend.kernels
     )
@@ -204,7 +204,7 @@ def connect(place: device, backend: Backend) -> device:
 
 
 def _run_on_device(backend: Backend, index: int | None, name: str) -> Callable[..., Any]:
-    """Return the kernel of that name, run with the device of that index current."""
+    """Return a kernel that makes the device of this index current before it runs."""
     kernel = backend.kernels[name]
 
     def run(*args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Patterns of sparse matrices: where the stored elements are, in the forms that kernels read."""
+"""Patterns of sparse matrices: the positions of stored elements, in the forms that kernels read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Pattern", "add_border"]
 
 
 class Pattern:
-    """Positions of the stored elements of a matrix, which the elements themselves are kept apart from.
+    """Positions of the stored elements of a matrix. The elements themselves are stored elsewhere.
 
     Parameters
     ----------
@@ -43,22 +43,22 @@ class Pattern:
 
     @property
     def size(self) -> int:
-        """The number of stored elements."""
+        """Number of stored elements."""
         return int((self._cols if self._rows is None else self._rows).size)
 
     @property
     def is_compressed(self) -> bool:
-        """Whether rows (columns) are given by where they end."""
+        """Whether rows (or columns) are given by the positions of their ends."""
         return self._ends is not None
 
     @cached_property
     def rows(self) -> Array:
-        """The row of each element."""
+        """Row of each element."""
         return self._expand_ends() if self._rows is None else self._rows
 
     @cached_property
     def cols(self) -> Array:
-        """The column of each element."""
+        """Column of each element."""
         return self._expand_ends() if self._cols is None else self._cols
 
     def _expand_ends(self) -> Array:
@@ -66,9 +66,9 @@ class Pattern:
 
     @cached_property
     def compressed_form(self) -> tuple[Array, Array, Array]:
-        """Where rows begin and end, the column of each element, and the order of elements (None: as they are).
+        """Ends of the rows, column of each element, and the order that sorts elements by row (None: sorted).
 
-        Columns and rows change parts where the pattern is not `by_rows`.
+        Columns and rows swap roles where the pattern is not `by_rows`.
         """
         if self._ends is not None:
             return self._ends, self._cols if self.by_rows else self._rows, None
@@ -80,7 +80,7 @@ class Pattern:
 
 
 def add_border(pattern: Pattern) -> Pattern:
-    """The pattern of ``[[A + D, b], [c, 0]]`` with a diagonal `D`: elements of `A`, `D`, `b`, `c` in this order."""
+    """Return the pattern of ``[[A + D, b], [c, 0]]`` with a diagonal `D`: the elements of `A`, `D`, `b`, then `c`."""
     xp, (n, _) = pattern.xp, pattern.shape
     if "bordered" not in pattern.kept:
         here, last = xp.arange(n), xp.full(n, n)

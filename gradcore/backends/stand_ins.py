@@ -1,4 +1,4 @@
-"""The base class of objects that kernels compute with in the place of arrays.
+"""The base class of objects that replace arrays in kernels (meta, batched and traced arrays).
 
 Kernels and bodies are written for NumPy and CuPy arrays: they use operators, attributes, methods and NumPy's functions.
 `ArrayStandIn` has these once. A subclass says what an operator does (`make_operator`) and what a function of NumPy
@@ -61,11 +61,11 @@ class ArrayStandIn:
         raise NotImplementedError
 
     def call_method(self, name: str, function: Method, args: tuple[object, ...], named: dict[str, Any]) -> Array:
-        """Return the result of a method that is a function of NumPy."""
+        """Return the result of an array method by calling the NumPy function of that name."""
         return function(self, *args, **named)
 
     def convert(self, name: str, *args: object, **named: object) -> Any:
-        """Return the elements as ``"float"``, ``"item"``, ``"array"`` or the like, or raise the error of doing so."""
+        """Convert the elements as ``"float"``, ``"item"``, ``"array"`` and the like do, or raise their error."""
         raise NotImplementedError
 
     # -- attributes
@@ -102,7 +102,7 @@ class ArrayStandIn:
         return self._reshape(shape, order, copy)
 
     def _permute(self, order: tuple[int, ...]) -> Self:
-        """Return the view whose dims are those of these numbers."""
+        """Return the view with the dims in the given order."""
         raise NotImplementedError
 
     def _reshape(self, shape: tuple[int, ...], order: str, copy: bool | None) -> Self:
@@ -110,7 +110,7 @@ class ArrayStandIn:
         raise NotImplementedError
 
     def _part(self, name: str) -> Self:
-        """Return the view that is the ``"real"`` or ``"imag"`` part."""
+        """Return a view of the ``"real"`` or ``"imag"`` part."""
         raise NotImplementedError
 
     @property

@@ -1,4 +1,4 @@
-"""The CUDA streams that threads have chosen, by the sequence numbers of nodes.
+"""The CUDA streams that threads have chosen, by the sequence numbers of graph nodes.
 
 So a node need not remember its stream: its number says in which one its forward ran.
 """
@@ -44,7 +44,7 @@ _NEVER = 1 << 62
 
 
 def _are_done(streams: list[Any]) -> bool:
-    """Return whether no stream has work left; those that are recorded for a graph cannot be asked."""
+    """Return whether all work in the streams is done. Streams that are being captured cannot be asked."""
     distinct = {stream.ptr: stream for stream in streams}.values()
     return all(not stream.is_capturing() and stream.done for stream in distinct)
 
@@ -57,7 +57,7 @@ def _forget_ended(chosen: dict[int, _Choices]) -> None:
 
 
 class Streams:
-    """The streams that threads have chosen, one after the other.
+    """The streams that each thread has chosen over time.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Streams:
         self._chosen: dict[int, dict[int, _Choices]] = {}
 
     def choose(self, stream: Any, device: Any) -> None:
-        """Note that `stream` is the one in which this thread's work on a device is queued from now on."""
+        """Record that this thread queues its work on a device in `stream` from now on."""
         own = threading.get_ident()
         with self._lock:
             self.used = True
@@ -85,7 +85,7 @@ class Streams:
             chosen.setdefault(own, _Choices()).add(self.clock(), stream)
 
     def at(self, time: int, device: int) -> list[Any]:
-        """Return the streams that were chosen on a device at that time, by this thread and by others; may be none."""
+        """Return the streams that threads had chosen on a device at a time, with this thread's first. Can be empty."""
         with self._lock:
             choices = self._chosen.get(device, {})
             own = choices.get(threading.get_ident())
@@ -93,7 +93,9 @@ class Streams:
         return [s for i, s in enumerate(found) if s is not None and not any(s == other for other in found[:i])]
 
     def stays(self, backend: Any, device: int) -> Callable[[int], bool] | None:
-        """Return whether nodes, by their numbers, run in the present stream; None if that has to be asked of each.
+        """Return a predicate of node numbers: whether the node runs in the present stream.
+
+        During capture None is returned, and each node has to be looked at.
 
         Parameters
         ----------
@@ -119,10 +121,10 @@ class Streams:
 
     @contextlib.contextmanager
     def as_at(self, time: int, backend: Any, device: int) -> Iterator[Any]:
-        """Context in which work is queued as at that time, after the present stream's work and before its later work.
+        """Context in which work is queued in the stream of an earlier time, in order with the present stream's work.
 
-        It gives the present stream, or None if that is the one of that time. While a graph is recorded, what was made
-        outside of it runs in the present stream.
+        It yields the present stream, or None if that is the one of that time. During graph capture, work of nodes that
+        were made before the capture is queued in the present stream.
 
         Parameters
         ----------
@@ -149,7 +151,7 @@ class Streams:
 
 
 def in_order(backend: Any, first: tuple[int, Any], second: tuple[int, Any]) -> None:
-    """Make later work of the second stream, each with its device, wait for the work in the first."""
+    """Make later work of the second stream wait for the work in the first. Each is given with its device."""
     (of_first, stream), (of_second, following) = first, second
     with backend.use_index(of_first):
         event = backend.xp.cuda.Event(disable_timing=True)

@@ -1,4 +1,4 @@
-"""PyTorch's switches: the modules ``gradcore.backends.cuda``, ``cudnn``, ``cpu`` and their like.
+"""PyTorch's switches: the modules ``gradcore.backends.cuda``, ``cudnn``, ``cpu`` and others.
 
 Each module is an instance of a class below, registered under its name. Its switches are attributes that are checked
 when they are set, its functions static methods.
@@ -20,7 +20,7 @@ __all__ = ["MODULES", "ProductPrecision", "Switches", "cpu", "cuda", "cudnn", "m
 
 
 class Switch:
-    """An attribute of a fixed type, stored without effect.
+    """An attribute of a fixed type that is stored but has no effect.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ class Switch:
         self.put(holder, value)
 
     def put(self, holder: Any, value: Any) -> None:
-        """Keep a value of the right type."""
+        """Set the value if it has the right type."""
         holder.__dict__[self.name] = value
 
 
 class Precision(Switch):
-    """``fp32_precision``: ``'ieee'``, ``'tf32'``, or ``'none'`` for what holds elsewhere."""
+    """``fp32_precision``: ``'ieee'``, ``'tf32'``, or ``'none'`` to use the global setting."""
 
     def __init__(self) -> None:
         super().__init__("none")
@@ -62,7 +62,7 @@ class Precision(Switch):
 
 
 class ProductPrecision(Precision):
-    """The same of products of float32 matrices, another name of `gradcore.set_float32_matmul_precision`."""
+    """``fp32_precision`` of float32 matrix products: another name of `gradcore.set_float32_matmul_precision`."""
 
     def __get__(self, holder: Any, owner: Any = None) -> Any:
         if holder is None:
@@ -90,11 +90,11 @@ class TensorFloat(Switch):
 
 
 class Switches(ModuleType):
-    """A module with switches, or a part of one."""
+    """A module with switches, or a part of such a module."""
 
     @contextlib.contextmanager
     def set_to(self, **values: Any) -> Iterator[None]:
-        """A context in which switches have these values."""
+        """Return a context in which switches have these values."""
         before = {name: getattr(self, name) for name in values}
         try:
             for name, value in values.items():
@@ -112,7 +112,7 @@ M = TypeVar("M", bound=Switches)
 
 
 def _register(cls: type[M]) -> M:
-    """Create the module that a class describes, importable as ``gradcore.backends.`` and the name of the class."""
+    """Create the module that a class describes, which is importable as ``gradcore.backends.`` and the class's name."""
     name = f"gradcore.backends.{cls.__name__.lower()}"
     module = cls(name, cls.__doc__)
     functions = {key: value.__func__ for key, value in vars(cls).items() if isinstance(value, staticmethod)}
@@ -154,7 +154,7 @@ class MatmulSwitches(Switches):
 
 
 def _attention_switch(kind: str, effect: str) -> tuple[staticmethod[[bool], None], staticmethod[[], bool]]:
-    """Return the setter and the getter of a kind of attention, on by default."""
+    """Return the setter and the getter of a switch for a kind of attention, which is on by default."""
     state = True
 
     def enable(enabled: bool) -> None:

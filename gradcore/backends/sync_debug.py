@@ -1,4 +1,4 @@
-"""Synchronisations of the host with a device and copies between them: counted, and reported if asked for.
+"""Count synchronizations with a device and copies to and from it, and report them on request.
 
 Work on CUDA is queued, and fast as long as the host never waits. What makes it wait (reading a number, a mask as an
 index, a copy to the host) calls `note`.
@@ -28,12 +28,12 @@ _mode: Mode = "default"
 
 
 def mode() -> Mode:
-    """Return the reaction to a synchronisation or a copy."""
+    """Return the current reaction to a synchronization or a copy."""
     return _mode
 
 
 def set_mode(new: Mode | int) -> None:
-    """Choose what happens at a synchronisation or a copy.
+    """Choose what happens at a synchronization or a copy.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def set_mode(new: Mode | int) -> None:
 
 
 def note(kind: str) -> None:
-    """Count a synchronisation or a copy; warn, or raise, with the user's line, if that mode is on."""
+    """Count a synchronization or a copy, and warn or raise, with the user's line, if the mode says so."""
     COUNTS[kind] += 1
     if _mode == "default":
         return

@@ -88,7 +88,7 @@ def _cores() -> int:
 
 
 def _loops() -> Iterator[str]:
-    """Yield the sources of all loops, generated only if something is compiled."""
+    """Yield the sources of all loops. They are generated only if something is compiled."""
     from gradcore.compiled.loops import sources
 
     found = sources()

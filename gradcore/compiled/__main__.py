@@ -11,7 +11,7 @@ from gradcore import compiled
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what the command line says; 1 if the kernels could not be built."""
+    """Run the command line, and return 1 if the kernels could not be built, else 0."""
     parser = argparse.ArgumentParser(prog="python -m gradcore.compiled", description="Compiled kernels for the CPU.")
     parser.add_argument("command", choices=["build", "variants", "status", "remove"], nargs="?", default="build")
     parser.add_argument("--jobs", type=int, help="how many compilers run at a time (default: one for each core)")

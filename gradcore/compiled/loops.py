@@ -1,4 +1,4 @@
-"""The formulas that become loops: all elementwise operations and their derivatives, and the steps of optimisers."""
+"""The formulas that are compiled as loops: elementwise operations, their derivatives, and optimizer steps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 def sources() -> dict[str, str]:
-    """Return the sources of all loops by their names."""
+    """Return the C++ sources of all loops, by name."""
     found: dict[str, str] = {}
     for kernel in (*_operations(), *_steps()):
         found[loop_name(kernel)] = emit(kernel)
@@ -49,7 +49,7 @@ def sources() -> dict[str, str]:
 
 
 def calls() -> Iterator[tuple[Any, list[Any]]]:
-    """Yield the formulas of operations, and the dtypes of the arrays and the settings that they are called with."""
+    """Yield formulas of operations, with the dtypes of arrays and the settings that they are called with."""
     for op in OPS.values():
         if op.kind == "elementwise":
             for settings in _settings_of(op):
@@ -65,6 +65,7 @@ def _operations() -> Iterator[Kernel]:
 
 
 def _trace(formula: Any, operands: list[Any]) -> Kernel | None:
+    """Trace a formula to a kernel, or return None if it raises for these settings."""
     try:
         return trace_loop(formula, operands, Backend.bodies)
     except (AttributeError, TypeError, ValueError, RuntimeError):  # settings for which the formula raises
@@ -72,7 +73,7 @@ def _trace(formula: Any, operands: list[Any]) -> Kernel | None:
 
 
 def _settings_of(op: Op) -> list[dict[str, Any]]:
-    """Return the settings to prepare an operation for: its defaults, and those of the calls that it is tested with."""
+    """Return the settings to compile an operation for: its defaults, and those of its test calls."""
     parameters = [p for i, p in enumerate(op.parameters) if i not in op.tensors]
     defaults = {p.name: p.default for p in parameters}
     found = [] if any(value is inspect.Parameter.empty for value in defaults.values()) else [defaults]
@@ -86,7 +87,7 @@ def _settings_of(op: Op) -> list[dict[str, Any]]:
 
 
 def _formulas(op: Op, dtype: Any, settings: dict[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield the forward computation and the derivatives, with the dtypes and settings that they are called with."""
+    """Yield the forward formula and the derivatives, with the dtypes and settings that they are called with."""
     values: dict[str, Any] = dict(settings)
     for i in op.tensors:
         values[op.names[i]] = _BOOL if i in op.keeps_dtype else dtype
@@ -101,7 +102,7 @@ def _formulas(op: Op, dtype: Any, settings: dict[str, Any]) -> Iterator[tuple[An
 
 
 def optimizers() -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the classes of optimisers, and options that they take."""
+    """Yield optimizer classes, with options to compile them for."""
     for cls in vars(optim).values():
         if isinstance(cls, type) and issubclass(cls, ElementwiseOptimizer):
             known = inspect.signature(cls).parameters
@@ -114,7 +115,7 @@ def _steps() -> Iterator[Kernel]:
 
 
 def _steps_of(cls: Any, options: dict[str, Any]) -> Iterator[Kernel]:
-    """Yield the first two steps of an optimiser, of which the first may differ."""
+    """Yield the first two steps of an optimizer. The first one may differ from all others."""
     optimizer = cls([ones(1, requires_grad=True)], **options)
     (group,) = optimizer.param_groups
     states, counters = len(optimizer.tensor_state(group)), optimizer.scalar_state(group)

@@ -1,4 +1,4 @@
-"""CUDA kernels of one's own as differentiable operations."""
+"""Differentiable operations from user-written CUDA kernels."""
 
 from gradcore.kernels.making import from_kernel
 

@@ -1,4 +1,4 @@
-"""Parsed expressions computed with a namespace ``F``, and their derivatives by the declared formulas."""
+"""Evaluation of parsed expressions with a namespace ``F``, and of their derivatives by the operations' formulas."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def check_functions(program: Program) -> None:
 
 
 def evaluate(F: Any, program: Program, values: dict[str, Any]) -> Any:
-    """Return the last variable of a program, whose parameters have the given values."""
+    """Return the value of a program's last variable, given values of its parameters."""
     return _run(F, program, {name: (value, None) for name, value in values.items()})[0]
 
 
 def differential(F: Any, program: Program, values: dict[str, Any], name: str, t: Any) -> Any:
-    """By how much the last variable moves if a parameter moves by `t`; zeros if it does not depend on it."""
+    """Return the change of a program's last variable if a parameter changes by `t`, or zeros."""
     known = {each: (value, t if each == name else None) for each, value in values.items()}
     tangent = _run(F, program, known)[1]
     return F.zeros_like(t) if tangent is None else tangent
@@ -114,7 +114,7 @@ def _binary(F: Any, sign: str, x: Pair, y: Pair) -> Pair:
 
 
 def _call(F: Any, name: str, operands: list[Pair]) -> Pair:
-    """Return a function's value and tangent; of two operands, one may be a number."""
+    """Return a function's value and tangent. One of two operands may be a number."""
     values = [value for value, _ in operands]
     if all(map(is_number, values)):
         return _of_numbers(name, values), None
@@ -132,7 +132,7 @@ def _call(F: Any, name: str, operands: list[Pair]) -> Pair:
 
 
 def _apply(F: Any, op: Op, function: Callable[..., Any], operands: list[Pair]) -> Pair:
-    """Return the value of a function, and its tangent by the differentials that its operation declares."""
+    """Return a function's value, and its tangent by the differentials that its operation declares."""
     values = [value for value, _ in operands]
     result, total = function(*values), None
     known = {p.name: p.default for p in op.parameters} | dict(zip(op.names, values, strict=False)) | {"result": result}

@@ -1,4 +1,4 @@
-"""The operations that `from_kernel` makes: of expressions, of CuPy's elementwise kernels, of CUDA source."""
+"""The operations that `from_kernel` creates: from expressions, CuPy's elementwise kernels, or CUDA source."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def operation(
     inputs: Sequence[str] | None,
     of_source: dict[str, Any],
 ) -> Callable[..., Any]:
-    """Return the operation of a kernel; `of_source` are the arguments for CUDA source, None if not given."""
+    """Return the operation of a kernel. `of_source` are arguments for CUDA source only, None if not given."""
     kernel = None if isinstance(forward, str) else forward
     source = forward if kernel is None else getattr(kernel, "code", None)
     unique = f"kernel_{next(_numbers)}_{name or 'kernel'}"
@@ -74,13 +74,14 @@ def _node_name(name: str) -> str:
 
 
 def _register(op: Op) -> Callable[..., Any]:
+    """Register an operation, and return the function that calls it."""
     call = register_op(op)
     call.op = op  # type: ignore[attr-defined]
     return call
 
 
 def _check_outputs(program: Program) -> None:
-    """Refuse an expression with more than one output."""
+    """Raise if an expression has more than one output."""
     *earlier, (output, _) = program.assignments
     unread = [
         name
@@ -102,7 +103,7 @@ def _names(tree: Any) -> set[str]:
 
 
 def _parse(text: Any, reference: Any) -> Program | None:
-    """Return the program of an expression; None if it cannot be traced and there is a reference."""
+    """Parse an expression to a program, or return None if that fails and there is a reference."""
     try:
         program = parse(text)
         check_functions(program)
@@ -125,7 +126,10 @@ def _elementwise_op(
     unique: str,
     node: str,
 ) -> Op:
-    """An operation of single elements: an expression, or a kernel with an expression or a function as its reference."""
+    """Return an elementwise operation, from an expression, or from a kernel with a reference.
+
+    The reference is an expression or a function.
+    """
     if program is not None and set(program.reads) - set(names):
         missing = ", ".join(sorted(set(program.reads) - set(names)))
         raise ValueError(f"the kernel reads {missing}, which is not among its inputs {', '.join(names)}")
@@ -161,7 +165,7 @@ def _elementwise_op(
 
 
 def _elementwise_formula(program: Program | None, backward: Any, wanted: str, names: Sequence[str]) -> Any:
-    """Return the differential by one input."""
+    """Return the formula of the differential by one input."""
     given = backward
     if isinstance(backward, Mapping):
         given = backward.get(wanted)
@@ -200,7 +204,7 @@ def _elementwise_formula(program: Program | None, backward: Any, wanted: str, na
 
 
 def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: str, node: str) -> Op:
-    """Return an operation of a kernel of CUDA source."""
+    """Return the operation of a kernel from CUDA source."""
     kinds = {"f": "float", "b": "bool", "i": "int", "u": "int", "T": "float", "c": "complex"}
     parameters = [Parameter("K"), *(Parameter(p.name) for p in raw.inputs)]
     for p in raw.settings:
@@ -245,13 +249,13 @@ def _raw_op(raw: RawKernel, backward: Any, defaults: Mapping[str, Any], unique: 
 
 
 def _constants(backward: Any) -> dict[str, str]:
-    """Return the inputs that are declared constant."""
+    """Return the inputs that are declared to be constant."""
     keys = backward if isinstance(backward, Mapping) else {}
     return {name: "its gradient was given as None" for name, gradient in keys.items() if gradient is None}
 
 
 def _check_keys(backward: Any, names: Sequence[str]) -> None:
-    """Refuse gradients for what is no input."""
+    """Raise if there is a gradient for something that is not an input."""
     keys = backward if isinstance(backward, Mapping) else ()
     unknown = [n for key in keys for n in ((key,) if isinstance(key, str) else key) if n not in names]
     if unknown:
@@ -259,7 +263,7 @@ def _check_keys(backward: Any, names: Sequence[str]) -> None:
 
 
 def _missing(node: str, name: str) -> Callable[..., Any]:
-    """Return the formula of a derivative that was not given: a gradient that would pass is an error."""
+    """Return a formula that raises: a derivative that was not given is needed."""
 
     def raising(F: Any, grad: Any) -> Any:
         raise RuntimeError(
@@ -271,7 +275,7 @@ def _missing(node: str, name: str) -> Callable[..., Any]:
 
 
 def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callable[..., Any]:
-    """Return a formula of several gradients that are as many as inputs."""
+    """Wrap a formula of several gradients to check that it returns one for each of `keys`."""
 
     def wrapper(*values: Any) -> Any:
         found = formula(*values)
@@ -286,7 +290,7 @@ def _one_for_each(formula: Callable[..., Any], keys: tuple[str, ...]) -> Callabl
 
 
 def _formula_of(given: Any) -> Callable[..., Any]:
-    """Return the formula of a function, or of another kernel, which gets `grad` and what else it reads by name."""
+    """Return the gradient formula of a function or of another kernel. It gets `grad`, and what it reads by name."""
     other = getattr(given, "op", None)
     if not isinstance(other, Op) or OPS.get(other.name) is not other:
         return given  # type: ignore[no-any-return]
@@ -303,7 +307,7 @@ def _formula_of(given: Any) -> Callable[..., Any]:
 
 
 def _name_parameters(names: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with parameters of these names, by which formulas are given what they read."""
+    """Return a wrapper of `function` whose parameters have these names. Formulas receive values by name."""
     for each in names:
         if not each.isidentifier() or keyword.iskeyword(each) or names.count(each) > 1:
             raise ValueError(f"an operand cannot be named {each!r}")

@@ -1,4 +1,4 @@
-"""The language of elementwise kernels, as far as it is expressions.
+"""A parser for elementwise CUDA kernels that consist of expressions.
 
 Statements such as ``y = x > 0 ? x : a * expm1(x)`` are parsed to nested tuples:
 
@@ -48,11 +48,11 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 class Unparsable(ValueError):
-    """The text is more than expressions."""
+    """Raised for source that contains more than expressions."""
 
 
 class Program(NamedTuple):
-    """Variables in the order of their assignment, and the names of parameters in the order of their first use."""
+    """A parsed kernel: variables in the order of assignment, and parameters in the order of first use."""
 
     assignments: tuple[tuple[str, Tree], ...]
     reads: tuple[str, ...]
@@ -86,7 +86,7 @@ def parse(text: str) -> Program:
 
 
 class _Reader:
-    """Reads one statement."""
+    """Parser of one statement."""
 
     def __init__(self, text: str) -> None:
         self.text, self.names = text.strip(), list[str]()

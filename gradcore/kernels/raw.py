@@ -1,4 +1,4 @@
-"""Launching kernels of CUDA source: types, shapes, grid and block."""
+"""Kernels from CUDA source: their types, shapes, grid and block, and how they are launched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIZES = ("n", "size", "count")
 
 
 class RawKernel:
-    """A kernel as a function of arrays: on CUDA it is launched, elsewhere its reference is called.
+    """A kernel as a function of arrays. On CUDA it is launched, elsewhere its reference is called.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ class RawKernel:
 
     @property
     def name(self) -> str:
-        """The kernel's name."""
+        """Name of the kernel."""
         return self.signature.name
 
     def __call__(self, K: Any, *values: Any) -> Any:
-        """Return the outputs for inputs and settings, by the backend `K`."""
+        """Return the outputs for inputs and settings, computed by the backend `K`."""
         if isinstance(K, BatchedBackend):
             return self._of_samples(K, values)
         if isinstance(K, CudaKernels):
@@ -84,7 +84,7 @@ class RawKernel:
         return results if len(results) > 1 else results[0]
 
     def _of_samples(self, K: BatchedBackend, values: tuple[Any, ...]) -> Any:
-        """Return the outputs for batched arrays: one call for each sample."""
+        """Return the outputs for batched arrays, with one call per sample."""
         arrays = {i: physical(as_batched(v, K.level), K.level) for i, v in enumerate(values) if i < len(self.inputs)}
         count = len(next(iter(arrays.values())))
         found = [
@@ -109,7 +109,7 @@ class RawKernel:
         return checked if len(checked) > 1 else checked[0]
 
     def _as_output(self, p: Parameter, array: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return an output of the reference, if the kernel's has its shape, in the kernel's dtype."""
+        """Check the shape of an output of the reference, and return it in the kernel's dtype."""
         if array.shape != shape:
             raise RuntimeError(
                 f"{self.name}: the reference returned {p.name} of shape {list(array.shape)}, but the kernel's has the "
@@ -122,7 +122,7 @@ class RawKernel:
     # -- types and shapes ----------------------------------------------------------------------------------------
 
     def _results(self, values: tuple[Any, ...]) -> tuple[list[tuple[int, ...]], list[Any]]:
-        """Shapes and dtypes of the outputs."""
+        """Return the shapes and the dtypes of the outputs."""
         known = self._known(values)
         template = self._template(values)
         shapes = []
@@ -137,7 +137,7 @@ class RawKernel:
         return dict(zip(names, values, strict=True))
 
     def _template(self, values: tuple[Any, ...]) -> Any:
-        """Return the dtype that the template's type stands for: that of its inputs; and the others' must be right."""
+        """Return the dtype of the template's type, as the inputs determine it. Raise if another input's is wrong."""
         found = None
         for p, array in zip(self.inputs, values, strict=False):
             wanted = p.dtype if p.dtype != "T" else found
@@ -176,7 +176,7 @@ class RawKernel:
         return outputs
 
     def _setting(self, p: Parameter, known: dict[str, Any], elements: int, template: Any) -> Any:
-        """Return a number in the type that the kernel takes it in."""
+        """Return a number in the type that the kernel's parameter has."""
         if p.name in self.sizes:
             rule = self.sizes[p.name]
             value: Any = elements if rule is None else _call_rule(rule, known)
@@ -189,6 +189,7 @@ class RawKernel:
             raise OverflowError(f"{self.name}: {p.name} = {value} does not fit {kind}") from None
 
     def _compile(self, K: Any, template: Any) -> Callable[..., Any]:
+        """Compile the kernel for a template type, or return it from the cache."""
         options = ("-std=c++17", *self.options)
         if template is not None:
             options += (f"-DGRADCORE_T={_C_NAMES[template.name]}",)
@@ -200,6 +201,6 @@ class RawKernel:
 
 
 def _call_rule(rule: Callable[..., Any], known: dict[str, Any]) -> Any:
-    """Return a function of some of the inputs and settings, which its parameters name."""
+    """Call a rule, such as that of the output's shape, with the inputs and settings that its parameters name."""
     code = rule.__code__
     return rule(*[known[name] for name in code.co_varnames[: code.co_argcount]])

@@ -1,4 +1,4 @@
-"""Parsed signature of a CUDA kernel: inputs, outputs and settings."""
+"""Parser for the signature of a CUDA kernel: inputs, outputs and settings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Parameter(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """A kernel's name and parameters, and its source with the template's type left open."""
+    """A kernel's name and parameters, and its source, in which the template's type is left open."""
 
     name: str
     parameters: tuple[Parameter, ...]

@@ -1,4 +1,4 @@
-"""Code generation: a formula is traced to expressions, scheduled as a kernel, and written as CUDA, C++ or NumPy.
+"""Code generation: trace a formula to expressions, schedule them as a kernel, and emit CUDA, C++ or NumPy source.
 
 `expr` is the intermediate representation, `scalars` its hyperparameters, `trace` calls a formula with expressions,
 `schedule` orders them and assigns buffers, `emit_cuda`, `emit_cpp` and `emit_numpy` write the source of a kernel, and

@@ -1,4 +1,4 @@
-"""C++ expressions: what CUDA kernels and the CPU's loops have in common."""
+"""C++ expressions, shared by CUDA kernels and the CPU's loops."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ class Dialect(NamedTuple):
     where: str
 
     def supports(self, expr: Expr) -> bool:
-        """Return whether there is a C++ expression for it."""
+        """Return whether this dialect has a C++ expression for `expr`."""
         if self.complex is None and any(e.dtype.kind == "c" for e in (expr, *expr.operands)):
             return False
         return expr.function in _SYNTAX or self.function(expr) is not None
 
     def function(self, expr: Expr) -> str | None:
-        """Return the C++ function of an expression; None if there is none."""
+        """Return the C++ function of an expression, or None."""
         table = self.complex if expr.operands[0].dtype.kind == "c" else self.real
         return None if table is None else table.get(expr.function)
 
 
 def to_cpp(expr: Expr, operands: list[str], dialect: Dialect) -> str:
-    """Return the C++ expression of an expression that is supported, given the names of its operands."""
+    """Return the C++ text of a supported expression, given the texts of its operands."""
     name = expr.function
     if name == "constant":
         return _literal(expr.value, expr.dtype)

@@ -43,7 +43,7 @@ CPU = Dialect(_APPROXIMATE | _EXTREMA | _EXACT, None, "chosen({0}, {1}, {2})")
 
 
 class CppTracer(CpuTracer):
-    """The namespace for the CPU's C++."""
+    """Namespace ``F`` that traces formulas for the CPU's C++."""
 
     def supports(self, expr: Expr) -> bool:
         return CPU.supports(expr)
@@ -60,7 +60,7 @@ class CppTracer(CpuTracer):
 def trace_loop(
     formula: Callable[..., Any], operands: Sequence[Any], bodies: dict[str, Callable[..., Any]]
 ) -> Kernel | None:
-    """Return the kernel of a formula ``(F, *operands) -> result``; None if it has to be computed by NumPy.
+    """Trace a formula ``(F, *operands) -> result`` to a kernel, or return None if NumPy has to compute it.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ def trace_loop(
 
 
 def is_single_function(kernel: Kernel) -> bool:
-    """Return whether a kernel is one function of NumPy, but for selections, at which NumPy is slow."""
+    """Return whether a kernel is one function of NumPy. Selections do not count, as NumPy's are slow."""
     computed = kernel.computed
     return len(computed) < 2 and computed[0].function != "where"
 
 
 def is_exact(kernel: Kernel) -> bool:
-    """Return whether the result is that of NumPy bit for bit."""
+    """Return whether the kernel's result equals NumPy's bit for bit."""
     return not any(expr.function in _APPROXIMATE for expr in kernel.computed)
 
 
@@ -98,13 +98,13 @@ def is_exact(kernel: Kernel) -> bool:
 
 
 def loop_name(kernel: Kernel) -> str:
-    """Return a name by content: the same for equal loops, and for no others."""
+    """Return a name derived from the kernel's content: equal loops, and only these, have the same name."""
     text = "\n".join(_lines(kernel, "loop"))
     return f"loop_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def emit(kernel: Kernel) -> str:
-    """Return the function ``(n, arrays, parameters)``; the arrays are the inputs, then the outputs."""
+    """Emit the C++ function ``(n, arrays, parameters)``. The arrays are the inputs, then the outputs."""
     return "\n".join([*_lines(kernel, loop_name(kernel)), ""])
 
 

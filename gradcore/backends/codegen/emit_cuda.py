@@ -61,7 +61,7 @@ _RESERVED = re.compile(rf"[nvpr]\d+|i\d*|k|rest\d+|size|start|{_KEYWORDS}|{'|'.j
 
 
 class CudaTracer(Tracer):
-    """The namespace for CUDA."""
+    """Namespace ``F`` that traces formulas for CUDA."""
 
     target = "CUDA"
 
@@ -70,20 +70,20 @@ class CudaTracer(Tracer):
 
 
 def vector_width(kernel: Kernel) -> int:
-    """Neighbouring elements that make 16 bytes of the widest array."""
+    """Return how many elements of the widest array fill a 16-byte load."""
     sizes = [i.dtype.itemsize for i in kernel.arrays] + [dtype.itemsize for _, dtype in kernel.outputs]
     return min(8, max(1, 16 // max(sizes)))
 
 
 def with_identifiers(kernel: Kernel) -> Kernel:
-    """Return the kernel with inputs whose names are free in its source."""
+    """Return the kernel with its inputs renamed so that they do not clash with names in its source."""
     taken = [bool(_RESERVED.fullmatch(i.name)) for i in kernel.inputs]
     renamed = [i._replace(name=i.name + "_" * clash) for i, clash in zip(kernel.inputs, taken, strict=True)]
     return kernel._replace(inputs=tuple(renamed))
 
 
 def emit(kernel: Kernel, dims: int, width: int = 0) -> str:
-    """CUDA source of an elementwise kernel.
+    """Emit the CUDA source of an elementwise kernel.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _signature(kernel: Kernel, dims: int, width: int) -> list[str]:
 
 
 def _scalar_arguments(i: Input) -> list[str]:
-    """Return a scalar as arguments: two for a complex one."""
+    """Return the kernel arguments of a scalar input: two for a complex number."""
     if i.dtype.kind == "c":
         part = "float" if i.dtype.itemsize == 8 else "double"
         return [f"const {part} {i.name}_real", f"const {part} {i.name}_imag"]
@@ -132,7 +132,7 @@ def _scalar_arguments(i: Input) -> list[str]:
 
 
 def _emit_scalar_loop(kernel: Kernel, body: list[str], names: list[str], dims: int, width: int) -> list[str]:
-    """One element for each thread, or (0) a grid-stride loop."""
+    """Emit code for one element per thread or, for a `width` of 0, a grid-stride loop."""
     each = "i64 i = first_index(); i < size; i += index_step()"
     head = "const i32 i = first_index_32();\n    if (i < size) {" if width else f"GRADCORE_ROLLED for ({each}) {{"
     element = _element_32 if width else _element
@@ -142,7 +142,7 @@ def _emit_scalar_loop(kernel: Kernel, body: list[str], names: list[str], dims: i
 
 
 def _emit_vector_loop(kernel: Kernel, body: list[str], names: list[str], width: int) -> list[str]:
-    """Neighbours that are loaded and stored together, and one by one at the end."""
+    """Emit code that loads and stores `width` elements at a time, and those at the end one by one."""
     outputs = [(f"r{n}", C_TYPES[dtype.name]) for n, (_, dtype) in enumerate(kernel.outputs)]
     packed = [*_loads(kernel, "{}_pack.items[k]".format), *body, *_stores(kernel, names, "{}_pack.items[k]")]
     single = [*_loads(kernel, "{}_array[i]".format), *body, *_stores(kernel, names, "{}_out[i]")]
@@ -162,7 +162,7 @@ def _emit_vector_loop(kernel: Kernel, body: list[str], names: list[str], width: 
 
 
 def _loads(kernel: Kernel, element: Callable[[str], str]) -> list[str]:
-    """Return the inputs of one element; `element` gives that of an array by its name."""
+    """Emit the loads of one element's inputs. `element` returns the C++ text of an array's element for its name."""
     lines = []
     for i in kernel.inputs:
         kind = C_TYPES[compute_dtype(i.dtype).name]
@@ -182,18 +182,18 @@ def _stores(kernel: Kernel, names: list[str], element: str) -> list[str]:
 
 
 def _element(name: str, dims: int) -> str:
-    """Return an element of an array."""
+    """Return the C++ text that reads an array's element by its strides."""
     return f"{name}_array[{' + '.join(f'i{d} * {name}_step{d}' for d in range(dims)) or 'i'}]"
 
 
 def _element_32(name: str, dims: int) -> str:
-    """Return an element by 32-bit indices, whose sums may wrap around."""
+    """Return the C++ text that reads an element by 32-bit indices, whose sums may wrap around."""
     index = " + ".join(f"i{d} * {name}_step{d}" for d in range(dims))
     return f"{name}_array[static_cast<i32>({index})]" if index else f"{name}_array[i]"
 
 
 def _indices(dims: int, kind: str) -> list[str]:
-    """Return the index of each dim, the last one running fastest."""
+    """Emit the computation of the index along each dim. The last dim runs fastest."""
     if dims == 0:
         return []
     if dims == 1:
@@ -210,7 +210,7 @@ def _indices(dims: int, kind: str) -> list[str]:
 
 
 def emit_optimizer(optimizer: OptimizerKernel, dtype: np.dtype[Any], in_memory: bool = False) -> str:
-    """CUDA source of an optimiser's kernel.
+    """Emit the CUDA source of an optimizer's kernel.
 
     A block updates a part of a parameter, whose address and that of its gradient are in `parts`. Where `found_inf` is
     given and larger than 0, the step is skipped. Numbers are arguments, or (`in_memory`) read from an array with eight

@@ -1,4 +1,4 @@
-"""Straight-line Python of kernels for NumPy: a call for each expression, with scratch arrays for intermediates."""
+"""Emit kernels for NumPy as straight-line Python: one call per expression, with scratch arrays for intermediates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLOATS = np.dtype("f4"), np.dtype("f8")
 
 
 class NumpyTracer(CpuTracer):
-    """The namespace for NumPy's functions: kernels as the CPU's backend has them for large arrays."""
+    """Namespace ``F`` that traces formulas for NumPy, with the CPU backend's kernels for large arrays."""
 
     def supports(self, expr: Expr) -> bool:
         return expr.dtype in _FLOATS if expr.function == "where" else _function(expr.function) is not None
@@ -41,13 +41,13 @@ class NumpyTracer(CpuTracer):
 
 
 def trace_tile(formula: Callable[..., Any], operands: Sequence[Any], bodies: dict[str, Callable[..., Any]]) -> Kernel:
-    """Return the kernel of a formula ``(F, *operands) -> result``, with arrays for examples."""
+    """Trace a formula ``(F, *operands) -> result`` to a kernel, given example arrays."""
     named = [(f"x{i}", Input(o.dtype) if isinstance(o, np.ndarray) else o) for i, o in enumerate(operands)]
     return trace("tile", lambda F, *given: (formula(F, *given),), named, NumpyTracer(bodies))
 
 
 class NumpyFunction(NamedTuple):
-    """A kernel as a function of arrays in one dim.
+    """A kernel compiled to a function of one-dim arrays.
 
     Attributes
     ----------
@@ -129,6 +129,6 @@ def _cast(x: Any, out: Any) -> None:
 
 @functools.cache
 def _function(name: str) -> Callable[..., Any] | None:
-    """Return the callable that computes a function into ``out``; None if there is none."""
+    """Return the callable that computes a function into ``out``, or None."""
     function = {"clip": _clip, "cast": _cast}.get(name) or getattr(np, name, None)
     return function if isinstance(function, np.ufunc) or function in (_clip, _cast) else None

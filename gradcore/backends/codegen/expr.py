@@ -22,7 +22,7 @@ BOOL, HALF, FLOAT = np.dtype(bool), np.dtype("float16"), np.dtype("float32")
 
 
 class NotFusible(Exception):
-    """The formula is not an expression of single elements, or the target lacks one of its functions."""
+    """Raised for a formula that is no expression of single elements, or needs a function that the target lacks."""
 
 
 def _refuse(reason: str) -> Callable[..., NoReturn]:
@@ -78,7 +78,7 @@ class Expr(ArrayStandIn):
         return self.graph.cast(self, np.dtype(dtype))
 
     def view(self, dtype: Any) -> Expr:
-        """Bools as the integers 0 and 1; other bits are not reinterpreted."""
+        """Return bools as the integers 0 and 1. Other reinterpretations of bits are refused."""
         if self.dtype != BOOL or np.dtype(dtype) != "int8":
             raise NotFusible("the formula looks at the bits of numbers")
         return self.astype(dtype)
@@ -110,12 +110,12 @@ class Expr(ArrayStandIn):
 
 
 def as_output(expr: Expr) -> Expr:
-    """Return the expression as an array of its own, where it would be an input as it is."""
+    """Return an expression that a kernel can store: an input that is returned as it is becomes a new array."""
     return expr.graph.call("positive", expr) if expr.function == "input" else expr
 
 
 class ExprGraph:
-    """The expressions of one formula, each of them once."""
+    """The expressions of one formula. Equal expressions are one object (hash-consing)."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Expr] = {}
@@ -123,7 +123,7 @@ class ExprGraph:
         self.parameters: list[tuple[ScalarParameter, np.dtype[Any]]] = []
 
     def node(self, function: str, operands: tuple[Expr, ...], dtype: np.dtype[Any]) -> Expr:
-        """Return the expression of a function of other expressions."""
+        """Return the expression that applies a function to other expressions."""
         key = function, dtype, *map(id, operands)
         known = self._known.get(key)
         if known is None:
@@ -144,7 +144,7 @@ class ExprGraph:
         return self._leaf("input", position, dtype)
 
     def constant(self, value: Any, dtype: np.dtype[Any]) -> Expr:
-        """Return a Python or NumPy scalar in that dtype: a constant, or a parameter of the kernel."""
+        """Return a Python or NumPy scalar as an expression of `dtype`: a constant, or a parameter of the kernel."""
         if isinstance(value, ScalarParameter):
             return self._parameter(value, dtype)
         try:
@@ -162,7 +162,7 @@ class ExprGraph:
     # -- functions
 
     def cast(self, expr: Expr, dtype: np.dtype[Any]) -> Expr:
-        """Return the expression in another dtype; the real part of a complex number for a real one."""
+        """Return the expression converted to `dtype`. A complex number becomes real by dropping its imaginary part."""
         if expr.dtype == dtype:
             return expr
         if expr.function == "constant":
@@ -174,12 +174,12 @@ class ExprGraph:
         return self.node("cast", (expr,), dtype)
 
     def round_to(self, expr: Expr, dtype: np.dtype[Any]) -> Expr:
-        """Return a float32 as it is after it was stored as a 16-bit float."""
+        """Return a float32 rounded to a 16-bit float, as if it had been stored and read again."""
         name = f"round_to_{dtype.name}"
         return expr if expr.function == name else self.node(name, (expr,), FLOAT)
 
     def call(self, name: str, *operands: Any) -> Expr:
-        """Return the NumPy function of that name, in the dtypes that NumPy computes it in."""
+        """Return the expression of the NumPy function `name`, in the dtypes in which NumPy computes it."""
         operands = tuple([unwrap(o) for o in operands])
         if name in ("real", "imag"):
             return self.node(name, operands, np.dtype("float32" if operands[0].dtype.itemsize == 8 else "float64"))
@@ -194,17 +194,17 @@ class ExprGraph:
         return self.node(name, tuple([self._in(o, dtype) for o, dtype in zip(operands, inputs, strict=True)]), output)
 
     def call_in(self, name: str, dtype: np.dtype[Any], result: np.dtype[Any], *operands: Any) -> Expr:
-        """Return a function whose operands all have one dtype."""
+        """Return the expression of a function whose operands are all converted to `dtype`."""
         return self.node(name, tuple(self.operand(o, dtype) for o in operands), result)
 
     def where(self, condition: Expr, x: Any, y: Any) -> Expr:
-        """Return a selection."""
+        """Return the expression of a selection."""
         condition, x, y = map(unwrap, (condition, x, y))
         dtype = np.result_type(*(o.dtype if isinstance(o, Expr) else _plain(o) for o in (x, y)))
         return self.node("where", (self.cast(condition, BOOL), self.operand(x, dtype), self.operand(y, dtype)), dtype)
 
     def operand(self, operand: Any, dtype: np.dtype[Any]) -> Expr:
-        """Return an expression, or a scalar, in that dtype."""
+        """Return an operand, an expression or a scalar, as an expression of `dtype`."""
         return self._in(unwrap(operand), dtype)
 
     def _in(self, operand: Any, dtype: np.dtype[Any]) -> Expr:
@@ -212,12 +212,12 @@ class ExprGraph:
 
 
 def _plain(scalar: Any) -> Any:
-    """Return a scalar as `numpy.result_type` takes it to be weak: not of a class of our own."""
+    """Return a scalar as an instance of Python's own class, so that `numpy.result_type` treats it as weak."""
     return float(scalar) if isinstance(scalar, ScalarParameter) else scalar
 
 
 def _promotion_type(scalar: Any) -> Any:
-    """Return a scalar as NumPy's promotion takes it: Python's by its class, its own by its dtype."""
+    """Return what stands for a scalar in NumPy's promotion: a Python class, or the dtype of a NumPy scalar."""
     if isinstance(scalar, bool):
         return BOOL
     if isinstance(scalar, np.generic):
@@ -251,7 +251,7 @@ class MutableExpr:
 
 
 def unwrap(value: Any) -> Any:
-    """Return the expression that a variable holds; anything else as it is."""
+    """Return the expression that a `MutableExpr` holds, and any other value unchanged."""
     return value.expr if isinstance(value, MutableExpr) else value
 
 

@@ -1,4 +1,4 @@
-"""Step-dependent hyperparameters of an optimiser as a kernel, where the device counts the steps."""
+"""The step-dependent hyperparameters of an optimizer as a kernel, for when the device counts the steps."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class HyperparameterKernel:
         return [*counters.items(), *(("_".join(map(str, path)), values[path]) for path in self._operands)]
 
     def formula(self, F: Tracer, *values: Any) -> list[Expr]:
-        """Return the new counters, then the hyperparameters that are arrays."""
+        """Compute the new counters, then those hyperparameters that are arrays."""
         counters = dict(zip(self._counter_dtypes, values, strict=False))
         given = dict(zip(self._operands, values[len(counters) :], strict=True))
         options = {name: _substitute_operands(name, value, given) for name, value in self._options.items()}
@@ -76,7 +76,7 @@ class HyperparameterKernel:
         return [as_output(expr) for expr in (*incremented, *(found[n].astype(self._dtype) for n in self._arrays))]
 
     def hyperparameters(self, results: Sequence[Any]) -> dict[str, Any]:
-        """All hyperparameters, given the results of the formula after the counters."""
+        """Return all hyperparameters, given the formula's results after the counters."""
         return {**self._constants, **dict(zip(self._arrays, results, strict=True))}
 
 
@@ -84,7 +84,7 @@ _NOT_OPTIONS = ("params", "param_names")
 
 
 def _leaves(options: dict[str, Any]) -> Iterator[tuple[_Path, Any]]:
-    """Yield the options, and the elements of those that are tuples, with their paths."""
+    """Yield the options, and the elements of options that are tuples, with their paths."""
     for name, option in options.items():
         if name in _NOT_OPTIONS:
             continue
@@ -99,7 +99,7 @@ def _is_operand(value: Any) -> bool:
 
 
 def _substitute_operands(name: str, option: Any, given: dict[_Path, Any]) -> Any:
-    """Return an option with the formula's operands for floats and arrays."""
+    """Return an option in which floats and arrays are replaced by the formula's operands."""
     if isinstance(option, tuple):
         return tuple(given.get((name, i), element) for i, element in enumerate(option))
     return given.get((name,), option)

@@ -36,7 +36,7 @@ _Dtypes = tuple[np.dtype[Any] | None, ...]
 
 
 class Fusion:
-    """Runs elementwise formulas as one kernel each.
+    """Runs each elementwise formula as one fused kernel.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Fusion:
         compute: _Dtypes | None = None,
         stored: _Dtypes | None = None,
     ) -> list[Array] | None:
-        """Return the results of a formula; None if it cannot be fused, or gains nothing by it.
+        """Return the results of a formula, or None if it cannot be fused or gains nothing by it.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Fusion:
         return None if compiled is None else self._results(compiled, values)
 
     def launcher(self, kernel: Kernel) -> Callable[[list[Any]], list[Array]]:
-        """Return the function of a kernel that is traced already: of a list of its operands, its results."""
+        """Return a function that launches a traced kernel: it takes a list of operands and returns the results."""
         return functools.partial(self._results, _Compiled(kernel, {}, {}))
 
     def _trace(
@@ -168,7 +168,7 @@ class Fusion:
         return [outputs[i] if is_output else values[i] for is_output, i in kernel.results]
 
     def _empty(self, layout: Layout, dtype: np.dtype[Any]) -> Array:
-        """Return an array for an output, dense and in the memory order of the layout."""
+        """Return a new array for an output, dense and in the memory order of the layout."""
         if layout.order is None:
             return self.xp.empty(layout.shape, dtype)
         dims = [layout.order.index(d) for d in range(len(layout.shape))]
@@ -197,7 +197,7 @@ class Fusion:
         )
 
     def _make_unaligned_launch(self, compiled: _Compiled, launch: _Launch) -> _Launch:
-        """Return the same launch for arrays that are not aligned for vector loads."""
+        """Return a launch like this one for arrays that are not aligned for vector loads."""
         return launch._replace(function=self._function(compiled, 0, 1), grid=_grid(int(launch.size), 1))
 
     def _function(self, compiled: _Compiled, dims: int, width: int) -> Callable[..., Any]:
@@ -213,25 +213,25 @@ class Fusion:
 
 
 def _differs(expr: Expr) -> bool:
-    """Return whether CuPy computes something else, or what C++ leaves undefined."""
+    """Return whether CuPy computes this expression differently, or C++ leaves it undefined."""
     name = expr.function
     return name in _NOT_LEFT_TO_CUPY or (expr.dtype.kind == "c" and name in emit_cuda.OF_COMPLEX)
 
 
 def _reach(layout: Layout) -> int:
-    """Return the largest distance of an element from the first one."""
+    """Return the largest distance of an element from the first one, in elements."""
     return max(
         (sum((n - 1) * abs(s) for n, s in zip(layout.extents, row, strict=True)) for row in layout.strides), default=0
     )
 
 
 def _grid(size: int, width: int) -> tuple[int]:
-    """Blocks: enough for all elements where each thread computes `width` of them, or has a loop (0)."""
+    """Return the number of blocks, enough for `size` elements if a thread computes `width` (0: has a loop)."""
     return (-(-size // (THREADS * width)) if width else min(-(-size // THREADS), MOST_BLOCKS),)
 
 
 class _Compiled(NamedTuple):
-    """A kernel, its compiled functions by dims and elements of a thread, and its launches by layout."""
+    """A kernel with its compiled functions, by dims and vector width, and its launches, by layout."""
 
     kernel: Kernel
     functions: dict[tuple[int, int], Callable[..., Any]]
@@ -239,7 +239,7 @@ class _Compiled(NamedTuple):
 
 
 class _Launch(NamedTuple):
-    """Everything about a launch but the operands; no function where there are no elements.
+    """A launch without its operands. The function is None if there are no elements.
 
     `arrays` and `scalars` are the positions of the operands that the kernel reads, `rest` its further arguments,
     `alignments` the bytes of each array that are loaded together, if they are.

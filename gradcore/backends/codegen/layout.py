@@ -1,4 +1,4 @@
-"""Layouts of arrays that are broadcast together: the dims that a kernel iterates over, and strides."""
+"""Layouts of arrays that are broadcast together: the dims and strides that a kernel iterates over."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def layout_of(arrays: Sequence[Array]) -> Layout:
 
 
 def _broadcast_strides(array: Array, shape: tuple[int, ...]) -> list[int]:
-    """Strides in elements along the dims of the common shape; 0 where the array is repeated."""
+    """Return strides, in elements, along the dims of the common shape: 0 where the array is repeated."""
     size = array.dtype.itemsize
     own = [0 if n == 1 else stride // size for n, stride in zip(array.shape, array.strides, strict=True)]
     return [0] * (len(shape) - len(own)) + own
 
 
 def _memory_order(shape: tuple[int, ...], strides: list[list[int]], whole: list[bool]) -> tuple[int, ...]:
-    """Return the dims from the slowest to the fastest, as in the first array that has all elements."""
+    """Return the dims from slowest to fastest, in the order of the first array that is not broadcast."""
     for row, is_whole in zip(strides, whole, strict=True):
         if is_whole and all(s > 0 for s, n in zip(row, shape, strict=True) if n > 1):
             return tuple(sorted(range(len(shape)), key=lambda d: -row[d] if shape[d] > 1 else -row[d] or -(2**62)))
@@ -79,7 +79,7 @@ def _memory_order(shape: tuple[int, ...], strides: list[list[int]], whole: list[
 
 
 def _coalesce(extents: list[int], rows: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """Neighbouring dims as one where every array advances through them evenly."""
+    """Merge neighbouring dims over which every array has one stride, and return the new sizes and strides."""
     sizes: list[int] = []
     strides: list[list[int]] = [[] for _ in rows]
     for d, size in enumerate(extents):

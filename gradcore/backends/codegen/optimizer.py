@@ -1,4 +1,4 @@
-"""Kernels of optimisers: the formula of a step, in which the parameter and its states are variables."""
+"""Kernels of optimizers: the formula of a step, in which the parameter and its states are variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_FORMULAS = 1000
 
 
 class OptimizerKernel(NamedTuple):
-    """The kernel of an optimiser's step.
+    """The kernel of an optimizer's step.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class OptimizerKernel(NamedTuple):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The names of the inputs, then those of the outputs."""
+        """Names of the inputs, then those of the outputs."""
         return *(i.name for i in self.kernel.inputs), *self.written
 
 
@@ -77,7 +77,7 @@ def trace_optimizer(
 
 
 class OptimizerKernels(Generic[_T]):
-    """A cache of optimisers' kernels: another value of a hyperparameter needs no other kernel.
+    """A cache of optimizers' kernels. Other values of the hyperparameters use the same kernel.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class OptimizerKernels(Generic[_T]):
         self._known: dict[Any, list[tuple[Sequence[Guard], _T | None]]] = {}
 
     def find(self, formula: _Formula, dtype: np.dtype[Any], states: int, hyperparameters: dict[str, Any]) -> _T | None:
-        """Return the function of a formula, as `trace_optimizer` takes it; None if there is none.
+        """Return the compiled function of a formula (see `trace_optimizer`), or None if it cannot be compiled.
 
         Formulas of our own do arithmetic with hyperparameters and compare them, which symbolic scalars record. Those of
         users may do anything with floats, and are traced for each value.

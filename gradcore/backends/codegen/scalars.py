@@ -1,4 +1,4 @@
-"""Floats that are parameters of a kernel: another value of theirs needs no other kernel."""
+"""Floats that become parameters of a kernel, so that other values use the same kernel."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class ScalarParameter(float):
 
     @property
     def identity(self) -> Hashable:
-        """A key that is equal for parameters that are one."""
+        """Hashable key, equal for scalars that can share a parameter."""
         return repr(self)  # which tells apart 0.0 and -0.0
 
     def evaluate(self, hyperparameters: dict[str, Any]) -> float:
-        """Return the value for these hyperparameters."""
+        """Return the scalar's value for these hyperparameters."""
         return float(self)
 
 
@@ -58,7 +58,7 @@ define_operators(ScalarParameter, _keep_class, _ARITHMETIC)
 
 
 class SymbolicScalar(ScalarParameter):
-    """A hyperparameter, or what arithmetic made of hyperparameters: it can be evaluated for other values of them.
+    """A hyperparameter, or the result of arithmetic with hyperparameters, which can be evaluated for other values.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class SymbolicScalar(ScalarParameter):
 
     @property
     def identity(self) -> Hashable:
-        """Each is a parameter of its own: that two have equal values now does not make them one."""
+        """Key of this very scalar: two that have equal values now can differ in the next call."""
         return id(self)
 
     def evaluate(self, hyperparameters: dict[str, Any]) -> float:
@@ -92,12 +92,12 @@ def _symbolic_scalar(value: float, evaluator: Evaluator, expression: Hashable, g
 
 
 def is_number(setting: Any) -> bool:
-    """Return whether a hyperparameter is a number, and not a flag."""
+    """Return whether a hyperparameter is a number rather than a flag."""
     return isinstance(setting, (int, float)) and not isinstance(setting, bool)
 
 
 def symbolic(hyperparameters: dict[str, Any]) -> tuple[dict[str, Any], list[Guard]]:
-    """Return the hyperparameters with symbolic scalars for numbers, and the list that collects their guards."""
+    """Return the hyperparameters with numbers replaced by symbolic scalars, and the list that collects their guards."""
     guards: list[Guard] = []
     found = {
         name: _symbolic_scalar(value, operator.itemgetter(name), name, guards) if is_number(value) else value

@@ -1,4 +1,4 @@
-"""Scheduling: kernels, whose expressions are in an order in which they can be computed, and their scratch buffers."""
+"""Scheduling: order the expressions of a kernel topologically, and assign intermediates to scratch buffers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Input", "Kernel", "Parameter", "Result", "assign_buffers", "schedule
 
 
 class Input(NamedTuple):
-    """An input of a kernel: an array, or a scalar that is known only when the kernel is launched.
+    """An input of a kernel: an array, or a scalar whose value is known at launch only.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Input(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """A scalar parameter of a kernel: its position in the graph, the dtype it is passed in, and its value."""
+    """A scalar parameter of a kernel: its position in the graph, its dtype and its value."""
 
     position: int
     dtype: np.dtype[Any]
@@ -45,14 +45,14 @@ class Parameter(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A result of a formula: the output of the kernel at that position, or else the input as it is."""
+    """A result of a formula: an output of the kernel (its position), or an input returned as it is."""
 
     is_output: bool
     position: int
 
 
 class Kernel(NamedTuple):
-    """An elementwise kernel: scheduled expressions.
+    """An elementwise kernel: scheduled expressions, inputs and outputs.
 
     Attributes
     ----------

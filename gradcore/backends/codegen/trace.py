@@ -127,7 +127,7 @@ class Tracer(Elementwise):
 
 
 class CpuTracer(Tracer):
-    """The namespace for the CPU's targets: special functions by `gradcore.backends.portable.approximations`."""
+    """Namespace ``F`` for the CPU's targets. Special functions are `gradcore.backends.portable.approximations`."""
 
     target = "the CPU"
 
@@ -137,7 +137,7 @@ class CpuTracer(Tracer):
         return super().__getattr__(name)
 
     def approximate(self, name: str, x: Expr) -> Any:
-        """Return a special function by elementary ones."""
+        """Return a special function composed of elementary functions."""
         if x.dtype.char not in approximations.DTYPES[name]:
             raise NotFusible(f"{name} of {x.dtype} is SciPy's")
         return getattr(approximations, name)(self, x)

@@ -20,7 +20,7 @@ _VARIANTS = os.path.join(os.path.dirname(__file__), "variants")
 
 
 def connect() -> Any:
-    """Return the CPU's backend with compiled kernels; None if they are switched off or not built."""
+    """Return the CPU's backend with compiled kernels, or None if they are switched off or not built."""
     if config.COMPILED == "0":
         return None
     library = _library()
@@ -34,7 +34,7 @@ def connect() -> Any:
 
 
 def _library() -> Any:
-    """Return the library of this machine, or the package's; folders that are not there cost no import."""
+    """Return this machine's library, or the package's. A missing folder is noticed without importing anything."""
     folder, found = cache_folder(), None
     if config.COMPILED != "package" and folder is not None and os.path.isdir(folder):
         from gradcore.backends.compiled.library import load
@@ -48,7 +48,7 @@ def _library() -> Any:
 
 
 def state() -> str:
-    """Return whether compiled kernels are there, in words.
+    """Return a description of the state of compiled kernels.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The CPU with compiled kernels."""
+"""The CPU's backend with compiled kernels."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ class CompiledBackend(
     CompiledSorting,
     CompiledSteps,
 ):
-    """NumPy, with kernels of the compiled library in the place of some."""
+    """NumPy's backend in which some kernels are those of the compiled library."""
 
     in_tiles = True

@@ -1,4 +1,4 @@
-"""Compilation of the library: sources written by hand, and generated loops beside them."""
+"""Compilation of the library from hand-written sources and generated loops."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Report = Callable[[str], object]
 
 
 class BuildError(RuntimeError):
-    """The library cannot be built; the message says why, in words."""
+    """Raised if the library cannot be built. The message says why."""
 
 
 def find_compiler() -> str:
-    """Return the path of a compiler of C++: that of ``CXX``, or c++, g++ or clang++.
+    """Return the path of a C++ compiler: that of ``CXX``, or else c++, g++ or clang++.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def find_compiler() -> str:
 
 
 def build(loops: Iterable[str], parts: int, report: Report | None = None) -> Path:
-    """Compile the sources and generated loops for this machine's CPU, into the user's folder.
+    """Compile the library for this machine's CPU into the user's folder.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def build_variants(
     variants: Iterable[Variant] | None = None,
     report: Report | None = None,
 ) -> list[Path]:
-    """Compile one library for each instruction set, into the package or another folder.
+    """Compile one library for each instruction set into the package or another folder.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _compile(
     variants: dict[str, tuple[str, ...]],
     report: Report | None,
 ) -> list[Path]:
-    """Compile the libraries of these names, with these further options, in a folder."""
+    """Compile the libraries with these names and further options in a folder."""
     pieces = list(loops)
     sources = [HERE / name for name in SOURCES]
     for i in range(parts):
@@ -175,9 +175,9 @@ def _compile(
 
 
 def _run_all(commands: dict[str, list[str]], parts: int, report: Report | None) -> None:
-    """Run named commands, `parts` of them at a time, and report each one that has ended.
+    """Run named commands, `parts` at a time, and report each one that has ended.
 
-    Whatever ends this function, as Ctrl-C does, ends the commands and the processes that they have started.
+    If an exception ends this function (Ctrl-C, say), the commands and their child processes end too.
     """
     running: list[subprocess.Popen[str]] = []
     ended = False

@@ -1,4 +1,4 @@
-"""The folder in which compiled kernels of this machine are kept, and the command that builds them."""
+"""The folder of this machine's compiled kernels, and the command that builds them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ COMMAND = "python -m gradcore.compiled"
 
 
 def cache_folder() -> str | None:
-    """Return the folder of built libraries: ``GRADCORE_CACHE``, or gradcore's in the user's folder of caches.
+    """Return the folder of built libraries: ``GRADCORE_CACHE``, or a folder in the user's cache folder.
 
-    None where that would be relative to the working directory, which anybody may have filled.
+    Returns None if it would be relative to the working directory, which anybody may have filled.
     """
     chosen = os.environ.get("GRADCORE_CACHE")
     if not chosen:

@@ -1,4 +1,4 @@
-"""Calls of the compiled library's kernels, which work on parts that threads share."""
+"""Calls of the compiled library's kernels, shared among its threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CompiledCalls", "Work"]
 
 
 class Work(ctypes.Structure):
-    """The shape of the work of a kernel, and its settings, whose meaning is the kernel's own."""
+    """The shape of a kernel's work, and settings whose meaning depends on the kernel."""
 
     _fields_ = (
         ("parts", ctypes.c_int64), ("height", ctypes.c_int64), ("width", ctypes.c_int64), ("inner", ctypes.c_int64),
@@ -25,7 +25,7 @@ class Work(ctypes.Structure):
 
 
 class CompiledCalls(NumpyBackend):
-    """Kernels of the library by name and by the character of a dtype."""
+    """Access to the library's kernels by name and dtype character."""
 
     library: ctypes.CDLL
 
@@ -43,7 +43,7 @@ class CompiledCalls(NumpyBackend):
         return function
 
     def run_kernel(self, name: str, char: str, work: Any, size: int, *arrays: np.ndarray[Any, Any]) -> None:
-        """Run a kernel of `size` elements on contiguous arrays of the dtypes that it takes."""
+        """Run a kernel of `size` elements on contiguous arrays of the dtypes that it expects."""
         grain = max(1, WORTH_A_THREAD * work.parts // size)
         self._function(name, char, len(arrays))(ctypes.byref(work), grain, threads.available(), *arrays)
 

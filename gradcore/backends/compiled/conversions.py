@@ -1,4 +1,4 @@
-"""Conversions from and to float16 and bfloat16, which NumPy makes one element after the other."""
+"""Conversions from and to float16 and bfloat16, which NumPy does one element at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAIRS = {"ef", "ed", "eE", "fe", "fE", "dE", "Ef", "Ed", "Ee"}
 
 
 def character(dtype: Any) -> str:
-    """Return the character of a dtype that has conversions, or none; that of bfloat16, of whatever package, is E."""
+    """Return the character of a dtype that has conversions ("E" for bfloat16), or an empty string."""
     if dtype.char in "efd":
         return str(dtype.char)
     ml_dtypes: Any = sys.modules.get("ml_dtypes")

@@ -1,4 +1,4 @@
-"""Convolution of float32 and float64 by kernels of the compiled library; kernels of one tap are left to BLAS."""
+"""Convolution of float32 and float64 by the compiled library. Kernels of one tap are left to BLAS."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def _tuples(settings: ConvSettings) -> tuple[tuple[int, ...], tuple[int, ...], t
 
 
 def _is_exact(settings: ConvSettings) -> bool:
-    """Return whether offsets in memory, products of these settings, have 64 bits."""
+    """Return whether memory offsets, which are products of these settings, fit into 64 bits."""
     return max(*settings.stride, *settings.padding, *settings.dilation) < 1 << 24
 
 
 def _has_outputs(backend: Any, x: Array, grad: Array, kernel: Ints, settings: ConvSettings) -> bool:
-    """Return whether enough lanes have an output; kernels of one tap are left to BLAS."""
+    """Return whether enough SIMD lanes have an output. Kernels of one tap are left to BLAS."""
     return (
         prod(kernel) > 1
         and _is_exact(settings)
@@ -47,7 +47,7 @@ def _has_outputs(backend: Any, x: Array, grad: Array, kernel: Ints, settings: Co
 
 
 class CompiledConvolution(NumpyBackend):
-    """Correlation of images with weights, and the gradient of the weights."""
+    """Cross-correlation of images with weights, and the gradient by the weights."""
 
     library: ctypes.CDLL
 
@@ -60,7 +60,7 @@ class CompiledConvolution(NumpyBackend):
         return self._by_dtype("gradcore_sum_windows", 4)
 
     def _by_dtype(self, name: str, addresses: int) -> dict[str, Callable[..., None]]:
-        """Functions of the library that take a number of threads and some addresses."""
+        """Return functions of the library, by dtype, that take a number of threads and `addresses` addresses."""
         make = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * addresses)
         return {char: make((f"{name}_{char}", self.library)) for char in _LANES}
 
@@ -94,7 +94,7 @@ class CompiledConvolution(NumpyBackend):
 def geometry_of(
     char: str, x: tuple[int, ...], weight: tuple[int, ...], spatial: tuple[int, ...], settings: ConvSettings
 ) -> list[int] | None:
-    """Return the numbers that the library's kernels take for these shapes; None if they are not made for them."""
+    """Return the sizes for the library's kernels, or None if they do not support these shapes."""
     if char not in _LANES or prod(weight[2:]) < 2:
         return None
     geometry = _geometry(x, weight, spatial, *_tuples(settings))
@@ -102,7 +102,7 @@ def geometry_of(
 
 
 class Geometry(NamedTuple):
-    """`Geometry` of `convolution.cpp`, and the part of the lanes of tiles that have a position, by dtype."""
+    """The C structure `Geometry` of `convolution.cpp`, and the share of SIMD lanes that have an output, by dtype."""
 
     numbers: Any
     used: dict[str, float]
@@ -118,7 +118,7 @@ def _geometry(
     dilation: tuple[int, ...],
     groups: int,
 ) -> Geometry:
-    """Of three dims the first ones are those that there are not."""
+    """Fill the C structure for 1 to 3 spatial dims. Missing dims are the first ones, of size 1."""
     kernel = weight[2:]
     missing = 3 - len(kernel)
     by_dim = list(map(phases, kernel, stride, dilation))

@@ -14,13 +14,13 @@ __all__ = ["CompiledCtc"]
 
 
 class _Problem(ctypes.Structure):
-    """The arguments of the kernels of `ctc.cpp`, beside their arrays."""
+    """Arguments of the kernels of `ctc.cpp`, apart from arrays."""
 
     _fields_ = tuple((name, ctypes.c_int64) for name in ("steps", "batch", "classes", "positions", "blank", "threads"))
 
 
 class CompiledCtc(NumpyBackend):
-    """Losses of label sequences, and their gradients."""
+    """CTC losses and their gradients."""
 
     library: ctypes.CDLL
 

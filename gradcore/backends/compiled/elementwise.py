@@ -1,4 +1,4 @@
-"""Elementwise formulas by loops of the compiled library; NumPy computes formulas without a loop."""
+"""Elementwise formulas as loops of the compiled library. NumPy computes formulas that have no loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ALIKE = 2, 3, 4, 5
 
 
 class Launch(NamedTuple):
-    """Strides and loops of operands of one memory layout, which do not change between calls.
+    """Strides and arguments of a loop for operands of one memory layout, reused in later calls.
 
     `order` has the dims of the result from the slowest to the fastest, if these are not as they are numbered; `call` is
     what `gradcore_run_rows` reads.
@@ -46,7 +46,7 @@ class Launch(NamedTuple):
 
 
 class Loop:
-    """A compiled loop.
+    """A compiled loop of the library.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Loop:
         self.run_alike = getattr(library, f"gradcore_run_{len(sizes)}") if alike else None
 
     def __call__(self, operands: tuple[Any, ...]) -> Any:
-        """Return the result; None for layouts that the loop does not support."""
+        """Return the result, or None for memory layouts that the loop does not support."""
         first = operands[0]
         if self.run_alike is not None:
             result = np.empty(first.shape, self.dtype)
@@ -136,7 +136,7 @@ class Loop:
 
 
 class Forward:
-    """The forward computation of an operation as a formula."""
+    """The forward computation of an operation, as a formula ``(F, *operands)``."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -146,7 +146,7 @@ class Forward:
 
 
 class CompiledElementwise(NumpyBackend):
-    """Elementwise operations and their derivatives."""
+    """Elementwise operations and their derivatives as compiled loops."""
 
     #: Elements from which a loop is faster than the functions of NumPy that it replaces.
     LARGE = 1 << 13
@@ -163,7 +163,7 @@ class CompiledElementwise(NumpyBackend):
         threads.hush_before(library.gradcore_hush_threads)
 
     def __getattr__(self, name: str) -> Any:
-        """Functions of NumPy in the library's threads."""
+        """Return NumPy's function `name`, shared among the library's threads."""
         kernel = super().__getattr__(name)
         if isinstance(kernel, np.ufunc):
             formula = Forward(name)
@@ -195,7 +195,10 @@ class CompiledElementwise(NumpyBackend):
     def _choose_by_size(
         plain: Callable[..., Any], compute: Callable[..., Any], operands: int, least: int
     ) -> Callable[..., Any]:
-        """A kernel by the size of its first operand; calls with a fixed number of operands take half the time."""
+        """Return a kernel that calls `compute` if its first operand has `least` elements, else `plain`.
+
+        For a fixed number of operands, the call takes half the time.
+        """
         array = np.ndarray
 
         def unary(x: Any) -> Any:
@@ -217,11 +220,11 @@ class CompiledElementwise(NumpyBackend):
         return super().evaluate_tiled(formula, *operands) if result is None else result
 
     def _is_for_numpy(self, formula: Any, x: Any) -> bool:
-        """Return whether a formula is known as a single step for which a loop is not worth it."""
+        """Return whether a formula is known to be a single step that is not worth a loop at this size."""
         return formula in self._single and not _is_worth_it(x, self._single[formula])
 
     def copy_elements(self, x: Any, order: Any = "K") -> Any:
-        """By the library's threads, which read and wrote what is around it."""
+        """Copy an array in the library's threads, which share its memory with neighbouring passes."""
         number = threads.available()
         if x.size < 2 * WORTH_A_THREAD or number < 2 or x.dtype.hasobject or not x.dtype.isnative:
             return super().copy_elements(x, order)
@@ -235,7 +238,12 @@ class CompiledElementwise(NumpyBackend):
         return out if done else super().copy_elements(x, order)
 
     def by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...], exact: bool = False) -> Any:
-        """``formula(F, *operands)`` by a loop, `exact` or not; None if there is none for it."""
+        """Compute ``formula(F, *operands)`` by a loop, or return None if there is none.
+
+        With `exact`, only a loop that gives NumPy's result bit for bit is used.
+
+        Only with `exact`, a loop may be one that gives NumPy's result bit for bit.
+        """
         if malloc.waiting:
             malloc.begin()
         key = formula, *[o.dtype if o.__class__ is np.ndarray else repr(o) for o in operands]
@@ -275,12 +283,15 @@ class CompiledElementwise(NumpyBackend):
 
 
 def _is_worth_it(x: Any, exact: bool) -> bool:
-    """Whether a loop computes a single step on so many elements; in one thread, NumPy is as fast at exact ones."""
+    """Return whether a loop should compute a single step on so many elements, rather than NumPy.
+
+    With one thread, NumPy is as fast at exact steps.
+    """
     return bool(x.size >= _SINGLE and (not exact or threads.available() > 1))
 
 
 def _declare(library: ctypes.CDLL) -> None:
-    """Say how the functions of `elementwise.cpp` are called."""
+    """Declare the argument types of the functions of `elementwise.cpp`."""
     for count in _ALIKE:
         function = library[f"gradcore_run_{count}"]
         setattr(library, f"gradcore_run_{count}", function)

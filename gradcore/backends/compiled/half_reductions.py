@@ -1,4 +1,4 @@
-"""Sums, means and extrema of float16 and bfloat16: read as they are, computed in float32 or more, rounded once."""
+"""Reductions of float16 and bfloat16, which are read directly, computed in float32 or more, and rounded once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CompiledHalfReductions"]
 
 
 class CompiledHalfReductions(CompiledReductions):
-    """Kernels of operations for halves, which give float32."""
+    """Kernels of operations on halves that return float32."""
 
     def half_kernel(self, name: str) -> str | None:
         own = f"{name}_of_halves"
@@ -41,14 +41,14 @@ class CompiledHalfReductions(CompiledReductions):
         return self._body("min_all", x)
 
     def _body(self, name: str, x: Array, *settings: Any) -> Any:
-        """What the body of an operation computes, of halves if nothing has to be converted before."""
+        """Compute the body of an operation, without converting halves first if its kernels read them."""
         converts = len(settings) == 3 and settings[2] is not None
         given = self.astype(x, np.float32) if converts else x
         return self.bodies[name](self if converts else _OfHalves(self), given, *settings)
 
 
 class _OfHalves:
-    """A backend whose reductions take halves."""
+    """A backend whose reductions accept halves."""
 
     def __init__(self, backend: CompiledHalfReductions) -> None:
         self._backend = backend
@@ -70,7 +70,7 @@ class _OfHalves:
         return self._reduce_halves("minima", self._backend.min_over, x, dims, keepdim)
 
     def _reduce_halves(self, kind: str, converted: Callable[..., Any], x: Array, dims: Any, keepdim: bool) -> Any:
-        """Return a reduction by a kernel, or after conversion."""
+        """Reduce halves by a kernel, or call `converted` with them in float32."""
         run = adjacent(x, dims)
         found = None if run is None else self._backend.reduced_by_kernel(kind, x, *run)
         if found is None or run is None:

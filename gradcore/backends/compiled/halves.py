@@ -1,4 +1,4 @@
-"""Elementwise operations on float16 and bfloat16: computed in float32, and converted a few elements at a time."""
+"""Elementwise operations on float16 and bfloat16, computed in float32 and converted a few elements at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Call(ctypes.Structure):
 
 
 class CompiledHalves(CompiledElementwise):
-    """Loops of float32 on arrays of halves."""
+    """Loops of float32 applied to arrays of halves."""
 
     converts_operands = True
 
@@ -87,7 +87,10 @@ class CompiledHalves(CompiledElementwise):
 
 
 def _is_fit(x: Any, dtype: Any, shape: Sequence[int]) -> bool:
-    """Whether `gradcore_run_halves` reads an operand, of the result's shape or a single element, or it is a setting."""
+    """Return whether `gradcore_run_halves` can read an operand.
+
+    It can be an array of the result's shape or of a single element, or a setting.
+    """
     if not isinstance(x, np.ndarray):
         return x is not None and dtype is None
     known = dtype == np.float32 and character(x.dtype) in _KINDS

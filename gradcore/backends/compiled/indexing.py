@@ -1,4 +1,4 @@
-"""Reading and writing by indices, in one pass that compares them with the bounds."""
+"""Reading and writing by index, in one pass that also checks the bounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if np.dtype("l").itemsize == 8:
 
 
 class _Slices(ctypes.Structure):
-    """The work of the kernels of `indexing.cpp`."""
+    """Sizes of the work of the kernels of `indexing.cpp`."""
 
     _fields_ = (
         ("parts", ctypes.c_int64), ("outer", ctypes.c_int64), ("length", ctypes.c_int64), ("inner", ctypes.c_int64),
@@ -79,7 +79,7 @@ def _reverses_rows(backend: Any, x: Array, dims: Sequence[int]) -> bool:
 
 
 class CompiledIndexing(CompiledCalls):
-    """Kernels of one vector of indices along a dim, and of an index for each element."""
+    """Kernels for one vector of indices along a dim, and for an index for each element."""
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class CompiledIndexing(CompiledCalls):
         return super().sum_into_rows(height, index, rows)
 
     def _add_slices(self, out: Array, dim: int, index: Array, values: Array) -> Array:
-        """`out`, which is contiguous, with `values` added to the slices of a dim; indices are within the bounds."""
+        """Add `values` to slices of the contiguous array `out` along a dim, and return it. `index` is within bounds."""
         outer, inner = prod(out.shape[:dim]), prod(out.shape[dim + 1 :])
         columns = outer == 1
         parts = inner if columns else outer
@@ -174,14 +174,14 @@ class CompiledIndexing(CompiledCalls):
         return _Slices(parts, outer, x.shape[dim], inner, count, 0, columns, step)
 
     def _fails(self, name: str, kind: str, work: _Slices, size: int, *arrays: Any) -> bool:
-        """Run a kernel; whether an index was out of bounds, which then was not followed."""
+        """Run a kernel, and return whether an index was out of bounds (such an index is not used)."""
         wrong = np.zeros(1, np.int64)
         self.run_kernel(name, kind, work, size, *arrays, wrong)
         return bool(wrong[0])
 
 
 def _added_dim(indices: Indices, values: Array) -> int | None:
-    """Return the only dim that is indexed, by integers, if there are values of a dtype that the kernels add."""
+    """Return the one dim that is indexed, by integers, if the kernels can add values of this dtype; else None."""
     given = [dim for dim, index in enumerate(indices) if index is not None]
     if len(given) != 1 or not values.size or values.dtype.char not in _ADDED or indices[given[0]].dtype.kind != "i":
         return None
@@ -189,5 +189,5 @@ def _added_dim(indices: Indices, values: Array) -> int | None:
 
 
 def _integers(index: Array) -> Array:
-    """Indices as the kernels read them."""
+    """Return indices in the dtype and layout that the kernels read."""
     return np.ascontiguousarray(index, np.int64)

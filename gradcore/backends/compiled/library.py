@@ -1,4 +1,4 @@
-"""The compiled library: where it is kept, and how it is loaded.
+"""The compiled library: its place, its name, and how it is loaded.
 
 The package has one for each instruction set (`gradcore.backends.compiled.variants`). One that was built on this machine
 for its CPU is in a folder of the user, and comes first.
@@ -67,7 +67,7 @@ FUNCTIONS = (
 
 
 def _processor() -> str:
-    """Return the instructions of the CPU, as far as they are known: code for this CPU need not run on another."""
+    """Return the CPU's instruction sets, as far as known. Code for this CPU may not run on another."""
     umath: Any = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})
     found = [platform.machine(), *sorted(name for name, there in features.items() if there)]
@@ -82,13 +82,13 @@ def _processor() -> str:
 
 @functools.cache
 def _environment() -> str:
-    """Return the digest of where Python's packages are, and where this one is."""
+    """Return a digest of the folders of Python's packages and of this package."""
     return _digest(f"{sys.prefix}\n{HERE}".encode())
 
 
 @functools.cache
 def compute_digest(variant: Variant | None = None) -> str:
-    """The digest of gradcore's version, the sources, and the options: of a variant, or for this machine's CPU."""
+    """Return a digest of the version, the sources and the options, for a variant or for this machine's CPU."""
     digest = hashlib.sha256(repr((FLAGS, variant or (NATIVE, _processor()))).encode())
     package = HERE.parents[1] / "__init__.py"  # with the version
     generator = HERE.parent / "codegen"
@@ -102,17 +102,17 @@ def _digest(content: bytes) -> str:
 
 
 def name_of(content: bytes) -> str:
-    """Return the name of a library that this environment has built now."""
+    """Return the file name of a library with this content that this environment builds now."""
     return f"compiled-{_environment()}-{compute_digest()}-{_digest(content)}.so"
 
 
 def variant_name(variant: Variant) -> str:
-    """Return the name of the package's library for an instruction set."""
+    """Return the file name of the package's library for an instruction set."""
     return f"{variant.name}-{compute_digest(variant)}.so"
 
 
 def libraries(of_all: bool = False) -> list[Path]:
-    """Return the libraries that this environment has built, or all environments have, for whatever version and CPU."""
+    """Return the libraries that this environment (or, with `of_all`, any) has built, for any version and CPU."""
     folder = cache_folder()
     if folder is None:
         return []
@@ -120,12 +120,12 @@ def libraries(of_all: bool = False) -> list[Path]:
 
 
 def find() -> Path | None:
-    """Return the library that was built on this machine for this version and this CPU; None if it was not built."""
+    """Return the library built on this machine for this version and CPU, or None."""
     return next((path for path in libraries() if path.name.split("-")[2] == compute_digest()), None)
 
 
 def find_packaged() -> Path | None:
-    """Return the package's library for this CPU; None if the package has none."""
+    """Return the package's library for this CPU, or None."""
     variant = choose_variant()
     path = FOLDER / variant_name(variant) if variant is not None else None
     return path if path is not None and path.exists() else None
@@ -135,7 +135,7 @@ def find_packaged() -> Path | None:
 
 
 def load() -> ctypes.CDLL | None:
-    """The library that was built on this machine, if it fits this version and CPU; warns if there is an unfit one."""
+    """Load the library built on this machine, or return None. Warn if the one there does not fit version or CPU."""
     path = find()
     if path is None:
         if libraries():
@@ -152,7 +152,7 @@ def load() -> ctypes.CDLL | None:
 
 
 def load_packaged() -> ctypes.CDLL | None:
-    """Return the package's library for this CPU, if there is one; warns if it cannot be loaded."""
+    """Load the package's library for this CPU, or return None. Warn if it cannot be loaded."""
     path = find_packaged()
     try:
         return None if path is None else _complete(path)
@@ -162,7 +162,7 @@ def load_packaged() -> ctypes.CDLL | None:
 
 
 def _complete(path: Path) -> ctypes.CDLL:
-    """Return a library with all of its functions.
+    """Load a library, and check that it has all functions.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _complete(path: Path) -> ctypes.CDLL:
 
 
 def distrust(path: Path) -> str | None:
-    """Why a library or its folder might have been made or changed by another user, if it might."""
+    """Return the reason why another user might have made or changed a library or its folder, or None."""
     found = path.stat()
     if found.st_uid not in (os.getuid(), 0):
         return f"{path} belongs to another user"
@@ -192,7 +192,7 @@ def _warn(problem: str) -> None:
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Return a library, told how arrays lie in memory.
+    """Load a library, and tell it the memory layout of array objects.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def open_library(path: Path) -> ctypes.CDLL:
 
 
 def _reads_arrays(library: ctypes.CDLL) -> bool:
-    """Whether the library finds in arrays what they say of themselves, after it was told the size of their header."""
+    """Return whether the library reads this interpreter's array objects correctly, given their header's size."""
     describe = library.gradcore_describe
     describe.argtypes, describe.restype = [ctypes.c_int64, ctypes.py_object, ctypes.c_void_p], None
     found = (ctypes.c_int64 * 6)()

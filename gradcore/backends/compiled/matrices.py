@@ -1,4 +1,4 @@
-"""LU factors and inverses of batches of small matrices, for which calls of LAPACK cost more than its arithmetic."""
+"""LU factors and inverses of batches of small matrices, for which a call of LAPACK costs more than the arithmetic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _are_small(backend: Any, a: Array) -> bool:
 
 
 class CompiledMatrices(CompiledCalls):
-    """Factors of float32 and float64; LAPACK's where a matrix is singular or a number is not finite."""
+    """LU factors of float32 and float64. LAPACK handles singular matrices and numbers that are not finite."""
 
     @kernel_for(_are_small)
     def factor_lu(self, a: Array) -> tuple[Array, Array, Array]:
@@ -38,7 +38,7 @@ class CompiledMatrices(CompiledCalls):
         return super().invert(a) if info.any() else (inverse, info)
 
     def _run_on_each(self, name: str, a: Array, *arrays: Array) -> Array:
-        """Run a kernel; what it says of each matrix."""
+        """Run a kernel on each matrix, and return its status for each."""
         info, n = np.empty(a.shape[:-2], np.int32), a.shape[-1]
         work = Work(info.size, n, n)
         self.run_kernel(name, a.dtype.char, work, a.size * n, np.ascontiguousarray(a), *arrays, info)

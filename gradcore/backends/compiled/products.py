@@ -1,4 +1,4 @@
-"""Products of matrices by NumPy's OpenBLAS, in the threads of the compiled library.
+"""Matrix products by NumPy's OpenBLAS in the threads of the compiled library.
 
 OpenBLAS's own threads would be in their way: those of both look for work for a while after the last one.
 """
@@ -30,13 +30,13 @@ _LARGE, _BLOCK = 2 * WORTH_A_THREAD, 256
 
 
 class CompiledProducts(NumpyBackend):
-    """Products of matrices, and of batches of them, where there are several threads."""
+    """Products of matrices, and of batches of them, for more than one thread."""
 
     library: ctypes.CDLL
 
     @cached_property
     def _multiply(self) -> dict[str, Callable[..., bool]]:
-        """Functions ``(threads, a, b, out)`` by dtype; none where NumPy has another BLAS."""
+        """Functions ``(threads, a, b, out)`` by dtype; empty if NumPy has another BLAS."""
         return self._by_blas("multiply", _FUNCTIONS, ctypes.c_bool)
 
     @cached_property
@@ -64,7 +64,7 @@ class CompiledProducts(NumpyBackend):
         return out
 
     def sum_of_rows(self, v: Any, x: Any) -> Any:
-        """In blocks of rows, also in one thread: so the results are the same."""
+        """Sum rows weighted by `v` in blocks, even with one thread, so that results do not depend on the threads."""
         multiply = self._vector_product(x, v)
         if multiply is None:
             return super().sum_of_rows(v, x)
@@ -83,7 +83,7 @@ class CompiledProducts(NumpyBackend):
         return super()._product(a, b) if out is None else out
 
     def product_in_threads(self, a: Any, b: Any) -> Any:
-        """Return the product of arrays with as many dims; None if it is small, or not for the library."""
+        """Multiply two arrays of equal rank, or return None if they are small or not supported."""
         products = a.size * b.shape[-1]
         if products <= MANY or a.dtype.char not in _FUNCTIONS or a.dtype != b.dtype or threads.available() < 2:
             return None

@@ -1,4 +1,4 @@
-"""Recurrent layers of float32 and float64 by kernels of the compiled library: one call for a sequence."""
+"""Recurrent layers of float32 and float64 by the compiled library, with one call per sequence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAMPLES, _WORTH_A_THREAD = 4, 1 << 18
 
 
 class _Sequence(ctypes.Structure):
-    """Sizes and flags of a call of a kernel of `recurrent.cpp`."""
+    """Sizes and flags for a call of a kernel of `recurrent.cpp`."""
 
     _fields_ = (
         ("steps", ctypes.c_int64), ("batch", ctypes.c_int64), ("width", ctypes.c_int64), ("outputs", ctypes.c_int64),
@@ -31,7 +31,7 @@ class _Sequence(ctypes.Structure):
 
 
 class CompiledRecurrent(NumpyBackend):
-    """Recurrent layers whose steps are computed by one call."""
+    """Recurrent layers whose steps are all computed in one call."""
 
     library: ctypes.CDLL
 
@@ -40,7 +40,7 @@ class CompiledRecurrent(NumpyBackend):
         return {}
 
     def _over_steps(self, name: str, steps: Steps, widths: tuple[int, int], *arrays: Array, relu: bool = False) -> None:
-        """Run a kernel of `recurrent.cpp`: ``(sequence, *arrays)``, contiguous and of one dtype."""
+        """Run a kernel of `recurrent.cpp` over all steps, on contiguous arrays of one dtype."""
         char = arrays[-1].dtype.char
         function = self._sequences.get((name, char))
         if function is None:
@@ -136,5 +136,5 @@ class CompiledRecurrent(NumpyBackend):
 
 
 def _or_empty(x: Array, like: Array) -> Array:
-    """Return an empty array for None."""
+    """Return `x`, or an empty array for None."""
     return like[:0] if x is None else x

@@ -1,4 +1,4 @@
-"""Sums, products, extrema and norms of large arrays, at the speed of memory."""
+"""Sums, products, extrema and norms of large arrays at the speed of memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WIDTH = 32
 
 
 class CompiledReductions(CompiledCalls, CompiledElementwise):
-    """Reductions of contiguous arrays over dims that follow each other; NumPy's methods have looked at the rest."""
+    """Reductions of contiguous arrays over adjacent dims. NumPy's methods have handled all other cases."""
 
     def reduce_run(self, kind: str, x: Array, start: int, stop: int) -> Any:
         out = self.reduced_by_kernel(kind, x, start, stop)
@@ -48,7 +48,7 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         return exponentials(less, less, self.pooled)
 
     def reduced_by_kernel(self, kind: str, x: Array, start: int, stop: int) -> Any:
-        """`reduce_run` by a kernel, in float32 of halves; None if there is none, or if it would be no faster."""
+        """Compute `reduce_run` by a kernel (halves in float32), or return None if there is no faster one."""
         char, shape = x.dtype.char, x.shape
         if char == "?":  # any byte but 0 is True
             x = x.view("u1") != 0
@@ -123,12 +123,12 @@ _WHOLE: dict[str, Any] = {
 
 
 def _are_shared(x: Array) -> bool:
-    """Return whether threads share passes over an array."""
+    """Return whether threads share passes over an array of this size."""
     return bool(x.size >= 2 * WORTH_A_THREAD and threads.available() > 1)
 
 
 def _result(dtype: Any) -> Any:
-    """Return the dtype of a reduction: sums of integers are int64, what is made of halves is float32."""
+    """Return the result's dtype: int64 for integers, float32 for halves."""
     if dtype.kind in "biu":
         return np.dtype("int64")
     return np.dtype("float32") if dtype.itemsize == 2 else dtype

@@ -68,10 +68,10 @@ def _takes_batch_gradients(backend: Any, given: NormGradients) -> bool:
 
 
 class CompiledRows(CompiledCalls):
-    """Kernels of contiguous rows of float32 and float64: those declared in `ROW_KERNELS`, and normalizations."""
+    """Kernels of contiguous rows of float32 and float64: those declared by `native_rows`, and normalizations."""
 
     def _run(self, name: str, shape: tuple[int, int], *arrays: Any, parts: int | None = None, **more: Any) -> None:
-        """Run a kernel on all rows, or on parts of more rows; arrays are contiguous and of one dtype."""
+        """Run a kernel on all rows (or parts of rows) of contiguous arrays of one dtype."""
         height, width = shape
         function = self._function(name, arrays[0].dtype.char, len(arrays))
         parts = parts or height
@@ -164,13 +164,13 @@ class CompiledRows(CompiledCalls):
     # -- planes: numbers for each image and channel ----------------------------------------------------------
 
     def _moments(self, planes: Any, center: Any) -> tuple[Any, Any]:
-        """Return the sums of planes less their centers, and of the squares."""
+        """Return, for each plane, the sums of its elements minus its center, and of their squares."""
         total, squares = np.empty((2, len(planes)), planes.dtype)
         self._run("plane_moments", planes.shape, planes, center, total, squares)
         return total, squares
 
     def _products(self, grad: Any, x: Any, center: Any) -> tuple[Any, Any]:
-        """Return the sums of `grad`, and of its product with `x` less its centers."""
+        """Return, for each plane, the sums of `grad` and of ``grad * (x - center)``."""
         points = prod(x.shape[2:])
         grads, planes = _matrix(grad, points), _matrix(x, points)
         total, product = np.empty((2, *x.shape[:2]), x.dtype)
@@ -178,7 +178,7 @@ class CompiledRows(CompiledCalls):
         return total, product
 
     def _line(self, x: Any, center: Any, scale: Any, weight: Any, bias: Any) -> Any:
-        """``(x - center) * scale * weight + bias``, the latter for each channel."""
+        """Compute ``(x - center) * scale * weight + bias``, with a weight and bias per channel."""
         planes = _matrix(x, prod(x.shape[2:]))
         if weight is not None:
             scale = scale * weight
@@ -188,7 +188,7 @@ class CompiledRows(CompiledCalls):
         return out
 
     def _plane(self, grad: Any, x: Any, center: Any, scale: Any, slope: Any, shift: Any) -> Any:
-        """``grad * scale + ((x - center) * slope + shift)``."""
+        """Compute ``grad * scale + ((x - center) * slope + shift)``."""
         points = prod(x.shape[2:])
         grads, planes = _matrix(grad, points), _matrix(x, points)
         out = _like(x)
@@ -197,7 +197,7 @@ class CompiledRows(CompiledCalls):
 
 
 def _eager(kernel: RowKernel) -> Any:
-    """Return the method of backends that calls a declared kernel, for the arguments to which it applies."""
+    """Return a method of the backend that calls a declared kernel for arguments that it supports."""
     # What depends on the declaration alone is looked at once: a call has some microseconds.
     symbol, call, others, number = kernel.symbol, kernel.call, kernel.reads[1:], kernel.call.value
     dim, dims, setting, dtype = (at if at < 0 else at + len(others) for at in call[:4])
@@ -246,14 +246,14 @@ def _eager(kernel: RowKernel) -> Any:
 
 
 def _fits(word: str, array: Any, x: Any, width: int) -> bool:
-    """Return whether an array has the shape that a word of `RowKernel.reads` says, beside rows of `x`."""
+    """Return whether an array has the shape that a word of `RowKernel.reads` requires, given rows of `x`."""
     if word == "rows":
         return bool(array.shape == x.shape)
     return bool(array.size == (x.size // width if word == "row" else width))
 
 
 def _usual(kernel: str, width: int, x: Any, *others: Any) -> bool:
-    """Return whether a kernel is made for it: many floats of one dtype, in rows that are wide enough."""
+    """Return whether a kernel supports `x`: many floats of one dtype, in rows that are wide enough."""
     dtype = x.dtype
     if dtype.char not in "fd" or x.size < _LARGE or width < _WIDTHS[kernel] or not x.flags.aligned:
         return False
@@ -261,17 +261,17 @@ def _usual(kernel: str, width: int, x: Any, *others: Any) -> bool:
 
 
 def _like(x: Any) -> Any:
-    """Return a contiguous array for a result; not a view of one, which a leaf would have to copy."""
+    """Return a new contiguous array of the shape of `x`, which is no view: a leaf would have to copy one."""
     return np.empty(x.shape, x.dtype)
 
 
 def _matrix(x: Any, width: int) -> Any:
-    """`x` as contiguous rows of that width."""
+    """Return `x` as contiguous rows of this width."""
     return np.ascontiguousarray(x).reshape(-1, width)
 
 
 def _vector(x: Any, default: int, count: int, dtype: Any) -> Any:
-    """Numbers in a row, `default` where there are none."""
+    """Return `x` as a vector, or `count` times the default if it is None."""
     return np.full(count, default, dtype) if x is None else np.ascontiguousarray(x)
 
 

@@ -27,7 +27,7 @@ def _sorts(backend: Any, x: Array, dim: int, descending: bool = False) -> bool:
 
 
 class CompiledSorting(CompiledCalls):
-    """Order along a dim."""
+    """Sorting along a dim."""
 
     @kernel_for(_sorts)
     def argsort_along(self, x: Array, dim: int, descending: bool = False) -> Array:

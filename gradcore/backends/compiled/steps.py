@@ -1,4 +1,4 @@
-"""Steps of optimisers by loops of the compiled library: one pass over parameters, gradients and states."""
+"""Steps of optimizers as compiled loops: one pass over parameters, gradients and states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_ARRAYS = 16
 
 
 class _Batch(ctypes.Structure):
-    """The batch that `gradcore_step` reads."""
+    """The structure of a batch that `gradcore_step` reads."""
 
     _fields_ = (
         ("params", ctypes.c_int64), ("states", ctypes.c_int64), ("offsets", ctypes.c_void_p),
@@ -33,7 +33,7 @@ class _Batch(ctypes.Structure):
 
 
 class _Step(ctypes.Structure):
-    """The loop that `gradcore_step` reads."""
+    """The structure of a loop that `gradcore_step` reads."""
 
     _fields_ = (
         ("loop", ctypes.c_void_p), ("grain", ctypes.c_int64), ("item", ctypes.c_int64), ("arrays", ctypes.c_int64),
@@ -42,7 +42,7 @@ class _Step(ctypes.Structure):
 
 
 class _Prepared:
-    """The arrays of a batch as `gradcore_step` takes them."""
+    """The arrays of a batch in the form for `gradcore_step`."""
 
     def __init__(self, batch: Batch) -> None:
         held = *batch.params, *batch.states
@@ -56,7 +56,7 @@ class _Prepared:
 
 
 class StepFunction:
-    """A loop of the library as the step of a batch.
+    """A loop of the library that makes the step of a batch.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class StepFunction:
         self.run.restype = ctypes.c_bool
 
     def __call__(self, batch: Batch, settings: dict[str, Any]) -> bool:
-        """Do the step; False if the arrays are not contiguous, and nothing was done."""
+        """Make the step. Return False, without having changed anything, if arrays are not contiguous."""
         prepared = batch.prepared
         if prepared is None:
             prepared = batch.prepared = _Prepared(batch)
@@ -94,7 +94,7 @@ class StepFunction:
 
 
 class CompiledSteps(NumpyBackend):
-    """Steps of optimisers by compiled loops."""
+    """Steps of optimizers by compiled loops."""
 
     library: ctypes.CDLL
 
@@ -122,5 +122,5 @@ class CompiledSteps(NumpyBackend):
 
 
 def _position(name: str) -> int:
-    """Return the array of a step of that name: the parameter, the gradient or a state."""
+    """Return which array of a step a name stands for: the parameter, the gradient or a state."""
     return {"p": 0, "g": 1}[name] if name in "pg" else int(name[1:]) + 2

@@ -27,7 +27,7 @@ _size = operator.attrgetter("size")
 
 
 class Call(ctypes.Structure):
-    """The loop that `gradcore_run_2` and its like read."""
+    """The structure of a loop that `gradcore_run_2` and similar functions read."""
 
     _fields_ = (
         ("loop", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("grain", ctypes.c_int64),
@@ -36,7 +36,7 @@ class Call(ctypes.Structure):
 
 
 class _Head(ctypes.Structure):
-    """The head of PyUFuncObject after that of the object, which NumPy keeps as it is."""
+    """The first fields of NumPy's C structure PyUFuncObject, which are stable."""
 
     _fields_ = (
         ("nin", ctypes.c_int), ("nout", ctypes.c_int), ("nargs", ctypes.c_int), ("identity", ctypes.c_int),
@@ -46,7 +46,7 @@ class _Head(ctypes.Structure):
 
 
 class _InnerLoop:
-    """An inner loop of a universal function, for operands of given dtypes."""
+    """An inner loop of a universal function for operands of given dtypes."""
 
     def __init__(self, head: _Head, number: int, kinds: str) -> None:
         sizes = [np.dtype(char).itemsize for char in kinds]
@@ -58,7 +58,7 @@ class _InnerLoop:
 
 @functools.cache
 def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
-    """Return the inner loops of a function for floats and complex numbers by the characters of its operands' dtypes."""
+    """Return a function's inner loops for floats and complex numbers, by the characters of the operands' dtypes."""
     head = _Head.from_address(id(function) + object.__basicsize__)
     if (head.nin, head.nout, head.nargs, head.ntypes) != (function.nin, function.nout, function.nargs, function.ntypes):
         return {}
@@ -71,7 +71,7 @@ def _inner_loops(function: np.ufunc) -> dict[str, _InnerLoop]:
 
 
 def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..., Any] | None = None) -> Any:
-    """A universal function of one or two operands that shares large contiguous arrays among the library's threads.
+    """Return a version of a universal function that shares large contiguous arrays among the library's threads.
 
     Parameters
     ----------
@@ -124,14 +124,14 @@ def wrap_for_pool(library: ctypes.CDLL, function: np.ufunc, general: Callable[..
 
 
 class _Kind(ctypes.Structure):
-    """The loop that calls of a list have in common."""
+    """The loop that several calls of a list have in common."""
 
     _fields_ = (("loop", ctypes.c_void_p), ("data", ctypes.c_void_p), ("count", ctypes.c_int64),
                 ("steps", ctypes.c_int64 * 3))  # fmt: skip
 
 
 class CallList:
-    """Calls of universal functions on parts of one piece of memory, made one after the other by the library.
+    """A list of universal function calls on parts of one memory block, which the library makes in sequence.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class CallList:
 
     @staticmethod
     def takes(function: Any, dtype: Any) -> bool:
-        """Return whether there is a loop of a function for operands of a dtype."""
+        """Return whether a function has a loop for operands of a dtype."""
         if not isinstance(function, np.ufunc) or function.signature is not None or function.nin > 2:
             return False
         return function.nout == 1 and dtype.char * function.nin in _inner_loops(function)
@@ -185,13 +185,14 @@ class CallList:
         self._table = None
 
     def __call__(self, address: int) -> None:
-        """Make the calls on the memory at an address."""
+        """Make all calls on the memory at `address`."""
         if self._table is None:
             self._table = self._build_tables()
         kinds, steps = self._table
         self._run(kinds, steps.ctypes.data, len(self._steps), address)
 
     def _build_tables(self) -> tuple[Any, Any]:
+        """Return the C structures of the loops, and the steps of all calls as an array."""
         kinds = (_Kind * len(self._kinds))()
         for kind, (function, dtype, count, repeated) in zip(kinds, self._kinds, strict=True):
             known = _inner_loops(function)[dtype.char * function.nin].call

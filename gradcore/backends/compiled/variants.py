@@ -1,4 +1,4 @@
-"""Instruction sets for which a wheel carries the compiled library, and the choice among them when it is loaded."""
+"""The instruction sets for which a wheel carries the compiled library, and the choice of one at load time."""
 
 from __future__ import annotations
 
@@ -53,12 +53,15 @@ VARIANTS = (
 
 
 def of_machine() -> list[Variant]:
-    """Return the variants of this architecture."""
+    """Return the variants for this machine's architecture."""
     return [variant for variant in VARIANTS if platform.machine() in variant.machines]
 
 
 def choose_variant() -> Variant | None:
-    """The best variant that this CPU runs; ``NPY_DISABLE_CPU_FEATURES`` takes features away, as it does for NumPy."""
+    """Return the best variant that this CPU runs, or None.
+
+    As for NumPy, ``NPY_DISABLE_CPU_FEATURES`` disables CPU features.
+    """
     umath: Any = sys.modules.get("numpy._core._multiarray_umath")
     features = getattr(umath, "__cpu_features__", {})
     for variant in of_machine():

@@ -1,4 +1,4 @@
-"""Folders in which libraries are built, each locked as long as its build runs: so what a killed one left can go."""
+"""Folders in which libraries are built. Each is locked during its build, so that those of killed builds can go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREFIX = "building-"
 
 @contextmanager
 def workplace(cache: Path) -> Iterator[Path]:
-    """A new folder in the cache, which is there as long as the context; folders of builds that were killed are not."""
+    """Create a folder in the cache that exists as long as the context. Folders of killed builds are deleted."""
     with _lock_folder(cache):
         _remove(cache)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=cache))
@@ -46,7 +46,7 @@ def _remove(cache: Path) -> None:
 
 @contextmanager
 def _lock_folder(folder: Path, wait: bool = True) -> Iterator[bool]:
-    """Context in which this process alone has a folder; False where another one has, or where there are no locks."""
+    """Lock a folder for this process. Yields False if another process has the lock, or there are no locks."""
     import fcntl
 
     place, mine = os.open(folder, os.O_RDONLY), True

@@ -79,7 +79,7 @@ class MetaArray(ArrayStandIn):
     # -- views -----------------------------------------------------------------------------------------------
 
     def make_view(self, shape: Sequence[int], strides: Sequence[int], dtype: Any = None, offset: int = 0) -> MetaArray:
-        """Return a view of the same memory; `offset`, in bytes, counts from this array's first element."""
+        """Return a view of the same memory. `offset` counts bytes from this array's first element."""
         base = self if self.base is None else self.base
         return MetaArray(shape, dtype or self.dtype, tuple(strides), base, self.offset + offset)
 
@@ -97,7 +97,7 @@ class MetaArray(ArrayStandIn):
         return self.transpose(order)
 
     def view(self, dtype: Any = None) -> MetaArray:
-        """Return the same memory as another dtype; the last dim takes up a difference in size."""
+        """Return a view of the memory as another dtype. The last dim absorbs a difference in item size."""
         if dtype is None or dtype is np.ndarray or dtype is MetaArray:
             return self.make_view(self.shape, self.strides)
         dtype = np.dtype(dtype)
@@ -143,10 +143,10 @@ class MetaArray(ArrayStandIn):
         raise RuntimeError(NO_ITEM)
 
     def fill(self, value: Any) -> None:
-        """Nothing: there are no elements."""
+        """Do nothing: there are no elements."""
 
     def sort(self, axis: int = -1, **named: Any) -> None:
-        """Nothing: there are no elements."""
+        """Do nothing: there are no elements."""
 
     # -- copies ----------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class MetaArray(ArrayStandIn):
 
     @staticmethod
     def make_operator(operator: Operator, form: Form) -> Method:
-        """Return a method that calls NumPy's function, which arrives in `__array_ufunc__`."""
+        """Return the method of an operator, which calls NumPy's function (and so `__array_ufunc__`)."""
         ufunc = operator.ufunc
 
         def unary(self: MetaArray) -> Array:
@@ -216,7 +216,7 @@ class MetaArray(ArrayStandIn):
 
 
 def _entries(array: MetaArray, index: Any) -> list[Any]:
-    """Return one entry for each dim (an int, a slice, an array of ints), and None for each new dim."""
+    """Return an entry for each dim (an int, a slice or an array of ints), and None for each new dim."""
     entries: list[Any] = []
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, list):
@@ -253,19 +253,19 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def broadcast(*values: Any) -> tuple[int, ...]:
-    """Return the shape to which values are broadcast together."""
+    """Return the shape that the shapes of all values broadcast to."""
     return np.broadcast_shapes(*map(shape_of, values))
 
 
 def make_array(shape: tuple[int, ...], dtype: Any, operands: Sequence[Any]) -> MetaArray:
-    """Return a new array whose dims lie in memory in the order of those of the operands; without any, in C order."""
+    """Return a new array whose dims have the memory order of the operands' dims, or C order without operands."""
     dtype = np.dtype(dtype)
     layout = [(x.shape, x.strides) for x in operands if isinstance(x, (MetaArray, np.ndarray))]
     return MetaArray(shape, dtype, layouts.keep_order_strides(shape, dtype.itemsize, layout))
 
 
 def reduce_shape(shape: tuple[int, ...], axis: Any = None, keepdims: bool = False) -> tuple[int, ...]:
-    """Return the shape that a reduction leaves."""
+    """Return the shape of a reduction's result."""
     axes = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
     if keepdims:
         return tuple(1 if i in axes else n for i, n in enumerate(shape))
@@ -284,7 +284,7 @@ def _shrink(value: Any) -> Any:
 
 
 def probe(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Return the result of a function on arrays of a single element, for its dtypes."""
+    """Call a function on arrays of a single element, and return its result, for its dtypes."""
     with np.errstate(all="ignore"):
         return function(*map(_shrink, args), **{name: _shrink(value) for name, value in named.items()})
 
@@ -305,7 +305,7 @@ def _call(ufunc: Any, *inputs: Any, **named: Any) -> Any:
 
 
 def _of_signature(ufunc: Any, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return the results' shapes of a generalized universal function, for example ``(n?,k),(k,m?)->(n?,m?)``."""
+    """Return the shapes of the results of a generalized universal function, from ``(n?,k),(k,m?)->(n?,m?)``, say."""
     ins, outs = (re.findall(r"\(([^)]*)\)", side) for side in ufunc.signature.split("->"))
     sizes: dict[str, int] = {}
     missing: set[str] = set()

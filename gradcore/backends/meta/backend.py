@@ -23,7 +23,7 @@ RULE_MODULES = (algebra, joins, views)
 
 
 class Namespace:
-    """NumPy's names for meta arrays: what makes arrays makes meta ones, the rest knows NumPy's protocols.
+    """NumPy's namespace for meta arrays. Creation functions make meta arrays; others dispatch by NumPy's protocols.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Namespace:
 
 
 def _by_shape(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the kernel that gives what a declared shape rule says."""
+    """Return a kernel whose results have the shapes and dtypes that a declared shape rule returns."""
 
     def make_result(found: Any) -> Any:
         return MetaArray(*found) if found.__class__ is Result else getattr(found, "copy", lambda: found)()
@@ -71,7 +71,7 @@ class MetaBackend(MetaKernels, Backend):
 
     @property
     def special(self) -> Any:
-        """scipy.special, imported when first used."""
+        """The module `scipy.special`, imported when first used."""
         import scipy.special
 
         return Namespace(scipy.special)
@@ -80,11 +80,11 @@ class MetaBackend(MetaKernels, Backend):
         raise NotImplementedError(NO_DATA)
 
     def address(self, x: MetaArray) -> int:
-        """As if all memory began at 0."""
+        """Return the address of the first element as if all memory began at 0."""
         return x.offset
 
     def scalar(self, value: complex, dtype: Any) -> Any:
-        """Return a NumPy scalar: numbers are known."""
+        """Return a NumPy scalar. Numbers, unlike arrays, have values here."""
         try:
             return np.dtype(dtype).type(value)
         except OverflowError:  # integers wrap, as in PyTorch

@@ -1,4 +1,4 @@
-"""Functions that make arrays without data: NumPy's protocols do not reach those of NumPy."""
+"""Creation functions of arrays without data. NumPy's own do not dispatch by its protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for joins, copies and gathers."""
+"""Shape rules for joins, copies and gathers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> MetaArray
 
 @rule("copyto fill_diagonal place put put_along_axis putmask")
 def _write(*args: Any, **named: Any) -> None:
-    """Nothing: there are no elements."""
+    """Do nothing: there are no elements."""
 
 
 @rule("searchsorted")

@@ -1,4 +1,4 @@
-"""Kernels that would look at data, or work through it piece by piece: their shapes are enough."""
+"""Kernels of the meta device that would read data, or loop over it. Here they only compute shapes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Ints = Sequence[int]
 
 
 def _spatial(x: MetaArray, size: Ints, dtype: Any = None) -> MetaArray:
-    """Return an array like `x` with other spatial sizes, the last ones."""
+    """Return an array like `x` with other sizes of its last, spatial dims."""
     return MetaArray((*x.shape[: x.ndim - len(size)], *size), dtype or x.dtype)
 
 
 class MetaKernels:
-    """Convolution, pooling, resampling, padding; checks of indices."""
+    """Convolution, pooling, resampling, padding, and checks of indices."""
 
     def degrees_up_to(self, n: MetaArray) -> range:
         return range(0)
@@ -80,13 +80,13 @@ class MetaKernels:
     # -- indices ---------------------------------------------------------------------------------------------
 
     def check_bounds(self, index: Any, size: int, dim: int, low: int = 0, message: str = "") -> None:
-        """Nothing: there are no numbers to check."""
+        """Do nothing: there are no numbers to check."""
 
     def index_into(self, out: MetaArray, values: Any, indices: Any, accumulate: bool = False) -> None:
-        """Nothing: there are no elements to write to."""
+        """Do nothing: there are no elements to write to."""
 
     def masked_write(self, out: MetaArray, mask: MetaArray, source: MetaArray) -> None:
-        """Nothing: there are no elements to write to."""
+        """Do nothing: there are no elements to write to."""
 
     def logcumsumexp_along(self, x: MetaArray, dim: int) -> MetaArray:
         return x.copy()

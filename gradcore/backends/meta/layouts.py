@@ -23,7 +23,7 @@ Ints = tuple[int, ...]
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """Return whether the elements lie in a row, in C order; strides of dims of size 1 do not count."""
+    """Return whether the elements lie in C order without gaps. Strides of dims of size 1 do not matter."""
     if 0 in shape:
         return True
     for n, step in zip(reversed(shape), reversed(strides), strict=True):
@@ -62,7 +62,7 @@ def _broadcast_strides(shape: Ints, own: Ints, strides: Ints) -> Ints:
 
 
 def infer_shape(size: int, shape: Sequence[int]) -> Ints:
-    """`shape` with -1 replaced by what `size` elements leave for it.
+    """Return `shape` with -1 replaced by the size that is left for it.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def infer_shape(size: int, shape: Sequence[int]) -> Ints:
 
 
 def reshape_strides(shape: Ints, strides: Ints, itemsize: int, new: Ints) -> Ints | None:
-    """Return the strides of a view in another shape; None where the elements have to be copied."""
+    """Return the strides of a view in another shape, or None if the elements have to be copied."""
     if 0 in shape or is_contiguous(shape, strides, itemsize):
         return contiguous_strides(new, itemsize)
     runs: list[list[int]] = []  # [elements, step]: dims that are one even sequence of elements
@@ -103,7 +103,7 @@ def reshape_strides(shape: Ints, strides: Ints, itemsize: int, new: Ints) -> Int
 
 
 def index_strides(shape: Ints, strides: Ints, index: Sequence[Any]) -> tuple[Ints, Ints, int]:
-    """Shape, strides and offset of the view that ints and slices, one for each dim, and None select.
+    """Return shape, strides and offset of the view that ints and slices, one for each dim, and None select.
 
     Raises
     ------

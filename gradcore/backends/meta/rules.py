@@ -1,4 +1,4 @@
-"""Shape rules of NumPy's functions for arrays without data: how they are made; elementwise functions and reductions.
+"""Shape rules of NumPy's functions: how rules are declared, and those of elementwise functions and reductions.
 
 A rule of shape is called as the function itself and returns a shape, or a list of them for several results.
 The dtypes, and the kind of tuple that holds several results, are found by running the function on arrays of a
@@ -27,7 +27,7 @@ rule = RULES.register
 
 
 def shapes(names: str) -> Callable[[R], R]:
-    """Say which shapes functions return, in C order; the dtypes are probed."""
+    """Declare the shapes of functions' results, in C order. The dtypes are found by `probe`."""
 
     def register(shape: R) -> R:
         for function in numpy_functions(names):
@@ -50,7 +50,7 @@ def _by_shape(function: Any, shape: Rule) -> Rule:
 
 
 def data_dependent(function: Any) -> Rule:
-    """Return the rule of a function whose result's shape depends on the data."""
+    """Return a rule that raises, for a function whose result's shape depends on data."""
 
     def refuse(*args: Any, **named: Any) -> Any:
         raise NotImplementedError(
@@ -64,7 +64,7 @@ def data_dependent(function: Any) -> Rule:
 
 
 def elementwise(function: Callable[..., Any]) -> Rule:
-    """Return a function of each element after broadcasting, on meta arrays."""
+    """Return a rule for a function that acts on each element after broadcasting."""
 
     def run(*args: Any, out: Any = None, **named: Any) -> Any:
         arrays = [x for x in (*args, *named.values()) if isinstance(x, (MetaArray, np.ndarray))]

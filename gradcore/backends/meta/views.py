@@ -1,4 +1,4 @@
-"""Rules for functions that rearrange: what they return are views, with strides."""
+"""Shape rules for functions that rearrange elements. They return views, with strides."""
 
 from __future__ import annotations
 
@@ -150,5 +150,5 @@ def _sliding_window_view(
 
 
 def as_strided(x: MetaArray, shape: Any = None, strides: Any = None, **named: Any) -> MetaArray:
-    """`numpy.lib.stride_tricks.as_strided`, which no protocol reaches."""
+    """Do what `numpy.lib.stride_tricks.as_strided` does, which does not dispatch by a protocol."""
     return x.make_view(x.shape if shape is None else as_shape(shape), x.strides if strides is None else strides)

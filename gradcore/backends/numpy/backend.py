@@ -89,8 +89,6 @@ class NumpyBackend(
         """Return the kernel of an operation. Elementwise formulas of several steps run in tiles on large arrays.
 
         Slow functions of NumPy are shared among threads.
-
-        Slow functions of NumPy are shared among threads.
         """
         plain = super().kernel_of(name)
         formula = _SEVERAL_STEPS.get(name) or getattr(plain, "func", None)  # of a body, without this backend

@@ -32,8 +32,6 @@ def sums_of_products(F: Any, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
     """Sum ``x * y``, of the shape of `x`, over the dims that `shape` lacks or has with one element.
 
     Returns None where multiplying first is no slower, or where there are more than two groups of adjacent dims.
-
-    None where the product would be no slower, or where there are more dims in turn than two.
     """
     if x.dtype != y.dtype or x.dtype.char not in "fd" or not (_is_dense(x) and _is_dense(y)):
         return None
@@ -94,8 +92,6 @@ def dots_of_columns(x: Any, y: Any) -> Any:
 
     `numpy.einsum` adds one row after the other, which loses precision, so it gets blocks of rows. Their sums are added
     at the end.
-
-    `numpy.einsum` adds one row after the other, so it gets some at a time; what they give is added at the end.
     """
     step = max(_ROWS, isqrt(len(x)))
     found = np.empty((-(-len(x) // step), x.shape[1]), x.dtype)

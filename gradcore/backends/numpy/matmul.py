@@ -34,8 +34,6 @@ def blas_alone(size: int, most: int = _VECTORS) -> AbstractContextManager[None]:
     """Return a context for work of this size, in which BLAS uses one thread although it would take several.
 
     The work is too short for threads, which would hinder gradcore's own for long afterwards.
-
-    What it computes there is too short for threads, and these are in the way of gradcore's for long afterwards.
     """
     return NUMPY.alone() if size >= most and threads.get_num_threads() > 1 else _AS_IT_IS
 

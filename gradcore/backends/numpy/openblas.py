@@ -126,8 +126,6 @@ class OneThread:
         """Restore the number of threads if no other user is inside.
 
         The user is removed last: until then, all of this can be repeated after an interrupt.
-
-        The user goes last: as long as it is there, all of this can be repeated, whatever has interrupted it.
         """
         with self.lock:
             if self.users <= {user} and self.before is not None and self.library is not None:

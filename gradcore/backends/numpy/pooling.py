@@ -67,8 +67,6 @@ def _windows(size: tuple[int, ...], window: MaxPool) -> tuple[Any, tuple[int, ..
     """Return the flat indices of the elements of each window, and the number of windows along each dim.
 
     An element outside is replaced by the window's first element inside.
-
-    In the place of elements outside stands the window's first element that is inside.
     """
     places, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
     outputs = []

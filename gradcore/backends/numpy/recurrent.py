@@ -141,8 +141,6 @@ class NumpyRecurrent(Recurrent):
 
         `of_h` and `of_c` are the gradients by the last states, and become those by the first. `before` are the cells
         before each step; `sources` becomes the gradient by what was projected.
-
-        `before` are the cells before each step, `sources` becomes the gradient of what was projected.
         """
         width = cells.shape[1]
         let_in, forget, let_out, new = _blocks(gates, 4)
@@ -229,8 +227,6 @@ class NumpyRecurrent(Recurrent):
         self, steps: Steps, upstream: Array, weight: Array, before: Array, gates: Array, of_h: Array, of_all: Array
     ) -> None:
         """Compute the gradients by the inputs of the gates. `of_h` is that by the last state, then by the first.
-
-        They come in the order new state, reset gate, update gate, what the state adds to the new state.
 
         They come in the order new state, reset gate, update gate, what the state adds to the new state.
         """

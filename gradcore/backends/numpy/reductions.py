@@ -109,8 +109,6 @@ def _index_of(x: Any, dim: int, extremum: Any, index: Any) -> Any:
     """Return the index of the first extremum along a dim.
 
     NumPy searches columns one by one. Where there are many, it is faster to compute their extrema and search for these.
-
-    NumPy searches columns one by one. Where there are many, their extrema are faster, and then to look for these.
     """
     inner = math.prod(x.shape[dim + 1 :])
     if inner < 16 or x.size < SMALL or not x.flags.c_contiguous:
@@ -143,8 +141,6 @@ def _extrema_by_doubling(function: Any, x: Any) -> Any:
     """Return running extrema along the last dim. Each pass doubles the number of elements they cover.
 
     A pass treats the rows of a block as one: restarting at each row costs more than undoing what crosses their borders.
-
-    A pass goes through the rows of a block as one, since to begin a row costs more than to do what is then undone.
     """
     rows = rows_of(x)
     width = rows.shape[1]
@@ -167,8 +163,6 @@ def _cumsum_by_blocks(x: Any, reverse: bool) -> Any:
     """Return cumulative sums along the last dim: in blocks by a triangular matrix, then of the blocks' sums.
 
     Returns None if an element is not finite, as the zeros of the matrix would spread it.
-
-    None where something is not finite, as the matrix' zeros would spread it.
     """
     n = x.shape[-1]
     block = max((b for b in range(16, 41) if n % b == 0), default=32)

@@ -77,8 +77,6 @@ def in_blocks(work: Callable[[slice, int], None], x: Any) -> None:
     """Call ``work(part, i)`` for block number `i` of a matrix' rows, given as the slice `part`.
 
     The blocks do not depend on the number of threads that share them, and neither do results.
-
-    Blocks do not depend on the number of threads that share them, and neither do results.
     """
     height, count = len(x), number_of_blocks(x)
 

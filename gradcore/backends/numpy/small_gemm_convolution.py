@@ -80,8 +80,6 @@ def _blocks(images: int, height: int, row: int, kernel: int, stride: int = 1, un
     """Yield the slices of images and of output rows to compute at a time, if an input row takes `row` bytes.
 
     The number of rows is a multiple of `unit`, except for the last block.
-
-    Rows come in units of so many, but for the last.
     """
     fit = max(1, (_BLOCK // row - kernel) // (stride * unit) + 1) * unit
     for some in slices(images, _even(images, max(1, fit // height))):
@@ -149,8 +147,6 @@ def weight_gradient(x: Any, grad: Any, kernel: Ints, settings: ConvSettings, sha
     """Sum windows of `x` times `grad` over all positions: `(groups, O / groups, C / groups * K)`.
 
     Here the elements of a window for the horizontal taps form a row.
-
-    The numbers of a position, for taps beside each other, are a row here.
     """
     stride, padding, dilation, groups = settings
     height, *width = grad.shape[2:]

@@ -48,8 +48,6 @@ def _order_of_wide(x: Any, dim: int) -> Any:
 
     None means that two digits do not suffice. Each pass is one sort of plain integers, several times as fast as a sort
     that moves indices.
-
-    Each pass is one sort of plain integers, several times as fast as a sort that moves indices.
     """
     low, n = x.min(), x.shape[dim]
     bits = n.bit_length()
@@ -149,8 +147,6 @@ class NumpySorting(Sorting):
         """Return the `k` maxima (or minima) of a single row and their indices, or None if there are NaN.
 
         NumPy selects the k-th element many times faster than its index, so the elements beyond it are searched for.
-
-        NumPy finds an element by its order many times faster than its index. None where there are NaN.
         """
         flat = rows.reshape(-1)
         if flat.dtype.kind == "f" and np.isnan(flat).any():
@@ -173,9 +169,6 @@ def _outer_places(flat: Any, k: int, largest: bool) -> Any:
 
     The bound is an element of a sample, chosen so that about twice as many elements are beyond it. Returns None where
     these turn out too few, or the sample would be.
-
-    They are those beyond one of a sample that has about twice as many elements beyond it. None where these are too few,
-    or the sample would be.
     """
     sample = np.sort(flat[:: flat.size // SAMPLE or 1])
     number = 2 * k * sample.size // flat.size + _MORE
@@ -190,8 +183,6 @@ def _first_extrema(rows: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
 
     Each one found is overwritten before the search for the next. Returns None where an element equals the value that
     overwrites, or NaN would be taken for a minimum.
-
-    None where an element equals what strikes out, or NaN would be taken for a minimum.
     """
     shape, n = rows.shape[:-1], rows.shape[-1]
     rows = rows.reshape(-1, n)

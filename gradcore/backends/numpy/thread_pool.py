@@ -69,8 +69,6 @@ class Helper:
 
     It starts with its first piece, and ends when it is given None.
 
-    It starts with its first piece, and ends with the process, as daemons do, or when it is given None.
-
     Attributes
     ----------
     user : dict
@@ -131,9 +129,6 @@ class Helper:
 
     def wait(self) -> BaseException | None:
         """Wait until the piece is done, or take it back if it has not begun. Return the exception that it raised.
-
-        An interrupt from the keyboard waits, too, and is returned: nobody may see a result while a thread writes into
-        it. `wait` may be called again.
 
         An interrupt from the keyboard waits, too, and is returned: nobody may see a result while a thread writes into
         it. `wait` may be called again.
@@ -200,8 +195,6 @@ class Pool:
         """Wait for the helpers of a user and free them. Return an exception that one of them raised, or None.
 
         Helpers beyond the pool's size end.
-
-        If there are too many by now, they end.
         """
         error = None
         for helper in self.helpers:
@@ -233,8 +226,6 @@ class Pool:
         """Call `work` in the current thread and in up to `number` helpers at the same time.
 
         `work` has to fetch its parts from a shared source, as a helper may come too late to do anything.
-
-        So it has to be something that all of them draw their parts from.
         """
         user = object()
         self.hush()

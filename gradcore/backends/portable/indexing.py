@@ -110,9 +110,6 @@ class Indexing:
 
         A mask is turned into the indices of its True elements, and the dims that it covers are merged into one. Reading
         and writing by integers is several times faster than by the mask.
-
-        Of a mask these are the places where it holds, in the dims it covers taken as one: to read and write by them is
-        several times faster than by the mask.
         """
         given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
         if len(given) != 1:

@@ -265,14 +265,14 @@ def _tiles(flat: list[Any], states: list[Any], tile_size: int, joined_size: int)
         begin, done = done, done + sum(p.size for p in params)
         return Tile(params, first, start, [s[begin:done] for s in states])
 
-    def joined(stop: int) -> Tile:
+    def join_waiting(stop: int) -> Tile:
         """Return the tile of the waiting parameters, which come before number `stop`. A single one is not copied."""
         return tile(waiting, stop - len(waiting), 0 if len(waiting) == 1 else None)
 
     for i, p in enumerate(flat):
         small = p.size <= joined_size
         if waiting and not (small and sum(w.size for w in waiting) + p.size <= tile_size):
-            yield joined(i)
+            yield join_waiting(i)
             waiting = []
         if small:
             waiting.append(p)
@@ -281,4 +281,4 @@ def _tiles(flat: list[Any], states: list[Any], tile_size: int, joined_size: int)
         for start in range(0, p.size, step):
             yield tile([p[start : start + step]], i, start)
     if waiting:
-        yield joined(len(flat))
+        yield join_waiting(len(flat))

@@ -81,7 +81,7 @@ class RnnGradients(NamedTuple):
 
 
 class Steps:
-    """Which rows of an array belong to each step: ``(steps, batch, width)``, ``(batch, width)`` (one step) or packed.
+    """The rows of each step in an array ``(steps, batch, width)``, ``(batch, width)`` (one step) or packed.
 
     Parameters
     ----------

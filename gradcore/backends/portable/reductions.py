@@ -74,9 +74,8 @@ class Reductions:
     def var_mean_over(self, x: Any, dims: Dims, correction: float, root: bool = False) -> tuple[Any, Any]:
         """Return the variance (or its root) and the mean over dims, which stay with size 1.
 
-        The mean is computed first, then the squared distances from it.
-
-        Where squares of float32 overflow, the first is a float64, as the root may be in range.
+        The mean is computed first, then the squared distances from it. Where squares of float32 overflow, the variance
+        is a float64, as its root may be in range.
         """
         xp = self.xp
         mean = self.mean_over(x, dims, True)

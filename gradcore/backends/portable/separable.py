@@ -21,7 +21,7 @@ Index = slice | np.ndarray
 
 
 class Step(NamedTuple):
-    """One tap of some outputs: inputs, outputs, weights. If `first`, none of these outputs had a tap before."""
+    """A tap of some outputs: inputs, outputs, weights. If `first`, none of these outputs had a tap before."""
 
     tap: int
     first: bool

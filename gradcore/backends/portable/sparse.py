@@ -59,7 +59,7 @@ class SparseMatrices:
     def sparse_solve(
         self, values: Any, b: Any, pattern: Pattern, transposed: bool, method: Iteration | None, strict: bool = True
     ) -> Any:
-        """Solve a system by SciPy on the host, and return the solution and SciPy's status.
+        """Solve a system by SciPy on the host, and return the solution and SciPy's status code.
 
         If `strict`, a solution that did not converge is an error.
         """

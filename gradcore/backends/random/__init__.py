@@ -1,1 +1,1 @@
-"""Random numbers that are the same on every device: words, functions from words to numbers, and choices."""
+"""Random numbers that are the same on every device: a stream of words, and distributions computed from words."""

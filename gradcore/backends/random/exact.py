@@ -1,4 +1,4 @@
-"""Elementary functions that give equal bits on every device.
+"""Elementary functions that give the same bits on every device.
 
 The mathematical libraries of CPUs and GPUs differ in the last bits of ``log`` or ``exp``. Random numbers must
 not, so the functions here use only what IEEE 754 defines exactly: ``+ - * /``, ``sqrt``, rounding to an
@@ -25,7 +25,7 @@ Coefficients = tuple[float, ...]
 
 
 class Format(NamedTuple):
-    """A binary floating-point format and the coefficients of the approximations in it, lowest power first."""
+    """A binary floating-point format, and the coefficients of its approximations from the lowest power up."""
 
     real: type
     signed: type
@@ -191,7 +191,7 @@ def rational(x: Array, coefficients: tuple[Coefficients, Coefficients]) -> Array
 
 
 def select(mask: Array, chosen: Array, other: Array) -> Array:
-    """`chosen` where the integer `mask` is -1, `other` where it is 0; without branches."""
+    """Return `chosen` where the integer `mask` is -1 and `other` where it is 0, without branches."""
     form = format_of(chosen)
     bits = chosen.view(form.signed) ^ other.view(form.signed)
     bits &= mask
@@ -200,7 +200,7 @@ def select(mask: Array, chosen: Array, other: Array) -> Array:
 
 
 def _split(x: Array) -> tuple[Array, Array]:
-    """Integer e and real f with x = 2**e * (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); x positive and normal."""
+    """Return integer e and real f with x = 2**e * (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), for positive normal x."""
     form = format_of(x)
     bits = x.view(form.signed)
     exponent = bits - form.sqrt_half
@@ -211,7 +211,10 @@ def _split(x: Array) -> tuple[Array, Array]:
 
 
 def _log_join(exponent: Array, f: Array) -> Array:
-    """Logarithm of 2**exponent * (1 + f); log(1 + f) = f - (f*f/2 - s*(f*f/2 + R(s*s))), s = f/(2 + f)."""
+    """Return the logarithm of 2**exponent * (1 + f).
+
+    log(1 + f) = f - (f*f/2 - s*(f*f/2 + R(s*s))) with s = f/(2 + f).
+    """
     form = format_of(f)
     s = f / (f + 2)
     square = s * s
@@ -231,12 +234,12 @@ def _log_join(exponent: Array, f: Array) -> Array:
 
 
 def log(x: Array) -> Array:
-    """Natural logarithm of positive, finite, normal numbers."""
+    """Return the natural logarithm of positive, finite, normal numbers."""
     return _log_join(*_split(x))
 
 
 def minus_log_complement(p: Array, complement: Array) -> Array:
-    """``-log(1 - p)`` for 0 < p < 1 where `complement` is 1 - p; precise near p = 0 as well."""
+    """Return ``-log(1 - p)`` for 0 < p < 1, precise near p = 0 as well; `complement` is 1 - p."""
     exponent, f = _split(complement)
     # The exponent is zero where 1 - p > sqrt(1/2); -p is then the exact value of what 1 - p was rounded from.
     scaled = exponent | -exponent
@@ -245,7 +248,7 @@ def minus_log_complement(p: Array, complement: Array) -> Array:
 
 
 def exp(xp: Any, x: Array) -> Array:
-    """Exponential function: exp(x) = 2**n * exp(r), with r = x - n*ln(2) at most ln(2)/2."""
+    """Return the exponential: exp(x) = 2**n * exp(r), with r = x - n*ln(2) at most ln(2)/2."""
     form = format_of(x)
     x = xp.minimum(xp.maximum(x, form.exp_range[0]), form.exp_range[1])
     n = xp.rint(x * form.per_ln2)
@@ -264,7 +267,7 @@ def exp(xp: Any, x: Array) -> Array:
 
 
 def tan_pi(y: Array) -> Array:
-    """``tan(pi * y)`` for 0 < y <= 1/4."""
+    """Return ``tan(pi * y)`` for 0 < y <= 1/4."""
     form = format_of(y)
     square = y * y
     value = rational(square, form.tangent)
@@ -275,7 +278,7 @@ def tan_pi(y: Array) -> Array:
 
 
 def midpoints(k: Array, exponent: int) -> Array:
-    """``(k + 1/2) * 2**exponent`` as real numbers, for signed integers k >= 0."""
+    """Return ``(k + 1/2) * 2**exponent`` as real numbers, for signed integers k >= 0."""
     form = format_of(k)
     value = k.astype(form.real)
     value += 0.5

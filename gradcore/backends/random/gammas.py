@@ -1,4 +1,4 @@
-"""Gamma numbers, as logarithms: for small shapes the numbers themselves would be zero.
+"""Gamma random numbers as logarithms: for small shapes the numbers themselves would underflow to zero.
 
 Like those of `sampling` they are made of exact or once rounded operations, and are equal on every device.
 """
@@ -15,7 +15,7 @@ from .sampling import by_rejection
 
 
 def log_gamma(xp: Any, draw: Callable[[int], Array], shape: Array) -> Array:
-    """Logarithms of gamma numbers of scale 1.
+    """Return the logarithms of gamma random numbers of scale 1.
 
     Shapes from 1 on take two words an attempt of the rejection method of G. Marsaglia and W. W. Tsang ("A simple
     method for generating gamma variables", ACM Transactions on Mathematical Software 26, 2000, 363-372); at least 19
@@ -46,12 +46,12 @@ def log_gamma(xp: Any, draw: Callable[[int], Array], shape: Array) -> Array:
 
 
 def _uniform(words: Array) -> Array:
-    """Numbers between 0 and 1, without these."""
+    """Return numbers strictly between 0 and 1."""
     return exact.midpoints((words >> 1).view(np.int64), -63)
 
 
 def _attempt(xp: Any, words: Array, shape: Array) -> tuple[Array, Array]:
-    """Logarithms, and whether they are accepted."""
+    """Return logarithms of candidates, and whether each is accepted."""
     d = shape - 1 / 3
     z = normal(xp, words[::2].copy(), np.float64)
     root = 1 + z / xp.sqrt(9 * d)

@@ -57,7 +57,7 @@ class PhiloxState:
 
     @property
     def seed(self) -> int:
-        """The seed, not negative."""
+        """The seed as a non-negative integer."""
         return self._key
 
     @property
@@ -92,12 +92,12 @@ class PhiloxState:
         return key, counter
 
     def place(self) -> tuple[int, int]:
-        """Key and counter, which belong together also while another thread changes them."""
+        """Return key and counter, read together even while another thread changes them."""
         with _lock:
             return self._key, self._counter
 
     def assign(self, other: "PhiloxState") -> None:
-        """Go to where another state stands, for everyone who draws from this one."""
+        """Take over the key and counter of another state, for everybody who draws from this one."""
         key, counter = other.place()
         with _lock:
             self._key, self._counter = key, counter

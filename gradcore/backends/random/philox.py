@@ -45,14 +45,14 @@ _UNIFORM_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
 class _Source(threading.local):
-    """NumPy's generator, and where it stands: consecutive draws need not set its state again."""
+    """NumPy's generator and its current position, so that consecutive draws need not set its state."""
 
     def __init__(self) -> None:
         self.philox: Any = None
         self.place: tuple[int, int] | None = None
 
     def move(self, key: int, counter: int) -> None:
-        """Make (key, counter) the next block."""
+        """Set the position of the next block to (key, counter)."""
         if self.philox is None:  # not before the first draw: importing numpy.random takes a while
             self.philox = np.random.Philox(key=0)
         before = (counter - 1) % 2**COUNTER_BITS  # NumPy counts up before it makes a block
@@ -86,7 +86,7 @@ def words(n: int, key: int, counter: int) -> np.ndarray:
 
 
 class WordStream:
-    """The first `size` words of a stream, made when a slice is read.
+    """The first `size` words of a stream, which are computed when a slice is read.
 
     A distribution reads them tile by tile, so that no array of all words is made.
     """
@@ -115,7 +115,10 @@ def _per_word(dtype: Any) -> int:
 
 
 def _in_tiles(distribution: Callable[..., Array]) -> Callable[..., Array]:
-    """On NumPy, call the distribution for one tile of words, and of each array parameter, after the other."""
+    """Make a distribution run on one tile of words after the other, for NumPy.
+
+    Array parameters are cut into the same tiles.
+    """
 
     def cut(parameter: Any, part: slice) -> Any:
         return parameter[part] if getattr(parameter, "ndim", 0) else parameter
@@ -141,7 +144,7 @@ def _in_tiles(distribution: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _lanes(words: Array, dtype: np.dtype) -> tuple[Array, Format]:
-    """Return the unsigned integers h, one for each number, and the format that the numbers are computed in."""
+    """Return an unsigned integer h for each number, and the format in which the numbers are computed."""
     if dtype.itemsize == 8:
         return words, FLOAT64
     halves = words.view(np.uint32)
@@ -149,20 +152,20 @@ def _lanes(words: Array, dtype: np.dtype) -> tuple[Array, Format]:
 
 
 def _magnitude(h: Array, form: Format) -> Array:
-    """Return the signed integer h, or its complement where that is negative: the sign bit folded away."""
+    """Return the signed integer h, or its complement if it is negative, so that the sign bit is removed."""
     k = h.view(form.signed)
     return k ^ (k >> (form.bits - 1))
 
 
 def _with_sign_of(h: Array, values: Array, form: Format) -> Array:
-    """Give positive values the sign bit of h."""
+    """Return the positive `values` with the sign bit of h."""
     bits = values.view(form.unsigned)
     bits |= h & form.unsigned(1 << (form.bits - 1))
     return values
 
 
 def _affine(values: Array, scale: float, shift: float, dtype: np.dtype) -> Array:
-    """``values * scale + shift``, each operation rounded, as `dtype`."""
+    """Return ``values * scale + shift``, rounded after each operation, as `dtype`."""
     real = values.dtype.type
     if scale != 1:
         values *= real(scale)
@@ -173,7 +176,7 @@ def _affine(values: Array, scale: float, shift: float, dtype: np.dtype) -> Array
 
 @_in_tiles
 def uniform(xp: Any, words: Array, dtype: Any, low: float = 0.0, high: float = 1.0) -> Array:
-    """Uniform numbers in [low, high).
+    """Return uniform random numbers in [low, high).
 
     u = (h >> (b - d)) / 2**d with d = 11 (float16), 8 (bfloat16), 24 (float32) or 53 (float64) bits, then
     ``min(u * (high - low) + low, the number next to high)``; low and high are rounded to `dtype` first.
@@ -215,7 +218,7 @@ def uniform(xp: Any, words: Array, dtype: Any, low: float = 0.0, high: float = 1
 
 @_in_tiles
 def normal(xp: Any, words: Array, dtype: Any, mean: float = 0.0, std: float = 1.0) -> Array:
-    """Normal numbers.
+    """Return normal random numbers.
 
     The inverse of the distribution function at (h + 1/2) / 2**b, where h is read as a signed integer and 1/2
     is added: `exact.normal_quantile` of the magnitude, with the sign of h. Then ``z * std + mean``. The
@@ -241,7 +244,7 @@ def normal(xp: Any, words: Array, dtype: Any, mean: float = 0.0, std: float = 1.
 
 @_in_tiles
 def log_normal(xp: Any, words: Array, dtype: Any, mean: float = 1.0, std: float = 2.0) -> Array:
-    """Exponentials of normal numbers: ``exp(z * std + mean)``; parameters as for `normal`."""
+    """Return exponentials of normal random numbers, ``exp(z * std + mean)``. Parameters are as for `normal`."""
     dtype = np.dtype(dtype)
     real = FLOAT64.real if dtype.itemsize == 8 else FLOAT32.real
     return exact.exp(xp, normal(xp, words, real, mean, std)).astype(dtype, copy=False)
@@ -255,7 +258,7 @@ def _standard_exponential(h: Array, form: Format) -> Array:
 
 @_in_tiles
 def exponential(xp: Any, words: Array, dtype: Any, rate: float = 1.0) -> Array:
-    """Exponential numbers: ``-log(1 - v) / rate`` with v = ((h >> 1) + 1/2) / 2**(b - 1), hence never zero.
+    """Return exponential random numbers: ``-log(1 - v) / rate`` with v = ((h >> 1) + 1/2) / 2**(b - 1), never 0.
 
     Parameters
     ----------
@@ -279,7 +282,7 @@ def exponential(xp: Any, words: Array, dtype: Any, rate: float = 1.0) -> Array:
 
 @_in_tiles
 def cauchy(xp: Any, words: Array, dtype: Any, median: float = 0.0, scale: float = 1.0) -> Array:
-    """Cauchy numbers: ``tan(pi * q) * scale + median`` with q = (h + 1/2) / 2**b, h read as a signed integer.
+    """Return Cauchy random numbers: ``tan(pi * q) * scale + median`` with q = (h + 1/2) / 2**b, h read as signed.
 
     Beyond 1/4 the tangent is ``1 / tan(pi * (1/2 - q))``.
 
@@ -306,7 +309,7 @@ def cauchy(xp: Any, words: Array, dtype: Any, median: float = 0.0, scale: float 
 
 @_in_tiles
 def bernoulli(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
-    """True with probability p: ``(h >> s) < p * 2**d`` with d = 31 and s = 1, for float64 d = 53 and s = 11.
+    """Return True with probability p: ``(h >> s) < p * 2**d`` with d = 31 and s = 1 (float64: d = 53 and s = 11).
 
     The probability is p rounded up to a multiple of 2**-d: p = 0 and p = 1 are certain.
 
@@ -337,7 +340,7 @@ def bernoulli(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
 
 @_in_tiles
 def geometric(xp: Any, words: Array, dtype: Any, p: Any) -> Array:
-    """Trials up to the first success: ``max(1, ceil(e / -log(1 - p)))``, e a standard exponential number.
+    """Return the number of trials up to the first success: ``max(1, ceil(e / -log(1 - p)))``, e exponential.
 
     Parameters
     ----------
@@ -371,7 +374,7 @@ def integer_words(low: int, high: int) -> int:
 
 @_in_tiles
 def integers(xp: Any, words: Array, dtype: Any, low: int, high: int) -> Array:
-    """Integers in [low, high), without rejection: ``low + floor(w * (high - low) / 2**64)``.
+    """Return random integers in [low, high), without rejection: ``low + floor(w * (high - low) / 2**64)``.
 
     With more than 2**32 values it is ``low + floor(w * (high - low) / 2**128)``, w being two words, the
     higher first. The bias: the probability of a value differs from 1 / (high - low) by less than 2**-64; with

@@ -1,4 +1,4 @@
-"""Random numbers of a recorded graph: each replay draws new ones.
+"""Random numbers in a recorded CUDA graph, of which each replay draws new ones.
 
 A kernel that is recorded is given the same arguments by every replay. So it is told its place inside the graph, and
 where the graph's numbers begin it reads from memory of the device. A replay first steps over all numbers of the graph
@@ -16,13 +16,13 @@ __all__ = ["RecordedState", "Recording", "RepeatedState", "again", "present", "r
 
 
 class RepeatedState(PhiloxState):
-    """A state whose numbers have been drawn before: a graph is to have the same ones in each replay."""
+    """State that repeats numbers drawn before. A graph has to use the same ones in each replay."""
 
     __slots__ = ()
 
 
 class RecordedState(PhiloxState):
-    """A generator's state inside a graph, whose counter begins with 0 in each replay.
+    """A generator's state inside a graph. Its counter begins with 0 in each replay.
 
     Parameters
     ----------
@@ -43,27 +43,27 @@ class RecordedState(PhiloxState):
         self.origin, self.memory, self.device = origin, memory, device
 
     def draw(self, words: int) -> tuple[int, int]:
-        """Reserve words of devices that record nothing, as the CPU."""
+        """Reserve words for a device that records no graph, such as the CPU."""
         return self.origin.draw(words)
 
     def draw_recorded(self, words: int) -> tuple[Any, int]:
-        """Reserve words of the graph: in the place of the key, the memory to count from."""
+        """Reserve words of the graph. Instead of a key, return the memory that holds the replay's key and counter."""
         return self.memory, super().draw(words)[1]
 
     def copy(self) -> "RecordedState":
-        """Return an independent state at the same place of the same graph."""
+        """Return an independent state at the same position of the same graph."""
         return RecordedState(self.origin, self.memory, self.device, self.counter)
 
 
 def again(state: PhiloxState) -> PhiloxState:
-    """Return a copy of a state that draws what the state will, also if that is recorded elsewhere."""
+    """Return a copy that will draw the same numbers as `state`, even if they are drawn outside of the graph."""
     if isinstance(state, RecordedState):
         return RecordedState(again(state.origin), state.memory, state.device, state.counter)
     return RepeatedState(*state.place())
 
 
 class Recording:
-    """The generators' states that a graph draws from.
+    """The generator states that a graph draws from.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Recording:
         self._others[id(array)] = array
 
     def of(self, state: PhiloxState) -> PhiloxState:
-        """Return the state of a generator inside the graph, registered the first time."""
+        """Return a generator's state inside the graph. It is registered at the first call."""
         if isinstance(state, RepeatedState):
             return state
         if isinstance(state, RecordedState):
@@ -98,7 +98,7 @@ class Recording:
         return found
 
     def replay(self) -> None:
-        """Draw, from each state, what the whole graph needs, for the launch that follows in the current stream.
+        """Advance each generator by what the whole graph draws, for the launch that follows in the current stream.
 
         That is nothing where the graph goes back to where it began, which it reads nevertheless.
         """
@@ -115,13 +115,13 @@ _current = _Current()
 
 
 def present() -> Recording | None:
-    """Return the random numbers of the graph that this thread records; None if there is none."""
+    """Return the recording of the graph that this thread records, or None."""
     return _current.recording
 
 
 @contextlib.contextmanager
 def record_draws(recording: Recording) -> Iterator[None]:
-    """Context in which what this thread draws on the device is part of a graph."""
+    """Context in which numbers that this thread draws on the device become part of a graph."""
     before, _current.recording = _current.recording, recording
     try:
         yield

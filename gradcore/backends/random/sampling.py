@@ -1,4 +1,4 @@
-"""Random choices and counts: the distributions that need a sort, a search or a rejection.
+"""Random choices and counts: distributions that need sorting, searching or rejection.
 
 Like those of `philox` they are functions of Philox words, made of exact or once rounded operations, and give
 equal results on every device.
@@ -35,7 +35,7 @@ def permutation(xp: Any, words: Array) -> Array:
 
 
 def multinomial(xp: Any, words: Array, weights: Array, samples: int, replacement: bool) -> Array:
-    """Random categories, with probabilities proportional to the weights of a row.
+    """Return random categories, with probabilities proportional to the weights of a row.
 
     With replacement, the weights become integers, ``ceil(weight / largest * 2**s)`` s being 62 less the
     whole part of log2(categories), and sample i is the first category whose cumulative sum exceeds
@@ -92,7 +92,7 @@ def _search(xp: Any, words: Array, weights: Array) -> Array:
 
 
 def poisson(xp: Any, draw: Callable[[int], Array], rate: Array) -> Array:
-    """Poisson numbers.
+    """Return Poisson random numbers.
 
     Rates below 10 take one word, through the inverse of the distribution function. Others take two words an
     attempt of the transformed rejection method PTRS (W. Hoermann, "The transformed rejection method for
@@ -139,7 +139,7 @@ def _poisson_inversion(xp: Any, draw: Callable[[int], Array], rate: Array) -> Ar
 
 
 def by_rejection(xp: Any, draw: Callable[[int], Array], attempt: Callable[..., Any], parameter: Array) -> Array:
-    """Numbers by attempts of two words each, which are repeated until they are accepted.
+    """Return random numbers by attempts of two words each, repeated until they are accepted.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def _poisson_rejection(xp: Any, draw: Callable[[int], Array], rate: Array) -> Ar
 
 
 def _poisson_attempt(xp: Any, words: Array, rate: Array) -> tuple[Array, Array]:
-    """Counts and whether they are accepted; the constants are those of the paper."""
+    """Return candidates for counts, and whether each is accepted. The constants are the paper's."""
     b = 0.931 + 2.53 * xp.sqrt(rate)
     a = 0.02483 * b - 0.059
     first, second = words[::2], words[1::2]
@@ -189,7 +189,7 @@ _SMALL_FACTORIALS = [float(math.factorial(k)) for k in range(10)]
 
 
 def _log_factorial(xp: Any, k: Array) -> Array:
-    """``log(k!)`` of whole numbers: a table below 10, Stirling's series from there on."""
+    """Return ``log(k!)`` of whole numbers: from a table below 10, by Stirling's series from there on."""
     table = exact.log(xp.asarray(_SMALL_FACTORIALS))
     small = table[xp.minimum(k, 9).astype(np.int64)]
     k_large = xp.maximum(k, 10)

@@ -52,7 +52,10 @@ LIBRARIES: dict[type, Any] = {}
 
 
 def library_function(function: Any, *arrays: Any) -> Any:
-    """The function of that name in the library of the first array that is not NumPy's; batched arrays know NumPy's."""
+    """Return the function of this name in the library of the first array that is not NumPy's.
+
+    Without one it is NumPy's, which batched arrays understand.
+    """
     for a in arrays:
         library = LIBRARIES.get(a.__class__)
         if library is not None:
@@ -74,7 +77,7 @@ _NUMBERS = frozenset((int, float, complex, bool))
 
 
 class BatchedArray(ArrayStandIn):
-    """A batch of arrays of one shape that acts as one of them.
+    """A batch of arrays of one shape that behaves like one of them.
 
     Parameters
     ----------
@@ -117,7 +120,7 @@ class BatchedArray(ArrayStandIn):
 
     @property
     def base(self) -> Any:
-        """The array whose memory this is: a batched array owns none of its own."""
+        """Base of the array inside: a batched array owns no memory."""
         return self.array
 
     # -- views --------------------------------------------------------------------------------------------------
@@ -173,7 +176,7 @@ class BatchedArray(ArrayStandIn):
 
     @staticmethod
     def make_operator(operator: Operator, form: Form) -> Method:
-        """Return a method that does without NumPy's protocol where both sides match."""
+        """Return an operator's method that bypasses NumPy's protocol where both operands are of the same batch."""
         plain, ufunc = operator.function, operator.ufunc
 
         def unary(self: BatchedArray) -> BatchedArray:
@@ -222,7 +225,7 @@ _REFUSALS = {"bool": CONTROL_FLOW, "array": INPLACE}
 
 
 def outermost(values: Any) -> Any:
-    """Return the latest level among arrays in nested tuples, lists and dictionaries; None if there is none."""
+    """Return the latest level among arrays in nested tuples, lists and dictionaries, or None."""
     found = None
     for value in values.values() if values.__class__ is dict else values:
         kind = value.__class__
@@ -238,14 +241,14 @@ def outermost(values: Any) -> Any:
 
 
 def levels_of(array: Any) -> Iterator[Any]:
-    """Yield the levels at which samples of an array have memory of their own, from the latest."""
+    """Yield the levels at which an array is batched, from the latest."""
     while array.__class__ is BatchedArray:
         yield array.level
         array = array.array
 
 
 def physical(x: Any, level: Any) -> Any:
-    """All samples of `x` at that level; of an array that has none there, the same for each sample, without a copy."""
+    """Return all samples of `x` at this level as one array. An array not batched there is broadcast, not copied."""
     if x.__class__ is BatchedArray and x.level is level:
         return x.array
     x = x if hasattr(x, "ndim") else np.asarray(x)
@@ -253,21 +256,24 @@ def physical(x: Any, level: Any) -> Any:
 
 
 def arange_like(n: int, like: Any) -> Any:
-    """``0, 1, ... n - 1`` as a plain array of the library of `like`."""
+    """Return ``0, 1, ... n - 1`` as an array that is not batched, of the library of `like`."""
     while like.__class__ is BatchedArray:
         like = like.array
     return library_function(np.arange, like)(n)
 
 
 def all_samples(array: Any) -> Any:
-    """Return the array of all samples of all batches that an array is in; one that is in none itself."""
+    """Return the array of all samples at all levels, or the array itself if it is not batched."""
     while array.__class__ is BatchedArray:
         array = array.array
     return array
 
 
 def split_batch(x: Any, level: Any) -> tuple[Any, bool]:
-    """Return the array inside, and whether it has samples at that level (an array repeated in memory counts as one)."""
+    """Return the array inside, and whether it has several samples at this level.
+
+    An array that is only repeated in memory counts as one sample.
+    """
     if x.__class__ is not BatchedArray or x.level is not level:
         return x, False
     a = x.array
@@ -277,7 +283,7 @@ def split_batch(x: Any, level: Any) -> tuple[Any, bool]:
 
 
 def align_batch(x: Any, level: Any, ndim: int) -> Any:
-    """`x` as an operand of an array operation for all samples, each of `ndim` dims after broadcasting."""
+    """Reshape `x` to an operand for all samples at once, where each sample has `ndim` dims after broadcasting."""
     if x.__class__ is not BatchedArray or x.level is not level:
         return x
     a = x.array
@@ -286,7 +292,7 @@ def align_batch(x: Any, level: Any, ndim: int) -> Any:
 
 
 def rewrap(results: Any, level: Any) -> Any:
-    """Batched arrays of what a function of all samples has given: one array, or a tuple or list of them."""
+    """Return the results of a function of all samples as batched arrays: one array, or a tuple or list."""
     if isinstance(results, (tuple, list)):
         if hasattr(results, "_fields"):
             return type(results)(*(rewrap(r, level) for r in results))
@@ -295,7 +301,7 @@ def rewrap(results: Any, level: Any) -> Any:
 
 
 def shift_axes(axis: Any, ndim: int) -> Any:
-    """Axes of a sample of `ndim` dims as axes of all samples; None stands for all of them."""
+    """Return axes of a sample of `ndim` dims as axes of the array of all samples. None means all of them."""
     if axis is None:
         return tuple(range(1, ndim + 1))
     if hasattr(axis, "__index__"):
@@ -304,7 +310,7 @@ def shift_axes(axis: Any, ndim: int) -> Any:
 
 
 def wrap_batch(array: Any, level: Any, axis: int) -> Any:
-    """Return an array whose dim `axis` becomes the hidden one of `level`."""
+    """Return a batched array in which the dim `axis` is the hidden one of `level`."""
     if array.__class__ is BatchedArray and array.level.order > level.order:
         return BatchedArray(wrap_batch(array.array, level, axis + 1), array.level)
     rest = [i for i in range(array.ndim) if i != axis]
@@ -312,7 +318,7 @@ def wrap_batch(array: Any, level: Any, axis: int) -> Any:
 
 
 def unwrap_batch(array: Any, level: Any, axis: int) -> Any:
-    """Return an array with the hidden dim of `level` as its dim `axis`."""
+    """Return an array in which the hidden dim of `level` is the dim `axis`."""
     if array.__class__ is BatchedArray:
         if array.level.order > level.order:
             return BatchedArray(unwrap_batch(array.array, level, axis + 1), array.level)
@@ -330,7 +336,7 @@ def _move_first_axis(array: Any, axis: int) -> Any:
 
 
 def apply(ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-    """Return a universal function, or a method of one, on any arrays: batched ones, or those of a library."""
+    """Apply a universal function, or a method of one, to batched arrays or to those of a library."""
     level = outermost((inputs, named) if named else inputs)
     if level is None:
         return getattr(library_function(ufunc, *inputs), method)(*inputs, **named)

@@ -23,7 +23,7 @@ __all__ = ["BatchedBackend"]
 
 
 class Namespace:
-    """NumPy's names for batched arrays: what makes arrays makes batches of them, the rest knows NumPy's protocols.
+    """NumPy's namespace for batched arrays. Creation functions make batches; others dispatch by NumPy's protocols.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Namespace:
 
 
 class _Ufunc:
-    """A universal function, for batched arrays too."""
+    """A universal function that accepts batched arrays."""
 
     def __init__(self, ufunc: Any) -> None:
         self.ufunc, self.nout = ufunc, ufunc.nout
@@ -65,7 +65,7 @@ class _Ufunc:
 
 
 def _function(function: Any, *args: Any, **named: Any) -> Any:
-    """Return a function of NumPy that other libraries have too: theirs where no array is batched."""
+    """Return a function of NumPy that calls another library's counterpart if no array is batched."""
     level = outermost((args, named)) if LIBRARIES else None
     if level is None:
         return library_function(function, *args)(*args, **named)
@@ -73,7 +73,7 @@ def _function(function: Any, *args: Any, **named: Any) -> Any:
 
 
 class _Table:
-    """Kernels by name."""
+    """The dispatch table: kernels by name."""
 
     __slots__ = ("backend",)
 
@@ -85,12 +85,12 @@ class _Table:
 
     @property
     def small(self) -> Any:
-        """The backend inside chooses by the size of the whole batch."""
+        """The table itself: the backend inside chooses by the size of the whole batch."""
         return self
 
 
 class BatchedBackend(BatchedKernels, Backend):
-    """Kernels for the samples of one level, over the backend of the arrays inside.
+    """The backend of one level's samples, on top of the backend of the arrays inside.
 
     A kernel is, in this order: the rule of `kernels`; of operations of each element, the kernel of the backend inside,
     with ranks made to match; else the generic kernel or body, whose array operations each know the batch.
@@ -118,7 +118,7 @@ class BatchedBackend(BatchedKernels, Backend):
 
     @property
     def kernels(self) -> Any:  # type: ignore[override]
-        """The dispatch table. It keeps no kernels: they would hold what holds them, and every batch has a table."""
+        """The dispatch table. It caches no kernels: they refer to their backend, and every batch has a table."""
         return _Table(self)
 
     # -- devices ------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class BatchedBackend(BatchedKernels, Backend):
     # -- arrays -------------------------------------------------------------------------------------------------
 
     def asarray(self, value: Any) -> Any:
-        """`value` itself where it is an array: one that is not batched is the same for every sample."""
+        """Return an array unchanged: one that is not batched is the same for every sample."""
         return value if self.is_tensor(value) else self.inner.asarray(value)
 
     def from_host(self, array: Any) -> Any:
@@ -208,7 +208,7 @@ def _elementwise_names() -> set[str]:
 
 
 def _declared_kernels() -> set[str]:
-    """Kernels of operations that are methods of the families, rather than bodies."""
+    """Return the names of kernels that are methods of the kernel classes rather than bodies of operations."""
     return {op.kernel for op in OPERATIONS.values() if hasattr(Backend, op.kernel)}
 
 

@@ -1,4 +1,4 @@
-"""Calls of kernels with batched arrays: ranks made to match, or every array given the batch dim."""
+"""Calls of kernels with batched arrays: ranks are aligned, or every array gets the batch dim."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LONG, _MANY = 8, 1 << 12
 
 
 def is_batched(level: Any, value: Any) -> bool:
-    """Return whether a value, or any in a tuple or list of them, has samples at that level."""
+    """Return whether a value, or any element of a tuple or list, is batched at this level."""
     if value.__class__ is BatchedArray:
         return value.level is level
     return value.__class__ in (tuple, list) and any(is_batched(level, v) for v in value)
 
 
 def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Return a kernel that acts on each element after broadcasting."""
+    """Call a kernel that acts on each element after broadcasting."""
     ndim = 0
     batched = False
     for a in args:
@@ -39,7 +39,7 @@ def call_elementwise(level: Any, kernel: Callable[..., Any], *args: Any, **named
 
 
 def _in_long_rows(operands: list[Any]) -> list[Any]:
-    """Operands, with short rows that are repeated written out: NumPy calls its loop for one row at a time."""
+    """Return the operands with short repeated rows written out: NumPy calls its inner loop once per row."""
     shapes = [a.shape for a in operands if a.__class__ is np.ndarray and a.ndim > 1]
     if len(shapes) < 2 or shapes[0] == shapes[1] or shapes[0][-1] >= _LONG:
         return operands
@@ -55,9 +55,9 @@ def _in_long_rows(operands: list[Any]) -> list[Any]:
 def call_generic(
     level: Any, generic: Callable[..., Any], kernel: Callable[..., Any], several: bool, *args: Any, **named: Any
 ) -> Any:
-    """Return a generic kernel or body, with all arrays batched; the kernel of the arrays inside where none of them is.
+    """Call a generic kernel or body with all arrays batched, or the inner backend's kernel if none is.
 
-    `several` says that the first argument is a sequence of arrays. Tuples of indices stay as they are.
+    `several` says that the first argument is a sequence of arrays. Tuples of indices are passed as they are.
     """
     if not any(is_batched(level, a) for a in args):
         return kernel(*args, **named)
@@ -67,7 +67,7 @@ def call_generic(
 
 
 def as_batched(value: Any, level: Any) -> Any:
-    """Return an array as a batched one, without a copy; anything else as it is."""
+    """Return an array as a batched one, without a copy, and anything else unchanged."""
     if value.__class__ is BatchedArray:
         return value if value.level is level else BatchedArray(physical(value, level), level)
     return BatchedArray(physical(value, level), level) if is_array(value) else value

@@ -1,4 +1,4 @@
-"""Functions that make arrays inside kernels: what is filled later is a batch, into which samples can be written."""
+"""Creation functions inside kernels. Arrays to be filled are batches, so that samples can be written into them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _constant(name: str) -> Callable[..., Any]:
 
 
 def _array(xp: Any, level: Any, value: Any, dtype: Any = None, *, order: Any = "K", copy: bool = True) -> Any:
-    """Return a copy; of an array, one that can be written to for each sample."""
+    """Copy a value to an array. The copy of an array has memory for each sample."""
     if not hasattr(value, "shape"):
         return xp.array(value, dtype)
     a = physical(value, level)

@@ -17,7 +17,7 @@ _order = attrgetter("order")
 
 
 class VmapLevel:
-    """A batch: one call of a function by ``vmap``.
+    """A level of batching: one call of a function by ``vmap``.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class VmapLevel:
 
 
 class BatchedDevice(device):
-    """The device of batched arrays: prints as, and equals, the device of the arrays inside."""
+    """The device of batched arrays. It prints as, and equals, the device of the arrays inside."""
 
     __slots__ = ("__weakref__", "inner", "levels", "real")
 
@@ -55,7 +55,7 @@ class BatchedDevice(device):
 
 
 def batched_device(levels: tuple[VmapLevel, ...], device: Any) -> Any:
-    """Return the device of arrays of `device` batched at `levels`, and at those at which they are batched already."""
+    """Return the device of arrays of `device` that are batched at `levels` in addition to its own levels."""
     known = device.levels
     for level in levels:
         if level not in known:
@@ -71,14 +71,14 @@ def batched_device(levels: tuple[VmapLevel, ...], device: Any) -> Any:
 
 
 def unbatched_device(device: Any, level: VmapLevel) -> Any:
-    """Return the device of the samples: `device` without that level."""
+    """Return `device` without this level."""
     if level not in device.levels:
         return device
     return batched_device(tuple(other for other in device.levels if other is not level), device.real)
 
 
 def _batch_once(inner: Any, level: VmapLevel) -> BatchedDevice:
-    """Return the device of arrays of `inner` batched at `level`, created once."""
+    """Return the device of arrays of `inner` batched at `level`, which is created once."""
     key = inner._name, inner.levels  # devices with and without levels are equal
     found = level.devices.get(key)
     if found is None:

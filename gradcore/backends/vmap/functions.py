@@ -1,4 +1,4 @@
-"""Batching rules of NumPy's functions: the same for each sample, with axes counted past the batch dim."""
+"""Batching rules of NumPy's functions: apply them to all samples, with axes shifted by the batch dim."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ RULES.register_each("argmax argmin nanargmax nanargmin", _search)
 
 
 def _along(function: Any, default: Any = None, flattens: bool = True) -> Callable[..., Any]:
-    """Of a function of an array and an axis, by keyword or in second place, that keeps the dims."""
+    """Return the rule of a function of an array and an axis that keeps the number of dims."""
 
     def run(level: Any, a: Any, axis: Any = default, **named: Any) -> Any:
         named.pop("out", None)
@@ -325,7 +325,7 @@ def _sliding_window_view(level: Any, x: Any, window_shape: Any, axis: Any = None
 
 
 def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = None, **named: Any) -> Any:
-    """`numpy.lib.stride_tricks.as_strided`, which no protocol reaches."""
+    """Do what `numpy.lib.stride_tricks.as_strided` does, which does not dispatch by a protocol."""
     shape = x.shape if shape is None else tuple(shape)
     strides = x.strides if strides is None else tuple(strides)
     if x.__class__ is not BatchedArray or x.level is not level:
@@ -344,7 +344,7 @@ def as_strided(xp: Any, level: Any, x: Any, shape: Any = None, strides: Any = No
 
 
 def _join_parts(function: Any, parts: list[Any], axis: int, **named: Any) -> Any:
-    """The parts in one array; among arrays of a device, whose library has no rules, may be a batch of another level."""
+    """Join parts by `function`. Some can be batched at another level, whose rule is called."""
     if any(p.__class__ is BatchedArray for p in parts):
         return RULES[function](outermost(parts), parts, axis, **named)
     return library_function(function, *parts)(parts, axis, **named)
@@ -374,7 +374,7 @@ def _pad(level: Any, array: Any, pad_width: Any, *args: Any, **named: Any) -> An
 
 
 def matmul(level: Any, product: Callable[..., Any], a: Any, b: Any) -> Any:
-    """Return the matrix product of each sample; one large product where only one side is batched."""
+    """Return the matrix product of each sample, as one large product if only one side is batched."""
     (x, many_x), (y, many_y) = split_batch(a, level), split_batch(b, level)
     n, m = a.ndim, b.ndim
     if not (many_x or many_y) or not n or not m:
@@ -446,6 +446,8 @@ def _einsum(level: Any, subscripts: Any, *operands: Any, **named: Any) -> Any:
 
 
 def _make_refusal(function: Any) -> Callable[..., Any]:
+    """Return a rule that raises for batched arguments, as the result's shape depends on data."""
+
     def refuse(level: Any, *args: Any, **named: Any) -> Any:
         shared = [split_batch(a, level) for a in args]
         if not any(several for _, several in shared):  # the same for all samples

@@ -1,4 +1,4 @@
-"""Reading and writing elements of batched arrays: the batch dim is indexed along with the others."""
+"""Reading and writing elements of batched arrays: the batch dim is indexed together with the others."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _batch(array: Any, level: Any) -> Any:
 
 
 def _fit_value(value: Any, level: Any, ndim: int) -> Any:
-    """Return a value that is written to places of `ndim` dims in each sample."""
+    """Align a value that is written to elements with `ndim` dims in each sample."""
     if value.__class__ is not BatchedArray or value.level is not level:
         return value
     a = value.array
@@ -82,7 +82,7 @@ def _fit_value(value: Any, level: Any, ndim: int) -> Any:
 
 
 def _spread(value: Any, level: Any, back: Sequence[int]) -> Any:
-    """Return a value in the order of dims in which NumPy takes what is written to arrays of indices."""
+    """Transpose a value to the order of dims that NumPy expects when writing to index arrays."""
     value = _fit_value(value, level, len(back) - 1)
     missing = len(back) - getattr(value, "ndim", 0)
     if missing:
@@ -94,12 +94,12 @@ def _spread(value: Any, level: Any, back: Sequence[int]) -> Any:
 
 
 def _is_array(entry: Any) -> bool:
-    """Return whether an entry is an array of indices; what is an int without being batched is none."""
+    """Return whether an entry of a key is an array of indices. An int that is not batched is none."""
     return hasattr(entry, "shape") and (hasattr(entry, "level") or bool(entry.ndim) or not hasattr(entry, "__index__"))
 
 
 def _entries(x: Any, key: Any) -> list[Any]:
-    """Return one entry for each dim of a sample (an int, a slice, an array of ints), and None for each new dim."""
+    """Return an entry for each dim of a sample (an int, a slice, an array of ints), and None for each new dim."""
     entries: list[Any] = []
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, list):
@@ -118,9 +118,9 @@ def _entries(x: Any, key: Any) -> list[Any]:
 
 
 def _with_rows(array: Any, entries: list[Any], level: Any) -> tuple[tuple[Any, ...], list[int]]:
-    """Return a key for all samples, and the order that puts the dims of ``array[key]`` where those of a sample lie.
+    """Return a key for all samples, and the order that transposes the dims of ``array[key]`` to those of a batch.
 
-    The numbers of the samples are one more array of indices, in front: so the dims of the indices come first.
+    The numbers of the samples are one more index array, in front, so the dims of the indices come first.
     """
     # Beside arrays, plain ints are arrays of indices too.
     chosen = [i for i, e in enumerate(entries) if _is_array(e) or hasattr(e, "__index__")]

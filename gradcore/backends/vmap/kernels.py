@@ -1,4 +1,4 @@
-"""Batching rules: kernels of the backend inside on a whole batch, rather than their array operations on batched arrays.
+"""Batching rules of kernels: run the inner backend's kernel on the whole batch at once.
 
 Most kernels declare one of a few kinds (`gradcore.backends.kernel_rules`); the rest have rules of their own here.
 """
@@ -89,7 +89,7 @@ KERNEL_RULES.update((name, _DECLARED[rule.kind](*rule.numbers)) for name, rule i
 
 
 def rule(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Register the rule of the kernel of that name."""
+    """Register the decorated function as the rule of the kernel of that name."""
     KERNEL_RULES[function.__name__.lstrip("_")] = function
     return function
 
@@ -104,7 +104,7 @@ KERNEL_RULES["batched_matmul"] = _matmul
 
 @rule
 def _flash_attention(level: Any, kernel: Any, generic: Any, *args: Any) -> Any:
-    """Batch dims are broadcast, as in a product: one more in front is one of them."""
+    """Merge the batch into the batch dims of attention, which are broadcast."""
     return calls.call_elementwise(level, kernel, *args)
 
 
@@ -154,7 +154,7 @@ def _copy_into(level: Any, kernel: Any, generic: Any, target: Any, source: Any) 
 
 
 def _as_channels(x: Any, level: Any) -> Any:
-    """Images of all samples with the channels of the samples one after the other."""
+    """Return the images of all samples as one image, whose channels are those of all samples in turn."""
     a = physical(x, level).swapaxes(0, 1)
     return a.reshape(a.shape[0], a.shape[1] * a.shape[2], *a.shape[3:])
 
@@ -209,7 +209,7 @@ def _conv_weight(level: Any, kernel: Any, generic: Any, x: Any, other: Any, *set
 
 
 class BatchedKernels:
-    """Kernels that need to know where samples lie in memory, or give another shape for each of them."""
+    """Kernels that depend on where samples lie in memory, or that need another shape for each sample."""
 
     inner: Any
     level: Any
@@ -218,7 +218,10 @@ class BatchedKernels:
     solve_lu: Any
 
     def keeps_weights(self, scores: int, dtype: str) -> bool:
-        """As for all samples together, if every one has its own scores; halves are computed in float32 and rounded."""
+        """Return whether attention saves its weights, by the number of scores of all samples.
+
+        Halves always do, so that their weights are rounded as without a batch.
+        """
         return dtype in ("float16", "bfloat16") or bool(self.inner.keeps_weights(scores * self.level.size, dtype))
 
     def shares_memory(self, view: Any, x: Any) -> bool:
@@ -226,11 +229,11 @@ class BatchedKernels:
         return bool(self.inner.shares_memory(*(split_batch(a, self.level)[0] for a in (view, x))))
 
     def memory_of(self, x: Any) -> Any:
-        """All memory that `x` is part of, as elements in a row; that of the first sample's neighbours."""
+        """Return the whole memory block that `x` belongs to, as a vector, seen from the first sample."""
         return self.inner.memory_of(x.array[0] if calls.is_batched(self.level, x) else x)
 
     def geometry_of(self, x: Any) -> tuple[tuple[int, ...], int]:
-        """Strides and offset, in elements, of one sample."""
+        """Return the strides and the offset of one sample, in elements."""
         return self.inner.geometry_of(x.array[0] if calls.is_batched(self.level, x) else x)  # type: ignore[no-any-return]
 
     def address(self, x: Any) -> int:
@@ -238,7 +241,7 @@ class BatchedKernels:
         return int(self.inner.address(x.array if calls.is_batched(self.level, x) else x))
 
     def view_memory(self, x: Any, shape: Ints, strides: Ints, offset: int) -> Any:
-        """Return a view of the memory that `x` is part of: in each sample the same, `offset` from its first element."""
+        """Return a view of each sample's memory. `offset` counts from the sample's first element."""
         if not calls.is_batched(self.level, x):
             return self.inner.view_memory(x, shape, strides, offset)
         a = x.array
@@ -246,7 +249,7 @@ class BatchedKernels:
         return BatchedArray(self.inner.view_memory(a, (self.level.size, *shape), (step, *strides), offset), self.level)
 
     def solve_and_factor(self, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-        """Return the solution and the factors of `a`, which may have fewer dims in front than `b`."""
+        """Return the solution and the factors of `a`, which can have fewer batch dims than `b`."""
         if not calls.is_batched(self.level, (a, b)):
             return self.inner.solve_and_factor(a, b)  # type: ignore[no-any-return]
         if a.ndim == b.ndim:
@@ -264,7 +267,7 @@ class BatchedKernels:
         return self.solve_lu(lu, pivots, b), lu, pivots, info
 
     def search_in(self, sequence: Any, values: Any, right: bool = False) -> Any:
-        """Positions at which to insert values; a sequence for each sample is one for each row of values."""
+        """Return the positions at which to insert values. Each sample has a sequence for each row of values."""
         if sequence.ndim == 1 and calls.is_batched(self.level, sequence):
             shape = values.shape
             rows = values.reshape(1, prod(shape))
@@ -272,7 +275,7 @@ class BatchedKernels:
         return super().search_in(sequence, values, right)  # type: ignore[misc]
 
     def sum_into_rows(self, height: int, index: Any, rows: Any) -> Any:
-        """Zeros with rows added: one long matrix of all samples."""
+        """Sum rows by index, in one long matrix of all samples."""
         if not calls.is_batched(self.level, (index, rows)):
             return self.inner.sum_into_rows(height, index, rows)
         index, rows = self._in_one(height, index, rows)
@@ -280,7 +283,7 @@ class BatchedKernels:
         return BatchedArray(total.reshape(self.level.size, height, rows.shape[1]), self.level)
 
     def add_rows(self, out: Any, index: Any, rows: Any) -> Any:
-        """`out`, a fresh matrix, with rows added."""
+        """Add rows by index to the new matrix `out`, and return it."""
         if not calls.is_batched(self.level, (out, index, rows)):
             return self.inner.add_rows(out, index, rows)
         shape = out.shape
@@ -289,17 +292,17 @@ class BatchedKernels:
         return BatchedArray(total.reshape(self.level.size, *shape), self.level)
 
     def _in_one(self, height: int, index: Any, rows: Any) -> tuple[Any, Any]:
-        """Indices into the rows of all samples, one after the other, and what is added there."""
+        """Return indices into the rows of all samples in one matrix, and the rows to add there."""
         places = self._in_long_row(height, index)
         return places, physical(rows, self.level).reshape(places.size, rows.shape[1])
 
     def _in_long_row(self, n: int, index: Any) -> Any:
-        """Indices into `n` numbers of each sample as indices into those of all samples, one after the other."""
+        """Return indices into `n` numbers of each sample as indices into one vector for all samples."""
         places = physical(index, self.level)
         return (places % max(n, 1) + (arange_like(self.level.size, index) * n)[:, None]).reshape(-1)
 
     def reduce_at(self, out: Any, places: Any, values: Any, reduce: str) -> Any:
-        """Rows of numbers, reduced with values at places: one long row of all samples."""
+        """Reduce elements of rows with values, in one long row of all samples."""
         arrays = [physical(a, self.level) for a in (out, places, values)]
         n = arrays[0].shape[1]
         flat = self._in_long_row(n, places)
@@ -307,7 +310,7 @@ class BatchedKernels:
         return BatchedArray(found.reshape(self.level.size, n), self.level)
 
     def masked_write(self, out: Any, mask: Any, source: Any) -> None:
-        """Write the first elements of a vector to where the mask holds."""
+        """Write the first elements of a vector to the elements where the mask is True."""
         if not calls.is_batched(self.level, (out, mask, source)):
             self.inner.masked_write(out, mask, source)
             return
@@ -326,7 +329,7 @@ class BatchedKernels:
         return super().index(calls.as_batched(x, self.level), self._shared_masks(indices))  # type: ignore[misc]
 
     def _shared_masks(self, indices: Sequence[Any]) -> Sequence[Any]:
-        """Return the indices, with masks that all samples share as plain arrays."""
+        """Return the indices with masks that all samples share as arrays that are not batched."""
         found = []
         for index in indices:
             if index is not None and index.dtype.kind == "b":
@@ -336,7 +339,7 @@ class BatchedKernels:
         return tuple(found)
 
     def index_write(self, x: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> Any:
-        """Return a copy with `values` at `indices`: samples of all batches have memory of their own."""
+        """Return a copy with `values` at `indices`, in which each sample has memory of its own."""
         if not calls.is_batched(self.level, (x, values, *indices)):
             return self.inner.index_write(x, values, indices, accumulate)
         out = self.xp.empty(x.shape, x.dtype)
@@ -345,7 +348,7 @@ class BatchedKernels:
         return out
 
     def index_into(self, out: Any, values: Any, indices: Sequence[Any], accumulate: bool = False) -> None:
-        """Write `values` to `indices`, or add them there; a mask for each sample takes one value."""
+        """Write or add `values` at `indices`. With a mask per sample, `values` has to be one value."""
         indices = self._shared_masks(indices)
         given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
         dim, mask = given[0] if given else (0, np.zeros(0))
@@ -373,15 +376,15 @@ class BatchedKernels:
         return out
 
     def diagonal_of(self, x: Any, offset: int, dim1: int, dim2: int) -> Any:
-        """Return the diagonal as a view, writable where `x` is."""
+        """Return the diagonal as a view, which is writable if `x` is."""
         if not calls.is_batched(self.level, x):
             return self.inner.diagonal_of(x, offset, dim1, dim2)
         return BatchedArray(self.inner.diagonal_of(x.array, offset, *shift_axes((dim1, dim2), x.ndim)), self.level)
 
     def sum_rows(self, x: Any) -> Any:
-        """Return the sum over all dims but the last."""
+        """Sum over all dims but the last."""
         return x.reshape(prod(x.shape[:-1]), x.shape[-1]).sum(axis=0)
 
     def degrees_up_to(self, n: Any) -> range:
-        """Return the degrees that polynomials of any sample need."""
+        """Return the degrees that the polynomials of any sample need."""
         return self.inner.degrees_up_to(split_batch(n, self.level)[0])  # type: ignore[no-any-return]
