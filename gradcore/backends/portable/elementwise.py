@@ -48,7 +48,7 @@ class Elementwise:
     xp: Any
     special: Any
     asarray: Any
-    restrided: Any
+    restride: Any
     #: Whether float16 and bfloat16 are computed in float32 by the caller (slow natively on this backend).
     upcasts = True
 
