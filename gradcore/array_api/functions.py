@@ -33,17 +33,17 @@ __all__ = [*_SAME, "argsort", "clip", "expand_dims", "finfo", "iinfo", "sort", "
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """Indices that sort along an axis."""
+    """Return the indices that sort `x` along an axis."""
     return F.argsort(tensor_of(x), axis, descending, stable=stable)
 
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """Elements in order along an axis."""
+    """Return the elements sorted along an axis."""
     return F.sort(tensor_of(x), axis, descending, stable=stable)[0]
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
-    """`x` within bounds, in its own dtype."""
+    """Return `x` limited to the bounds, in its own dtype."""
     t = tensor_of(x)
     return gnp.astype(gnp.clip(t, min, max), t._dtype, copy=False)  # type: ignore[attr-defined]
 

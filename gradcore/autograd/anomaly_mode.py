@@ -107,7 +107,10 @@ def _kinds(tensors: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _finite_later(t: AnyTensor) -> Any:
-    """Whether a tensor's elements are finite: on the CPU a bool, elsewhere their sum, for which nobody has to wait."""
+    """Return a bool that says whether all elements of `t` are finite, or on a GPU their sum as an array.
+
+    Reading a bool from a GPU would make the host wait; the sum is read later, and is not finite if an element is not.
+    """
     if not isinstance(t, Variable) or not t._dtype.is_differentiable:
         return True
     array = all_samples(t._array)
@@ -146,10 +149,10 @@ def note(node: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = ()) -> 
     node._metadata = {"traceback_": Origin(users_frame(), local.state.evaluated, inputs, outputs)}
 
 
-def noted(op: Any, args: tuple[Any, ...], state: State) -> Any:
-    """A call as without anomaly detection, of which the node is noted afterwards; None where that cannot be done.
+def call_and_note(op: Any, args: tuple[Any, ...], state: State) -> Any:
+    """Call `op` as without anomaly detection, note the node that it records, and return the result.
 
-    (Where dtypes differ there are nodes of conversions to note, too.)
+    The result is None if the general path has to do it: where dtypes differ, conversions record nodes of their own.
     """
     inputs = [a for a in args if isinstance(a, Variable)]
     if op.sequences or op.varargs or not inputs or any(t._dtype is not inputs[0]._dtype for t in inputs):
@@ -170,8 +173,8 @@ def noted(op: Any, args: tuple[Any, ...], state: State) -> Any:
     return out
 
 
-def watched(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
-    """Compute the gradients for the edges of `node`; an error or a nan is traced to the line that recorded it.
+def trace_errors(node: Any, grad: Any, compute: Callable[[], Any]) -> Any:
+    """Return the gradients for the edges of `node`; report the line that recorded it if there is an error or a nan.
 
     Raises
     ------

@@ -28,9 +28,9 @@ __all__ = [
     "add_batch_dim",
     "basis",
     "broadcast_to_batch",
-    "mapped",
+    "map_samples",
     "remove_batch_dim",
-    "repeated",
+    "repeat_per_sample",
     "running",
     "take_common_sample",
 ]
@@ -61,16 +61,19 @@ class BatchBackward0(Node):
         if inside:
             adjoint, forward = adjoint.without(inside), forward.without(inside)  # type: ignore[attr-defined]
         extra = tuple(level for level in grads._device.levels if level in inside or level not in self._device.levels)
-        return [_mapped(grads, batched_device(extra, self._input_devices[0]), adjoint, forward)]
+        return [_apply_map(grads, batched_device(extra, self._input_devices[0]), adjoint, forward)]
 
 
 BatchBackward0.__module__ = "builtins"
 
 
-def _mapped(t: AnyTensor, device: Any, map: Map, adjoint: Map) -> Any:
-    """The result of a linear map of raw arrays on tensors, recorded; it lies on `device`, in the batches it is in."""
+def _apply_map(t: AnyTensor, device: Any, map: Map, adjoint: Map) -> Any:
+    """Apply the linear `map` of raw arrays to `t`, and record it with its `adjoint`; return a tensor on `device`.
+
+    Batch dims that the result still has are those of the returned tensor's device.
+    """
     state = local.state
-    dual = _map_dual(t, lambda part: _mapped(part, device, map, adjoint))
+    dual = _map_dual(t, lambda part: _apply_map(part, device, map, adjoint))
     if dual is not None:
         return dual
     array = map(t._array)
@@ -104,7 +107,7 @@ def _map_dual(t: AnyTensor, function: Callable[[Any], Any]) -> Any:
 def add_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
     """Return the tensor of samples along `dim`, as one of them; it shares memory with `t`."""
     device = batched_device((level,), t._device)
-    out = _mapped(t, device, lambda a: wrap_batch(a, level, dim), lambda a: unwrap_batch(a, level, dim))
+    out = _apply_map(t, device, lambda a: wrap_batch(a, level, dim), lambda a: unwrap_batch(a, level, dim))
     out._vc = version_counter(t)
     return out
 
@@ -112,7 +115,7 @@ def add_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
 def remove_batch_dim(t: AnyTensor, level: Any, dim: int) -> Any:
     """All samples of a tensor, along a new `dim`; of one that is the same for all samples, repeated."""
     t = broadcast_to_batch(t, batched_device((level,), t._device))
-    return _mapped(
+    return _apply_map(
         t,
         unbatched_device(t._device, level),
         lambda a: unwrap_batch(a, level, dim),
@@ -129,12 +132,12 @@ def broadcast_to_batch(t: AnyTensor, device: Any) -> Any:
     if dual is not None:
         dual._vc = version_counter(t)
         return dual
-    out = _mapped(t, batched_device(levels, t._device), _SampleMap(levels), _SampleSum(levels))
+    out = _apply_map(t, batched_device(levels, t._device), _SampleMap(levels), _SampleSum(levels))
     out._vc = version_counter(t)
     return out
 
 
-def repeated(t: AnyTensor, device: Any) -> Any:
+def repeat_per_sample(t: AnyTensor, device: Any) -> Any:
     """Return the tensor `t` with memory for every sample on a device of batched tensors."""
     return wrap(device.backend.xp.zeros(t._array.shape, t._array.dtype), device, t._dtype) + t
 
@@ -155,7 +158,9 @@ def running(level: VmapLevel) -> Iterator[None]:
         state.batches = before
 
 
-def mapped(func: Callable[..., Iterable[Any]], inputs: Sequence[Any], size: int, randomness: str = "same") -> list[Any]:
+def map_samples(
+    func: Callable[..., Iterable[Any]], inputs: Sequence[Any], size: int, randomness: str = "same"
+) -> list[Any]:
     """Call `func` once for all samples.
 
     Parameters
@@ -204,7 +209,7 @@ def take_common_sample(t: AnyTensor, device: Any) -> Any:
     if dual is not None:
         return dual
     rest = tuple(level for level in t._device.levels if level not in levels)
-    return _mapped(t, batched_device(rest, t._device.real), _SampleMean(levels), _SampleShare(levels))
+    return _apply_map(t, batched_device(rest, t._device.real), _SampleMean(levels), _SampleShare(levels))
 
 
 class _SampleMap:

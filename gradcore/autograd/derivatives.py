@@ -112,7 +112,7 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
 def _connecting(call: Any, op: Op, formula: Formula, number: int) -> Any:
     """``(F, grad, node) -> gradient`` that connects what `call` gives, a tensor, to inputs."""
     through_result = not set(op.outputs).isdisjoint(formula.names)
-    connect = connected if op.names[op.tensors[number]] in op.connected else join
+    connect = connect_gradient if op.names[op.tensors[number]] in op.connected else join
 
     def connecting(F: Any, grad: Any, node: Any) -> Any:
         piece = call(F, grad, node)
@@ -244,10 +244,10 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
     if node.saved is None or variables.last_write > node._seq:
         node.check()
     if node._hooks is not None and node._hooks.saved:
-        node = node.unpacked()
+        node = node.call_unpack_hooks()
     pieces: list[Any] = [None] * len(edges)
     if op.variadic or len(op.outputs) > 1:
-        grads = _materialised(node, grads, arithmetic)
+        grads = _materialize(node, grads, arithmetic)
         if grads is None:
             return pieces
     elif grads is None:
@@ -287,7 +287,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
     if arithmetic.recorded:
         for name in op.connected:
             number = op.edge_index[op.position[name]]
-            pieces[number] = connected(pieces[number], node, number, False)
+            pieces[number] = connect_gradient(pieces[number], node, number, False)
         if op.joint:
             pieces = [join(piece, node) for piece in pieces]
     return pieces
@@ -311,8 +311,11 @@ def _fused_gradients(node: Any, grad: Any, arithmetic: Any, needed: Sequence[boo
     return pieces
 
 
-def _materialised(node: Any, grads: list[Any], arithmetic: Any) -> Any:
-    """Gradients of the differentiable outputs, zeros (unless `op` does without) for missing ones; None if all are."""
+def _materialize(node: Any, grads: list[Any], arithmetic: Any) -> Any:
+    """Return the gradients of the differentiable outputs, or None if all are missing.
+
+    Zeros stand for a missing one if `op.materialize` is True.
+    """
     op = node.op
     if node._n_outputs == 1:
         grads = [grads]
@@ -375,8 +378,8 @@ def _class_of(name: str, base: type[Node]) -> type[Node]:
     return type(f"{stem}BackwardBackward{number}", (base,), body)
 
 
-def connected(grad: AnyTensor, node: OpNode, number: int, through_result: bool) -> AnyTensor:
-    """Return the gradient, a tensor, that `node` has found for its edge `number`, connected to that input.
+def connect_gradient(grad: AnyTensor, node: OpNode, number: int, through_result: bool) -> AnyTensor:
+    """Return the gradient that `node` has computed for its edge `number`, connected in the graph to that input.
 
     Parameters
     ----------
@@ -418,7 +421,7 @@ def _connect(grad: AnyTensor, cls: type[Node], edges: tuple[Edge | None, ...]) -
 
 
 def not_differentiable(op: Any, position: int) -> RuntimeError:
-    """The error for a tensor that requires grad, or has a tangent, where the operation has no derivative by it."""
+    """Return the error for an argument that requires grad or has a tangent, but by which `op` has no derivative."""
     return RuntimeError(
         f"The function '{op.name}' is not differentiable with respect to argument '{op.names[position]}'. This input "
         "cannot have requires_grad True."

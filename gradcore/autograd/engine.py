@@ -370,13 +370,13 @@ class GraphTask:
             with STREAMS.as_at(node._seq, backend, device.index) as present:
                 self.run_node_general(node, grad)
                 if present is not None:
-                    for array in self.left_by(node):
+                    for array in self.find_outgoing_arrays(node):
                         if array.__class__ is backend.array_type and array.device.id == device.index:
                             backend.lifetimes.used_in(array, present, device.index)
         local.state.mode = self.mode
 
-    def left_by(self, node: Any) -> Iterator[Any]:
-        """Yield the arrays that a node leaves to those after it, to its leaf, or to the caller."""
+    def find_outgoing_arrays(self, node: Any) -> Iterator[Any]:
+        """Yield the arrays of gradients that a node has passed on: to later nodes, to its leaf, or to the caller."""
         found: list[Any] = [*self.captured.values()]
         if node.is_accumulator:
             found.append(node.variable._autograd.grad)
@@ -396,7 +396,7 @@ class GraphTask:
         """Run any node with its hooks, captures, leaves, several outputs."""
         buffer, hooks = self.buffer, node._hooks
         if type(grad) is PerDevice or type(grad) is list:
-            grad = buffer.gathered(grad, node._device)
+            grad = buffer.gather_on_device(grad, node._device)
         if hooks is not None or node in self.captures:
             grad = self.observe(node, grad)
             if self.captures and not self.executes(node):
@@ -470,7 +470,7 @@ class GraphTask:
             return backward(grad, arithmetic, needed)
         compute = partial(backward, grad, arithmetic, needed)
         if self.watch & ANOMALY:
-            compute = partial(anomaly_mode.watched, node, grad, compute)
+            compute = partial(anomaly_mode.trace_errors, node, grad, compute)
         return local.state.profiler.node(node, grad, compute) if self.watch & PROFILE else compute()
 
     # -- hooks and captures ---------------------------------------------------------------------------------------
@@ -495,7 +495,7 @@ class GraphTask:
         return grad
 
     def call_tensor_hooks(self, node: Node, hooks: Hooks, grad: Any) -> Any:
-        """The gradients of a node's outputs after the hooks of these; where they are to be retained, they are."""
+        """Call the tensor hooks of a node's outputs, retain gradients where asked, and return the new gradients."""
         if not hooks.tensor and not hooks.retain:
             return grad
         arithmetic = self.buffer.arithmetic(node._device)
@@ -523,7 +523,7 @@ class GraphTask:
         return found if several else found[0]
 
     def call_posthooks(self, node: Node, hooks: Hooks, grads: Any, grad: Any) -> Any:
-        """The gradients that a node has found for its edges, given those of its outputs, after the node's hooks."""
+        """Call a node's post hooks with the gradients of its inputs and outputs; return the inputs' new ones."""
         buffer = self.buffer
         buffer.owned.discard(node)
         arithmetic = buffer.arithmetic(node._device)
@@ -547,7 +547,7 @@ class GraphTask:
         waiting = [entry for entry in buffer.heap if entry[1] in self.needed]
         if not waiting and len(buffer.heap) == 1:
             _, root = buffer.heap[0]
-            self.observe(root, buffer.gathered(buffer.pending[root], root._device))
+            self.observe(root, buffer.gather_on_device(buffer.pending[root], root._device))
         if len(waiting) < len(buffer.heap):
             buffer.heap[:] = waiting
             heapify(buffer.heap)

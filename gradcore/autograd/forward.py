@@ -15,7 +15,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.autograd.derivatives import not_differentiable
 from gradcore.autograd.engine import run_backward
-from gradcore.autograd.input_buffer import widened
+from gradcore.autograd.input_buffer import cast_halves
 from gradcore.autograd.modes import DUAL, GRAD, local
 from gradcore.autograd.saved import SavedTensor
 from gradcore.autograd.variables import Variable, alias, repeats
@@ -44,7 +44,7 @@ __all__ = [
     "in_own_memory",
     "innermost",
     "innermost_of",
-    "laid_out_as",
+    "match_layout",
     "primal",
     "refuse_dual",
     "tangent_of",
@@ -164,7 +164,7 @@ def apply_dual(op: Op, args: tuple[Any, ...], level: ForwardLevel, apply: Callab
     sources = [tangent_of(t, level) for t in _flat(op, args) if isinstance(t, Variable)]
     for i, tangent in zip(chosen, tangents, strict=True):
         if tangent is not None:
-            attach(outs[i], level, in_own_memory(_fitted(tangent, outs[i]), outs[i], sources))
+            attach(outs[i], level, in_own_memory(_fit_tangent(tangent, outs[i]), outs[i], sources))
     _keep_duals(op, args, primals, outs)
     return out
 
@@ -183,19 +183,22 @@ def in_own_memory(tangent: AnyTensor, out: Any, others: Iterable[Any]) -> Any:
     if out._autograd is not None and out._autograd.base is not None:
         return tangent
     if any(tangent is t for t in others) or (tangent._autograd is not None and tangent._autograd.base is not None):
-        return laid_out(tangent, out._array)
-    return laid_out_as(tangent, out)
+        return copy_with_layout(tangent, out._array)
+    return match_layout(tangent, out)
 
 
-def laid_out_as(tangent: AnyTensor, out: Any) -> Any:
-    """The tangent with its elements in memory in the order of those of `out`, so that views of both correspond."""
+def match_layout(tangent: AnyTensor, out: Any) -> Any:
+    """Return `tangent` with its elements in the memory order of `out`, copying if needed.
+
+    Then the same view operation applies to both.
+    """
     a, b = tangent._array, out._array
     if a.strides == b.strides or (a.flags.c_contiguous and b.flags.c_contiguous):
         return tangent
-    return laid_out(tangent, b)
+    return copy_with_layout(tangent, b)
 
 
-def laid_out(t: AnyTensor, array: Any) -> Any:
+def copy_with_layout(t: AnyTensor, array: Any) -> Any:
     """Return a copy of `t` whose elements lie in memory in the order of those of `array`, which has its shape."""
     order = sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
     if order == list(range(array.ndim)):
@@ -240,7 +243,7 @@ def _dual_for(saved: Any, primal: AnyTensor, dual: AnyTensor) -> Any:
     return dual if saved is primal else functional.to(dual, saved._device, saved._dtype)
 
 
-def _fitted(tangent: AnyTensor, out: Any) -> Any:
+def _fit_tangent(tangent: AnyTensor, out: Any) -> Any:
     """Return a tangent with the shape, the dtype and the device of `out`."""
     if tangent._array.shape != out._array.shape:
         tangent = functional.expand(tangent, out._array.shape)
@@ -272,10 +275,10 @@ def _tangents(
             if t is None:
                 continue
             if op.differentials:
-                t = _promoted(t, outs[0])
+                t = _promote_tangent(t, outs[0])
             values = _values(op, formula, primals, outs)
             if op.wide:
-                t, values = widened(t), widened(values)
+                t, values = cast_halves(t), cast_halves(values)
             part = formula.function(functional, t, *values)
             total = part if total is None else _plus(total, part)
         if total is None:
@@ -303,7 +306,7 @@ def _tangents(
                 part = apply(op, tuple(varied))
                 total = part if total is None else total + part
         return [total]
-    return _transposed(op, args, primals, outs, level)
+    return _transpose_vjps(op, args, primals, outs, level)
 
 
 def _plus(a: Any, b: Any) -> Any:
@@ -312,7 +315,7 @@ def _plus(a: Any, b: Any) -> Any:
     return a + b
 
 
-def _promoted(t: AnyTensor, out: Any) -> Any:
+def _promote_tangent(t: AnyTensor, out: Any) -> Any:
     wanted = out._dtype
     return functional.to(t, wanted) if wanted.category > t._dtype.category or wanted is not t._dtype else t
 
@@ -341,10 +344,13 @@ def _values(op: Op, formula: Formula, primals: tuple[Any, ...], outs: list[Any])
     return values
 
 
-def _transposed(
+def _transpose_vjps(
     op: Op, args: tuple[Any, ...], primals: tuple[Any, ...], outs: list[Any], level: ForwardLevel
 ) -> list[Any]:
-    """Forward mode from reverse mode: J t is the derivative of the inner product of J' g and t with respect to g."""
+    """Compute the tangents of the outputs from the formulas of reverse mode.
+
+    ``J t`` is the derivative of the inner product of ``J' g`` and ``t`` with respect to ``g``.
+    """
     chosen = list(range(len(outs)) if op.variadic else op.differentiable)
     state = local.state
     before, state.mode = state.mode, state.mode | GRAD
@@ -407,21 +413,25 @@ def write_tangents(self: Any, result: Any) -> None:
         tangent, before = tangent_of(result, level), tangent_of(self, level)
         base = None if self._autograd is None else self._autograd.base
         if before is None and tangent is not None and base is not None and tangent_of(base, level) is None:
-            attach(base, level, laid_out_as(functional.zeros_like(base), base))
+            attach(base, level, match_layout(functional.zeros_like(base), base))
             before = tangent_of(self, level)
         more = () if before is None or tangent is None else _more_levels(before, tangent)
         if more:  # samples that shared memory get memory of their own
             owner = self if base is None else base
             tangents_of(self).pop(level, None)
             shared = tangent_of(owner, level) if base is not None else before
-            attach(owner, level, laid_out_as(functional.repeated(shared, batched_device(more, shared._device)), owner))
+            attach(
+                owner,
+                level,
+                match_layout(functional.repeat_per_sample(shared, batched_device(more, shared._device)), owner),
+            )
             level.moved.add(tangents_of(owner))
             before = tangent_of(self, level)
         if tangent is None:
             if before is not None:
                 functional.zero_(before)
         elif before is None:
-            attach(self, level, laid_out(_fitted(tangent, self), self._array))
+            attach(self, level, copy_with_layout(_fit_tangent(tangent, self), self._array))
         elif repeats(before._array):  # only a number can have been written there
             functional.zero_(before)
         else:

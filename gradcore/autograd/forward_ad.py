@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gradcore.autograd.forward import ForwardLevel, all_tangents, attach, check_tangent, laid_out_as, tangent_of
+from gradcore.autograd.forward import ForwardLevel, all_tangents, attach, check_tangent, match_layout, tangent_of
 from gradcore.autograd.modes import DUAL, local
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge, identity_view
@@ -135,7 +135,7 @@ def make_dual(tensor: AnyTensor, tangent: AnyTensor, *, level: int | None = None
             f"{local.state.levels.index(where)} is not supported."
         )
     check_tangent(tensor, tangent)
-    return _with_tangent(tensor, where, laid_out_as(tangent, tensor))
+    return _with_tangent(tensor, where, match_layout(tangent, tensor))
 
 
 def _with_tangent(tensor: AnyTensor, level: ForwardLevel, tangent: AnyTensor) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore import functional
-from gradcore.autograd.batch_dims import BatchBackward0, basis, mapped
+from gradcore.autograd.batch_dims import BatchBackward0, basis, map_samples
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad
 from gradcore.autograd.jacobians import unit
@@ -91,10 +91,10 @@ def _scalar(outputs: Tensors, several: bool, where: str) -> None:
         raise RuntimeError(f"The Tensor returned by the function given to {where} should contain a single element")
 
 
-def _pulled(
+def _compute_vjp(
     outputs: Sequence[Any], inputs: Tensors, v: Sequence[Any] | None, create_graph: bool, retain: bool | None = None
 ) -> list[Any]:
-    """Return the vector-Jacobian product; None where an input does not matter."""
+    """Return the vector-Jacobian product for each input, None for one that the outputs do not depend on."""
     pairs = [
         (out, None if v is None else v[i]) for i, out in enumerate(outputs) if out is not None and requires_grad(out)
     ]
@@ -104,10 +104,13 @@ def _pulled(
     return list(grad(outs, inputs, vs, retain_graph=retain, create_graph=create_graph, allow_unused=True))
 
 
-def _filled(
+def _fill_missing(
     found: Sequence[Any], like: Tensors, strict: bool, create_graph: bool, what: str, derivative: str = ""
 ) -> list[Any]:
-    """The gradients, with zeros for None; in strict mode None is an error, as is a constant that should be recorded."""
+    """Return the gradients with zeros in place of None.
+
+    In strict mode raise for None, and for a constant if ``create_graph=True``.
+    """
     for i, t in enumerate(found):
         if strict and t is None:
             missing = (
@@ -182,7 +185,7 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         many, outs = _tensors(func(*ins), "outputs of the user-provided function", "vjp")
         _check_outputs(outs, strict)
         v = _vector(v, outs, many, "vjp", "the user-provided function returns")
-        found = _filled(_pulled(outs, ins, v, create_graph), ins, strict, create_graph, OUTPUT, JACOBIAN)
+        found = _fill_missing(_compute_vjp(outs, ins, v, create_graph), ins, strict, create_graph, OUTPUT, JACOBIAN)
     return _results(outs, many, create_graph), _results(found, several, create_graph)
 
 
@@ -223,9 +226,11 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         many, outs = _tensors(func(*ins), "outputs of the user-provided function", "jvp")
         _check_outputs(outs, strict)
         upstream = tuple(functional.zeros_like(out).requires_grad_() for out in outs)
-        pulled = _pulled(outs, ins, upstream, True)
-        _filled(pulled, ins, strict, False, OUTPUT)
-        found = _filled(_pulled(pulled, upstream, v, create_graph), outs, strict, create_graph, BACK_TRICK, JACOBIAN)
+        pulled = _compute_vjp(outs, ins, upstream, True)
+        _fill_missing(pulled, ins, strict, False, OUTPUT)
+        found = _fill_missing(
+            _compute_vjp(pulled, upstream, v, create_graph), outs, strict, create_graph, BACK_TRICK, JACOBIAN
+        )
     return _results(outs, many, create_graph), _results(found, many, create_graph)
 
 
@@ -296,16 +301,18 @@ def _second(
         many, outs = _tensors(func(*ins), "outputs of the user-provided function", where)
         _check_outputs(outs, strict)
         _scalar(outs, many, where)
-        first = _filled(_pulled(outs, ins, None, True), ins, strict, False, OUTPUT)
+        first = _fill_missing(_compute_vjp(outs, ins, None, True), ins, strict, False, OUTPUT)
         _check_gradient(first, strict)
         if backwards or (not strict and _is_symmetric(outs, ins)):
-            found = _filled(_pulled(first, ins, v, create_graph), ins, strict, create_graph, JACOBIAN, HESSIAN)
+            found = _fill_missing(
+                _compute_vjp(first, ins, v, create_graph), ins, strict, create_graph, JACOBIAN, HESSIAN
+            )
         else:
             upstream = tuple(functional.zeros_like(t).requires_grad_() for t in ins)
-            pulled = _pulled(first, ins, upstream, True)
-            _filled(pulled, ins, strict, False, JACOBIAN)
-            found = _pulled(pulled, upstream, v, create_graph)
-            found = _filled(found, ins, strict, create_graph, DOUBLE_BACK_TRICK, HESSIAN)
+            pulled = _compute_vjp(first, ins, upstream, True)
+            _fill_missing(pulled, ins, strict, False, JACOBIAN)
+            found = _compute_vjp(pulled, upstream, v, create_graph)
+            found = _fill_missing(found, ins, strict, create_graph, DOUBLE_BACK_TRICK, HESSIAN)
     return _results(outs, many, create_graph), _results(found, several, create_graph)
 
 
@@ -392,7 +399,9 @@ def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool,
     step = 1 if count == 1 else step
 
     def pull(*row: Any) -> Sequence[Any]:
-        return _filled(_pulled([out], ins, row, create_graph, True), ins, strict, create_graph, what, JACOBIAN)
+        return _fill_missing(
+            _compute_vjp([out], ins, row, create_graph, True), ins, strict, create_graph, what, JACOBIAN
+        )
 
     chunks = []
     for start in range(0, count, step or max(count, 1)):
@@ -400,7 +409,7 @@ def _rows(out: Any, number: int, ins: Tensors, strict: bool, create_graph: bool,
         if step == 1:
             chunks.append([functional.unsqueeze(t, 0) for t in pull(unit(out, start))])
         else:
-            chunks.append(mapped(pull, [basis(out, start, stop)], stop - start))
+            chunks.append(map_samples(pull, [basis(out, start, stop)], stop - start))
     return [
         functional.reshape(functional.cat([chunk[k] for chunk in chunks]), (*out.shape, *t.shape))
         if chunks

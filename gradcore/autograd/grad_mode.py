@@ -104,11 +104,11 @@ class _Mode:
             return generator  # type: ignore[return-value]
 
         @functools.wraps(function)
-        def wrapped(*args: Any, **named: Any) -> Any:
+        def wrapper(*args: Any, **named: Any) -> Any:
             with self.again():
                 return function(*args, **named)
 
-        return wrapped  # type: ignore[return-value]
+        return wrapper  # type: ignore[return-value]
 
     def __enter__(self) -> None: ...
 

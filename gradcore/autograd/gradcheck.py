@@ -18,7 +18,7 @@ from gradcore.autograd.jacobians import (
     forward_jacobian,
     numbers_of,
     numerical_jacobian,
-    pushed,
+    push_forward,
     reverse_jacobian,
     tensor_of,
 )
@@ -304,7 +304,7 @@ class Check:
                 )
 
     @property
-    def checked(self) -> list[Any]:
+    def checked_inputs(self) -> list[Any]:
         return [self.inputs[i] for i in self.checked_positions]
 
     def run(self) -> None:
@@ -327,7 +327,7 @@ class Check:
             self.check_missing_upstream()
 
     def check_constant(self) -> None:
-        """Outputs without history must not depend on the inputs."""
+        """Check that outputs without history do not depend on the inputs."""
         floating = [i for i, t in enumerate(self.results) if isinstance(t, Variable) and t._dtype.is_differentiable]
         for k in self.checked_positions:
             if any(np.any(m != 0) for m in numerical_jacobian(self.func, self.inputs, k, self.options.eps, floating)):
@@ -349,9 +349,9 @@ class Check:
                     self.compare(matrix, numerical[j], j, k, forward=True)
 
     def reverse(self, output: Any) -> list[Matrix]:
-        first, gradients = reverse_jacobian(output, self.checked)
-        second, _ = reverse_jacobian(output, self.checked)
-        for g, t in zip(gradients, self.checked, strict=True):
+        first, gradients = reverse_jacobian(output, self.checked_inputs)
+        second, _ = reverse_jacobian(output, self.checked_inputs)
+        for g, t in zip(gradients, self.checked_inputs, strict=True):
             if g is not None and self.options.check_grad_dtypes and g._dtype is not t._dtype:
                 raise GradcheckError(f"Gradient has dtype mismatch: {g.dtype!r} for an input of {t.dtype!r}")
         for a, b in zip(first, second, strict=True):
@@ -415,26 +415,28 @@ class Check:
     def check_projections(self) -> None:
         """Compare ``v J u`` for a random direction u of each input and v of each output."""
         options = self.options
-        along = [self.direction(t) for t in self.checked]
+        along = [self.direction(t) for t in self.checked_inputs]
         across = [self.direction(t) for t in self.outputs]
         for n, (k, u) in enumerate(zip(self.checked_positions, along, strict=True)):
             direction = tensor_of(u, self.inputs[k])
             numerical = directional(self.func, self.inputs, k, direction, options.eps, self.chosen)
-            tangents = pushed(self.func, self.inputs, {k: direction}, self.chosen) if options.check_forward_ad else None
+            tangents = (
+                push_forward(self.func, self.inputs, {k: direction}, self.chosen) if options.check_forward_ad else None
+            )
             for j, (out, v) in enumerate(zip(self.outputs, across, strict=True)):
                 expected = float(v @ numerical[j])
                 found = {} if tangents is None else {True: float(v @ tangents[j])}
                 if options.check_backward_ad:
-                    found[False] = self.projected(out, v, n, u)
+                    found[False] = self.project_gradient(out, v, n, u)
                 scale = max(1.0, float(np.abs(u).sum() * np.abs(v).sum()))
                 for forward, value in found.items():
                     if not abs(value - expected) <= options.atol * scale + options.rtol * abs(expected):
                         self.explain(j, k, forward, expected, value)
 
-    def projected(self, output: Any, v: Matrix, n: int, u: Matrix) -> float:
+    def project_gradient(self, output: Any, v: Matrix, n: int, u: Matrix) -> float:
         values = []
         for _ in range(2):
-            (g,) = grad(output, [self.checked[n]], tensor_of(v, output), retain_graph=True, allow_unused=True)
+            (g,) = grad(output, [self.checked_inputs[n]], tensor_of(v, output), retain_graph=True, allow_unused=True)
             values.append(0.0 if g is None else float(numbers_of(g) @ u))
         if not abs(values[0] - values[1]) <= self.options.nondet_tol:
             raise GradcheckError(
@@ -457,7 +459,9 @@ class Check:
 
     def check_zero_upstream(self) -> None:
         zeros = [functional.zeros_like(out) for out in self.outputs]
-        for g, t in zip(grad(self.outputs, self.checked, zeros, True, allow_unused=True), self.checked, strict=True):
+        for g, t in zip(
+            grad(self.outputs, self.checked_inputs, zeros, True, allow_unused=True), self.checked_inputs, strict=True
+        ):
             if g is None:
                 continue
             if np.any(g.host() != 0):
@@ -470,17 +474,19 @@ class Check:
                 if a != b:
                     raise GradcheckError(f"grad is incorrect {name}")
 
-    def batched(self, out: Any, stacked: Any) -> Any:
+    def compute_batch(self, out: Any, stacked: Any) -> Any:
         try:
-            return grad(out, self.checked, stacked, retain_graph=True, is_grads_batched=True, materialize_grads=True)
+            return grad(
+                out, self.checked_inputs, stacked, retain_graph=True, is_grads_batched=True, materialize_grads=True
+            )
         except RuntimeError as error:
             raise GradcheckError(f"While computing batched gradients, got: {error}") from error
 
     def check_batched(self) -> None:
         for j, out in enumerate(self.outputs):
             pair = [tensor_of(self.random.standard_normal(count_of(out)), out) for _ in range(2)]
-            expected = [grad(out, self.checked, v, retain_graph=True, materialize_grads=True) for v in pair]
-            found = self.batched(out, functional.stack(pair))
+            expected = [grad(out, self.checked_inputs, v, retain_graph=True, materialize_grads=True) for v in pair]
+            found = self.compute_batch(out, functional.stack(pair))
             for k, batch, single in zip(self.checked_positions, found, zip(*expected, strict=True), strict=True):
                 if not np.allclose(batch.host(), [g.host() for g in single], equal_nan=True):
                     raise GradcheckError(
@@ -491,19 +497,20 @@ class Check:
         for k in self.checked_positions:
             a, b = (self.random.standard_normal(count_of(self.inputs[k])) for _ in range(2))
             first, second, both = (
-                pushed(self.func, self.inputs, {k: tensor_of(v, self.inputs[k])}, self.chosen) for v in (a, b, a + b)
+                push_forward(self.func, self.inputs, {k: tensor_of(v, self.inputs[k])}, self.chosen)
+                for v in (a, b, a + b)
             )
             for j, (x, y, z) in enumerate(zip(first, second, both, strict=True)):
                 if not np.allclose(x + y, z, rtol=self.options.rtol, atol=self.options.atol, equal_nan=True):
                     raise GradcheckError(f"Tangents of output {j} do not add up for two directions of input {k}")
 
     def check_missing_tangents(self) -> None:
-        """An input without tangent is one with a tangent of zeros."""
+        """Check that a missing tangent of an input has the same effect as a tangent of zeros."""
         full = {k: tensor_of(self.direction(self.inputs[k]), self.inputs[k]) for k in self.checked_positions}
         for k in self.checked_positions:
             rest = {i: t for i, t in full.items() if i != k}
-            missing = pushed(self.func, self.inputs, rest, self.chosen)
-            zero = pushed(self.func, self.inputs, {**rest, k: functional.zeros_like(full[k])}, self.chosen)
+            missing = push_forward(self.func, self.inputs, rest, self.chosen)
+            zero = push_forward(self.func, self.inputs, {**rest, k: functional.zeros_like(full[k])}, self.chosen)
             for j, (a, b) in enumerate(zip(missing, zero, strict=True)):
                 if not np.allclose(a, b, equal_nan=True):
                     raise GradcheckError(
@@ -512,7 +519,7 @@ class Check:
                     )
 
     def check_missing_upstream(self) -> None:
-        """An output without upstream gradient is one with a gradient of zeros."""
+        """Check that a missing gradient of an output has the same effect as a gradient of zeros."""
         cases = [range(len(self.chosen))]
         if len(self.chosen) > 1:
             cases += [range(j, j + 1) for j in range(len(self.chosen))]
@@ -521,7 +528,7 @@ class Check:
             outs = [_without_gradient(found[i]) if j in undefined else found[i] for j, i in enumerate(self.chosen)]
             zeros = [functional.zeros_like(out) for out in outs]
             try:
-                gradients = grad(outs, self.checked, zeros, allow_unused=True)
+                gradients = grad(outs, self.checked_inputs, zeros, allow_unused=True)
             except RuntimeError as error:
                 raise GradcheckError(
                     "Expected backward function to handle undefined output grads: take None for zeros, or leave "

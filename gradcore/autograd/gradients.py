@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from gradcore import functional
 from gradcore.autograd import variables
-from gradcore.autograd.batch_dims import mapped
+from gradcore.autograd.batch_dims import map_samples
 from gradcore.autograd.engine import final_callbacks, run_backward
 from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.node import Node
@@ -294,7 +294,7 @@ def grad(
         allow_unused = True
     grads = (None,) * len(outs) if grad_outputs is None else _tuple(grad_outputs)
     if is_grads_batched:
-        return _batched(outs, ins, grads, retain_graph, create_graph, allow_unused, materialize_grads)
+        return _compute_batch(outs, ins, grads, retain_graph, create_graph, allow_unused, materialize_grads)
     roots = roots_of(outs, grads)
     captures: dict[Node, list[tuple[int, int]]] = {}
     for i, t in enumerate(ins):
@@ -325,7 +325,7 @@ def _with_zeros(results: list[Any], inputs: Iterable[Any], recording: bool) -> l
     return [functional.zeros_like(t, requires_grad=recording) if g is None else g for t, g in pairs]
 
 
-def _batched(
+def _compute_batch(
     outs: tuple[Any, ...],
     ins: tuple[Any, ...],
     grads: tuple[Any, ...],
@@ -350,7 +350,7 @@ def _batched(
     def pull(*rows: Any) -> tuple[Any, ...]:
         return grad(outs, ins, rows, retain, create, True, allow_unused, False, materialize)
 
-    return tuple(mapped(pull, grads, sizes.pop()))
+    return tuple(map_samples(pull, grads, sizes.pop()))
 
 
 # -- roots -------------------------------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def roots_of(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Node, i
         if not isinstance(grad, Variable):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
         if kind is not None:
-            grad = _checked(kind, grad, i)
+            grad = _check_gradient(kind, grad, i)
         roots.append((*edge, grad, grad._device))
     return roots
 
@@ -435,7 +435,7 @@ def _one(kind: tuple[Any, ...] | None) -> tuple[Any, Any]:
     return ones, device
 
 
-def _checked(kind: tuple[Any, ...], grad: Any, i: int) -> Any:
+def _check_gradient(kind: tuple[Any, ...], grad: Any, i: int) -> Any:
     shape, dtype, device = kind
     if grad._array.shape != shape:
         raise RuntimeError(

@@ -208,7 +208,7 @@ def register_multi_grad_hook(
     key = object()
     nodes = [_finder(t) for t in tensors]
 
-    def arrived(i: int, grad: Any) -> None:
+    def receive_gradient(i: int, grad: Any) -> None:
         task = local.state.task
         if mode == "any":
             if key not in task.local_data:
@@ -226,6 +226,6 @@ def register_multi_grad_hook(
             fn(note[1])
 
     def watch(i: int) -> Callable[[Any], None]:
-        return lambda grad: arrived(i, grad)
+        return lambda grad: receive_gradient(i, grad)
 
     return MultiHandle(t.register_hook(watch(i)) for i, t in enumerate(tensors))

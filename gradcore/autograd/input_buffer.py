@@ -26,9 +26,9 @@ __all__ = [
     "PerDevice",
     "RawGrads",
     "TensorGrads",
+    "cast_halves",
     "count_leaves",
     "in_own_memory",
-    "widened",
 ]
 
 #: Elements from which the CPU's kernel, which may have threads, adds gradients.
@@ -157,24 +157,27 @@ class TensorGrads:
         return grad.new_zeros(grad._array.shape)
 
     def widening(self, node: Any, grads: Any) -> Any:
-        return widened if node.op.wide else None
+        return cast_halves if node.op.wide else None
 
     def evaluate(self, op: Any, function: Any, grads: Any, values: list[Any]) -> Any:
         if op.kind == "elementwise" and not op.vjps and (grads._dtype.is_complex or _any_complex(values)):
             grad_input = function(functional, functional.conj(grads), *values)
             return functional.conj(grad_input) if grad_input._dtype.is_complex else grad_input
         if variables.subclasses_used:
-            return _unseen(function, grads, values)
+            return _call_formula(function, grads, values)
         return function(functional, grads, *values)
 
 
 TENSOR_GRADS = TensorGrads()
 
 
-def widened(value: Any) -> Any:
-    """Tensors of halves in float32: for formulas that read sums which only float32 holds."""
+def cast_halves(value: Any) -> Any:
+    """Return `value` with its float16 and bfloat16 tensors in float32.
+
+    Some formulas read sums that a half-precision number cannot hold.
+    """
     if isinstance(value, (list, tuple)):
-        return type(value)(widened(v) for v in value)
+        return type(value)(cast_halves(v) for v in value)
     is_half = isinstance(value, Variable) and value._dtype.is_reduced
     return functional.to(value, dtypes.float32) if is_half else value
 
@@ -194,8 +197,8 @@ def _any_complex(values: list[Any]) -> bool:
     return any(getattr(getattr(v, "_dtype", None), "is_complex", False) for v in values)
 
 
-def _unseen(function: Any, grads: Any, values: list[Any]) -> Any:
-    """Return a formula's value on tensors, with subclasses of tensors taken for plain ones."""
+def _call_formula(function: Any, grads: Any, values: list[Any]) -> Any:
+    """Call a formula on tensors, treating subclasses as plain tensors."""
     state = local.state
     watched = any(getattr(mode, "sees_formulas", False) for mode in state.functions)
     before, state.mode = state.mode, (state.mode | TORCH_FUNCTION_OFF) & ~(0 if watched else TORCH_FUNCTION_MODE)
@@ -260,7 +263,7 @@ class InputBuffer:
         self.sparse = False
 
     def arithmetic(self, device: Any) -> RawGrads | TensorGrads:
-        """The arithmetic of the gradients of a device's nodes, which may be in batches that the nodes are not."""
+        """Return the arithmetic for gradients of nodes on `device`, in the batches of this backward."""
         if self.recorded:
             return TENSOR_GRADS
         found = self.known.get(id(device))
@@ -293,7 +296,7 @@ class InputBuffer:
             if not counted:
                 heappush(self.heap, (-node._seq, node))
         if counted:
-            self.arrived(node)
+            self.count_arrival(node)
 
     def plus(self, total: Any, grad: Any, device: Any, node: Node, may_own: bool = True) -> Any:
         """``total + grad``; in place only where the engine made `total` itself."""
@@ -349,13 +352,13 @@ class InputBuffer:
             return False
         self.run(iadd, total[node.view_key(*node.saved)], grad)
         if self.expected is not None and edge[0] in self.expected:
-            self.arrived(edge[0])
+            self.count_arrival(edge[0])
         return True
 
-    def gathered(self, grad: Any, device: Any) -> Any:
-        """Return a gradient, or those of all outputs, on its node's device: each device's partial sum is moved once."""
+    def gather_on_device(self, grad: Any, device: Any) -> Any:
+        """Return the gradient of a node, or of all its outputs, on `device`; each partial sum is moved once."""
         if type(grad) is list:
-            return [self.gathered(g, device) for g in grad] if PerDevice in map(type, grad) else grad
+            return [self.gather_on_device(g, device) for g in grad] if PerDevice in map(type, grad) else grad
         if type(grad) is not PerDevice:
             return grad
         total, own = None, self.arithmetic(device)
@@ -385,10 +388,10 @@ class InputBuffer:
             heapify(self.heap)
             for leaf in leaves:
                 counts[leaf] = counts.get(leaf, 0) + 1
-                self.arrived(leaf)
+                self.count_arrival(leaf)
 
-    def arrived(self, leaf: Node) -> None:
-        """Note that a leaf has received a gradient; the last one puts it before all other nodes."""
+    def count_arrival(self, leaf: Node) -> None:
+        """Count a gradient that a leaf has received; after the last one, put the leaf before all other nodes."""
         counts: Any = self.expected
         counts[leaf] -= 1
         if not counts[leaf]:

@@ -76,8 +76,8 @@ def _direction(like: AnyTensor, i: int) -> Any:
 
 
 @contextmanager
-def _moved(t: AnyTensor, step: Any) -> Iterator[None]:
-    """Add `step` (a tensor) to the data of `t` for a while, unnoticed by the graph."""
+def _perturb(t: AnyTensor, step: Any) -> Iterator[None]:
+    """Add `step` (a tensor) to the data of `t` inside of the block, without recording it."""
     before = t._array.copy()
     t._array[...] = before + step._array
     try:
@@ -99,7 +99,7 @@ def directional(
     step = direction * eps
     found: list[list[Any]] = []
     for sign in (1, -1):
-        with _moved(inputs[k], step if sign > 0 else -step):
+        with _perturb(inputs[k], step if sign > 0 else -step):
             outs = as_tuple(func(*inputs))
             found.append([(numbers_of(outs[j]), outs[j].shape, outs[j].dtype) for j in chosen])
     result = []
@@ -139,14 +139,14 @@ def _like(gradient: Any, t: AnyTensor) -> Any:
 
 def forward_jacobian(func: Callable[..., Any], inputs: Sequence[Any], k: int, chosen: Sequence[int]) -> list[Matrix]:
     """In forward mode: for each output in `chosen` the Jacobian with respect to input `k`."""
-    rows = [pushed(func, inputs, {k: _direction(inputs[k], i)}, chosen) for i in range(count_of(inputs[k]))]
+    rows = [push_forward(func, inputs, {k: _direction(inputs[k], i)}, chosen) for i in range(count_of(inputs[k]))]
     return _by_output(rows, chosen)
 
 
-def pushed(
+def push_forward(
     func: Callable[..., Any], inputs: Sequence[Any], tangents: dict[int, Any], chosen: Sequence[int]
 ) -> list[Matrix]:
-    """Return the tangents of the outputs `chosen`, given those of some inputs."""
+    """Return the tangents of the outputs at the positions `chosen`, given the tangents of some inputs."""
     with ForwardLevel() as level:
         plain = [functional.detach(t) if isinstance(t, Variable) and requires_grad(t) else t for t in inputs]
         duals = [make_dual(t, tangents[i]) if i in tangents else t for i, t in enumerate(plain)]

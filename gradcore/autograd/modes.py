@@ -40,7 +40,7 @@ TORCH_FUNCTION_MODE, AUTOCAST, PROFILE, TORCH_FUNCTION_OFF = 64, 128, 256, 512
 
 
 def _silent_context() -> Callable[..., Any]:
-    """The function that calls others in a context of its own, in which NumPy's floating-point warnings are off."""
+    """Return a function that calls others in a context in which NumPy's floating-point warnings are off."""
     context = contextvars.copy_context()
     context.run(np.seterr, all="ignore")
     return context.run

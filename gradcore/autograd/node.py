@@ -312,7 +312,7 @@ Table = dict[int, Any]
 
 
 def of_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]:
-    """`hook` for the backward of the transformation of `func` that a tensor belongs to, and for no outer one.
+    """Return `hook` limited to the backward of the transformation of `func` that a tensor belongs to, not outer ones.
 
     The tensor belongs to the innermost transformation whose inputs its history reaches. Outer ones differentiate the
     gradient that the hook has seen, and so go through the same nodes.
@@ -344,7 +344,7 @@ def call_tensor_hooks(table: Table, grad: Any) -> Any:
     for hook in list(table.values()):
         result = hook(grad)
         if result is not None:
-            grad = _checked(grad, result, hook)
+            grad = _check_substitute(grad, result, hook)
     return grad
 
 
@@ -375,11 +375,11 @@ def _all_checked(before: tuple[Any, ...], result: Any, hook: Any) -> tuple[Any, 
             f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(after)}, but expected "
             f"{len(before)})"
         )
-    return tuple(_checked(a, b, hook) for a, b in zip(before, after, strict=True))
+    return tuple(_check_substitute(a, b, hook) for a, b in zip(before, after, strict=True))
 
 
-def _checked(before: Any, after: Any, hook: Any) -> Any:
-    """Check and return the gradient that a hook has substituted.
+def _check_substitute(before: Any, after: Any, hook: Any) -> Any:
+    """Check and return the gradient `after` that a hook has returned in place of `before`.
 
     Raises
     ------

@@ -193,7 +193,7 @@ class OpNode(Node):
         return t.open(self) if isinstance(t, SavedTensor) else t if edge is OUTPUT else with_edge(t, edge)
 
     def _edges_of(self, slot: Slot) -> Iterable[Any]:
-        """Where the gradients for the tensors in a slot go; `OUTPUT` for an output."""
+        """Return the edges of the tensors in a slot: None for indices, `OUTPUT` for an output."""
         if slot.kind == "tensors":
             return self._edges
         if slot.kind == "indices":
@@ -209,18 +209,18 @@ class OpNode(Node):
         if hooks is None or not self.holds_tensors:
             return
 
-        def packed(t: AnyTensor, edge: Edge | None) -> Any:
+        def pack_tensor(t: AnyTensor, edge: Edge | None) -> Any:
             if t is None or getattr(t, "_constant", False):
                 return t
             saved = t if isinstance(t, SavedTensor) else SavedTensor.of_input(t, edge)
             saved.pack(hooks, self)
             return saved
 
-        self.saved = self._map_tensors(packed)
+        self.saved = self._map_tensors(pack_tensor)
         self.expect_hooks()
 
-    def unpacked(self) -> OpNode:
-        """Return a node like this one that keeps tensors, after each hook has been called once."""
+    def call_unpack_hooks(self) -> OpNode:
+        """Return a copy of this node whose saved tensors are unpacked: each unpack hook is called once."""
         other = self.make(self._device, self._edges)
         other._seq, other.metas = self._seq, self.metas
         if self.op.variadic or len(self.op.outputs) > 1:
@@ -301,7 +301,7 @@ def show_saved(cls: type[OpNode], names: Iterable[str]) -> None:
 
 
 def _names(cls: type[OpNode], names: Iterable[str]) -> dict[str, Any]:
-    """What the class shows, by name: declared names, functions of them, and constants (see `Op.saved`)."""
+    """Return a node class's public attributes: declared names, functions of them, and constants (see `Op.saved`)."""
     op = cls.op
     settings = {name for i, name in enumerate(op.names) if i not in op.tensor_like}
     shown: dict[str, Any] = {n.replace("_shape", "_sym_sizes"): n for n in sorted({*names, *settings} - _UNSHOWN)}
@@ -324,7 +324,7 @@ def _attribute(value: Any) -> Any:
 
 
 def _value(node: OpNode, name: str, as_given: bool = False) -> Any:
-    """What a node saved under a declared name; settings as PyTorch's nodes have them, or as they were given."""
+    """Return what a node has saved under `name`; settings as PyTorch's nodes show them, or as passed (`as_given`)."""
     if name.endswith("_shape"):
         return _shape(node, name.removesuffix("_shape"))
     number = node.number_of[name]

@@ -103,10 +103,10 @@ class profile:
         _disable()
         recorder.finish()
         self._events = EventList(
-            _completed(recorder.events), use_device=self.use_device, profile_memory=self.profile_memory
+            _complete_events(recorder.events), use_device=self.use_device, profile_memory=self.profile_memory
         )
 
-    def _finished(self) -> EventList:
+    def _require_events(self) -> EventList:
         if self._events is None:
             raise RuntimeError("Profiler didn't finish running")
         return self._events
@@ -114,34 +114,34 @@ class profile:
     @property
     def function_events(self) -> EventList:
         """All events, in the order in which they began."""
-        return self._finished()
+        return self._require_events()
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
         """Return the sums over events of one name; see `EventList.key_averages`."""
-        return self._finished().key_averages(group_by_input_shape, group_by_stack_n)
+        return self._require_events().key_averages(group_by_input_shape, group_by_stack_n)
 
     def total_average(self) -> FunctionEventAvg:
         """Return the sum over all events."""
-        return self._finished().total_average()
+        return self._require_events().total_average()
 
     @property
     def self_cpu_time_total(self) -> float:
         """Microseconds of all events, each without what it called."""
-        return self._finished().self_cpu_time_total
+        return self._require_events().self_cpu_time_total
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **named: Any) -> str:
         """Return the events as a table; see `EventList.table`."""
-        return self._finished().table(sort_by, row_limit, **named)
+        return self._require_events().table(sort_by, row_limit, **named)
 
     def export_chrome_trace(self, path: Any) -> None:
         """Write a file for ``chrome://tracing`` or Perfetto."""
-        self._finished().export_chrome_trace(path)
+        self._require_events().export_chrome_trace(path)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
         """Write one line per place in the program with its time, for flame graphs; needs `with_stack`."""
         if not self.with_stack:
             raise AssertionError("export_stacks() requires with_stack=True")
-        self._finished().export_stacks(path, metric)
+        self._require_events().export_stacks(path, metric)
 
     def __repr__(self) -> str:
         return "<unfinished torch.autograd.profile>" if self._events is None else repr(self._events)
@@ -235,8 +235,11 @@ class EnforceUnique:
         self.seen.add(key)
 
 
-def _completed(events: list[Any]) -> list[Any]:
-    """The events, with bytes for what has no result of its own, and stacks of calls for the nodes that these made."""
+def _complete_events(events: list[Any]) -> list[Any]:
+    """Fill in memory and stacks of the events, and return them.
+
+    An event of a range gets the sum of its children's bytes; that of a node the stack of the call that recorded it.
+    """
     origin = events[0].start if events else 0
     stacks: dict[int, list[str]] = {}
     for event in events:

@@ -96,7 +96,7 @@ def check_differentiable(op: Op, edges: Sequence[Any]) -> None:
 def record(
     op: Op, args: tuple[Any, ...], tensors: Sequence[Any], edges: list[Any], device: Any, outs: list[Any], state: State
 ) -> Any:
-    """The node of a call of any kind: across devices, in batches, under hooks of saved tensors, with anomaly detection.
+    """Make the node of a call of any kind: across devices, in batches, with saved-tensor hooks or anomaly detection.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def record(
         t = args[p]
         if p not in op.sequences and t is not None and t._device.real is not device.real:
             edge = edges[op.edge_index[p] + shift]
-            args = (*args[:p], _moved(t, edge, device), *args[p + 1 :])
+            args = (*args[:p], _move_scalar(t, edge, device), *args[p + 1 :])
     single = len(op.outputs) == 1 and not op.variadic
     node = recorder(op)(device, outs[0] if single else outs, tuple(edges), tensors, *args)
     if state.mode & SAVED_HOOKS:
@@ -126,8 +126,8 @@ def record(
     return node
 
 
-def _moved(t: AnyTensor, edge: Any, device: Any) -> Any:
-    """Return a 0-dim tensor of the CPU among tensors of another device, on that device: formulas read it there."""
+def _move_scalar(t: AnyTensor, edge: Any, device: Any) -> Any:
+    """Return a 0-dim tensor of the CPU on the device of the other tensors, where formulas read it."""
     moved = new(variables.tensor_class)
     moved._array, moved._device, moved._dtype = on_device(t, device), device.real, t._dtype
     moved._edge, moved._autograd, moved._vc = edge, None, t._vc
@@ -261,12 +261,12 @@ def node_lines(op: Op, exact: bool = False) -> Iterator[str]:
     edges = "edges" if exact else tuple_of("*e0" if is_several(op, p) else f"e{p}" for p in op.tensors)
     yield from (f"node._device, node._edges = device, {edges}", "node._seq, node._hooks = tick(), None")
     yield from _saved_outputs(op, exact)
-    yield f"node.saved = {_saved(op)}"
+    yield f"node.saved = {_emit_saved(op)}"
     yield from _metas(op, exact)
 
 
 def _read_by_name(op: Op) -> list[str]:
-    """The arguments of a function that names nodes: those of the call, and shapes of tensors, of the same names."""
+    """Return source for the arguments of `op.node`: by name, the call's arguments and the shapes of its tensors."""
     names = names_of(op.node)  # type: ignore[arg-type]
     if names == ("args",):  # ``*args``: all of them
         return [f"a{i}" for i in range(len(op.names))]
@@ -302,23 +302,26 @@ def readers_of(op: Op, name: str) -> list[int]:
     return sorted({op.position[each] for key in keys for each in key})
 
 
-def needed_by(op: Op, readers: Collection[int]) -> str:
-    """Return the condition that one of the tensors at these positions requires grad, where any does."""
+def need_condition(op: Op, readers: Collection[int]) -> str:
+    """Return source of the condition that a tensor at one of the positions `readers` requires grad.
+
+    It is ``True`` if these are all tensors that can require grad: a node is only made if one of them does.
+    """
     if set(op.tensors) - op.keeps_dtype <= set(readers):
         return "True"
     return " or ".join("any(e0)" if is_several(op, p) else f"e{p} is not None" for p in readers) or "False"
 
 
-def _chosen(*choices: tuple[str, str]) -> str:
-    """Return the first value whose condition holds, else None."""
+def _choose(*choices: tuple[str, str]) -> str:
+    """Return source that selects the first value whose condition holds, else None."""
     text = "None"
     for value, condition in reversed(choices):
         text = value if condition == "True" else text if condition == "False" else f"{value} if {condition} else {text}"
     return text
 
 
-def _saved(op: Op) -> str:
-    """Return a value for each slot: None for what no formula will read."""
+def _emit_saved(op: Op) -> str:
+    """Return source of the tuple of saved values, one per slot, with None for what no formula will read."""
     values = []
     for slot in slots_of(op):
         p = slot.position
@@ -328,14 +331,14 @@ def _saved(op: Op) -> str:
         if slot.kind == "output":
             values.append(f"s{p}")
             continue
-        needed = needed_by(op, readers_of(op, slot.name))
+        needed = need_condition(op, readers_of(op, slot.name))
         if slot.kind == "shape":
             value = "tuple([x.shape for x in x0])" if is_several(op, p) else f"x{p}.shape"
             if is_optional(op, p) and needed != "False":
                 needed = f"x{p} is not None and ({needed})"
         else:
             value = f"tuple(a{p})" if slot.kind == "tensors" else f"a{p}"
-        values.append(_chosen((value, needed)))
+        values.append(_choose((value, needed)))
     return tuple_of(values)
 
 
@@ -344,10 +347,10 @@ def _saved_outputs(op: Op, exact: bool) -> Iterator[str]:
     for slot in slots_of(op):
         if slot.kind != "output":
             continue
-        i, needed = slot.position, needed_by(op, readers_of(op, slot.name))
+        i, needed = slot.position, need_condition(op, readers_of(op, slot.name))
         if exact or op.view or not is_single(op):
             out = "out" if is_single(op) else f"outs[{i}]"
-            yield f"s{i} = {_chosen((f'SavedTensor.of_output({out}, {i})', needed))}"
+            yield f"s{i} = {_choose((f'SavedTensor.of_output({out}, {i})', needed))}"
             continue
         # Nobody has seen it yet, so its version is 0 and it has no tangents: the defaults.
         new = ("s0 = NewSavedTensor()", "s0._array = array", "s0._vc = out._vc = VersionCounter()")
@@ -358,7 +361,7 @@ def _saved_outputs(op: Op, exact: bool) -> Iterator[str]:
 
 
 def _metas(op: Op, exact: bool) -> Iterator[str]:
-    """What the outputs are like and, where the gradients that formulas give may be unlike them, the inputs."""
+    """Yield source that notes shape, dtype and device of the outputs, and of inputs whose gradients may need a cast."""
     if is_single(op):
         note = "node._shape, node._dtype = shape, dtype"
     else:

@@ -36,7 +36,7 @@ __all__ = [
     "as_class",
     "bump",
     "bump_all",
-    "laid_out_as",
+    "match_array_layout",
     "new",
     "on_device",
     "repeats",
@@ -385,7 +385,7 @@ def _add_array(leaf: AnyTensor, meta: AutogradMeta, grad: Any, own: bool, run: C
     elif not own:
         grad = grad.copy() if grad.size < _LARGE else leaf._device.backend.copy_elements(grad, "C")
     if grad.ndim > 1 and grad.strides != leaf._array.strides:
-        grad = laid_out_as(leaf._array, grad)
+        grad = match_array_layout(leaf._array, grad)
     meta.grad = wrap(grad, leaf._device, leaf._dtype if grad.dtype is leaf._array.dtype else None)
     return grad
 
@@ -440,8 +440,8 @@ def sum_to_shape(grad: Any, shape: tuple[int, ...], node: Any) -> Any:
     return functional.sum_to_size(grad, shape)
 
 
-def laid_out_as(like: AnyTensor, array: Any) -> Any:
-    """The array with its elements in memory in the order of those of `like`, or of its indices if that has gaps."""
+def match_array_layout(like: AnyTensor, array: Any) -> Any:
+    """Return `array` with its elements in the memory order of `like`, or C-contiguous if `like` has gaps."""
     order = sorted(range(like.ndim), key=lambda d: -like.strides[d])
     if not like.transpose(order).flags.c_contiguous:
         order = list(range(like.ndim))

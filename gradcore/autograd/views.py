@@ -124,7 +124,7 @@ def refresh_view_history(view: AnyTensor) -> None:
 
 
 def move_retained(t: AnyTensor, before: Edge | None, after: Edge | None) -> None:
-    """A tensor that retains its gradient retains that of its newest value."""
+    """Move the retained gradient of `t` from its edge `before` to `after`, the edge of its new value."""
     if t._autograd is not None and t._autograd.retains_grad and before is not None and before[0]._hooks is not None:
         reference = before[0]._hooks.retain.pop(before[1], None)
         if reference is not None and after is not None:
@@ -132,7 +132,7 @@ def move_retained(t: AnyTensor, before: Edge | None, after: Edge | None) -> None
 
 
 def steps(chain: tuple[Any, ...]) -> list[Any]:
-    """The view operations, with their settings, that lead from a base to a view: ``((((), first), second) ...)``."""
+    """Return the list of view operations, with settings, of a nested chain ``((((), first), second) ...)``."""
     found = []
     while chain:
         chain, step = chain
@@ -216,7 +216,7 @@ _REASONS = {
 
 
 def refusal(view: AnyTensor, what: str = "is being") -> RuntimeError:
-    """The error for a write in place to a view that does not allow it; `what` says who was written to."""
+    """Return the error for an in-place write to a view that does not allow it; `what` says what was being modified."""
     creation, edge = view._autograd.creation, view._edge
     mode = creation if creation in ("no_grad", "inference") else "no_grad"
     normal = "with grad mode enabled" if mode == "no_grad" else "in normal mode"
@@ -329,7 +329,10 @@ def rebase_history(t: AnyTensor, edge: Any, position: int = 0) -> None:
 
 
 def keep_shape(t: AnyTensor) -> None:
-    """Let the history of `t`, which is about to get another shape without a record, have gradients of its shape now."""
+    """Insert a node that reshapes gradients of `t` to its present shape.
+
+    The tensor is about to get another shape without a record.
+    """
     before = t._edge
     node = _fitting_class(type(before[0]).__name__).make(t._device, (before,), t)
     t._edge = node, 0
@@ -372,7 +375,7 @@ class CopySlices(Node):
     @classmethod
     def record(cls, base: Any, chain: tuple[Any, ...], edge: Any, position: int) -> CopySlices:
         """Node for a base of which the part at the end of `chain` was written by the node of `edge`."""
-        node = cls.make(base._device, _replaced(edge[0]._edges, position, gradient_edge(base)), base)
+        node = cls.make(base._device, _replace(edge[0]._edges, position, gradient_edge(base)), base)
         node._inner, node.chain, node.position = edge[0], chain, position
         node.order, node.dual = _memory_order(base._array), bool(local.state.mode & DUAL)
         return node
@@ -403,26 +406,26 @@ class CopySlices(Node):
                 part = replay_raw(result, self.chain, device.kernels)
             device.kernels["copy_into"](part, written)
         else:
-            result = self._laid_out(grads, _contiguous_clone, functional.permute)
+            result = self._copy_in_order(grads, _contiguous_clone, functional.permute)
             part = replay(result, self.chain)
             pieces = self._through(functional.clone(part), arithmetic)
             filled = repeats(part._array)  # nothing else can be written there
             written = functional.zeros_like(part) if pieces[own] is None or filled else pieces[own]
             more = tuple({*part._device.levels, *written._device.levels}.difference(levels_of(part._array)))
             if more:  # samples that shared memory get memory of their own
-                apart = functional.repeated(result, batched_device(more, result._device))
-                result = self._laid_out(apart, _contiguous_clone, functional.permute)
+                apart = functional.repeat_per_sample(result, batched_device(more, result._device))
+                result = self._copy_in_order(apart, _contiguous_clone, functional.permute)
                 part = replay(result, self.chain)
             functional.zero_(part) if filled else functional.copy_(part, written)
-        return _replaced(pieces, own, result)
+        return _replace(pieces, own, result)
 
     def _copy_gradient(self, grads: Any, device: Any) -> Any:
         """Return a copy of the gradient, a raw array, that lies in memory as the base does."""
         array = device.backend.xp.array
-        return self._laid_out(grads, lambda x: array(x, order="C"), lambda x, dims: x.transpose(dims))
+        return self._copy_in_order(grads, lambda x: array(x, order="C"), lambda x, dims: x.transpose(dims))
 
-    def _laid_out(self, grads: Any, copy: Any, permute: Any) -> Any:
-        """A copy of the gradient that lies in memory as the base does: what is a view of one is one of the other."""
+    def _copy_in_order(self, grads: Any, copy: Any, permute: Any) -> Any:
+        """Return a copy of the gradient in the base's memory order, so that the same view operation applies to both."""
         if self.order is None:
             return copy(grads)
         back = sorted(range(len(self.order)), key=self.order.__getitem__)
@@ -431,7 +434,7 @@ class CopySlices(Node):
     def _through(self, grad: Any, arithmetic: Any) -> Any:
         """Backward of the write's own node, which was given the slice's gradient."""
         edges = self._inner._edges
-        return self._inner.backward(grad, arithmetic, _replaced([e is not None for e in edges], self.position, True))
+        return self._inner.backward(grad, arithmetic, _replace([e is not None for e in edges], self.position, True))
 
 
 def _memory_order(array: Any) -> tuple[int, ...] | None:
@@ -445,7 +448,7 @@ def _contiguous_clone(t: AnyTensor) -> Any:
     return functional.clone(t, memory_format="contiguous")
 
 
-def _replaced(values: Any, position: int, value: Any) -> tuple[Any, ...]:
+def _replace(values: Any, position: int, value: Any) -> tuple[Any, ...]:
     return (*values[:position], value, *values[position + 1 :])
 
 

@@ -58,7 +58,7 @@ def _apply_general(op: Op, args: tuple[Any, ...], state: State) -> Any:
         if level is not None:
             return forward.apply_dual(op, args, level, apply)
     if state.mode == GRAD | ANOMALY:
-        out = anomaly_mode.noted(op, args, state)
+        out = anomaly_mode.call_and_note(op, args, state)
         if out is not None:
             return out
     run = elementwise if op.kind == "elementwise" else _call

@@ -15,8 +15,8 @@ from gradcore.core.typing import AnyTensor
 from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = [
-    "axes_of", "axis_of", "cast", "common", "dtype_of", "expand", "holds_tensors", "inexact", "numpy_dtype", "promoted",
-    "refuse_history", "same_dtype", "tensor_of", "written",
+    "axes_of", "axis_of", "cast", "common", "dtype_of", "expand", "holds_tensors", "inexact", "numpy_dtype", "promote",
+    "refuse_history", "same_dtype", "tensor_of", "write_out",
 ]  # fmt: skip
 
 #: What tensors do not hold, by the kind of NumPy's dtype, and what to do.
@@ -53,7 +53,7 @@ def tensor_of(x: Any, dtype: Any = None) -> AnyTensor:
     """
     if not isinstance(x, Tensor):
         if isinstance(x, (list, tuple)) and holds_tensors(x):
-            x = F.stack(list(promoted(*x, broadcast=False)))
+            x = F.stack(list(promote(*x, broadcast=False)))
         elif hasattr(x, "__cuda_array_interface__"):
             x = F.as_tensor(x)
         else:
@@ -67,7 +67,7 @@ def holds_tensors(x: Any) -> bool:
 
 
 def _from_host(x: Any) -> AnyTensor:
-    """A tensor of what NumPy makes an array of: an array's memory is shared, other values go to the default device."""
+    """Return a tensor of `x`: it shares the memory of an array; other values are copied to the default device."""
     array = np.asarray(x)
     if array.dtype.kind in _NO_NUMBERS:
         raise TypeError(f"tensors hold numbers, not {_NO_NUMBERS[array.dtype.kind]}")
@@ -95,8 +95,8 @@ def same_dtype(*values: Any) -> dtypes.dtype:
     return dtypes.from_numpy(np.result_type(*(t.numpy for t in found), *numbers))
 
 
-def promoted(*values: Any, broadcast: bool = False) -> list[Tensor]:
-    """Tensors of `values` in their common dtype; Python's numbers are weak beside tensors."""
+def promote(*values: Any, broadcast: bool = False) -> list[Tensor]:
+    """Return `values` as tensors of their common dtype; Python numbers are weakly typed beside tensors."""
     first = values[0] if values else None
     if isinstance(first, Tensor) and all(x.__class__ is Tensor and x._dtype is first._dtype for x in values):
         return list(F.broadcast_tensors(*values)) if broadcast else list(values)
@@ -116,8 +116,8 @@ def promoted(*values: Any, broadcast: bool = False) -> list[Tensor]:
 
 
 def common(*values: Any) -> list[Tensor]:
-    """`promoted` to floating point."""
-    return [inexact(x) for x in promoted(*values)]
+    """`promote` to floating point."""
+    return [inexact(x) for x in promote(*values)]
 
 
 def axis_of(axis: Any, ndim: int) -> int:
@@ -140,11 +140,11 @@ def expand(x: Tensor, axis: int) -> AnyTensor:
     return F.unsqueeze(x, axis)
 
 
-def written(result: Any, out: Any, casting: Any = "same_kind", where: Any = True) -> Any:
-    """Return the result, or `out` with the result in it."""
+def write_out(result: Any, out: Any, casting: Any = "same_kind", where: Any = True) -> Any:
+    """Return the result, or write it into `out` and return that."""
     if isinstance(out, tuple):
         if isinstance(result, tuple):
-            return tuple(written(r, o, casting, where) for r, o in zip(result, out, strict=True))
+            return tuple(write_out(r, o, casting, where) for r, o in zip(result, out, strict=True))
         (out,) = out
     if out is None:
         return result
@@ -183,8 +183,8 @@ def refuse_history(values: Any, what: str) -> None:
         refuse_history(tuple(values.values()), what)
 
 
-def masked(x: Tensor, where: Any, value: Any) -> AnyTensor:
-    """`x` with a number where a mask does not hold; ``where=True`` holds everywhere."""
+def fill_masked(x: Tensor, where: Any, value: Any) -> AnyTensor:
+    """Return `x` with `value` where the mask `where` is False; ``where=True`` returns `x`."""
     return x if where is True else F.where(tensor_of(where), x, value)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcore import functional as F
 from gradcore.core.typing import ArrayLike, Axis, DeviceLike, ShapeLike
-from gradcore.numpy.conversion import axes_of, inexact, sizes, tensor_of, written
+from gradcore.numpy.conversion import axes_of, inexact, sizes, tensor_of, write_out
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -22,7 +22,7 @@ def _along_one(name: str) -> Callable[..., Any]:
     def transform(
         a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None, out: Tensor | None = None
     ) -> Any:
-        return written(getattr(F, f"fft_{name}")(inexact(tensor_of(a)), n, axis, norm), out)
+        return write_out(getattr(F, f"fft_{name}")(inexact(tensor_of(a)), n, axis, norm), out)
 
     transform.__name__ = transform.__qualname__ = name
     return transform
@@ -42,7 +42,7 @@ def _along_several(name: str, default: Any) -> Callable[..., Any]:
             axes = tuple(range(-len(s), 0)) if axes is None else tuple(axes)
         elif axes is not None:
             axes = tuple(axes)
-        return written(getattr(F, f"fft_{name[:-1]}n")(x, s, axes, norm), out)
+        return write_out(getattr(F, f"fft_{name[:-1]}n")(x, s, axes, norm), out)
 
     transform.__name__ = transform.__qualname__ = name
     return transform

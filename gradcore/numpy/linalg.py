@@ -13,7 +13,7 @@ from gradcore.core import dtypes
 from gradcore.core.errors import LinAlgError
 from gradcore.core.typing import AnyTensor, ArrayLike, Axis, DTypeLike
 from gradcore.numpy import mathematics, shaping
-from gradcore.numpy.conversion import axes_of, cast, common, inexact, promoted, tensor_of
+from gradcore.numpy.conversion import axes_of, cast, common, inexact, promote, tensor_of
 from gradcore.numpy.ufuncs import UFUNCS
 from gradcore.tensor import Tensor
 
@@ -54,7 +54,7 @@ def cond(x: ArrayLike, p: ArrayLike | None = None) -> Tensor:
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    x, y = (F.movedim(t, axis, -1) for t in promoted(x1, x2))
+    x, y = (F.movedim(t, axis, -1) for t in promote(x1, x2))
     return F.movedim(F.linalg_cross(*F.broadcast_tensors(x, y)), -1, axis)
 
 
@@ -136,9 +136,9 @@ def matrix_rank(
 
 
 def multi_dot(arrays: ArrayLike, *, out: Tensor | None = None) -> Tensor:
-    from gradcore.numpy.conversion import written
+    from gradcore.numpy.conversion import write_out
 
-    return written(F.linalg_multi_dot(promoted(*arrays)), out)
+    return write_out(F.linalg_multi_dot(promote(*arrays)), out)
 
 
 def norm(x: ArrayLike, ord: int | float | str | None = None, axis: Axis = None, keepdims: bool = False) -> Tensor:

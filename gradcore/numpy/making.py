@@ -11,7 +11,7 @@ from gradcore import functional as F
 from gradcore.backends.registry import resolve
 from gradcore.core import dtypes
 from gradcore.core.typing import ArrayLike, DeviceLike, DTypeLike, ShapeLike
-from gradcore.numpy.conversion import cast, common, dtype_of, numpy_dtype, promoted, sizes, tensor_of
+from gradcore.numpy.conversion import cast, common, dtype_of, numpy_dtype, promote, sizes, tensor_of
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -356,7 +356,7 @@ class Joined:
         values = [tensor_of(np.r_[p]) if isinstance(p, slice) else F.atleast_1d(tensor_of(p)) for p in parts]
         if self._ndmin == 2:
             values = [v[:, None] if v.ndim == 1 else v for v in values]
-        return F.cat(promoted(*values), self._axis)
+        return F.cat(promote(*values), self._axis)
 
 
 mgrid, ogrid = Grid(np.mgrid), Grid(np.ogrid)

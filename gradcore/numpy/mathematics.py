@@ -20,10 +20,10 @@ from gradcore.numpy.conversion import (
     common,
     inexact,
     numpy_dtype,
-    promoted,
+    promote,
     refuse_history,
     tensor_of,
-    written,
+    write_out,
 )
 from gradcore.numpy.ufuncs import UFUNCS
 from gradcore.ops.declare.shapes import check_count
@@ -66,7 +66,7 @@ def round(a: ArrayLike, decimals: int = 0, out: Tensor | None = None) -> Tensor:
         result = x if decimals >= 0 else cast(F.round(cast(x, dtypes.float64), decimals=decimals), x._dtype)
     else:
         result = F.round(x, decimals=decimals)
-    return written(result, out)
+    return write_out(result, out)
 
 
 around = round
@@ -89,7 +89,7 @@ def clip(
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     x = tensor_of(a)
     if low is None and high is None:
-        return written(F.clone(x), out)
+        return write_out(F.clone(x), out)
     bounds = [b for b in (low, high) if b is not None]
     if (
         all(b.__class__ in (int, float) for b in bounds)
@@ -98,11 +98,11 @@ def clip(
     ):
         result = F.clamp(x, low, high)
     else:
-        x, *rest = promoted(x, *bounds)
+        x, *rest = promote(x, *bounds)
         if low is not None:
             x = F.maximum(x, rest.pop(0))
         result = x if high is None else F.minimum(x, rest.pop(0))
-    return written(result, out)
+    return write_out(result, out)
 
 
 def nan_to_num(
@@ -141,7 +141,7 @@ def i0(x: ArrayLike) -> Tensor:
 
 
 def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    return F.isclose(*promoted(a, b), rtol=float(rtol), atol=float(atol), equal_nan=equal_nan)
+    return F.isclose(*promote(a, b), rtol=float(rtol), atol=float(atol), equal_nan=equal_nan)
 
 
 def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
@@ -149,7 +149,7 @@ def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-0
 
 
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> bool:
-    a, b = promoted(a1, a2)
+    a, b = promote(a1, a2)
     return a.shape == b.shape and bool(_same(a, b, equal_nan).all())
 
 
@@ -159,7 +159,7 @@ def _same(a: Tensor, b: Tensor, equal_nan: bool = False) -> AnyTensor:
 
 
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> bool:
-    a, b = promoted(a1, a2)
+    a, b = promote(a1, a2)
     try:
         np.broadcast_shapes(tuple(a.shape), tuple(b.shape))
     except ValueError:
@@ -176,11 +176,11 @@ def iscomplex(x: ArrayLike) -> Tensor:
 
 
 def isposinf(x: ArrayLike, out: Tensor | None = None) -> Tensor:
-    return written(F.isposinf(tensor_of(x)), out)
+    return write_out(F.isposinf(tensor_of(x)), out)
 
 
 def isneginf(x: ArrayLike, out: Tensor | None = None) -> Tensor:
-    return written(F.isneginf(tensor_of(x)), out)
+    return write_out(F.isneginf(tensor_of(x)), out)
 
 
 def unwrap(
@@ -209,12 +209,12 @@ def unwrap(
 
 
 def dot(a: ArrayLike, b: ArrayLike, out: Tensor | None = None) -> Tensor:
-    x, y = promoted(a, b)
+    x, y = promote(a, b)
     if not x.ndim or not y.ndim:
-        return written(UFUNCS[np.multiply](x, y), out)
+        return write_out(UFUNCS[np.multiply](x, y), out)
     if x.ndim <= 2 and y.ndim <= 2 and x._dtype is not dtypes.bool_:
-        return written(F.matmul(x, y), out)
-    return written(_tensordot(x, y, ([x.ndim - 1], [builtins.max(y.ndim - 2, 0)])), out)
+        return write_out(F.matmul(x, y), out)
+    return write_out(_tensordot(x, y, ([x.ndim - 1], [builtins.max(y.ndim - 2, 0)])), out)
 
 
 def _tensordot(x: Tensor, y: Tensor, axes: Any) -> AnyTensor:
@@ -224,22 +224,22 @@ def _tensordot(x: Tensor, y: Tensor, axes: Any) -> AnyTensor:
 
 
 def vdot(a: ArrayLike, b: ArrayLike, /) -> Tensor:
-    x, y = (t.reshape(-1) for t in promoted(a, b))
+    x, y = (t.reshape(-1) for t in promote(a, b))
     return F.sum(F.conj(x) * y)
 
 
 def inner(a: ArrayLike, b: ArrayLike, /) -> Tensor:
-    x, y = promoted(a, b)
+    x, y = promote(a, b)
     return UFUNCS[np.multiply](x, y) if not x.ndim or not y.ndim else _tensordot(x, y, ([x.ndim - 1], [y.ndim - 1]))
 
 
 def outer(a: ArrayLike, b: ArrayLike, out: Tensor | None = None) -> Tensor:
-    x, y = promoted(a, b)
-    return written(UFUNCS[np.multiply](x.reshape(-1, 1), y.reshape(1, -1)), out)
+    x, y = promote(a, b)
+    return write_out(UFUNCS[np.multiply](x.reshape(-1, 1), y.reshape(1, -1)), out)
 
 
 def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Tensor:
-    x, y = promoted(a, b)
+    x, y = promote(a, b)
     if isinstance(axes, (int, np.integer)):
         axes = (list(range(x.ndim - int(axes), x.ndim)), list(range(int(axes))))
     left, right = ([each] if np.ndim(each) == 0 else list(each) for each in axes)
@@ -247,7 +247,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Tensor:
 
 
 def kron(a: ArrayLike, b: ArrayLike) -> Tensor:
-    return F.kron(*promoted(a, b))
+    return F.kron(*promote(a, b))
 
 
 def cross(
@@ -255,7 +255,7 @@ def cross(
 ) -> Tensor:
     if axis is not None:
         axisa = axisb = axisc = axis
-    x, y = promoted(a, b)
+    x, y = promote(a, b)
     x, y = F.movedim(x, axisa, -1), F.movedim(y, axisb, -1)
     if {x.shape[-1], y.shape[-1]} - {2, 3}:
         raise ValueError("incompatible dimensions for cross product (dimension must be 2 or 3)")
@@ -280,12 +280,12 @@ def einsum(
 ) -> Tensor:
     if isinstance(operands[0], str):
         equation, values = operands[0], operands[1:]
-        tensors = promoted(*(tensor_of(x, dtype) for x in values))
-        return written(F.einsum(equation.replace(" ", ""), *tensors), out)
+        tensors = promote(*(tensor_of(x, dtype) for x in values))
+        return write_out(F.einsum(equation.replace(" ", ""), *tensors), out)
     pairs = list(operands)
     last = [pairs.pop()] if len(pairs) % 2 else []
-    tensors = promoted(*(tensor_of(x, dtype) for x in pairs[::2]))
-    return written(F.einsum(*(each for pair in zip(tensors, pairs[1::2], strict=True) for each in pair), *last), out)
+    tensors = promote(*(tensor_of(x, dtype) for x in pairs[::2]))
+    return write_out(F.einsum(*(each for pair in zip(tensors, pairs[1::2], strict=True) for each in pair), *last), out)
 
 
 def einsum_path(*operands: ArrayLike, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
@@ -309,14 +309,14 @@ hanning, kaiser = _window("hanning"), _window("kaiser")
 
 
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Tensor:
-    x, w = (F.atleast_1d(t) for t in promoted(a, v))
+    x, w = (F.atleast_1d(t) for t in promote(a, v))
     if x.shape[0] < w.shape[0]:
         x, w = w, x
     return _slid(x, F.flip(w, (0,)), mode)
 
 
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Tensor:
-    x, w = (F.atleast_1d(t) for t in promoted(a, v))
+    x, w = (F.atleast_1d(t) for t in promote(a, v))
     w = F.conj(w) if w._dtype.is_complex else w
     if x.shape[0] >= w.shape[0]:
         return _slid(x, w, mode)
@@ -358,7 +358,7 @@ def diff(
         return [F.broadcast_to(t, [1 if i == axis else s for i, s in enumerate(x.shape)]) if not t.ndim else t]
 
     if prepend is not None or append is not None:
-        x = F.cat(promoted(*ends(prepend), x, *ends(append)), axis)
+        x = F.cat(promote(*ends(prepend), x, *ends(append)), axis)
     if x._dtype is dtypes.bool_:
         for _ in range(n):
             x = F.narrow(x, axis, 1, x.shape[axis] - 1) != F.narrow(x, axis, 0, x.shape[axis] - 1)
@@ -386,7 +386,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     steps = F.diff(x, 1, 0 if x.ndim == 1 else axis)
     if x.ndim == 1:
         steps = steps.reshape([-1 if i == axis_of(axis, y.ndim) else 1 for i in range(y.ndim)])
-    pairs, steps = promoted(pairs, steps)
+    pairs, steps = promote(pairs, steps)
     return F.sum(pairs * steps, axis) / 2.0
 
 
@@ -442,7 +442,7 @@ def interp(
     right: ArrayLike | None = None,
     period: ArrayLike | None = None,
 ) -> Tensor:
-    x, xp = (cast(t, dtypes.float64) for t in promoted(x, xp))
+    x, xp = (cast(t, dtypes.float64) for t in promote(x, xp))
     fp = tensor_of(fp)
     fp = cast(fp, dtypes.complex128 if fp._dtype.is_complex else dtypes.float64)
     if xp.ndim != 1 or xp.shape != fp.shape:
@@ -471,7 +471,7 @@ def interp(
 
 
 def polyval(p: ArrayLike, x: ArrayLike) -> Tensor:
-    p, x = promoted(p, x)
+    p, x = promote(p, x)
     result = F.zeros_like(x)
     for each in F.unbind(p, 0):
         result = result * x + each
@@ -479,16 +479,16 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Tensor:
 
 
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Tensor:
-    return UFUNCS[np.add](*_aligned(a1, a2))
+    return UFUNCS[np.add](*_pad_coefficients(a1, a2))
 
 
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Tensor:
-    return UFUNCS[np.subtract](*_aligned(a1, a2))
+    return UFUNCS[np.subtract](*_pad_coefficients(a1, a2))
 
 
-def _aligned(a: Any, b: Any) -> list[Any]:
-    """Coefficients of two polynomials, with zeros before the shorter ones."""
-    parts = [F.atleast_1d(t) for t in promoted(a, b)]
+def _pad_coefficients(a: Any, b: Any) -> list[Any]:
+    """Return the coefficients of two polynomials, the shorter ones with leading zeros."""
+    parts = [F.atleast_1d(t) for t in promote(a, b)]
     size = builtins.max(t.shape[0] for t in parts)
     return [F.cat([F.new_zeros(t, (size - t.shape[0],)), t]) for t in parts]
 

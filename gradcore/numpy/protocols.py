@@ -121,7 +121,7 @@ _CUPY_NAMES = {"clip": None, "conj": "conjugate", "mod": "remainder", "abs": "ab
 
 
 def cupy_kernel(kernel: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """A universal function of CuPy's on tensors; kernels of users get arrays, where nothing is differentiated."""
+    """Call a CuPy ufunc on tensors, or a user's kernel on their arrays if no tensor requires grad."""
     name = getattr(kernel, "name", type(kernel).__name__)
     short = name.removeprefix("cupy_")
     own = by_name(_CUPY_NAMES.get(short, short) or "")

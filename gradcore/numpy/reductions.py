@@ -16,11 +16,11 @@ from gradcore.numpy.conversion import (
     cast,
     common,
     dtype_of,
+    fill_masked,
     inexact,
-    masked,
-    promoted,
+    promote,
     tensor_of,
-    written,
+    write_out,
 )
 from gradcore.tensor import Tensor
 
@@ -58,12 +58,12 @@ def sum(
     where: ArrayLike = True,
 ) -> Tensor:
     x = _accumulator(tensor_of(a), dtype)
-    result = _over(F.sum, x if where is True else masked(x, where, 0), axis, keepdims)
+    result = _over(F.sum, x if where is True else fill_masked(x, where, 0), axis, keepdims)
     if result._dtype is not x._dtype:  # of unsigned numbers
         result = cast(result, x._dtype)
     if initial is not None:
         result = result + cast(tensor_of(initial), result._dtype)
-    return result if out is None else written(result, out)
+    return result if out is None else write_out(result, out)
 
 
 def prod(
@@ -75,7 +75,7 @@ def prod(
     initial: ArrayLike | None = None,
     where: ArrayLike = True,
 ) -> Tensor:
-    x = masked(_accumulator(tensor_of(a), dtype), where, 1)
+    x = fill_masked(_accumulator(tensor_of(a), dtype), where, 1)
     if axis is None:
         result = F.prod(x).reshape((1,) * x.ndim if keepdims else ())
     else:
@@ -85,7 +85,7 @@ def prod(
     result = cast(result, x._dtype)
     if initial is not None:
         result = result * cast(tensor_of(initial), result._dtype)
-    return written(result, out)
+    return write_out(result, out)
 
 
 def _extremum(operation: str, pairwise: str, name: str) -> Callable[..., Any]:
@@ -104,7 +104,7 @@ def _extremum(operation: str, pairwise: str, name: str) -> Callable[..., Any]:
                     f"reduction operation '{pairwise}' does not have an identity, so to use a where mask one has to "
                     "specify 'initial'"
                 )
-            x = masked(x, where, cast(tensor_of(initial), x._dtype))
+            x = fill_masked(x, where, cast(tensor_of(initial), x._dtype))
         if not x.numel() and initial is not None:
             x = F.full([n or 1 for n in x.shape], initial, dtype=x._dtype, device=x._device.real)
         result = _over(
@@ -115,7 +115,7 @@ def _extremum(operation: str, pairwise: str, name: str) -> Callable[..., Any]:
         )
         if initial is not None:
             result = getattr(F, pairwise)(result, cast(tensor_of(initial), result._dtype))
-        return written(result, out)
+        return write_out(result, out)
 
     reduce.__name__ = reduce.__qualname__ = name
     return reduce
@@ -128,13 +128,15 @@ min = amin = _extremum("amin", "minimum", "min")
 def all(
     a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False, *, where: ArrayLike = True
 ) -> Tensor:
-    return written(_over(F.all, cast(masked(tensor_of(a) != 0, where, True), dtypes.bool_), axis, keepdims), out)
+    return write_out(_over(F.all, cast(fill_masked(tensor_of(a) != 0, where, True), dtypes.bool_), axis, keepdims), out)
 
 
 def any(
     a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False, *, where: ArrayLike = True
 ) -> Tensor:
-    return written(_over(F.any, cast(masked(tensor_of(a) != 0, where, False), dtypes.bool_), axis, keepdims), out)
+    return write_out(
+        _over(F.any, cast(fill_masked(tensor_of(a) != 0, where, False), dtypes.bool_), axis, keepdims), out
+    )
 
 
 def _of_ufunc(reduction: Callable[..., Any], takes_dtype: bool) -> Callable[..., Any]:
@@ -162,9 +164,11 @@ def _of_ufunc(reduction: Callable[..., Any], takes_dtype: bool) -> Callable[...,
 def _logsumexp(
     array: Any, axis: Any, out: Any, keepdims: bool, initial: Any = None, where: Any = True, *, scale: float = 1.0
 ) -> Any:
-    x = masked(inexact(tensor_of(array)) * scale, where, -np.inf)
+    x = fill_masked(inexact(tensor_of(array)) * scale, where, -np.inf)
     result = F.logsumexp(x, axes_of(axis, x.ndim), keepdims) / scale
-    return written(result if initial is None else F.logaddexp(result * scale, tensor_of(initial * scale)) / scale, out)
+    return write_out(
+        result if initial is None else F.logaddexp(result * scale, tensor_of(initial * scale)) / scale, out
+    )
 
 
 #: Reductions by the name of the universal function that is folded.
@@ -207,8 +211,8 @@ def mean(
             if x._dtype.is_differentiable
             else cast(mean(inexact(x), axis, keepdims=keepdims), x._dtype)
         )
-        return result if out is None else written(result, out)
-    return written(sum(x, axis, None, None, keepdims, None, where) / _count(x, axis, keepdims, where), out)
+        return result if out is None else write_out(result, out)
+    return write_out(sum(x, axis, None, None, keepdims, None, where) / _count(x, axis, keepdims, where), out)
 
 
 def var(
@@ -228,9 +232,9 @@ def var(
     ddof = ddof if correction is None else correction
     if where is True and mean is None and x.numel() and axis != ():
         axes = axes_of(axis, x.ndim)
-        return written(F.var(x, axes if axes else None, correction=ddof, keepdim=keepdims), out)
+        return write_out(F.var(x, axes if axes else None, correction=ddof, keepdim=keepdims), out)
     count = _count(x, axis, keepdims, where)
-    x = masked(x, where, 0)
+    x = fill_masked(x, where, 0)
     center = (
         tensor_of(mean)
         if mean is not None
@@ -238,7 +242,7 @@ def var(
     )
     away = x - center
     square = F.real(away * F.conj(away)) if x._dtype.is_complex else F.square(away)
-    return written(sum(square, axis, None, None, keepdims, None, where) / (count - ddof), out)
+    return write_out(sum(square, axis, None, None, keepdims, None, where) / (count - ddof), out)
 
 
 def std(
@@ -257,11 +261,11 @@ def std(
     if where is True and mean is None and x.numel() and axis != ():
         x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
         axes = axes_of(axis, x.ndim)
-        return written(
+        return write_out(
             F.std(x, axes if axes else None, correction=ddof if correction is None else correction, keepdim=keepdims),
             out,
         )
-    return written(
+    return write_out(
         F.sqrt(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)), out
     )
 
@@ -287,7 +291,7 @@ def average(
 
 
 def ptp(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False) -> Tensor:
-    return written(max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims), out)
+    return write_out(max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims), out)
 
 
 def count_nonzero(a: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
@@ -295,11 +299,11 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, *, keepdims: bool = False) ->
 
 
 def argmax(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Tensor:
-    return written(F.argmax(_numbers(tensor_of(a)), axis, keepdims), out)
+    return write_out(F.argmax(_numbers(tensor_of(a)), axis, keepdims), out)
 
 
 def argmin(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Tensor:
-    return written(F.argmin(_numbers(tensor_of(a)), axis, keepdims), out)
+    return write_out(F.argmin(_numbers(tensor_of(a)), axis, keepdims), out)
 
 
 def _numbers(x: Tensor) -> AnyTensor:
@@ -321,7 +325,7 @@ def cov(
     x = x[None] if x.ndim < 2 else x if rowvar else x.mT
     if y is not None:
         other = inexact(tensor_of(y, dtype))
-        x = F.cat(promoted(x, other[None] if other.ndim < 2 else other if rowvar else other.mT))
+        x = F.cat(promote(x, other[None] if other.ndim < 2 else other if rowvar else other.mT))
     correction = ddof if ddof is not None else int(not bias)
     weights: Any = None
     scaled: Any
@@ -358,7 +362,7 @@ def _cumulative(operation: str, name: str) -> Callable[..., Any]:
     def accumulate(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         x = _accumulator(tensor_of(a), dtype)
         result = getattr(F, operation)(*((x.reshape(-1), 0) if axis is None else (x, axis)))
-        return written(cast(result, x._dtype), out)
+        return write_out(cast(result, x._dtype), out)
 
     accumulate.__name__ = accumulate.__qualname__ = name
     return accumulate
@@ -381,7 +385,7 @@ def _with_initial(accumulate: Callable[..., Any], first: int, name: str) -> Call
         if include_initial:
             shape = [1 if i == axis_of(axis, x.ndim) else n for i, n in enumerate(x.shape)]
             result = F.cat([F.full(shape, first, dtype=result._dtype, device=result._device.real), result], axis)
-        return written(result, out)
+        return write_out(result, out)
 
     cumulative.__name__ = cumulative.__qualname__ = name
     return cumulative
@@ -455,7 +459,7 @@ def nanvar(
     x, mask = _present(a, where)
     count = _count(x, axis, keepdims, mask)
     result = var(x, axis, dtype, None, ddof, keepdims, where=mask, mean=mean, correction=correction)
-    return written(masked(result, count - (ddof if correction is None else correction) > 0, np.nan), out)
+    return write_out(fill_masked(result, count - (ddof if correction is None else correction) > 0, np.nan), out)
 
 
 def nanstd(
@@ -470,7 +474,7 @@ def nanstd(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Tensor:
-    return written(
+    return write_out(
         F.sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)), out
     )
 
@@ -488,10 +492,10 @@ def _nan_extremum(reduction: Callable[..., Any], worst: float, name: str) -> Cal
         if not x._dtype.is_differentiable:
             return reduction(x, axis, out, keepdims, initial, where)
         x, mask = _present(x, where)
-        result = reduction(masked(x, mask, worst), axis, None, keepdims, initial)
+        result = reduction(fill_masked(x, mask, worst), axis, None, keepdims, initial)
         if initial is None:
-            result = masked(result, any(mask, axis, keepdims=keepdims), np.nan)
-        return written(result, out)
+            result = fill_masked(result, any(mask, axis, keepdims=keepdims), np.nan)
+        return write_out(result, out)
 
     reduce.__name__ = reduce.__qualname__ = name
     return reduce
@@ -508,7 +512,7 @@ def _nan_place(reduction: Callable[..., Any], worst: float, name: str) -> Callab
             x, mask = _present(x, True)
             if not bool(F.all(any(mask, axis))):
                 raise ValueError("All-NaN slice encountered")
-            x = masked(x, mask, worst)
+            x = fill_masked(x, mask, worst)
         return reduction(x, axis, out, keepdims=keepdims)
 
     reduce.__name__ = reduce.__qualname__ = name
@@ -521,12 +525,12 @@ nanargmin = _nan_place(argmin, np.inf, "nanargmin")
 
 def nancumsum(a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: Tensor | None = None) -> Tensor:
     x, mask = _present(a, True)
-    return cumsum(masked(x, mask, 0), axis, dtype, out)
+    return cumsum(fill_masked(x, mask, 0), axis, dtype, out)
 
 
 def nancumprod(a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: Tensor | None = None) -> Tensor:
     x, mask = _present(a, True)
-    return cumprod(masked(x, mask, 1), axis, dtype, out)
+    return cumprod(fill_masked(x, mask, 1), axis, dtype, out)
 
 
 # -- order statistics ----------------------------------------------------------------------------------------------
@@ -596,9 +600,9 @@ def _quantile(
         found.append(cast(F.where(at == low, left, left + (right - left) * cast(at - low, x._dtype)), dtype))
     result = F.stack(found, 0)
     if not skip_nan:
-        result = masked(result, F.logical_not(F.isnan(flat).any(-1)), np.nan)
+        result = fill_masked(result, F.logical_not(F.isnan(flat).any(-1)), np.nan)
     shape = [1 if i in axes else x.shape[i] for i in range(x.ndim)] if keepdims else [x.shape[i] for i in rest]
-    return written(result.reshape(*points.shape, *shape), out)
+    return write_out(result.reshape(*points.shape, *shape), out)
 
 
 def _type_of(q: Any) -> Any:

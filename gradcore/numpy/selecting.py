@@ -13,7 +13,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor, ArrayLike, Axis, DTypeLike, ShapeLike
-from gradcore.numpy.conversion import axis_of, cast, inexact, numpy_dtype, promoted, sizes, tensor_of, written
+from gradcore.numpy.conversion import axis_of, cast, inexact, numpy_dtype, promote, sizes, tensor_of, write_out
 from gradcore.tensor import Tensor, is_differentiated
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def _index(x: Any, like: Tensor) -> AnyTensor:
-    """Indices on the device of a tensor."""
+    """Return the indices `x` as an int64 tensor on the device of `like`."""
     return cast(tensor_of(x).to(like._device.real), dtypes.int64)
 
 
@@ -38,7 +38,7 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
         return nonzero(condition)
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
-    x, y = promoted(x, y)
+    x, y = promote(x, y)
     mask = tensor_of(condition)
     return F.where(cast(mask, dtypes.bool_), x, y)
 
@@ -48,7 +48,7 @@ def select(condlist: ArrayLike, choicelist: ArrayLike, default: ArrayLike = 0) -
         raise ValueError("list of cases must be same length as list of conditions")
     if not len(condlist):
         raise ValueError("select with an empty condition list is not possible")
-    *choices, result = promoted(*choicelist, default)
+    *choices, result = promote(*choicelist, default)
     for mask, choice in zip(builtins.reversed(list(condlist)), builtins.reversed(choices), strict=True):
         result = F.where(tensor_of(mask), choice, result)
     return result
@@ -56,14 +56,14 @@ def select(condlist: ArrayLike, choicelist: ArrayLike, default: ArrayLike = 0) -
 
 def choose(a: ArrayLike, choices: ArrayLike, out: Tensor | None = None, mode: str = "raise") -> Tensor:
     options = F.stack(
-        promoted(*choices, broadcast=True) if not isinstance(choices, Tensor) else list(F.unbind(choices, 0))
+        promote(*choices, broadcast=True) if not isinstance(choices, Tensor) else list(F.unbind(choices, 0))
     )
     place = tensor_of(a)
     count = options.shape[0]
     shape = np.broadcast_shapes(tuple(place.shape), tuple(options.shape[1:]))
     place = _in_range(F.broadcast_to(_index(place, options), shape), count, mode)
     options = F.broadcast_to(options, (count, *shape))
-    return written(F.gather(options, 0, place[None])[0], out)
+    return write_out(F.gather(options, 0, place[None])[0], out)
 
 
 def piecewise(x: ArrayLike, condlist: ArrayLike, funclist: Any, *args: Any, **kw: Any) -> Tensor:
@@ -89,7 +89,7 @@ def piecewise(x: ArrayLike, condlist: ArrayLike, funclist: Any, *args: Any, **kw
 
 
 def _in_range(place: Tensor, size: int, mode: str) -> AnyTensor:
-    """Indices between zero and `size`."""
+    """Return the indices `place` from 0 to ``size - 1``: clipped, wrapped, or checked and made non-negative."""
     if mode == "clip":
         return F.clamp(place, 0, size - 1)
     if mode == "wrap":
@@ -106,7 +106,7 @@ def take(a: ArrayLike, indices: ArrayLike, axis: Axis = None, out: Tensor | None
     axis = axis_of(axis, x.ndim)
     place = _in_range(_index(indices, x), x.shape[axis], mode)
     result = F.index_select(x, axis, place.reshape(-1))
-    return written(result.reshape(*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]), out)
+    return write_out(result.reshape(*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]), out)
 
 
 def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: Axis = -1) -> Tensor:
@@ -161,7 +161,7 @@ def putmask(a: ArrayLike, /, mask: ArrayLike, values: ArrayLike) -> None:
 
 
 def copyto(dst: ArrayLike, src: ArrayLike, casting: str = "same_kind", where: ArrayLike = True) -> None:
-    written(tensor_of(src), dst, casting, where)
+    write_out(tensor_of(src), dst, casting, where)
 
 
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False) -> None:
@@ -176,7 +176,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: Axis = None, out: Tensor 
     x = tensor_of(a)
     if axis is None:
         x, axis = x.reshape(-1), 0
-    return written(take(x, flatnonzero(condition), axis), out)
+    return write_out(take(x, flatnonzero(condition), axis), out)
 
 
 def extract(condition: ArrayLike, arr: ArrayLike) -> Tensor:
@@ -258,12 +258,12 @@ def lexsort(keys: ArrayLike, axis: int = -1) -> Any:
 
 
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None) -> Tensor:
-    x, v = promoted(a, v)
+    x, v = promote(a, v)
     return F.searchsorted(x, v, side=side, sorter=None if sorter is None else _index(sorter, x))
 
 
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tensor:
-    x, edges = promoted(x, bins)
+    x, edges = promote(x, bins)
     steps = edges[1:] - edges[:-1]
     if bool((steps >= 0).all()):
         return F.searchsorted(edges, x, side="left" if right else "right")
@@ -314,7 +314,7 @@ def unique(
 
 
 def _unique_slices(x: Tensor, index: bool, inverse: bool, counts: bool, axis: int) -> Any:
-    """`unique` along an axis: which slices differ is found on the host."""
+    """Return the results of `unique` along an axis; the slices are compared on the host."""
     host = np.asarray(x.detach().cpu())
     _, first, *others = np.unique(host, True, inverse, counts, axis)  # type: ignore[call-overload]
     results = [F.index_select(x, axis, _index(first, x))]
@@ -353,7 +353,7 @@ def isin(
     *,
     kind: str | None = None,
 ) -> Tensor:
-    x, among = promoted(element, test_elements)
+    x, among = promote(element, test_elements)
     if x._dtype is dtypes.bool_ or x._dtype.is_complex:
         found = F.any(F.unsqueeze(x.detach(), -1) == ravel_of(among.detach()), -1)
         return ~found if invert else found
@@ -361,22 +361,22 @@ def isin(
 
 
 def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Tensor:
-    return unique(F.cat([ravel_of(x) for x in promoted(ar1, ar2)]))
+    return unique(F.cat([ravel_of(x) for x in promote(ar1, ar2)]))
 
 
 def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Tensor:
-    a, b = (ravel_of(x) for x in promoted(ar1, ar2))
+    a, b = (ravel_of(x) for x in promote(ar1, ar2))
     a = a if assume_unique else unique(a)
     return extract(F.isin(a, b, invert=True), a)
 
 
 def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Tensor:
-    a, b = (ravel_of(x) for x in promoted(ar1, ar2))
+    a, b = (ravel_of(x) for x in promote(ar1, ar2))
     return sort(F.cat([setdiff1d(a, b, assume_unique), setdiff1d(b, a, assume_unique)]))
 
 
 def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False) -> Any:
-    a, b = (ravel_of(x) for x in promoted(ar1, ar2))
+    a, b = (ravel_of(x) for x in promote(ar1, ar2))
     a, first, *_ = unique(a, True, True)
     found = flatnonzero(F.isin(a, b))
     common = F.index_select(a, 0, found)
@@ -444,7 +444,7 @@ def histogramdd(
     density: bool | None = None,
     weights: ArrayLike | None = None,
 ) -> Any:
-    x = tensor_of(sample) if isinstance(sample, Tensor) or np.ndim(sample) == 2 else F.stack(promoted(*sample), -1)
+    x = tensor_of(sample) if isinstance(sample, Tensor) or np.ndim(sample) == 2 else F.stack(promote(*sample), -1)
     count = x.shape[-1]
     bins = [bins] * count if isinstance(bins, int) else bins
     bounds = [None] * count if range is None else range
@@ -480,7 +480,7 @@ def histogram2d(
 ) -> tuple[Tensor, ...]:
     if not isinstance(bins, int) and len(bins) not in (1, 2):
         bins = [bins] * 2
-    result, edges = histogramdd(F.stack(promoted(x, y), -1), bins, range, density, weights)
+    result, edges = histogramdd(F.stack(promote(x, y), -1), bins, range, density, weights)
     return result, *edges
 
 
@@ -544,7 +544,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     axis = axis_of(axis, x.ndim)
     rows = F.movedim(x, axis, -1)
     outer = tuple(rows.shape[:-1])
-    found = promoted(*(func1d(row, *args, **kwargs) for row in F.unbind(rows.reshape(-1, rows.shape[-1]), 0)))
+    found = promote(*(func1d(row, *args, **kwargs) for row in F.unbind(rows.reshape(-1, rows.shape[-1]), 0)))
     inner = tuple(found[0].shape)
     result = F.stack(found).reshape(*outer, *inner)
     return (
@@ -592,9 +592,9 @@ class vectorize:
                 call[i] = element
             rows.append(self.pyfunc(*call, **named))
         if rows and isinstance(rows[0], tuple):
-            return tuple(self._joined(column, columns[0].shape, i) for i, column in enumerate(zip(*rows, strict=True)))
-        return self._joined(rows, columns[0].shape, 0)
+            return tuple(self._join(column, columns[0].shape, i) for i, column in enumerate(zip(*rows, strict=True)))
+        return self._join(rows, columns[0].shape, 0)
 
-    def _joined(self, values: Any, shape: Any, output: int) -> Any:
-        result = F.stack(promoted(*values)).reshape(shape)
+    def _join(self, values: Any, shape: Any, output: int) -> Any:
+        result = F.stack(promote(*values)).reshape(shape)
         return result if self.otypes is None else cast(result, dtypes.from_numpy(np.dtype(self.otypes[output])))

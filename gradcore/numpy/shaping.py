@@ -17,10 +17,10 @@ from gradcore.numpy.conversion import (
     cast,
     dtype_of,
     holds_tensors,
-    promoted,
+    promote,
     sizes,
     tensor_of,
-    written,
+    write_out,
 )
 from gradcore.tensor import Tensor
 
@@ -185,7 +185,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
 
 
 def _join(operation: Any, arrays: Any, out: Any, dtype: Any, casting: Any, *args: Any) -> Any:
-    tensors = promoted(*arrays)
+    tensors = promote(*arrays)
     if dtype is not None:
         wanted = dtype_of(dtype)
         if not np.can_cast(tensors[0]._dtype.numpy, wanted.numpy, casting):
@@ -194,7 +194,7 @@ def _join(operation: Any, arrays: Any, out: Any, dtype: Any, casting: Any, *args
                 f"'{casting}'"
             )
         tensors = [cast(x, wanted) for x in tensors]
-    return written(operation(tensors, *args), out)
+    return write_out(operation(tensors, *args), out)
 
 
 def _are_alike(arrays: Any) -> bool:
@@ -288,8 +288,8 @@ def append(arr: ArrayLike, values: ArrayLike, axis: Axis = None) -> Tensor:
     return concatenate((arr, values), axis=axis)
 
 
-def _selected(obj: Any, size: int) -> np.ndarray[Any, Any]:
-    """Indices that a slice, a number, a sequence or a mask means."""
+def _resolve_indices(obj: Any, size: int) -> np.ndarray[Any, Any]:
+    """Return the indices that a slice, a number, a sequence or a mask selects from `size` elements."""
     if isinstance(obj, Tensor):
         obj = np.asarray(obj.detach().cpu())
     if not isinstance(obj, slice):
@@ -304,11 +304,11 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Tensor:
     if axis is None:
         x, axis = x.reshape(-1), 0
     keep = np.ones(x.shape[axis], np.bool_)
-    keep[_selected(obj, x.shape[axis])] = False
-    return _taken(x, np.flatnonzero(keep), axis)
+    keep[_resolve_indices(obj, x.shape[axis])] = False
+    return _take(x, np.flatnonzero(keep), axis)
 
 
-def _taken(x: Tensor, places: Any, axis: int) -> AnyTensor:
+def _take(x: Tensor, places: Any, axis: int) -> AnyTensor:
     return F.index_select(x, axis, tensor_of(np.asarray(places, np.int64)).to(x._device.real))
 
 
@@ -343,7 +343,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: Axis = None) -> Te
     is_new[places] = True
     source[places] = size + np.arange(count)
     source[~is_new] = np.arange(size)
-    return _taken(F.cat([x, v], axis), source, axis)
+    return _take(F.cat([x, v], axis), source, axis)
 
 
 # -- splitting ------------------------------------------------------------------------------------------------------
@@ -466,7 +466,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     if mode in _COPYING and kwargs.get("reflect_type", "even") == "even":
         for i, width in enumerate(widths):
             if width.any():
-                x = _taken(x, np.pad(np.arange(x.shape[i]), tuple(width), mode, **kwargs), i)
+                x = _take(x, np.pad(np.arange(x.shape[i]), tuple(width), mode, **kwargs), i)
         return x
     return _padded_with_values(x, widths, mode, kwargs)
 

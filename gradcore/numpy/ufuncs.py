@@ -13,7 +13,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
-from gradcore.numpy.conversion import axes_of, axis_of, cast, masked, numpy_dtype, promoted, tensor_of, written
+from gradcore.numpy.conversion import axes_of, axis_of, cast, fill_masked, numpy_dtype, promote, tensor_of, write_out
 from gradcore.ops.declare.table import OPS
 from gradcore.tensor import Tensor
 
@@ -137,14 +137,14 @@ class Ufunc:
                 key = tuple([x._dtype if isinstance(x, Tensor) else x.__class__ for x in inputs])
                 plan = self._plans[key]
             except KeyError:
-                return self._prepared(inputs)
+                return self._prepare_call(inputs)
             return plan(*inputs)
         return self._general(inputs, **named)
 
     # -- dtypes ---------------------------------------------------------------------------------------------------
 
-    def _prepared(self, inputs: tuple[Any, ...], dtype: Any = None) -> Any:
-        """Call with arguments of whatever kind: what is neither tensor nor number becomes a tensor."""
+    def _prepare_call(self, inputs: tuple[Any, ...], dtype: Any = None) -> Any:
+        """Call the function on arguments of any kind; those that are neither tensors nor numbers become tensors."""
         if len(inputs) != self.nin:
             if self.nin < len(inputs) <= self.nin + self.nout:
                 return self._general(inputs[: self.nin], out=inputs[self.nin :], dtype=dtype)
@@ -174,7 +174,7 @@ class Ufunc:
         loop = self.ufunc.resolve_dtypes((*types, *[None] * self.nout), **wanted)
         ins, outs = (tuple(map(dtypes.from_numpy, part)) for part in (loop[: self.nin], loop[self.nin :]))
 
-        def converted(*values: Any) -> Any:
+        def convert_and_call(*values: Any) -> Any:
             like = next(x for x in values if isinstance(x, Tensor))
             operands = [
                 cast(x, wanted) if isinstance(x, Tensor) else _number(x, wanted, like, i in scalars, outs[0])
@@ -191,12 +191,12 @@ class Ufunc:
         )
         if dtype is not None or self.nout > 1 or not plain:
             if dtype is None:
-                self._plans[key] = converted
-            return converted
+                self._plans[key] = convert_and_call
+            return convert_and_call
 
         def first(*values: Any) -> Any:
             result = compute(*values)
-            self._plans[key] = compute if result._dtype is outs[0] else converted
+            self._plans[key] = compute if result._dtype is outs[0] else convert_and_call
             return cast(result, outs[0])
 
         return first
@@ -229,14 +229,15 @@ class Ufunc:
         if where is not True:  # masked elements are computed of ones, whose derivatives are not taken
             mask = tensor_of(where)
             inputs = tuple(
-                x if x.__class__ in _NUMBERS else masked(tensor_of(x), mask, tensor_of(x).new_ones(())) for x in inputs
+                x if x.__class__ in _NUMBERS else fill_masked(tensor_of(x), mask, tensor_of(x).new_ones(()))
+                for x in inputs
             )
-        result = self._prepared(inputs, dtype)
+        result = self._prepare_call(inputs, dtype)
         if self.ufunc.signature is not None:
             result = back(result)
         if where is not True and out is None:
-            result = masked(result, where, 0)
-        return written(result, out, casting, where)
+            result = fill_masked(result, where, 0)
+        return write_out(result, out, casting, where)
 
     # -- methods --------------------------------------------------------------------------------------------------
 
@@ -262,7 +263,7 @@ class Ufunc:
                 raise ValueError(
                     f"reduction operation '{self.__name__}' does not have an identity; where= needs initial="
                 )
-            x = masked(x, where, self.identity)
+            x = fill_masked(x, where, self.identity)
         axes = axes_of(axis, x.ndim)
         if len(axes) > 1 and not self._is_reorderable:
             raise ValueError(
@@ -270,7 +271,7 @@ class Ufunc:
             )
         for each in sorted(axes, reverse=True):
             x = self._fold(x, each, keepdims)
-        return written(x if initial is None else self(x, initial), out)
+        return write_out(x if initial is None else self(x, initial), out)
 
     @property
     def _is_reorderable(self) -> bool:
@@ -304,7 +305,7 @@ class Ufunc:
         found: list[Any] = []
         for part in F.unbind(x, axis):
             found.append(self(found[-1], part) if found else part)
-        return written(F.stack(list(promoted(*found)), axis_of(axis, x.ndim)) if found else x, out)
+        return write_out(F.stack(list(promote(*found)), axis_of(axis, x.ndim)) if found else x, out)
 
     def reduceat(self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
         """`reduce` over the parts between the indices."""
@@ -317,7 +318,7 @@ class Ufunc:
             self.reduce(F.narrow(x, axis, start, max(end - start, 1)), axis)
             for start, end in zip(starts, ends, strict=True)
         ]
-        return written(F.stack(parts, axis), out)
+        return write_out(F.stack(parts, axis), out)
 
     def at(self, a: Any, indices: Any, b: Any = None, /) -> None:
         """Apply in place to the elements at the indices, again for each time that an index occurs."""
@@ -384,7 +385,7 @@ def _number(x: Any, dtype: Any, like: Tensor, taken: bool, result: Any) -> Any:
 
 
 def _core_last(signature: str, inputs: Any, axis: Any, axes: Any, keepdims: bool) -> tuple[Any, Callable[..., Any]]:
-    """Inputs of a generalised function with the dims of its signature last, and the way back for the result."""
+    """Move the core dims of a generalised ufunc's inputs last; return them and a function that undoes it."""
     core_in, core_out = (
         [part.count(",") + 1 if part.strip("() ") else 0 for part in side.strip().replace("),(", ")|(").split("|")]
         for side in signature.split("->")

@@ -10,10 +10,10 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
-from gradcore.numpy.conversion import cast, dtype_of, inexact, promoted, tensor_of, written
+from gradcore.numpy.conversion import cast, dtype_of, inexact, promote, tensor_of, write_out
 from gradcore.tensor import Tensor
 
-__all__ = ["beside", "finished", "floating", "is_number", "like", "module_getattr", "on_device", "together"]
+__all__ = ["beside", "floating", "is_number", "like", "module_getattr", "on_device", "together", "write_output"]
 
 
 def floating(x: Any) -> AnyTensor:
@@ -48,14 +48,14 @@ def is_number(value: Any) -> bool:
     return not isinstance(value, Tensor) and np.ndim(value) == 0
 
 
-def finished(result: Tensor, output: Any, dtype: dtypes.dtype) -> AnyTensor:
-    """The result in the dtype that `output` names, by default `dtype`, or written into the tensor or array `output`."""
+def write_output(result: Tensor, output: Any, dtype: dtypes.dtype) -> AnyTensor:
+    """Return the result in the dtype `output` (default `dtype`), or write it into `output`, a tensor or an array."""
     if output is None:
         return cast(result, dtype)
     if isinstance(output, (Tensor, np.ndarray)):
         if tuple(output.shape) != tuple(result.shape):
             raise RuntimeError("output shape not correct")
-        return written(result, output, "unsafe")
+        return write_out(result, output, "unsafe")
     return cast(result, dtype_of(output))
 
 
@@ -78,4 +78,4 @@ def together(x: Any, *values: Any) -> list[AnyTensor]:
     """Return the arguments as tensors on one device, in the dtype that NumPy promotes them to."""
     first = next((v for v in (x, *values) if isinstance(v, Tensor)), None)
     tensors = [tensor_of(v) if first is None else beside(v, first) for v in (x, *values)]
-    return promoted(*tensors)
+    return promote(*tensors)

@@ -137,7 +137,7 @@ def prev_fast_len(target: int, real: bool = False) -> int:
 # -- cosine and sine transforms --------------------------------------------------------------------------------------
 
 
-def _scaled(x: AnyTensor, weights: Any, dim: int) -> AnyTensor:
+def _scale(x: AnyTensor, weights: Any, dim: int) -> AnyTensor:
     shape = [1] * x.ndim
     shape[dim] = -1
     return x * F.reshape(like(weights, F.real(x)), shape)
@@ -156,16 +156,16 @@ def _one(x: AnyTensor, kind: str, type: int, dim: int, norm: str | None, orthogo
         before[list(samples)] *= math.sqrt(0.5)
         after[list(frequencies)] *= math.sqrt(2)
     if (before != 1).any():
-        x = _scaled(x, before, dim)
+        x = _scale(x, before, dim)
     x = F.trigonometric_transform(x, kind, type, dim)
-    return _scaled(x, after, dim) if (after != 1).any() else x
+    return _scale(x, after, dim) if (after != 1).any() else x
 
 
 _OTHER_WAY = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
 _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
 
 
-def _transformed(
+def _transform(
     x: Any, kind: str, type: int, s: Any, axes: Any, norm: Any, orthogonalize: Any, inverse: bool
 ) -> AnyTensor:
     if type not in _INVERSE:
@@ -192,7 +192,7 @@ def _of_one(name: str, kind: str, inverse: bool) -> Callable[..., AnyTensor]:
         x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None,
         overwrite_x: bool = False, workers: int | None = None, orthogonalize: bool | None = None,
     ) -> AnyTensor:  # fmt: skip
-        return _transformed(x, kind, type, None if n is None else [n], [axis], norm, orthogonalize, inverse)
+        return _transform(x, kind, type, None if n is None else [n], [axis], norm, orthogonalize, inverse)
 
     transform.__name__ = transform.__qualname__ = name
     return transform
@@ -203,7 +203,7 @@ def _of_several(name: str, kind: str, inverse: bool) -> Callable[..., AnyTensor]
         x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | None = None, overwrite_x: bool = False,
         workers: int | None = None, orthogonalize: bool | None = None,
     ) -> AnyTensor:  # fmt: skip
-        return _transformed(x, kind, type, s, axes, norm, orthogonalize, inverse)
+        return _transform(x, kind, type, s, axes, norm, orthogonalize, inverse)
 
     transform.__name__ = transform.__qualname__ = name
     return transform

@@ -62,7 +62,7 @@ class _Solution(Function):
 def solution(
     function: Callable[..., Any], value: AnyTensor, residual: Any = None, example: AnyTensor | None = None
 ) -> AnyTensor:
-    """A vector `value` where a residual is zero, as a function of all tensors with a history that the residual reads.
+    """Return `value`, a zero of `residual`, as a differentiable function of all tensors with history that it reads.
 
     Derivatives of every order in both modes solve linear systems with the Jacobian of the residual; how the value was
     found does not matter.

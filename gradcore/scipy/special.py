@@ -69,8 +69,8 @@ def _existing(name: str, operation: str) -> Callable[..., Any]:
     return _set_signature(special, name, _parameter_names(count))
 
 
-def _declared(name: str, count: int) -> Callable[..., Any]:
-    """Return the function of that name, of so many arguments; a tuple of several results."""
+def _declare(name: str, count: int) -> Callable[..., Any]:
+    """Return the special function `name` of `count` arguments; it returns a tuple if it has several results."""
     results = [each for each in _NAMES[count] if each.partition(":")[0] == name]
 
     def special(*args: Any) -> Any:
@@ -84,10 +84,10 @@ def _declared(name: str, count: int) -> Callable[..., Any]:
     return _set_signature(special, name, _parameter_names(count))
 
 
-def _composed(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a function of real tensors that is made of others."""
+def _compose(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator for a formula of `count` real arguments that calls other special functions."""
 
-    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
 
         def special(*args: Any) -> Any:
@@ -99,32 +99,32 @@ def _composed(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
         return _set_signature(special, name, list(inspect.signature(function).parameters))
 
-    return made
+    return decorate
 
 
 # -- functions that are made of others -------------------------------------------------------------------------------
 
 
-@_composed(2)
+@_compose(2)
 def huber(delta: Any, r: Any) -> Any:
     small = F.abs(r) <= delta
     found = F.where(small, r * r / 2, delta * (F.abs(r) - delta / 2))
     return F.where(delta < 0, math.inf, found)
 
 
-@_composed(2)
+@_compose(2)
 def pseudo_huber(delta: Any, r: Any) -> Any:
     ratio = r / F.where(delta == 0, 1, delta)
     found = F.where(delta == 0, 0, r * r / (1 + F.sqrt(1 + ratio * ratio)))
     return F.where(delta < 0, math.inf, found)
 
 
-@_composed(2)
+@_compose(2)
 def boxcox(x: Any, lmbda: Any) -> Any:
     return _powers(F.log(x), lmbda)
 
 
-@_composed(2)
+@_compose(2)
 def boxcox1p(x: Any, lmbda: Any) -> Any:
     return _powers(F.log1p(x), lmbda)
 
@@ -134,12 +134,12 @@ def _powers(log: Any, power: Any) -> Any:
     return log * F.special_of_one(power * log, "exprel")
 
 
-@_composed(2)
+@_compose(2)
 def inv_boxcox(x: Any, lmbda: Any) -> Any:
     return F.exp(_logarithm(x, lmbda))
 
 
-@_composed(2)
+@_compose(2)
 def inv_boxcox1p(x: Any, lmbda: Any) -> Any:
     return F.expm1(_logarithm(x, lmbda))
 
@@ -149,64 +149,64 @@ def _logarithm(x: Any, power: Any) -> Any:
     return x * log1p_ratio(F, power * x)
 
 
-@_composed(2)
+@_compose(2)
 def chdtr(v: Any, x: Any) -> Any:
     return F.igamma(v / 2, x / 2)
 
 
-@_composed(2)
+@_compose(2)
 def chdtrc(v: Any, x: Any) -> Any:
     return F.igammac(v / 2, x / 2)
 
 
-@_composed(3)
+@_compose(3)
 def gdtr(a: Any, b: Any, x: Any) -> Any:
     return F.igamma(b, a * x)
 
 
-@_composed(3)
+@_compose(3)
 def gdtrc(a: Any, b: Any, x: Any) -> Any:
     return F.igammac(b, a * x)
 
 
-@_composed(2)
+@_compose(2)
 def pdtr(k: Any, m: Any) -> Any:
     return F.igammac(F.floor(k) + 1, m)
 
 
-@_composed(2)
+@_compose(2)
 def pdtrc(k: Any, m: Any) -> Any:
     return F.igamma(F.floor(k) + 1, m)
 
 
-@_composed(3)
+@_compose(3)
 def fdtr(dfn: Any, dfd: Any, x: Any) -> Any:
     return F.special_of_three(dfn / 2, dfd / 2, dfn * x / (dfn * x + dfd), "betainc")
 
 
-@_composed(3)
+@_compose(3)
 def fdtrc(dfn: Any, dfd: Any, x: Any) -> Any:
     return F.special_of_three(dfd / 2, dfn / 2, dfd / (dfn * x + dfd), "betainc")
 
 
-@_composed(3)
+@_compose(3)
 def voigt_profile(x: Any, sigma: Any, gamma: Any) -> Any:
     width = sigma * math.sqrt(2)
     z = F.complex(x / width, gamma / width + 0 * x)
     return F.real(F.special_of_one(z, "wofz")) / (width * math.sqrt(math.pi))
 
 
-def _shifted(name: str, of: str) -> Callable[..., Any]:
-    """Return a polynomial on [0, 1], by the one on [-1, 1]."""
+def _shift_polynomial(name: str, of: str) -> Callable[..., Any]:
+    """Return the shifted polynomial `name`, on [0, 1], as the polynomial `of`, on [-1, 1], of ``2 x - 1``."""
     return _set_signature(lambda n, x: globals()[of](n, 2 * tensor_of(x) - 1), name, ["n", "x"])
 
 
-@_composed(2)
+@_compose(2)
 def eval_chebyc(n: Any, x: Any) -> Any:
     return 2 * F.special_of_two(n, x / 2, "eval_chebyt")
 
 
-@_composed(2)
+@_compose(2)
 def eval_chebys(n: Any, x: Any) -> Any:
     return F.special_of_two(n, x / 2, "eval_chebyu")
 
@@ -266,7 +266,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     return (found, sign) if return_sign else found
 
 
-def _normalized(operation: str, x: Any, axis: Any) -> AnyTensor:
+def _normalize(operation: str, x: Any, axis: Any) -> AnyTensor:
     (t,) = common(x)
     dims = axes_of(axis, t.ndim)
     if not dims:
@@ -288,7 +288,7 @@ def softmax(x: Any, axis: Any = None) -> AnyTensor:
     tensor([[0.2500, 0.2500],
             [0.2500, 0.2500]])
     """
-    return _normalized("softmax", x, axis)
+    return _normalize("softmax", x, axis)
 
 
 def log_softmax(x: Any, axis: Any = None) -> AnyTensor:
@@ -300,7 +300,7 @@ def log_softmax(x: Any, axis: Any = None) -> AnyTensor:
     >>> special.log_softmax(gc.tensor([0.0, 0.0]))
     tensor([-0.6931, -0.6931])
     """
-    return _normalized("log_softmax", x, axis)
+    return _normalize("log_softmax", x, axis)
 
 
 def multigammaln(a: Any, d: int) -> AnyTensor:
@@ -328,15 +328,15 @@ _existing_names = {**_SPECIAL, "sinc": "sinc", "exp2": "exp2", "expm1": "expm1",
                    "round": "round"}  # fmt: skip
 _found: dict[str, Any] = {name: _existing(name, operation) for name, operation in _existing_names.items()}
 _found |= {
-    each.partition(":")[0]: _declared(each.partition(":")[0], count)
+    each.partition(":")[0]: _declare(each.partition(":")[0], count)
     for count, names in _NAMES.items()
     for each in names
     if each not in ("lambertw", "wofz")
 }
 globals().update(_found)
-eval_sh_legendre = _shifted("eval_sh_legendre", "eval_legendre")
-eval_sh_chebyt = _shifted("eval_sh_chebyt", "eval_chebyt")
-eval_sh_chebyu = _shifted("eval_sh_chebyu", "eval_chebyu")
+eval_sh_legendre = _shift_polynomial("eval_sh_legendre", "eval_legendre")
+eval_sh_chebyt = _shift_polynomial("eval_sh_chebyt", "eval_chebyt")
+eval_sh_chebyu = _shift_polynomial("eval_sh_chebyu", "eval_chebyu")
 
 
 def zeta(x: Any, q: Any = None) -> AnyTensor:
@@ -346,7 +346,7 @@ def zeta(x: Any, q: Any = None) -> AnyTensor:
     return F.zeta(*values)
 
 
-@_composed(1)
+@_compose(1)
 def gammasgn(x: Any) -> Any:
     """Return the sign of gamma, which alternates between the poles; nan at the negative ones."""
     below = F.floor(x)

@@ -63,13 +63,13 @@ def _window(name: str, M: int, options: Options, formula: Callable[[Any, int], A
     dtype = dtypes.as_dtype(options.get("dtype") or dtypes.get_default_dtype())
     if dtype not in (dtypes.float32, dtypes.float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
-    return sampled(M, options.get("sym", True), dtype, options.get("device"), formula).requires_grad_(
+    return sample_window(M, options.get("sym", True), dtype, options.get("device"), formula).requires_grad_(
         options.get("requires_grad", False)
     )
 
 
-def sampled(M: int, sym: bool, dtype: dtypes.dtype, device: Any, formula: Callable[[Any, int], Any]) -> Tensor:
-    """Return a window without the checks of arguments."""
+def sample_window(M: int, sym: bool, dtype: dtypes.dtype, device: Any, formula: Callable[[Any, int], Any]) -> Tensor:
+    """Return a window of `M` samples of `formula`; arguments are not checked."""
     if M < 2:
         return (ones if M else empty)(M, dtype=dtype, device=device)
     return formula(arange(M, dtype=dtype, device=device), M - 1 if sym else M)  # type: ignore[no-any-return]
@@ -160,7 +160,7 @@ def blackman(M: int, **options: Unpack[Options]) -> Tensor:
 
 @converting
 def nuttall(M: int, **options: Unpack[Options]) -> Tensor:
-    """A. H. Nuttall's window with four terms, whose first derivative is continuous too.
+    """Return Nuttall's window with four terms, whose first derivative is continuous too.
 
     Examples
     --------

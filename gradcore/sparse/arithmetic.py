@@ -105,7 +105,7 @@ def zero(t: SparseTensor) -> Any:
 # -- sums ------------------------------------------------------------------------------------------------------------
 
 
-def _scaled(t: Tensor, alpha: Any) -> Tensor:
+def _scale(t: Tensor, alpha: Any) -> Tensor:
     return t if alpha == 1 else t * alpha
 
 
@@ -119,7 +119,7 @@ def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     if not isinstance(other, SparseTensor):
         if not isinstance(other, Tensor) or not other.ndim:
             raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
-        return _onto_dense(_scaled(other, alpha), self, 1)
+        return _onto_dense(_scale(other, alpha), self, 1)
     if self.sizes != other.sizes:
         raise RuntimeError(
             f"add: expected sizes of 'self' and 'other' to match, but {list(self.sizes)} != {list(other.sizes)}"
@@ -127,18 +127,18 @@ def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     if self.layout is not other.layout:
         raise RuntimeError(f"add: the layouts {self.layout} and {other.layout} differ; use to_sparse(layout=...)")
     if self.index is other.index or all(a is b for a, b in zip(self.index, other.index, strict=True)):
-        return self.like(self.stored + _scaled(other.stored, alpha))
-    return _merged(self, other, alpha)
+        return self.like(self.stored + _scale(other.stored, alpha))
+    return _merge(self, other, alpha)
 
 
-def _merged(self: SparseTensor, other: SparseTensor, alpha: Any) -> Any:
-    """Return the sum of two tensors with indices of their own."""
+def _merge(self: SparseTensor, other: SparseTensor, alpha: Any) -> Any:
+    """Return ``self + alpha * other`` of two sparse tensors with different indices."""
     if self.layout is not COO:
         block = {"blocksize": tuple(self.stored.shape[1:])} if self.layout in BLOCKED else {}
-        return to_sparse(_merged(to_sparse(self), to_sparse(other), alpha), self.layout, **block)
+        return to_sparse(_merge(to_sparse(self), to_sparse(other), alpha), self.layout, **block)
     xp = self.xp
     index = wrap(xp.concatenate([raw(self.index[0]), raw(other.index[0])], 1), self.home)
-    values = functional.cat([self.stored, _scaled(other.stored, alpha)])
+    values = functional.cat([self.stored, _scale(other.stored, alpha)])
     made = sparse(COO, self.sizes, (index,), values, False)
     return coalesce(made) if self.in_order and other.in_order else made
 
@@ -163,7 +163,7 @@ def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     if isinstance(self, SparseTensor):
         return in_place("add", (self, other), {"alpha": alpha})
     _check_sizes(self, other)
-    values = _scaled(other.stored, alpha)
+    values = _scale(other.stored, alpha)
     if values.dtype.category > self.dtype.category:
         raise RuntimeError(f"result type {values.dtype!r} can't be cast to the desired output type {self.dtype!r}")
     values = values.to(self.dtype)

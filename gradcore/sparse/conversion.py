@@ -26,7 +26,7 @@ from gradcore.sparse.tensor import (
 from gradcore.tensor import Tensor, layouts
 from gradcore.utils._pytree import register_pytree_node
 
-__all__ = ["coalesce", "masked", "to_dense", "to_sparse"]
+__all__ = ["apply_mask", "coalesce", "to_dense", "to_sparse"]
 
 
 @on("coalesce")
@@ -163,8 +163,8 @@ def dense_to_sparse(t: Tensor, layout: Any = None, *, blocksize: Any = None, spa
     return to_sparse(sparse(COO, t.shape, (index,), values, True), layout, blocksize=blocksize)
 
 
-def masked(t: Tensor, mask: SparseTensor) -> Any:
-    """Return the elements of a tensor at the indices of a sparse one."""
+def apply_mask(t: Tensor, mask: SparseTensor) -> Any:
+    """Return the elements of `t` at the indices of `mask`, as a sparse tensor with these indices."""
     if tuple(t.shape) != mask.sizes:
         raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {list(t.shape)} but mask "
                            f"has size {list(mask.sizes)}")  # fmt: skip
@@ -180,7 +180,7 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Any:
     """Return the elements of a tensor at the indices of a sparse one."""
     if not isinstance(mask, SparseTensor):
         raise RuntimeError("sparse_mask() expects mask to be a sparse tensor")
-    return masked(self, mask)
+    return apply_mask(self, mask)
 
 
 # -- layouts ---------------------------------------------------------------------------------------------------------
@@ -211,10 +211,10 @@ def to_sparse(t: SparseTensor, layout: Any = None, *, blocksize: Any = None, **n
         raise RuntimeError(f"to_sparse: conversion from {SPOKEN[t.layout]} to {layout} layout is not supported")
     if len(t.sizes) != 2:
         raise RuntimeError(f"to_sparse: the layout {layout} is for matrices, but the tensor has {len(t.sizes)} dims")
-    return _compressed(_in_order_of(t), layout, blocksize)
+    return _compress(_in_order_of(t), layout, blocksize)
 
 
-def _compressed(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
+def _compress(t: SparseTensor, layout: Any, blocksize: Any) -> SparseTensor:
     """Return a coalesced COO matrix in a compressed layout."""
     if layout in BLOCKED:
         return _in_blocks(t, layout, blocksize)

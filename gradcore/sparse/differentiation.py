@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.autograd import gradients
-from gradcore.sparse.conversion import masked
+from gradcore.sparse.conversion import apply_mask
 from gradcore.sparse.indices import are_equal
 from gradcore.sparse.tensor import SparseTensor, on
 from gradcore.tensor import Tensor
@@ -13,7 +13,7 @@ from gradcore.tensor import Tensor
 __all__ = ["backward", "grad"]
 
 
-def _listed(values: Any) -> list[Any]:
+def _as_list(values: Any) -> list[Any]:
     return [values] if isinstance(values, Tensor) or values is None or hasattr(values, "node") else list(values)
 
 
@@ -25,9 +25,9 @@ def _upstream(outputs: list[Any], given: Any) -> Any:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
         return None
     found = []
-    for out, grad in zip(outputs, _listed(given), strict=True):
+    for out, grad in zip(outputs, _as_list(given), strict=True):
         if isinstance(out, SparseTensor) and grad is not None:
-            grad = (grad if isinstance(grad, SparseTensor) and _same(grad, out) else masked(grad, out)).stored
+            grad = (grad if isinstance(grad, SparseTensor) and _same(grad, out) else apply_mask(grad, out)).stored
         found.append(grad)
     return found
 
@@ -39,7 +39,7 @@ def _same(a: SparseTensor, b: SparseTensor) -> bool:
 @on("grad")
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **settings: Any) -> Any:
     """`gradcore.autograd.grad`: gradients of sparse inputs are sparse."""
-    outs, wanted = _listed(outputs), _listed(inputs)
+    outs, wanted = _as_list(outputs), _as_list(inputs)
     found = gradients.grad(
         [_values_of(t) for t in outs], [_values_of(t) for t in wanted], _upstream(outs, grad_outputs), **settings
     )
@@ -52,8 +52,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **settings: Any) -
 @on("backward")
 def backward(tensors: Any, grad_tensors: Any = None, inputs: Any = None, **settings: Any) -> None:
     """`gradcore.autograd.backward`."""
-    outs = _listed(tensors)
-    leaves = None if inputs is None else [_values_of(t) for t in _listed(inputs)]
+    outs = _as_list(tensors)
+    leaves = None if inputs is None else [_values_of(t) for t in _as_list(inputs)]
     gradients.backward([_values_of(t) for t in outs], _upstream(outs, grad_tensors), inputs=leaves, **settings)
 
 

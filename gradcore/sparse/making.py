@@ -200,7 +200,7 @@ def _check_sizes(sizes: list[int]) -> list[int]:
 
 
 def _check_bounds(index: Array, sizes: Sequence[int]) -> None:
-    """Indices outside of a tensor would be read from other rows, so they are always checked."""
+    """Raise if an index is out of bounds; it would read another row, so it is always checked."""
     for dim, row in enumerate(index):
         low, high = int(row.min()), int(row.max())
         if low < 0:

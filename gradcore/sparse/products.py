@@ -23,8 +23,8 @@ def elements(t: SparseTensor) -> Tensor:
     return t.stored.reshape(-1) if t.layout in BLOCKED else t.stored
 
 
-def _checked(a: Any, b: Any) -> None:
-    """Refuse factors that do not fit."""
+def _check_factors(a: Any, b: Any) -> None:
+    """Raise if two factors differ in dtype or device."""
     if a.dtype is not b.dtype:
         raise RuntimeError(f"expected scalar type {_scalar(a)} but found {_scalar(b)}")
     if a.device != b.device:
@@ -48,7 +48,7 @@ def _times_dense(a: SparseTensor, b: Tensor) -> Any:
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({a.sizes[0]}x{a.sizes[1]} and {inner}x{b.shape[-1]})"
         )
-    _checked(a, b)
+    _check_factors(a, b)
     if b.ndim <= 2:
         return functional.sparse_product(elements(a), b, a.pattern, False)
     columns = b.movedim(-2, 0)
@@ -65,7 +65,7 @@ def _dense_times(a: Tensor, b: SparseTensor) -> Any:
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({rows}x{a.shape[-1]} and {b.sizes[0]}x{b.sizes[1]})"
         )
-    _checked(a, b)
+    _check_factors(a, b)
     if a.ndim == 1:
         return functional.sparse_product(elements(b), a, b.pattern, True)
     rows = a.reshape(-1, a.shape[-1])
@@ -82,7 +82,7 @@ def _times_sparse(a: SparseTensor, b: SparseTensor) -> Any:
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({a.sizes[0]}x{a.sizes[1]} and {b.sizes[0]}x{b.sizes[1]})"
         )
-    _checked(a, b)
+    _check_factors(a, b)
     xp, device = a.xp, a.home
     left, right, where, flat = _meetings(xp, a.pattern, b.pattern)
     terms = elements(a)[wrap(left, device)] * elements(b)[wrap(right, device)]
@@ -135,7 +135,7 @@ def bmm(self: Any, mat2: Any) -> Any:
             f"Expected size for first two dimensions of batch2 tensor to be: [{many}, {inner}] but got: "
             f"[{mat2.shape[0]}, {mat2.shape[1]}]."
         )
-    _checked(self, mat2)
+    _check_factors(self, mat2)
     xp = self.xp
     pattern = Pattern(xp, (many * height, many * inner), index[0] * height + index[1], index[0] * inner + index[2])
     found = functional.sparse_product(self.stored, mat2.reshape(many * inner, -1), pattern, False)

@@ -69,13 +69,13 @@ def total(t: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) 
             raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {d})")
     away = sorted({d % n for d in dims})
     if t.layout is not COO:
-        found = _summed(to_sparse(t), away, keepdim)
+        found = _sum_coo(to_sparse(t), away, keepdim)
         return to_sparse(found, CSR) if isinstance(found, SparseTensor) and found.ndim == 2 else found
-    return _summed(coalesce(t), away, keepdim)
+    return _sum_coo(coalesce(t), away, keepdim)
 
 
-def _summed(t: SparseTensor, away: list[int], keepdim: bool) -> Any:
-    """Return the sum of a COO tensor over dims."""
+def _sum_coo(t: SparseTensor, away: list[int], keepdim: bool) -> Any:
+    """Return the sum of a COO tensor over the dims `away`."""
     dims, device = sparse_dim(t), t.home
     values = t.stored
     dense = tuple(d - dims + 1 for d in away if d >= dims)

@@ -16,7 +16,7 @@ from gradcore.tensor import Tensor
 __all__ = ["cat", "index_select", "select", "unbind"]
 
 
-def _wrapped(dim: int, n: int) -> int:
+def _wrap_dim(dim: int, n: int) -> int:
     if not -n <= dim < n:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
     return dim % n
@@ -31,7 +31,7 @@ def _of_entries(t: SparseTensor, index: Array, which: Array, sizes: Sequence[int
 def select(t: SparseTensor, dim: int, index: int) -> Any:
     """Return the part with one index along a dim, which is left out."""
     t = to_sparse(t)
-    d, dims = _wrapped(dim, len(t.sizes)), sparse_dim(t)
+    d, dims = _wrap_dim(dim, len(t.sizes)), sparse_dim(t)
     size = t.sizes[d]
     if not -size <= index < size:
         raise IndexError(f"select(): index {index} out of range for tensor of size {list(t.sizes)} at dimension {dim}")
@@ -50,7 +50,7 @@ def select(t: SparseTensor, dim: int, index: int) -> Any:
 def index_select(t: SparseTensor, dim: int, index: Tensor) -> Any:
     """Return the parts with some indices along a dim, in their order."""
     given, t = t, to_sparse(t)
-    d, dims, xp, _device = _wrapped(dim, len(t.sizes)), sparse_dim(t), t.xp, t.home
+    d, dims, xp, _device = _wrap_dim(dim, len(t.sizes)), sparse_dim(t), t.xp, t.home
     sizes = [index.numel() if e == d else n for e, n in enumerate(t.sizes)]
     if d >= dims:
         return sparse(COO, sizes, t.index, t.stored.index_select(d - dims + 1, index), t.in_order)
@@ -81,7 +81,7 @@ def _in_layout_of(given: SparseTensor, made: Any) -> Any:
 def narrow(t: SparseTensor, dim: int, start: int, length: int) -> Any:
     """Return a copy of `length` entries of a dim, from `start` on."""
     t = to_sparse(t)
-    d, dims = _wrapped(dim, len(t.sizes)), sparse_dim(t)
+    d, dims = _wrap_dim(dim, len(t.sizes)), sparse_dim(t)
     start = start + t.sizes[d] if start < 0 else start
     if length < 0 or start + length > t.sizes[d]:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({t.sizes[d]}).")
@@ -98,13 +98,13 @@ def narrow(t: SparseTensor, dim: int, start: int, length: int) -> Any:
 @on("unbind")
 def unbind(t: SparseTensor, dim: int = 0) -> Any:
     """Return the parts along a dim."""
-    return tuple(select(t, dim, i) for i in range(t.sizes[_wrapped(dim, len(t.sizes))]))
+    return tuple(select(t, dim, i) for i in range(t.sizes[_wrap_dim(dim, len(t.sizes))]))
 
 
 @on("unsqueeze")
 def unsqueeze(t: SparseTensor, dim: int) -> Any:
     """Return a further dim of size 1."""
-    d, t = _wrapped(dim, len(t.sizes) + 1), to_sparse(t)
+    d, t = _wrap_dim(dim, len(t.sizes) + 1), to_sparse(t)
     dims = sparse_dim(t)
     sizes = [*t.sizes[:d], 1, *t.sizes[d:]]
     if d > dims:
@@ -122,7 +122,7 @@ def squeeze(t: Any, dim: int | None = None) -> Any:
         for d in range(len(t.sizes) - 1, -1, -1):
             t = squeeze(t, d) if isinstance(t, SparseTensor) else t
         return t
-    return select(t, dim, 0) if t.sizes[_wrapped(dim, len(t.sizes))] == 1 else t
+    return select(t, dim, 0) if t.sizes[_wrap_dim(dim, len(t.sizes))] == 1 else t
 
 
 @on("cat concat concatenate")
@@ -132,7 +132,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
         raise RuntimeError("Concatenating sparse tensors, but a dense tensor was found; use to_sparse() or to_dense()")
     parts = [to_sparse(t) for t in tensors]
     first = parts[0]
-    d, dims, xp = _wrapped(dim, len(first.sizes)), sparse_dim(first), first.xp
+    d, dims, xp = _wrap_dim(dim, len(first.sizes)), sparse_dim(first), first.xp
     for t in parts[1:]:
         if (sparse_dim(t), dense_dim(t)) != (dims, dense_dim(first)) or any(
             a != b for e, (a, b) in enumerate(zip(t.sizes, first.sizes, strict=True)) if e != d

@@ -45,7 +45,7 @@ def _right(A: SparseTensor, b: Any, name: str) -> Any:
     return b
 
 
-def _solved(A: Any, b: Any, name: str, method: Iteration | None) -> tuple[Tensor, int]:
+def _solve(A: Any, b: Any, name: str, method: Iteration | None) -> tuple[Tensor, int]:
     A = _matrix(A, name)
     b = _right(A, b, name)
     dtype = dtypes.promote_types(A.dtype, b.dtype)
@@ -75,7 +75,7 @@ def spsolve(A: Any, b: Any) -> Tensor:
     >>> gc.sparse.spsolve(A, gc.tensor([4.0, 8.0]))
     tensor([1., 2.])
     """
-    return _solved(A, b, "spsolve", None)[0]
+    return _solve(A, b, "spsolve", None)[0]
 
 
 def iterative(name: str, title: str, extra: str = "") -> Any:
@@ -99,7 +99,7 @@ def iterative(name: str, title: str, extra: str = "") -> Any:
         if maxiter is not None:
             settings["maxiter"] = maxiter
         method = Iteration(name, settings, first, M)
-        return _solved(A, b, name, method)
+        return _solve(A, b, name, method)
 
     solve.__name__ = solve.__qualname__ = name
     solve.__doc__ = f"""The solution of ``A @ x = b`` by {title}, and 0 where it converged; as SciPy's function.
@@ -144,7 +144,7 @@ bicgstab = iterative("bicgstab", "stabilised biconjugate gradients")
 def lobpcg(
     A: Any, X: Any, *, M: Any = None, tol: float | None = None, maxiter: int | None = None, largest: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Some eigenvalues and eigenvectors of a symmetric matrix; as SciPy's function, without constraints.
+    """Compute some eigenvalues and eigenvectors of a symmetric matrix, as SciPy's function, without constraints.
 
     The gradient is that of exact eigenpairs, and symmetric: eigenvalues must be distinct, and `tol` small.
 

@@ -72,7 +72,7 @@ CLASS_METHODS: tuple[Row, ...] = ((subclasses, "__init_subclass__=enlist __torch
 STATIC_METHODS: tuple[Row, ...] = ((subclasses, "_make_subclass=make_subclass"),)
 #: Functions that formulas, composites and modules find in `gradcore.functional` besides the operations.
 FUNCTIONS: tuple[Row, ...] = (
-    (batch_dims, "has_batches_of repeated"),
+    (batch_dims, "has_batches_of repeat_per_sample"),
     (checks, "check_reduction"),
     (creation, "as_tensor empty empty_like full full_like ones ones_like tensor zeros zeros_like"),
     (drawing, "drawn_like"),

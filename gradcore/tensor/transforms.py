@@ -14,7 +14,7 @@ import numpy as np
 
 from gradcore.autograd import forward, variables
 from gradcore.autograd.batch_dims import add_batch_dim, basis, broadcast_to_batch, remove_batch_dim
-from gradcore.autograd.batch_dims import mapped as vectorize
+from gradcore.autograd.batch_dims import map_samples as vectorize
 from gradcore.autograd.batch_dims import running as batch_scope
 from gradcore.autograd.derivatives import PLANS, UNCHANGED
 from gradcore.autograd.engine import run_backward

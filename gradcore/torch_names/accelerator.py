@@ -77,8 +77,8 @@ def get_device_module(device: Any = None) -> Any:
     raise RuntimeError(f"Invalid device string: '{device}': there are 'cpu' and 'cuda'")
 
 
-def _required(function: Callable[..., _Result]) -> Callable[..., _Result]:
-    """`function`, or an error where there is no accelerator."""
+def _require_accelerator(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Return `function` with a check that raises where there is no accelerator."""
 
     @functools.wraps(function)
     def call(*args: Any) -> _Result:
@@ -89,21 +89,21 @@ def _required(function: Callable[..., _Result]) -> Callable[..., _Result]:
     return call
 
 
-current_device_index = current_device_idx = _required(cuda.current_device)
-set_device_index = set_device_idx = _required(cuda.set_device)
-current_stream = _required(cuda.current_stream)
-set_stream = _required(cuda.set_stream)
-synchronize = _required(cuda.synchronize)
-empty_cache = _required(cuda.empty_cache)
-get_device_capability = _required(cuda.get_device_capability)
-get_memory_info = _required(cuda.mem_get_info)
-max_memory_allocated = _required(cuda.max_memory_allocated)
-max_memory_reserved = _required(cuda.max_memory_reserved)
-memory_allocated = _required(cuda.memory_allocated)
-memory_reserved = _required(cuda.memory_reserved)
-memory_stats = _required(cuda.memory_stats)
-reset_peak_memory_stats = _required(cuda.reset_peak_memory_stats)
+current_device_index = current_device_idx = _require_accelerator(cuda.current_device)
+set_device_index = set_device_idx = _require_accelerator(cuda.set_device)
+current_stream = _require_accelerator(cuda.current_stream)
+set_stream = _require_accelerator(cuda.set_stream)
+synchronize = _require_accelerator(cuda.synchronize)
+empty_cache = _require_accelerator(cuda.empty_cache)
+get_device_capability = _require_accelerator(cuda.get_device_capability)
+get_memory_info = _require_accelerator(cuda.mem_get_info)
+max_memory_allocated = _require_accelerator(cuda.max_memory_allocated)
+max_memory_reserved = _require_accelerator(cuda.max_memory_reserved)
+memory_allocated = _require_accelerator(cuda.memory_allocated)
+memory_reserved = _require_accelerator(cuda.memory_reserved)
+memory_stats = _require_accelerator(cuda.memory_stats)
+reset_peak_memory_stats = _require_accelerator(cuda.reset_peak_memory_stats)
 #: Context in which a device of that number is the current one.
-device_index = _required(cuda.device)
+device_index = _require_accelerator(cuda.device)
 
 paths.show_public(__name__)

@@ -71,7 +71,7 @@ class Overload:
         return f"aten::{self._packet}" + ("" if self._overload == "default" else f".{self._overload}")
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        return _called(self._packet, args, named)
+        return _call(self._packet, args, named)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Overload):
@@ -98,7 +98,7 @@ class Packet:
         self.__name__ = name
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        return _called(self.__name__, args, named)
+        return _call(self.__name__, args, named)
 
     def __getattr__(self, name: str) -> Overload:
         if name.startswith("__"):
@@ -133,7 +133,7 @@ def _function(packet: str) -> Any:
     return None
 
 
-def _called(packet: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _call(packet: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     function = _function(packet)
     if function is None:
         raise NotImplementedError(

@@ -46,7 +46,7 @@ def get_num_interop_threads() -> int:
 
 
 def set_num_interop_threads(n: int, /) -> None:
-    """Accepted for compatibility: operations run one after the other."""
+    """Do nothing, for compatibility: operations run one after the other."""
     if n <= 0:
         raise RuntimeError("Expected positive number of threads")
 

@@ -70,17 +70,17 @@ def trace(func: _Given, *args: Any, **settings: Any) -> _Given:
 trace_module = optimize_for_inference = freeze = script
 
 
-def _given(fn: _Given) -> _Given:
-    """Return the function or class itself."""
+def _return_unchanged(fn: _Given) -> _Given:
+    """Return `fn` itself: decorators of TorchScript change nothing."""
     return fn
 
 
-export = interface = script_if_tracing = script_method = unused = _overload = _overload_method = _given
+export = interface = script_if_tracing = script_method = unused = _overload = _overload_method = _return_unchanged
 
 
 def ignore(drop: Any = False, **settings: Any) -> Any:
     """Return the function itself, or a decorator that gives it back."""
-    return drop if callable(drop) else _given
+    return drop if callable(drop) else _return_unchanged
 
 
 def annotate(the_type: Any, the_value: _Given) -> _Given:
@@ -89,7 +89,7 @@ def annotate(the_type: Any, the_value: _Given) -> _Given:
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:
-    """Whether an object is of a type, or of one of several; of ``list[int]`` and its like, what it is a list of too."""
+    """Return whether an object is of a type, or of one of several; with ``list[int]`` also check its elements."""
     if _is_instance(target_type, tuple):
         return any(isinstance(obj, each) for each in target_type)
     inner: Any
@@ -106,7 +106,7 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 
 
 def is_scripting() -> bool:
-    """False: programs are Python."""
+    """Return False: programs are Python."""
     return False
 
 
@@ -126,7 +126,7 @@ def wait(future: Future[Any]) -> Any:
 
 
 def save(m: Any, f: Any, **settings: Any) -> None:
-    """An error: programs are not written to files, `gradcore.save` writes the state of a module."""
+    """Raise: programs are not written to files; `gradcore.save` writes the state of a module."""
     raise RuntimeError("torch.jit.save: gradcore cannot write programs; use torch.save(module.state_dict(), file)")
 
 

@@ -46,7 +46,7 @@ def get_sharing_strategy() -> str:
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepted for compatibility: ``"file_system"`` or ``"file_descriptor"``; memory is always shared by the latter."""
+    """Check the strategy and do nothing else: memory is always shared by file descriptors."""
     if new_strategy not in ("file_descriptor", "file_system"):
         raise AssertionError(f"unknown sharing strategy {new_strategy!r}")
 

@@ -179,13 +179,13 @@ def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[..., Any]:
 
     def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             relevant = dispatcher(*args, **kwargs)
             if has_torch_function(relevant):
-                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+                return handle_torch_function(wrapper, relevant, *args, **kwargs)
             return func(*args, **kwargs)
 
-        return wrapped
+        return wrapper
 
     return decorate
 

@@ -252,7 +252,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def _read(table: str) -> dict[str, dict[str, tuple[str, str]]]:
-    """The names of each path (``""`` is the package), with the module that defines each and its name there."""
+    """Return for each path (``""`` is the package) its names, with the defining module and the name there."""
     found: dict[str, dict[str, tuple[str, str]]] = {}
     for line in table.strip().splitlines():
         head, _, names = line.partition(": ")
@@ -383,7 +383,7 @@ on_public: Callable[[str], None] | None = None
 
 
 def show_public(package: str) -> None:
-    """Let `dir` show the public names alone, and errors suggest no others: of a package and its modules so far."""
+    """Make `dir` and the suggestions of errors show only public names, for a package and its loaded modules."""
     for name, module in list(sys.modules.items()):
         if (name == package or name.startswith(f"{package}.")) and "__all__" in vars(module):
             vars(module)["__dir__"] = partial(_shown, module)

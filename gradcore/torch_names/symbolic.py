@@ -42,7 +42,7 @@ class FakeTensor:
 
 
 def is_fake(x: Any) -> bool:
-    """False: tensors without data are those of the device ``meta``."""
+    """Return False: tensors without data are those of the device ``meta``."""
     return False
 
 

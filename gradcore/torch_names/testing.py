@@ -116,8 +116,8 @@ class _Comparison:
         relative = absolute / abs(expected) if expected else math.inf
         return (
             f"Scalars are not {_manner(rtol, atol)}!\n\nExpected {expected} but got {actual}.\n"
-            f"Absolute difference: {absolute}{_allowed(atol, rtol)}\n"
-            f"Relative difference: {relative}{_allowed(rtol, atol)}"
+            f"Absolute difference: {absolute}{_describe_bound(atol, rtol)}\n"
+            f"Relative difference: {relative}{_describe_bound(rtol, atol)}"
         )
 
     def between_tensors(self, actual: Tensor, expected: Tensor) -> str | None:
@@ -139,7 +139,7 @@ class _Comparison:
         return self.between_parts(actual, expected, tolerances)
 
     def between_parts(self, actual: Any, expected: Any, tolerances: tuple[float, float]) -> str | None:
-        """The first difference of sparse tensors of one layout, which have the same indices if they are close."""
+        """Return the first difference of two sparse tensors of one layout, or None; indices must be equal."""
         kind = actual.layout._name.removeprefix("sparse_").upper()
         for what, count in (("sparse dimensions", "sparse_dim"), ("specified values", "_nnz")):
             ours, theirs = getattr(actual, count)(), getattr(expected, count)()
@@ -165,15 +165,15 @@ class _Comparison:
         if not ours.ndim:
             return (
                 f"{what or 'Scalars'} are not {_manner(rtol, atol)}!\n\nExpected {theirs} but got {ours}.\n"
-                f"Absolute difference: {absolute}{_allowed(atol, rtol)}\n"
-                f"Relative difference: {relative}{_allowed(rtol, atol)}"
+                f"Absolute difference: {absolute}{_describe_bound(atol, rtol)}\n"
+                f"Relative difference: {relative}{_describe_bound(rtol, atol)}"
             )
         wrong = int((~close).sum())
         return (
             f"{what or 'Tensor-likes'} are not {_manner(rtol, atol)}!\n\n"
             f"Mismatched elements: {wrong} / {close.size} ({wrong / close.size:.1%})\n"
-            f"Greatest absolute difference: {_greatest(absolute)}{_allowed(atol, rtol)}\n"
-            f"Greatest relative difference: {_greatest(relative)}{_allowed(rtol, atol)}"
+            f"Greatest absolute difference: {_greatest(absolute)}{_describe_bound(atol, rtol)}\n"
+            f"Greatest relative difference: {_greatest(relative)}{_describe_bound(rtol, atol)}"
         )
 
 
@@ -203,7 +203,7 @@ def _manner(rtol: float, atol: float) -> str:
     return "close" if rtol or atol else "equal"
 
 
-def _allowed(bound: float, other: float) -> str:
+def _describe_bound(bound: float, other: float) -> str:
     return f" (up to {bound} allowed)" if bound or other else ""
 
 

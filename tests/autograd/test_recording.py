@@ -22,7 +22,7 @@ ROOT = Path(gc.__file__).parent
 NUMBERING = {
     ("autograd/node.py", "make"),
     ("autograd/views.py", "gradient_edge"),
-    ("autograd/op_node.py", "unpacked"),
+    ("autograd/op_node.py", "call_unpack_hooks"),
     ("autograd/function/call.py", "call"),
     ("compiler/autograd/node.py", "connect_one"),
     ("compiler/autograd/node.py", "delegate"),

@@ -157,7 +157,7 @@ def finish(ctx: Any, args: tuple[Any, ...], result: Any, record: bool, separate:
         if not (record and moving[i]):
             t = _without_history(t, is_input, is_dirty)
         elif is_dirty:
-            _written(ctx, args, t, i, len(raw))
+            _record_write(ctx, args, t, i, len(raw))
         elif is_input:
             if separate and id(t) in saved:
                 raise RuntimeError(
@@ -221,8 +221,8 @@ def _give_history(ctx: Any, t: AnyTensor, i: int) -> None:
         t._autograd.edge_version = t._vc.version
 
 
-def _written(ctx: Any, args: tuple[Any, ...], t: AnyTensor, i: int, n_outputs: int) -> None:
-    """History of an input that forward has written in place."""
+def _record_write(ctx: Any, args: tuple[Any, ...], t: AnyTensor, i: int, n_outputs: int) -> None:
+    """Make `ctx` the history of `t`, an input that forward has modified in place."""
     if t._autograd is not None and t._autograd.base is not None:
         views.check_writable(t)
     edge = gradient_edge(t)
@@ -296,7 +296,7 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.F
     rows = [row for row in zip(primals, args, tangents, strict=True) if isinstance(row[0], Variable)]
     duals = {id(p): (dual, tangent) for p, dual, tangent in rows}
     versions = {id(t): version_counter(t).version for t in tangents if t is not None}
-    for i, tangent in enumerate(_pushed(ctx, cls, tangents, outs)):
+    for i, tangent in enumerate(_call_jvp(ctx, cls, tangents, outs)):
         if tangent is not None:
             _check_view(outs[i], tangent, rows)
         if id(outs[i]) in duals:
@@ -304,7 +304,7 @@ def _call_dual(cls: Any, args: tuple[Any, ...], separate: bool, level: forward.F
             if tangent is not before or (tangent is not None and tangent._vc.version == versions[id(tangent)]):
                 raise RuntimeError(NOT_IN_PLACE)
             position = next(k for k, row in enumerate(rows) if row[0] is outs[i])
-            outs[i] = _written_dual(ctx, outs[i], dual, position)
+            outs[i] = _record_dual_write(ctx, outs[i], dual, position)
         elif tangent is not None:
             tangent = forward.in_own_memory(tangent, outs[i], tangents)
         if tangent is not None:
@@ -328,8 +328,8 @@ def _tangent(t: AnyTensor, level: forward.ForwardLevel, materialize: bool) -> An
     return tangent
 
 
-def _pushed(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[Any]:
-    """Return the tangents of the results that the user's `jvp` finds, checked."""
+def _call_jvp(ctx: Any, cls: Any, tangents: list[Any], outs: list[Any]) -> list[Any]:
+    """Call the user's `jvp`, check the tangents that it returns, and return them."""
     ctx._forward_mode = True
     try:
         found = cls.jvp(ctx, *tangents)
@@ -381,8 +381,8 @@ def _base_of(t: AnyTensor) -> Any:
     return t._base if t._is_view() else t
 
 
-def _written_dual(ctx: Any, primal: AnyTensor, dual: AnyTensor, position: int) -> Any:
-    """The argument that forward has written in place, of which it saw the primal; it is the tensor at that position."""
+def _record_dual_write(ctx: Any, primal: AnyTensor, dual: AnyTensor, position: int) -> Any:
+    """Give the dual tensor at `position` the history of its primal, which forward has modified in place; return it."""
     if primal._edge is not None and primal._edge[0] is ctx:
         if dual._autograd is not None:
             views.check_writable(dual)

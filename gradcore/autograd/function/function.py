@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from gradcore import functional
 from gradcore.autograd.function.call import bind, call
-from gradcore.autograd.function.vmap import batched_call, lifted
+from gradcore.autograd.function.vmap import batched_call, broadcast_to_batches
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import FREED, Node
 from gradcore.autograd.saved import SavedTensor
@@ -135,7 +135,7 @@ class BackwardFunction(FunctionCtx, Node):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What `save_for_backward` was given; in `jvp`, what `save_for_forward` was given.
+        """The tensors passed to `save_for_backward`; in `jvp`, those passed to `save_for_forward`.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class BackwardFunction(FunctionCtx, Node):
         return cls.vjp
 
     def backward(self, grads: Any, arithmetic: Any, needed: Any = None) -> list[Any]:
-        """What the engine calls: gradients for the edges, checked against the inputs."""
+        """Call the user's backward, check its results against the inputs, and return the gradients for the edges."""
         if self._n_outputs > 1:
             pairs = zip(grads, self._outputs, strict=True)
             results = self.apply(*[self._incoming(arithmetic.as_tensor(g), meta) for g, meta in pairs])
@@ -400,7 +400,7 @@ class Function:
                 by_rule = batched_call(cls, args, cls.vmap is not Function.vmap)
                 if by_rule is not None:
                     return by_rule()
-                args = lifted(args)
+                args = broadcast_to_batches(args)
             ctx, result = call(cls, args, separate)
             ctx.forget_notes()
             return result

@@ -10,7 +10,7 @@ from gradcore.autograd.variables import Variable, wrap
 from gradcore.autograd.views import all_tangents, requires_grad
 from gradcore.backends.vmap import BatchedArray, batched_device, unbatched_device
 
-__all__ = ["VmapInfo", "batched_call", "lifted"]
+__all__ = ["VmapInfo", "batched_call", "broadcast_to_batches"]
 
 
 class VmapInfo(NamedTuple):
@@ -97,7 +97,7 @@ def _by_rule(cls: Any, args: tuple[Any, ...], level: Any) -> Any:
 
 
 def _outside(a: Any, level: Any) -> tuple[Any, Any]:
-    """An argument outside of the batch, and the dim of the samples in it; for a container, a container of dims."""
+    """Return an argument without its batch `level`, and the dim of the samples in it; for a container, containers."""
     kind = a.__class__
     if kind is dict:
         pairs = {key: _outside(value, level) for key, value in a.items()}
@@ -105,7 +105,7 @@ def _outside(a: Any, level: Any) -> tuple[Any, Any]:
     if kind in _CONTAINERS:
         found = [_outside(value, level) for value in a]
         return kind([value for value, _ in found]), kind([dim for _, dim in found])
-    return (remove_batch_dim(a, level, 0), 0) if _has_samples(a, level) else (_shared(a, level), None)
+    return (remove_batch_dim(a, level, 0), 0) if _has_samples(a, level) else (_leave_batch(a, level), None)
 
 
 class _StructuresDifferError(Exception):
@@ -136,15 +136,15 @@ def _has_samples(a: Any, level: Any) -> bool:
     return varies or requires_grad(a) or bool(all_tangents(a))
 
 
-def _shared(a: Any, level: Any) -> Any:
-    """Return an argument that is the same for all samples, outside of their batch."""
+def _leave_batch(a: Any, level: Any) -> Any:
+    """Return `a`, which is the same for all samples, outside of the batch `level`."""
     if not isinstance(a, Variable) or level not in a._device.levels:
         return a
     return wrap(a._array, unbatched_device(a._device, level), a._dtype)
 
 
-def lifted(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments with all tensors in the batches that any of them is in."""
+def broadcast_to_batches(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments with every tensor in all batches that any of them is in."""
     levels = tuple({level for a in args if isinstance(a, Variable) for level in a._device.levels})
     if not levels:
         return args

@@ -82,7 +82,7 @@ class _Trajectory(Function):
         n, adjoint = states.shape[1], grad[-1]
         sums = F.cat([F.zeros_like(states[0][:0]), *(F.reshape(F.zeros_like(p), (-1,)) for p in parameters)])
 
-        def augmented(values: Any, t: AnyTensor, z: AnyTensor) -> AnyTensor:
+        def compute_slope(values: Any, t: AnyTensor, z: AnyTensor) -> AnyTensor:
             y, a = z[:n], z[n : 2 * n]
             slope, pull = vjp(lambda y, *p: ctx.field(p, t, y), y, *values)
             by_state, *by_parameters = pull(a)
@@ -91,7 +91,7 @@ class _Trajectory(Function):
         for i in range(len(ctx.times) - 1, 0, -1):
             span = np.array([ctx.times[i], ctx.times[i - 1]])
             z = F.cat([states[i], adjoint, sums])
-            z = trajectory(augmented, span, z, parameters, _as_scalar_tolerance(ctx.settings, n, len(sums)))[-1]
+            z = trajectory(compute_slope, span, z, parameters, _as_scalar_tolerance(ctx.settings, n, len(sums)))[-1]
             adjoint, sums = z[n : 2 * n] + grad[i - 1], z[2 * n :]
         pieces = F.split(sums, [p.numel() for p in parameters]) if parameters else ()
         return (
@@ -105,13 +105,13 @@ class _Trajectory(Function):
         n, m = y0.shape[0], len(parameters)
         tangents = [F.zeros_like(p) if t is None else t for p, t in zip(parameters, tangents, strict=True)]  # type: ignore[assignment]
 
-        def augmented(values: Any, t: AnyTensor, z: AnyTensor) -> AnyTensor:
+        def compute_slope(values: Any, t: AnyTensor, z: AnyTensor) -> AnyTensor:
             moved = jvp(lambda y, *p: ctx.field(p, t, y), (z[:n], *values[:m]), (z[n:], *values[m:]))
             return F.cat(list(moved))  # fmt: skip
 
         z = F.cat([y0, F.zeros_like(y0) if of_start is None else of_start])
         settings = _as_scalar_tolerance(ctx.settings, n, 0)
-        return trajectory(augmented, ctx.times, z, [*parameters, *tangents], settings)[:, n:]
+        return trajectory(compute_slope, ctx.times, z, [*parameters, *tangents], settings)[:, n:]
 
 
 def _as_scalar_tolerance(settings: Settings, n: int, further: int) -> Settings:

@@ -22,11 +22,11 @@ class Segment(NamedTuple):
     coefficients: AnyTensor
 
     def __call__(self, t: AnyTensor) -> AnyTensor:
-        return _evaluated((t - self.t_old) / (self.t - self.t_old), self.y_old, self.coefficients)
+        return _evaluate((t - self.t_old) / (self.t - self.t_old), self.y_old, self.coefficients)
 
 
-def _evaluated(x: AnyTensor, y_old: AnyTensor, coefficients: AnyTensor) -> AnyTensor:
-    """Horner's scheme; `coefficients` are in the first dim, the states in the last."""
+def _evaluate(x: AnyTensor, y_old: AnyTensor, coefficients: AnyTensor) -> AnyTensor:
+    """Evaluate a polynomial by Horner's scheme; `coefficients` are in the first dim, the states in the last."""
     total = coefficients[-1]
     for i in range(coefficients.shape[0] - 2, -1, -1):
         total = total * x + coefficients[i]
@@ -68,5 +68,5 @@ class OdeSolution:
         index = F.as_tensor(at, device=like.device)
         start, end = (F.to(F.as_tensor(v[at], device=like.device), like.dtype) for v in (self.ts[:-1], self.ts[1:]))
         x = F.unsqueeze((F.to(times, like.dtype) - start) / (end - start), -1)
-        found = _evaluated(x, self._y_old[index], self._coefficients[:, index])
+        found = _evaluate(x, self._y_old[index], self._coefficients[:, index])
         return F.movedim(found, -1, 0)

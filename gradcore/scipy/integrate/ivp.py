@@ -105,7 +105,7 @@ def solve_ivp(
     state = inexact(tensor_of(y0))
     if state.ndim != 1:
         raise ValueError("`y0` must be 1-dimensional.")
-    field, span, scaling = _scaled(lambda t, y: inexact(tensor_of(fun(t, y, *extra))), t_span, options)
+    field, span, scaling = _scale_problem(lambda t, y: inexact(tensor_of(fun(t, y, *extra))), t_span, options)
     settings = Settings(method, **options)
     if adjoint:
         if events is not None or dense_output:
@@ -129,8 +129,8 @@ class _Scaling:
         return t if self.length is None else (inexact(tensor_of(t)) - self.start) / self.length
 
 
-def _scaled(f: Any, t_span: Any, options: dict[str, Any]) -> tuple[Any, tuple[float, float], _Scaling]:
-    """Return a problem whose limits of time are numbers: differentiated limits become a factor of the right side."""
+def _scale_problem(f: Any, t_span: Any, options: dict[str, Any]) -> tuple[Any, tuple[float, float], _Scaling]:
+    """Return the problem with numbers as time limits: differentiated limits become a factor of the right side."""
     t0, t1 = t_span
     if not any(isinstance(t, Tensor) and is_differentiated(t) for t in (t0, t1)):
         return f, (float(t0), float(t1)), _Scaling()

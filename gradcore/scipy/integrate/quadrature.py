@@ -11,7 +11,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.core.typing import AnyTensor
-from gradcore.numpy.conversion import inexact, promoted, tensor_of
+from gradcore.numpy.conversion import inexact, promote, tensor_of
 from gradcore.tensor import Tensor
 
 __all__ = ["dblquad", "fixed_quad", "quad", "quad_vec"]
@@ -49,7 +49,7 @@ def fixed_quad(func: Callable[..., Any], a: Any, b: Any, args: Any = (), n: int 
 
 
 def _limits(a: Any, b: Any) -> list[Tensor]:
-    return [inexact(t) for t in promoted(tensor_of(a), tensor_of(b))]
+    return [inexact(t) for t in promote(tensor_of(a), tensor_of(b))]
 
 
 def _like(array: Any, t: Tensor) -> AnyTensor:
@@ -117,7 +117,10 @@ def _on_unit_interval(func: Callable[[Any], Any], a: AnyTensor, b: AnyTensor) ->
 def _adaptive(
     integrand: Callable[[float], Any], epsabs: float, epsrel: float, limit: int, breaks: list[float]
 ) -> tuple[AnyTensor, float, int, list[tuple[float, float]]]:
-    """The integral over [0, 1], with its error: intervals are found by numbers alone, and evaluated with history."""
+    """Compute the integral over [0, 1], its error, the number of intervals and the intervals.
+
+    Intervals are chosen from plain numbers, and evaluated with history afterwards.
+    """
     nodes, kronrod, gauss = _rule()
 
     def values(low: float, high: float) -> AnyTensor:
@@ -205,10 +208,10 @@ def quad(
     """
     if weight is not None or others:
         raise TypeError("quad() of tensors takes no weight functions; multiply the integrand with them")
-    return _integrated(func, a, b, args, bool(full_output), epsabs, epsrel, limit, points)
+    return _integrate(func, a, b, args, bool(full_output), epsabs, epsrel, limit, points)
 
 
-def _integrated(
+def _integrate(
     func: Any, a: Any, b: Any, args: Any, full_output: bool, epsabs: float, epsrel: float, limit: int, points: Any
 ) -> tuple[Any, ...]:
     start, end = _limits(a, b)
@@ -253,7 +256,7 @@ def quad_vec(
     """
     if norm != "max" or quadrature not in (None, "gk21"):
         raise TypeError("quad_vec() of tensors has norm='max' and quadrature='gk21' alone")
-    return _integrated(f, a, b, args, full_output, epsabs, epsrel, limit, points)
+    return _integrate(f, a, b, args, full_output, epsabs, epsrel, limit, points)
 
 
 def dblquad(

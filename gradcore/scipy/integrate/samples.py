@@ -88,7 +88,7 @@ def _panels(values: AnyTensor, steps: AnyTensor) -> AnyTensor:
     return first / 6 * ((3 - part) * y0 + (3 + part * ratio + part) * y1 - part * ratio * y2)
 
 
-def _expanded(steps: AnyTensor, n: int) -> AnyTensor:
+def _expand_steps(steps: AnyTensor, n: int) -> AnyTensor:
     return F.broadcast_to(steps, (*steps.shape[:-1], n))
 
 
@@ -105,7 +105,7 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> AnyTenso
     n = values.shape[-1]
     if n < 3:
         return F.sum(steps * (values[..., 1:] + values[..., :-1]), -1) / 2
-    steps = _expanded(steps, n - 1)
+    steps = _expand_steps(steps, n - 1)
     odd = n - 1 + n % 2  # the points of whole pairs of intervals
     h0, h1 = steps[..., 0 : odd - 1 : 2], steps[..., 1 : odd - 1 : 2]
     both = h0 + h1
@@ -135,7 +135,7 @@ def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, 
     if n < 3:
         parts = steps * (values[..., 1:] + values[..., :-1]) / 2
     else:
-        steps = _expanded(steps, n - 1)
+        steps = _expand_steps(steps, n - 1)
         forward = _panels(values, steps)
         back = F.flip(_panels(F.flip(values, (-1,)), F.flip(steps, (-1,))), (-1,))
         pairs = F.flatten(F.stack([forward[..., ::2], back[..., ::2]], -1), -2)

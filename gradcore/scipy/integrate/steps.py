@@ -85,8 +85,8 @@ def _tableau(method: str) -> _Tableau:
     return _Tableau(found.A, found.B, found.C, (found.E5, found.E3), terms.T @ powers, 7, further)
 
 
-def _combined(start: AnyTensor | None, weights: Any, slopes: list[AnyTensor], h: float) -> AnyTensor:
-    """``start + h * sum(weights * slopes)``; nothing is kept for backward."""
+def _combine_slopes(start: AnyTensor | None, weights: Any, slopes: list[AnyTensor], h: float) -> AnyTensor:
+    """Return ``start + h * sum(weights * slopes)``; the recorded nodes save no tensors."""
     for weight, slope in zip(weights, slopes, strict=False):
         if weight:
             start = slope * float(h * weight) if start is None else F.add(start, slope, alpha=float(h * weight))
@@ -116,8 +116,8 @@ def _time(t: float, y: AnyTensor) -> AnyTensor:
 def _error(table: _Tableau, slopes: list[AnyTensor], h: float, scale: AnyTensor) -> float:
     """Return the size of the estimated error, in units of what is allowed."""
     if len(table.errors) == 1:
-        return _norm(_combined(None, table.errors[0], slopes, h) / scale)
-    fifth, third = (_norm(_combined(None, e, slopes, 1.0) / scale) ** 2 for e in table.errors)
+        return _norm(_combine_slopes(None, table.errors[0], slopes, h) / scale)
+    fifth, third = (_norm(_combine_slopes(None, e, slopes, 1.0) / scale) ** 2 for e in table.errors)
     return 0.0 if fifth == third == 0 else float(abs(h) * fifth / np.sqrt(fifth + 0.01 * third))
 
 
@@ -164,9 +164,9 @@ def explicit_steps(
         if dense:
             slopes = slopes[:]
             for weights, c in table.further:
-                slopes.append(f(_time(t + c * h, y), _combined(y, weights, slopes, h)))
+                slopes.append(f(_time(t + c * h, y), _combine_slopes(y, weights, slopes, h)))
             counts.nfev += len(table.further)
-            segment = Segment(t, t_new, y, F.stack([_combined(None, p, slopes, h) for p in table.P.T]))
+            segment = Segment(t, t_new, y, F.stack([_combine_slopes(None, p, slopes, h) for p in table.P.T]))
         slope = slopes[len(table.B)]
         t, y = t_new, y_new
         yield t, y, segment
@@ -177,8 +177,8 @@ def _stages(
 ) -> tuple[list[AnyTensor], AnyTensor]:
     slopes = [slope]
     for row, c in zip(table.A[1:], table.C[1:], strict=True):
-        slopes.append(f(_time(t + c * h, y), _combined(y, row, slopes, h)))
-    y_new = _combined(y, table.B, slopes, h)
+        slopes.append(f(_time(t + c * h, y), _combine_slopes(y, row, slopes, h)))
+    y_new = _combine_slopes(y, table.B, slopes, h)
     return [*slopes, f(_time(t + h, y), y_new)], y_new
 
 

@@ -10,13 +10,13 @@ from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, common, tensor_of
 from gradcore.scipy.conversion import floating, like, on_device
-from gradcore.scipy.interpolate.piecewise import increasing, intervals, joined, per_sample
+from gradcore.scipy.interpolate.piecewise import increasing, intervals, move_query_dims, per_sample
 
 __all__ = ["BSpline", "basis", "make_interp_spline", "make_lsq_spline", "splev", "splrep"]
 
 
 def basis(t: AnyTensor, x: AnyTensor, k: int, extrapolate: Any = True) -> tuple[AnyTensor, AnyTensor]:
-    """The ``k + 1`` B-splines that are not zero at points, along the last dim, and the number of the last of them."""
+    """Return the ``k + 1`` B-splines that are not zero at each point, in the last dim, and the last one's number."""
     at = intervals(t, x, k, t.shape[0] - k - 2)
     found = [F.full_like(x, 1.0)]
     for j in range(1, k + 1):
@@ -83,7 +83,7 @@ class BSpline:
         if not extrapolate:
             outside = per_sample((points < low) | (points > high), rest)
             total = F.where(outside, F.full_like(total, np.nan), total)
-        return joined(total, points.ndim, self.axis)
+        return move_query_dims(total, points.ndim, self.axis)
 
     def _new(self, t: AnyTensor, c: AnyTensor, k: int, extrapolate: Any) -> BSpline:
         found = object.__new__(BSpline)
@@ -144,8 +144,8 @@ def _knots(x: AnyTensor, k: int, with_slopes: bool) -> AnyTensor:
     return F.cat([*[first] * (k + 1), inner[skipped : inner.shape[0] - skipped], *[last] * (k + 1)])
 
 
-def _given(condition: Any, values: AnyTensor) -> list[tuple[int, AnyTensor]]:
-    """Orders and values of derivatives at an end."""
+def _parse_condition(condition: Any, values: AnyTensor) -> list[tuple[int, AnyTensor]]:
+    """Return the orders and values of the derivatives that a boundary condition prescribes at an end."""
     if condition is None:
         return []
     if isinstance(condition, str):
@@ -159,7 +159,7 @@ def _given(condition: Any, values: AnyTensor) -> list[tuple[int, AnyTensor]]:
 def make_interp_spline(
     x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0, check_finite: bool = True
 ) -> BSpline:
-    """The spline of degree `k` through data, with derivatives by points, values, knots and conditions at the ends.
+    """Return the spline of degree `k` through data, differentiable by points, values, knots and boundary values.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def make_interp_spline(
     pair = (
         (None, None) if bc_type in (None, "not-a-knot") else (bc_type, bc_type) if isinstance(bc_type, str) else bc_type
     )
-    left, right = (_given(each, values) for each in pair)
+    left, right = (_parse_condition(each, values) for each in pair)
     if k == 0:
         found = BSpline(F.cat([points, points[-1:]]), values, 0)
     else:

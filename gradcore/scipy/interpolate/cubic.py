@@ -7,7 +7,7 @@ from typing import Any
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.scipy.conversion import like
-from gradcore.scipy.interpolate.piecewise import PPoly, per_sample, prepared
+from gradcore.scipy.interpolate.piecewise import PPoly, per_sample, prepare_data
 from gradcore.tensor import Tensor
 
 __all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "CubicSpline", "PchipInterpolator"]
@@ -32,7 +32,7 @@ class CubicHermiteSpline(PPoly):
     """
 
     def __init__(self, x: Any, y: Any, dydx: Any, axis: int = 0, extrapolate: Any = None) -> None:
-        points, values, axis = prepared(x, y, axis)
+        points, values, axis = prepare_data(x, y, axis)
         self._set(points, values, F.movedim(like(dydx, values), axis, 0), axis, extrapolate)
 
     def _set(self, x: AnyTensor, y: AnyTensor, slopes: AnyTensor, axis: int, extrapolate: Any) -> None:
@@ -64,7 +64,7 @@ class PchipInterpolator(CubicHermiteSpline):
     """
 
     def __init__(self, x: Any, y: Any, axis: int = 0, extrapolate: Any = None) -> None:
-        points, values, axis = prepared(x, y, axis)
+        points, values, axis = prepare_data(x, y, axis)
         _refuse_complex(values, type(self).__name__)
         h = per_sample(F.diff(points), values.ndim - 1)
         m = F.diff(values, 1, 0) / h
@@ -82,7 +82,7 @@ class PchipInterpolator(CubicHermiteSpline):
 
 
 def _at_end(h0: AnyTensor, h1: AnyTensor, m0: AnyTensor, m1: AnyTensor) -> AnyTensor:
-    """The slope of a parabola at an end, limited so that it keeps the shape."""
+    """Return the slope of a parabola at an end, limited so that the curve keeps its shape."""
     slope = ((2 * h0 + h1) * m0 - h0 * m1) / (h0 + h1)
     steep = (F.sign(m0) != F.sign(m1)) & (F.abs(slope) > 3 * F.abs(m0))
     return F.where(F.sign(slope) != F.sign(m0), F.zeros_like(slope), F.where(steep, 3 * m0, slope))
@@ -118,7 +118,7 @@ class Akima1DInterpolator(CubicHermiteSpline):
     ) -> None:
         if method not in ("akima", "makima"):
             raise NotImplementedError(f"`method`={method} is unsupported.")
-        points, values, axis = prepared(x, y, axis)
+        points, values, axis = prepare_data(x, y, axis)
         _refuse_complex(values, "Akima1DInterpolator")
         m = F.diff(values, 1, 0) / per_sample(F.diff(points), values.ndim - 1)
         if points.shape[0] == 2:
@@ -163,7 +163,7 @@ class CubicSpline(CubicHermiteSpline):
     """
 
     def __init__(self, x: Any, y: Any, axis: int = 0, bc_type: Any = "not-a-knot", extrapolate: Any = None) -> None:
-        points, values, axis = prepared(x, y, axis)
+        points, values, axis = prepare_data(x, y, axis)
         start, end = _conditions(bc_type, values, axis)
         if extrapolate is None:
             extrapolate = "periodic" if start == "periodic" else True
@@ -234,7 +234,7 @@ def _spline_slopes(x: AnyTensor, y: AnyTensor, start: Any, end: Any) -> AnyTenso
 def _end_row(
     condition: Any, h: AnyTensor, column: AnyTensor, secants: AnyTensor, first: int, second: int, sign: float
 ) -> tuple[AnyTensor, AnyTensor, AnyTensor]:
-    """The equation at an end: its diagonal element, the one beside it, the right side."""
+    """Return the equation at an end: its diagonal element, the element beside it, and its right side."""
     h0 = h[first]
     if isinstance(condition, str):  # not-a-knot
         h1, both = h[second], h[first] + h[second]

@@ -13,7 +13,7 @@ from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, common
 from gradcore.scipy.conversion import floating, like
 from gradcore.scipy.interpolate.bsplines import BSpline, basis, make_interp_spline
-from gradcore.scipy.interpolate.piecewise import increasing, intervals, joined, per_sample
+from gradcore.scipy.interpolate.piecewise import increasing, intervals, move_query_dims, per_sample
 
 __all__ = ["RegularGridInterpolator", "interp1d", "interpn"]
 
@@ -214,7 +214,7 @@ class interp1d:
         for outside, value in filled:
             mask = per_sample(outside, self.y.ndim - 1)
             found = F.where(mask, F.broadcast_to(like(value, found), found.shape), found)
-        return joined(found, points.ndim, self.axis)
+        return move_query_dims(found, points.ndim, self.axis)
 
     def _step(self, points: AnyTensor) -> AnyTensor:
         n, fixed, at = self.x.shape[0], self.x.detach(), points.detach()

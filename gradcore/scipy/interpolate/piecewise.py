@@ -12,7 +12,7 @@ from gradcore.numpy.conversion import axis_of, common
 from gradcore.scipy.conversion import like
 from gradcore.tensor import Tensor
 
-__all__ = ["PPoly", "increasing", "intervals", "joined", "per_sample"]
+__all__ = ["PPoly", "increasing", "intervals", "move_query_dims", "per_sample"]
 
 
 def increasing(x: AnyTensor) -> None:
@@ -32,8 +32,8 @@ def per_sample(x: AnyTensor, ndim: int) -> AnyTensor:
     return F.reshape(x, (*x.shape, *(1,) * ndim))
 
 
-def joined(found: AnyTensor, queries: int, axis: int) -> AnyTensor:
-    """Values whose dims of queries come first, with these where the interpolated axis has been."""
+def move_query_dims(found: AnyTensor, queries: int, axis: int) -> AnyTensor:
+    """Move the leading dims, those of the queries, to where the interpolated axis was."""
     return F.movedim(found, tuple(range(queries)), tuple(range(axis, axis + queries)))
 
 
@@ -94,7 +94,7 @@ class PPoly:
         if not extrapolate:
             outside = (points < self.x[0]) | (points > self.x[-1])
             total = F.where(per_sample(outside, rest), F.full_like(total, np.nan), total)
-        return joined(total, points.ndim, self.axis)
+        return move_query_dims(total, points.ndim, self.axis)
 
     def _new(self, c: AnyTensor, extrapolate: Any) -> PPoly:
         return PPoly.construct_fast(c, self.x, extrapolate, self.axis)
@@ -141,8 +141,8 @@ class PPoly:
         )
 
 
-def prepared(x: Any, y: Any, axis: int) -> tuple[Tensor, Tensor, int]:
-    """Breakpoints, values with the interpolated dim in front, and which that has been."""
+def prepare_data(x: Any, y: Any, axis: int) -> tuple[Tensor, Tensor, int]:
+    """Return breakpoints, values with the interpolated axis in front, and that axis, after checks."""
     points, values = common(x, y)
     points = F.real(points) if F.is_complex(points) else points
     axis = axis_of(axis, values.ndim)

@@ -153,7 +153,7 @@ class LinearNDInterpolator:
 
     def __call__(self, *xi: Any) -> AnyTensor:
         """Values at points: of shape ``(..., dims)``, or one argument for each dim."""
-        points = _stacked(xi, self.points)
+        points = _stack_points(xi, self.points)
         flat = F.reshape(points, (-1, points.shape[-1]))
         where = np.asarray(flat.detach().host(), float)
         found = self._triangles.find_simplex((where - self._center) / self._size)
@@ -187,12 +187,12 @@ class NearestNDInterpolator:
 
     def __call__(self, *xi: Any) -> AnyTensor:
         """Values at points: of shape ``(..., dims)``, or one argument for each dim."""
-        points = _stacked(xi, self.points)
+        points = _stack_points(xi, self.points)
         _, index = self._tree.query((np.asarray(points.detach().host(), float) - self._center) / self._size)
         return self.values[on_device(index, points)]
 
 
-def _stacked(xi: tuple[Any, ...], like_points: AnyTensor) -> AnyTensor:
+def _stack_points(xi: tuple[Any, ...], like_points: AnyTensor) -> AnyTensor:
     if len(xi) == 1 and not isinstance(xi[0], tuple):
         return like(xi[0], like_points)
     given = xi[0] if len(xi) == 1 else xi

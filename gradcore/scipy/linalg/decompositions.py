@@ -18,8 +18,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-def checked(a: Any, check_finite: bool = True) -> AnyTensor:
-    """Return a tensor of floating-point numbers, which are finite where that is asked for."""
+def check_matrix(a: Any, check_finite: bool = True) -> AnyTensor:
+    """Return `a` as a floating-point tensor, and raise if it is not finite and `check_finite` is True."""
     A = floating(a)
     if check_finite and not bool(F.all(F.isfinite(A.detach()))):
         raise ValueError("array must not contain infs or NaNs")
@@ -42,7 +42,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
     tensor([[2., 1.],
             [0., 2.]], dtype=torch.float64)
     """
-    return F.linalg_cholesky(hermitian_of(checked(a, check_finite), lower), upper=not lower)
+    return F.linalg_cholesky(hermitian_of(check_matrix(a, check_finite), lower), upper=not lower)
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> AnyTensor:
@@ -54,7 +54,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> AnyTens
     >>> linalg.det([[2.0, 1.0], [1.0, 3.0]]).round(decimals=4)
     tensor(5., dtype=torch.float64)
     """
-    return F.linalg_det(checked(a, check_finite))
+    return F.linalg_det(check_matrix(a, check_finite))
 
 
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> AnyTensor:
@@ -66,7 +66,7 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, chec
     >>> linalg.norm([3.0, 4.0]).round(decimals=4)
     tensor(5., dtype=torch.float64)
     """
-    return numpy_linalg.norm(checked(a, check_finite), ord, axis, keepdims)
+    return numpy_linalg.norm(check_matrix(a, check_finite), ord, axis, keepdims)
 
 
 def svd(
@@ -81,7 +81,7 @@ def svd(
     >>> linalg.svd([[3.0, 0.0], [0.0, 2.0]])[1].round(decimals=4)
     tensor([3., 2.], dtype=torch.float64)
     """
-    A = checked(a, check_finite)
+    A = check_matrix(a, check_finite)
     return tuple(F.linalg_svd(A, full_matrices)) if compute_uv else F.linalg_svdvals(A)
 
 
@@ -94,7 +94,7 @@ def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any
     >>> linalg.svdvals([[3.0, 0.0], [0.0, 2.0]]).round(decimals=4)
     tensor([3., 2.], dtype=torch.float64)
     """
-    return F.linalg_svdvals(checked(a, check_finite))
+    return F.linalg_svdvals(check_matrix(a, check_finite))
 
 
 def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
@@ -106,7 +106,7 @@ def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fals
     >>> linalg.pinv([[2.0], [0.0]]).round(decimals=4)
     tensor([[0.5000, 0.0000]], dtype=torch.float64)
     """
-    A = checked(a, check_finite)
+    A = check_matrix(a, check_finite)
     values = F.linalg_svdvals(A.detach())
     rtol = max(A.shape[-2:]) * float(np.finfo(A.dtype.numpy).eps) if rtol is None else rtol
     bound = (atol or 0.0) + rtol * (float(values.max()) if values.numel() else 0.0)
@@ -117,7 +117,7 @@ def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fals
 def pinvh(
     a: Any, atol: Any = None, rtol: Any = None, lower: bool = True, return_rank: bool = False, check_finite: bool = True
 ) -> Any:
-    """The pseudo-inverse of a Hermitian matrix, in which eigenvalues up to ``atol + rtol * the largest`` count as zero.
+    """Compute the pseudo-inverse of a Hermitian matrix; eigenvalues up to ``atol + rtol * the largest`` count as zero.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def pinvh(
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]], dtype=torch.float64)
     """
-    A = hermitian_of(checked(a, check_finite), lower)
+    A = hermitian_of(check_matrix(a, check_finite), lower)
     sizes = F.abs(F.linalg_eigvalsh(A.detach()))
     rtol = A.shape[-1] * float(np.finfo(A.dtype.numpy).eps) if rtol is None else rtol
     bound = (atol or 0.0) + rtol * (float(sizes.max()) if sizes.numel() else 0.0)
@@ -157,10 +157,10 @@ def eigh(
     >>> linalg.eigh([[2.0, 0.0], [0.0, 6.0]], [[1.0, 0.0], [0.0, 2.0]], eigvals_only=True).round(decimals=4)
     tensor([2., 3.], dtype=torch.float64)
     """
-    A = checked(a, check_finite)
+    A = check_matrix(a, check_finite)
     uplo = "L" if lower else "U"
     if b is not None:
-        A, B = (hermitian_of(t, lower) for t in common(A, checked(b, check_finite)))
+        A, B = (hermitian_of(t, lower) for t in common(A, check_matrix(b, check_finite)))
         factor, uplo = F.linalg_cholesky(B), "L"
         if type == 1:
             half = F.linalg_solve_triangular(factor, A, upper=False)
@@ -216,9 +216,9 @@ def eig(
     """
     if homogeneous_eigvals:
         raise TypeError("eig() of tensors has no homogeneous eigenvalues: b must be regular")
-    A = checked(a, check_finite)
+    A = check_matrix(a, check_finite)
     if b is not None:
-        A, B = common(A, checked(b, check_finite))
+        A, B = common(A, check_matrix(b, check_finite))
         A = F.linalg_solve(B, A)
     if not (left or right):
         return F.linalg_eigvals(A)
@@ -265,7 +265,7 @@ def lu(
     tensor([[2., 2.],
             [0., 1.]], dtype=torch.float64)
     """
-    p, lower, upper = F.linalg_lu(checked(a, check_finite))
+    p, lower, upper = F.linalg_lu(check_matrix(a, check_finite))
     if permute_l:
         return F.matmul(p, lower), upper
     return (F.argmax(F.real(p) if F.is_complex(p) else p, -1) if p_indices else p), lower, upper
@@ -275,7 +275,7 @@ def qr(
     a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
     check_finite: bool = True,
 ) -> Any:  # fmt: skip
-    """The QR decomposition; derivatives of matrices with more rows than columns are those of ``mode="economic"``.
+    """Compute the QR decomposition; derivatives of matrices with more rows than columns need ``mode="economic"``.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def qr(
     """
     if pivoting or mode not in ("full", "economic"):
         raise TypeError("qr() of tensors has the modes full and economic, without pivots")
-    return tuple(F.linalg_qr(checked(a, check_finite), "reduced" if mode == "economic" else "complete"))
+    return tuple(F.linalg_qr(check_matrix(a, check_finite), "reduced" if mode == "economic" else "complete"))
 
 
 def polar(a: Any, side: str = "right") -> tuple[AnyTensor, AnyTensor]:
@@ -300,7 +300,7 @@ def polar(a: Any, side: str = "right") -> tuple[AnyTensor, AnyTensor]:
     """
     if side not in ("right", "left"):
         raise ValueError("`side` must be either 'right' or 'left'")
-    A = checked(a) if side == "right" else F.hermitian(checked(a))
+    A = check_matrix(a) if side == "right" else F.hermitian(check_matrix(a))
     if A.shape[-2] >= A.shape[-1]:
         u, p = F.polar_factors(A)
     else:
@@ -318,7 +318,7 @@ def orth(A: Any, rcond: float | None = None) -> AnyTensor:
     >>> tuple(linalg.orth([[1.0, 0.0], [0.0, 0.0]]).shape)
     (2, 1)
     """
-    matrix = checked(A)
+    matrix = check_matrix(A)
     u, s, _ = F.linalg_svd(matrix, False)
     return u[:, : _rank(matrix, s, rcond)]
 
@@ -339,7 +339,7 @@ def null_space(
     tensor([[0.],
             [1.]], dtype=torch.float64)
     """
-    matrix = checked(A, check_finite)
+    matrix = check_matrix(A, check_finite)
     _, s, vh = F.linalg_svd(matrix, True)
     rank = _rank(matrix, s, rcond)
     if rank < s.shape[-1] and F.is_differentiated(matrix):

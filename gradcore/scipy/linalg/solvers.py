@@ -13,7 +13,7 @@ from gradcore.numpy import linalg as numpy_linalg
 from gradcore.numpy.conversion import common, tensor_of
 from gradcore.scipy.conversion import like
 from gradcore.scipy.implicit import root_at
-from gradcore.scipy.linalg.decompositions import checked, hermitian_of
+from gradcore.scipy.linalg.decompositions import check_matrix, hermitian_of
 from gradcore.scipy.required import scipy_module
 
 __all__ = [
@@ -24,8 +24,11 @@ __all__ = [
 
 
 def _system(a: Any, b: Any, check_finite: bool) -> tuple[AnyTensor, AnyTensor, Any]:
-    """A matrix and a right side in one dtype, that as columns, and what makes vectors of solutions of a vector."""
-    A, right = common(checked(a, check_finite), checked(b, check_finite))
+    """Return matrix and right side in one dtype, and a function that gives the solution the form of `b`.
+
+    The right side is returned as columns.
+    """
+    A, right = common(check_matrix(a, check_finite), check_matrix(b, check_finite))
     if right.ndim == 1:
         return A, right[:, None], lambda x: x[..., 0]
     return A, right, lambda x: x
@@ -62,7 +65,7 @@ def lstsq(
     a: Any, b: Any, cond: float | None = None, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, lapack_driver: str | None = None,
 ) -> tuple[Any, Any, int, Any]:  # fmt: skip
-    """The least-squares solution of smallest norm, the sums of squared residuals, the rank and the singular values.
+    """Compute the least-squares solution of smallest norm, the squared residuals' sums, the rank and singular values.
 
     The rank is taken as constant by derivatives.
 
@@ -73,7 +76,7 @@ def lstsq(
     >>> x.round(decimals=4), rank
     (tensor([1., 2.], dtype=torch.float64), 2)
     """
-    A, right = common(checked(a, check_finite), checked(b, check_finite))
+    A, right = common(check_matrix(a, check_finite), check_matrix(b, check_finite))
     x, rest, rank, values = numpy_linalg.lstsq(A, right, float(np.finfo(A.dtype.numpy).eps) if cond is None else cond)
     if right.ndim == 1 and rest.numel():
         rest = rest[0]
@@ -92,7 +95,7 @@ def inv(
     tensor([[0.5000, 0.0000],
             [0.0000, 0.2500]], dtype=torch.float64)
     """
-    A = checked(a, check_finite)
+    A = check_matrix(a, check_finite)
     if assume_a is None:
         return F.linalg_inv(A)
     return solve(A, F.broadcast_to(like(np.eye(A.shape[-1]), A), A.shape), lower, assume_a=assume_a)
@@ -182,7 +185,7 @@ def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, ch
     tensor([[0., 1.],
             [2., 2.]], dtype=torch.float64)
     """
-    whole, u = _whole_band(checked(ab, check_finite), lower)
+    whole, u = _whole_band(check_matrix(ab, check_finite), lower)
     n = whole.shape[-1]
     dense = sum(F.diag_embed(whole[..., u - k, max(k, 0) : n + min(k, 0)], k) for k in range(-u, u + 1))
     factor = F.linalg_cholesky(dense, upper=not lower)
@@ -223,7 +226,7 @@ def cho_factor(
     >>> linalg.cho_solve(linalg.cho_factor([[4.0, 2.0], [2.0, 5.0]]), [6.0, 7.0])
     tensor([1., 1.], dtype=torch.float64)
     """
-    return F.linalg_cholesky(hermitian_of(checked(a, check_finite), lower), upper=not lower), lower
+    return F.linalg_cholesky(hermitian_of(check_matrix(a, check_finite), lower), upper=not lower), lower
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> AnyTensor:
@@ -249,7 +252,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
     >>> linalg.lu_solve(linalg.lu_factor([[0.0, 1.0], [2.0, 0.0]]), [1.0, 2.0])
     tensor([1., 1.], dtype=torch.float64)
     """
-    factors, pivots = F.linalg_lu_factor(checked(a, check_finite))
+    factors, pivots = F.linalg_lu_factor(check_matrix(a, check_finite))
     return factors, pivots - 1
 
 
@@ -300,7 +303,7 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> AnyTensor:
 
 
 def solve_discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> AnyTensor:
-    """The solution of ``a @ x @ a.mH - x + q = 0``, by a bilinear transform, or ``"direct"`` for all elements at once.
+    """Solve ``a @ x @ a.mH - x + q = 0`` by a bilinear transform, or with ``"direct"`` for all elements at once.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from gradcore.autograd.function import Function
 from gradcore.core.errors import LinAlgError
 from gradcore.core.typing import AnyTensor
 from gradcore.func import vjp
-from gradcore.numpy.conversion import common, promoted, tensor_of
+from gradcore.numpy.conversion import common, promote, tensor_of
 from gradcore.scipy.conversion import floating, like, on_device
 from gradcore.scipy.required import scipy_module
 
@@ -21,15 +21,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _gathered(values: AnyTensor, index: Any) -> AnyTensor:
-    """Elements of the last dim in the order of an array of two dims."""
+def _gather(values: AnyTensor, index: Any) -> AnyTensor:
+    """Return the elements of the last dim at the positions in `index`, an array of two dims."""
     return values[..., on_device(index, values)]
 
 
 def _column_and_row(c: Any, r: Any) -> list[Any]:
     column = tensor_of(c)
     column = column[None] if not column.ndim else column
-    return list(promoted(column, F.conj(column) if r is None else tensor_of(r)))
+    return list(promote(column, F.conj(column) if r is None else tensor_of(r)))
 
 
 def toeplitz(c: Any, r: Any = None) -> AnyTensor:
@@ -44,7 +44,7 @@ def toeplitz(c: Any, r: Any = None) -> AnyTensor:
     """
     column, row = _column_and_row(c, r)
     m, n = column.shape[-1], row.shape[-1]
-    return _gathered(F.cat([F.flip(column, (-1,)), row[..., 1:]], -1), m - 1 + np.arange(n) - np.arange(m)[:, None])
+    return _gather(F.cat([F.flip(column, (-1,)), row[..., 1:]], -1), m - 1 + np.arange(n) - np.arange(m)[:, None])
 
 
 def hankel(c: Any, r: Any = None) -> AnyTensor:
@@ -58,9 +58,9 @@ def hankel(c: Any, r: Any = None) -> AnyTensor:
             [2, 3]])
     """
     column = tensor_of(c)
-    column, row = promoted(column, F.zeros_like(column) if r is None else tensor_of(r))
+    column, row = promote(column, F.zeros_like(column) if r is None else tensor_of(r))
     m, n = column.shape[-1], row.shape[-1]
-    return _gathered(F.cat([column, row[..., 1:]], -1), np.arange(n) + np.arange(m)[:, None])
+    return _gather(F.cat([column, row[..., 1:]], -1), np.arange(n) + np.arange(m)[:, None])
 
 
 def circulant(c: Any) -> AnyTensor:
@@ -76,7 +76,7 @@ def circulant(c: Any) -> AnyTensor:
     """
     column = tensor_of(c)
     n = column.shape[-1]
-    return _gathered(column, (np.arange(n)[:, None] - np.arange(n)) % n)
+    return _gather(column, (np.arange(n)[:, None] - np.arange(n)) % n)
 
 
 def block_diag(*arrs: Any) -> AnyTensor:
@@ -89,7 +89,7 @@ def block_diag(*arrs: Any) -> AnyTensor:
     tensor([[1., 0., 0.],
             [0., 2., 3.]], dtype=torch.float64)
     """
-    blocks = [F.reshape(t, (1,) * (2 - t.ndim) + tuple(t.shape)) for t in promoted(*map(tensor_of, arrs or ([],)))]
+    blocks = [F.reshape(t, (1,) * (2 - t.ndim) + tuple(t.shape)) for t in promote(*map(tensor_of, arrs or ([],)))]
     width, before, rows = sum(b.shape[-1] for b in blocks), 0, []
     batch = np.broadcast_shapes(*(tuple(b.shape[:-2]) for b in blocks))
     for block in blocks:
@@ -128,7 +128,7 @@ def leslie(f: Any, s: Any) -> AnyTensor:
     tensor([[1.0000, 2.0000],
             [0.5000, 0.0000]], dtype=torch.float64)
     """
-    first, below = promoted(tensor_of(f), tensor_of(s))
+    first, below = promote(tensor_of(f), tensor_of(s))
     if first.shape[-1] != below.shape[-1] + 1:
         raise ValueError("The length of s along the last axis must be one less than that of f.")
     return F.cat([F.unsqueeze(first, -2), F.pad(F.diag_embed(below), (0, 1))], -2)
@@ -144,7 +144,7 @@ def khatri_rao(a: Any, b: Any) -> AnyTensor:
     tensor([[ 3,  8],
             [ 5, 12]])
     """
-    left, right = promoted(tensor_of(a), tensor_of(b))
+    left, right = promote(tensor_of(a), tensor_of(b))
     if left.shape[-1] != right.shape[-1]:
         raise ValueError("The number of columns for both arrays should be equal.")
     return F.flatten(F.unsqueeze(left, -2) * F.unsqueeze(right, -3), -3, -2)
@@ -160,7 +160,7 @@ def kron(a: Any, b: Any) -> AnyTensor:
     tensor([[1, 2],
             [3, 6]])
     """
-    return F.kron(*promoted(tensor_of(a), tensor_of(b)))
+    return F.kron(*promote(tensor_of(a), tensor_of(b)))
 
 
 def _pair(c_or_cr: Any) -> tuple[Any, Any]:
@@ -210,7 +210,7 @@ class _ToeplitzSolved(Function):
 
 
 def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> AnyTensor:
-    """The solution of a system with a Toeplitz matrix, of its first column, or a pair of first column and first row.
+    """Solve a system with a Toeplitz matrix, given by its first column or by a pair of first column and first row.
 
     On the CPU by Levinson's recursion, which is an error where a leading square of the matrix is singular; elsewhere by
     a factorisation.

@@ -11,7 +11,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, tensor_of
-from gradcore.scipy.conversion import finished, like
+from gradcore.scipy.conversion import like, write_output
 from gradcore.scipy.ndimage.arguments import axes_of, check_origin, extend, filterable, sequence
 from gradcore.tensor import Tensor
 
@@ -24,10 +24,10 @@ __all__ = [
 Numbers = Any  # numbers, an array or a tensor
 
 
-def _filtered(
+def _correlate(
     input: Any, weights: Numbers, axes: Sequence[int], modes: Any, cval: Any, origins: Any, output: Any
 ) -> AnyTensor:
-    """Return the sums of products along axes, for each of which `weights` has a dim."""
+    """Correlate the input with `weights`, which has a dim for each of `axes`."""
     given, x = filterable(input)
     weights = like(weights, x)
     if weights._dtype.is_complex:
@@ -40,13 +40,13 @@ def _filtered(
         check_origin(origin, size)
     dtype = x._dtype if x._dtype.is_complex else given._dtype
     if not x.numel():
-        return finished(x, output, dtype)
+        return write_output(x, output, dtype)
     shape = [1] * x.ndim
     for axis, size in zip(axes, sizes, strict=True):
         shape[axis] = size
     weights = F.reshape(weights, shape)
     x = extend(x, axes, sizes, modes, cval, origins)
-    return finished(F.correlate_valid(x, weights, tuple(axes), "direct"), output, dtype)
+    return write_output(F.correlate_valid(x, weights, tuple(axes), "direct"), output, dtype)
 
 
 def _along(input: Any, axis: int) -> tuple[int]:
@@ -62,7 +62,7 @@ def _as_weights(weights: Numbers, ndim: int) -> Numbers:
     return found
 
 
-def _reversed(weights: Numbers) -> Numbers:
+def _reverse_weights(weights: Numbers) -> Numbers:
     """Return the weights with which a correlation is a convolution."""
     if isinstance(weights, Tensor):
         return F.conj(F.flip(weights, tuple(range(weights.ndim))))
@@ -85,7 +85,7 @@ def correlate1d(
     input: Any, weights: Numbers, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
     origin: int = 0,
 ) -> AnyTensor:  # fmt: skip
-    """One-dimensional correlation along an axis, as `scipy.ndimage.correlate1d`.
+    """Compute the one-dimensional correlation along an axis, as `scipy.ndimage.correlate1d`.
 
     Examples
     --------
@@ -93,14 +93,14 @@ def correlate1d(
     >>> ndimage.correlate1d(gc.tensor([2.0, 8.0, 0.0]), [1, 3])
     tensor([ 8., 26.,  8.])
     """
-    return _filtered(input, _as_weights(weights, 1), _along(input, axis), mode, cval, origin, output)
+    return _correlate(input, _as_weights(weights, 1), _along(input, axis), mode, cval, origin, output)
 
 
 def convolve1d(
     input: Any, weights: Numbers, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
     origin: int = 0,
 ) -> AnyTensor:  # fmt: skip
-    """One-dimensional convolution along an axis, as `scipy.ndimage.convolve1d`.
+    """Compute the one-dimensional convolution along an axis, as `scipy.ndimage.convolve1d`.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def convolve1d(
     """
     weights = _as_weights(weights, 1)
     origin = -origin - (weights.shape[0] % 2 == 0)
-    return _filtered(input, _reversed(weights), _along(input, axis), mode, cval, origin, output)
+    return _correlate(input, _reverse_weights(weights), _along(input, axis), mode, cval, origin, output)
 
 
 def _ndim(input: Any) -> int:
@@ -133,7 +133,7 @@ def correlate(
     """
     along = axes_of(axes, _ndim(input))
     weights, origins = _as_weights(weights, len(along)), _of_array(origin, along, _ndim(input))
-    return _filtered(input, weights, sorted(along), _one_mode(mode), cval, origins, output)
+    return _correlate(input, weights, sorted(along), _one_mode(mode), cval, origins, output)
 
 
 def convolve(
@@ -154,7 +154,7 @@ def convolve(
     weights = _as_weights(weights, len(along))
     origins = _of_array(origin, along, _ndim(input))
     origins = [-o - (n % 2 == 0) for o, n in zip(origins, weights.shape, strict=True)]
-    return _filtered(input, _reversed(weights), sorted(along), _one_mode(mode), cval, origins, output)
+    return _correlate(input, _reverse_weights(weights), sorted(along), _one_mode(mode), cval, origins, output)
 
 
 # -- the normal distribution's density and its derivatives ------------------------------------------------------------
@@ -184,7 +184,7 @@ def gaussian_filter1d(
     input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
     cval: Any = 0.0, truncate: float = 4.0, *, radius: int | None = None,
 ) -> AnyTensor:  # fmt: skip
-    """One-dimensional Gaussian filter, as `scipy.ndimage.gaussian_filter1d`; `sigma` may be a tensor with a gradient.
+    """Apply a Gaussian filter along an axis, as `scipy.ndimage.gaussian_filter1d`; `sigma` may require grad.
 
     Examples
     --------
@@ -201,21 +201,21 @@ def gaussian_filter1d(
         raise ValueError("Radius must be a nonnegative integer.")
     if order < 0:
         raise ValueError("order must be non-negative")
-    weights = _reversed(_gaussian(sigma, order, int(size)))
+    weights = _reverse_weights(_gaussian(sigma, order, int(size)))
     return correlate1d(input, weights, axis, output, mode, cval, 0)
 
 
-def _one_by_one(
-    input: Any, axes: Sequence[int], output: Any, filtered: Callable[[Any, int, int, Any], AnyTensor]
+def _filter_axes(
+    input: Any, axes: Sequence[int], output: Any, filter_axis: Callable[[Any, int, int, Any], AnyTensor]
 ) -> AnyTensor:
-    """Filters along one axis after the other: what each gives has the result's dtype."""
+    """Apply `filter_axis` to one axis after the other, each time with the dtype of the result."""
     given, _ = filterable(input)
     if not axes:
-        return finished(F.clone(given), output, given._dtype)
+        return write_output(F.clone(given), output, given._dtype)
     dtype = None if isinstance(output, (Tensor, np.ndarray)) else output
     x: Any = given
     for i, axis in enumerate(axes):
-        x = filtered(x, i, axis, output if i == len(axes) - 1 else dtype)
+        x = filter_axis(x, i, axis, output if i == len(axes) - 1 else dtype)
     return x
 
 
@@ -235,11 +235,11 @@ def gaussian_filter(
     orders, sigmas, modes, radii = (sequence(v, len(along)) for v in (order, sigma, mode, radius))
     used = [i for i, s in enumerate(sigmas) if float(s.detach() if isinstance(s, Tensor) else s) > 1e-15]
 
-    def filtered(x: Any, i: int, axis: int, output: Any) -> AnyTensor:
+    def filter_axis(x: Any, i: int, axis: int, output: Any) -> AnyTensor:
         k = used[i]
         return gaussian_filter1d(x, sigmas[k], axis, orders[k], output, modes[k], cval, truncate, radius=radii[k])
 
-    return _one_by_one(input, [along[i] for i in used], output, filtered)
+    return _filter_axes(input, [along[i] for i in used], output, filter_axis)
 
 
 def uniform_filter1d(
@@ -257,8 +257,8 @@ def uniform_filter1d(
         raise RuntimeError("incorrect filter size")
     check_origin(origin, size)
     _, x = filterable(input)
-    total = _filtered(x, np.ones(size), _along(input, axis), mode, cval, origin, None)
-    return finished(total / size, output, total._dtype if total._dtype.is_complex else tensor_of(input)._dtype)
+    total = _correlate(x, np.ones(size), _along(input, axis), mode, cval, origin, None)
+    return write_output(total / size, output, total._dtype if total._dtype.is_complex else tensor_of(input)._dtype)
 
 
 def uniform_filter(
@@ -277,11 +277,11 @@ def uniform_filter(
     sizes, origins, modes = (sequence(v, len(along)) for v in (size, origin, mode))
     used = [i for i, n in enumerate(sizes) if n > 1]
 
-    def filtered(x: Any, i: int, axis: int, output: Any) -> AnyTensor:
+    def filter_axis(x: Any, i: int, axis: int, output: Any) -> AnyTensor:
         k = used[i]
         return uniform_filter1d(x, int(sizes[k]), axis, output, modes[k], cval, origins[k])
 
-    return _one_by_one(input, [along[i] for i in used], output, filtered)
+    return _filter_axes(input, [along[i] for i in used], output, filter_axis)
 
 
 # -- derivatives ------------------------------------------------------------------------------------------------------
@@ -292,10 +292,10 @@ def _edges(input: Any, axis: int, output: Any, mode: Any, cval: Any, smoothing: 
     axis, modes = axis_of(axis, ndim), sequence(mode, ndim)
     along = [axis, *(d for d in range(ndim) if d != axis)]
 
-    def filtered(x: Any, i: int, d: int, output: Any) -> AnyTensor:
+    def filter_axis(x: Any, i: int, d: int, output: Any) -> AnyTensor:
         return correlate1d(x, smoothing if i else [-1, 0, 1], d, output, modes[d], cval, 0)
 
-    return _one_by_one(input, along, output, filtered)
+    return _filter_axes(input, along, output, filter_axis)
 
 
 def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> AnyTensor:
@@ -337,11 +337,11 @@ def generic_laplace(
     along = axes_of(axes, given.ndim)
     modes = sequence(mode, len(along))
     if not along:
-        return finished(F.clone(given), output, given._dtype)
+        return write_output(F.clone(given), output, given._dtype)
     total: Any = 0
     for axis, each in zip(along, modes, strict=True):
         total = total + derivative2(given, axis, None, each, cval, *extra_arguments, **(extra_keywords or {}))
-    return finished(total, output, given._dtype)
+    return write_output(total, output, given._dtype)
 
 
 def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None) -> AnyTensor:
@@ -391,15 +391,15 @@ def generic_gradient_magnitude(
     input: Any, derivative: Derivative, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
     extra_arguments: Any = (), extra_keywords: Any = None, *, axes: Any = None,
 ) -> AnyTensor:  # fmt: skip
-    """The length of the vector of derivatives that a function computes, whose own gradient is zero where it is zero.
+    """Compute the norm of the vector of derivatives; its gradient is zero where the norm is zero.
 
-    As `scipy.ndimage.generic_gradient_magnitude`; the function returns its result, a tensor.
+    As `scipy.ndimage.generic_gradient_magnitude`, but `derivative` returns its result, a tensor.
     """
     given, _ = filterable(input)
     along = axes_of(axes, given.ndim)
     modes = sequence(mode, len(along))
     if not along:
-        return finished(F.clone(given), output, given._dtype)
+        return write_output(F.clone(given), output, given._dtype)
     found = [
         derivative(given, axis, None, each, cval, *extra_arguments, **(extra_keywords or {}))
         for axis, each in zip(along, modes, strict=True)
@@ -407,7 +407,7 @@ def generic_gradient_magnitude(
     stacked = F.stack(found, 0)
     if not stacked._dtype.is_differentiable:
         stacked = F.to(stacked, F.as_tensor(math.pi)._dtype)
-    return finished(F.linalg_vector_norm(stacked, 2, 0), output, given._dtype)
+    return write_output(F.linalg_vector_norm(stacked, 2, 0), output, given._dtype)
 
 
 def gaussian_gradient_magnitude(

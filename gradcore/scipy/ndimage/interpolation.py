@@ -13,7 +13,7 @@ from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, tensor_of
 from gradcore.ops.signal.windowed import pad_with_zeros
-from gradcore.scipy.conversion import finished, on_device
+from gradcore.scipy.conversion import on_device, write_output
 from gradcore.scipy.ndimage.arguments import filterable, sequence
 from gradcore.tensor import Tensor
 
@@ -75,10 +75,10 @@ def _coefficients(input: Any, order: int, axes: Sequence[int], output: Any, mode
     x = _double(filterable(input)[1])
     if x._dtype.is_complex and not isinstance(output, (Tensor, np.ndarray)):
         output = dtypes.complex128 if np.dtype(output).itemsize in (8, 16) else dtypes.complex64
-    return finished(_prefiltered(x, order, axes, _mode(mode)), output, x._dtype)
+    return write_output(_prefilter(x, order, axes, _mode(mode)), output, x._dtype)
 
 
-def _prefiltered(x: AnyTensor, order: int, axes: Sequence[int], mode: str) -> AnyTensor:
+def _prefilter(x: AnyTensor, order: int, axes: Sequence[int], mode: str) -> AnyTensor:
     if order > 1:
         for axis in axes:
             x = F.spline_coefficients(x, axis_of(axis, x.ndim), order, _FILTER_MODES.get(mode, "mirror"))
@@ -104,11 +104,11 @@ class _Grid:
             last = range(x.ndim - len(axes), x.ndim)
             if self.mode in ("nearest", "grid-constant"):
                 self.around = _AROUND
-                x = self._widened(x, last)
-            x = _prefiltered(x, order, last, self.mode)
+                x = self._widen(x, last)
+            x = _prefilter(x, order, last, self.mode)
         self.coefficients = x
 
-    def _widened(self, x: AnyTensor, axes: Sequence[int]) -> AnyTensor:
+    def _widen(self, x: AnyTensor, axes: Sequence[int]) -> AnyTensor:
         widths = [_AROUND] * len(axes)
         if self.mode == "grid-constant":
             return pad_with_zeros(F, x, axes, widths, widths)
@@ -161,7 +161,7 @@ class _Grid:
             if dtype.name != "bool":
                 limits = np.iinfo(dtype.numpy)
                 found = F.clamp(found, limits.min, limits.max)
-        return finished(found, output, self.given._dtype)
+        return write_output(found, output, self.given._dtype)
 
 
 def _positions(n: int, x: Tensor) -> AnyTensor:
@@ -205,8 +205,8 @@ def _parameters(value: Any, x: Tensor) -> AnyTensor:
     return F.to(value, dtypes.float64) if isinstance(value, Tensor) else on_device(np.asarray(value, float), x)
 
 
-def _listed(value: Any, count: int) -> list[Any]:
-    """Return a number for each axis; elements of a tensor stay tensors."""
+def _split_by_axis(value: Any, count: int) -> list[Any]:
+    """Return `value` as a list with an entry per axis; the elements of a tensor stay tensors."""
     if isinstance(value, Tensor) and value.ndim:
         if value.shape != (count,):
             raise RuntimeError("sequence argument must have length equal to input rank")
@@ -254,7 +254,7 @@ def affine_transform(
         raise RuntimeError("affine matrix has wrong number of rows")
     if matrix.ndim == 2 and matrix.shape[1] != len(output_shape):
         raise RuntimeError("affine matrix has wrong number of columns")
-    offsets = _listed(offset, ndim)
+    offsets = _split_by_axis(offset, ndim)
     axes = tuple(range(ndim))
     grid = _Grid(x, axes, order, mode, cval, prefilter)
     if matrix.ndim == 1:
@@ -293,7 +293,7 @@ def shift(
     x = tensor_of(input)
     axes = tuple(range(x.ndim))
     grid = _Grid(x, axes, order, mode, cval, prefilter)
-    by = _listed(shift, x.ndim)
+    by = _split_by_axis(shift, x.ndim)
     by = [F.to(s, dtypes.float64) if isinstance(s, Tensor) else float(s) for s in by]
     along = [_positions(n, x) - s for n, s in zip(x.shape, by, strict=True)]
     return grid.result(grid.along_each(along), axes, output)
@@ -303,7 +303,7 @@ def zoom(
     input: Any, zoom: Any, output: Any = None, order: int = 3, mode: str = "constant", cval: Any = 0.0,
     prefilter: bool = True, *, grid_mode: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """The array in another size, as `scipy.ndimage.zoom`; the factor, which is rounded to a size, has no derivative.
+    """Resize an array, as `scipy.ndimage.zoom`; the factor, which is rounded to a size, has no derivative.
 
     Examples
     --------
@@ -329,7 +329,7 @@ def rotate(
     input: Any, angle: Any, axes: Sequence[int] = (1, 0), reshape: bool = True, output: Any = None, order: int = 3,
     mode: str = "constant", cval: Any = 0.0, prefilter: bool = True,
 ) -> AnyTensor:  # fmt: skip
-    """The array rotated by an angle in degrees, as `scipy.ndimage.rotate`; the angle may be a tensor with a gradient.
+    """Rotate an array by an angle in degrees, as `scipy.ndimage.rotate`; the angle may be a tensor that requires grad.
 
     Examples
     --------

@@ -9,7 +9,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of
-from gradcore.scipy.conversion import finished
+from gradcore.scipy.conversion import write_output
 from gradcore.scipy.ndimage.arguments import axes_of, extend, filterable, sequence
 
 __all__ = [
@@ -35,10 +35,10 @@ def _window(size: Any, footprint: Any, ndim: int) -> Any:
     return np.ones([int(n) for n in sizes], bool)
 
 
-def _chosen(
+def _filter_by_rank(
     input: Any, rank: Any, size: Any, footprint: Any, output: Any, mode: Any, cval: Any, origin: Any, axes: Any
 ) -> AnyTensor:
-    """Return the element of each window that `rank`, a function of the number of its elements, says."""
+    """Return the element of each window with the rank ``rank(n)``, where `n` is the number of its elements."""
     given, _ = filterable(input)
     if given._dtype.is_complex:
         raise TypeError("Complex type not supported")
@@ -53,7 +53,7 @@ def _chosen(
     offsets = np.zeros((int(window.sum()), x.ndim), int)
     offsets[:, list(along)] = np.argwhere(window)
     found = F.select_rank(x, tuple(map(tuple, offsets.tolist())), tuple(given.shape), rank)
-    return finished(found, output, given._dtype)
+    return write_output(found, output, given._dtype)
 
 
 def _of_rank(rank: int) -> Any:
@@ -78,7 +78,7 @@ def rank_filter(
     >>> ndimage.rank_filter(gc.tensor([3.0, 1.0, 2.0, 5.0]), 1, size=3)
     tensor([3., 2., 2., 5.])
     """
-    return _chosen(input, _of_rank(rank), size, footprint, output, mode, cval, origin, axes)
+    return _filter_by_rank(input, _of_rank(rank), size, footprint, output, mode, cval, origin, axes)
 
 
 def minimum_filter(
@@ -95,7 +95,7 @@ def minimum_filter(
     >>> x.grad
     tensor([0., 3., 1., 0.])
     """
-    return _chosen(input, lambda n: 0, size, footprint, output, mode, cval, origin, axes)
+    return _filter_by_rank(input, lambda n: 0, size, footprint, output, mode, cval, origin, axes)
 
 
 def maximum_filter(
@@ -110,7 +110,7 @@ def maximum_filter(
     >>> ndimage.maximum_filter(gc.tensor([3.0, 1.0, 2.0, 5.0]), size=3)
     tensor([3., 3., 5., 5.])
     """
-    return _chosen(input, lambda n: n - 1, size, footprint, output, mode, cval, origin, axes)
+    return _filter_by_rank(input, lambda n: n - 1, size, footprint, output, mode, cval, origin, axes)
 
 
 def median_filter(
@@ -125,7 +125,7 @@ def median_filter(
     >>> ndimage.median_filter(gc.tensor([3.0, 1.0, 2.0, 5.0]), size=3)
     tensor([3., 2., 2., 5.])
     """
-    return _chosen(input, lambda n: n // 2, size, footprint, output, mode, cval, origin, axes)
+    return _filter_by_rank(input, lambda n: n // 2, size, footprint, output, mode, cval, origin, axes)
 
 
 def percentile_filter(
@@ -147,7 +147,7 @@ def percentile_filter(
     def rank(n: int) -> int:
         return n - 1 if percent == 100 else int(n * percent / 100)
 
-    return _chosen(input, rank, size, footprint, output, mode, cval, origin, axes)
+    return _filter_by_rank(input, rank, size, footprint, output, mode, cval, origin, axes)
 
 
 def minimum_filter1d(

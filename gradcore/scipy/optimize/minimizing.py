@@ -97,18 +97,18 @@ def minimize(
         objective, unknowns.start, method=method, bounds=bounds, constraints=active.for_scipy, tol=tol,
         callback=_callback(callback, unknowns), options=options, **given,
     )  # fmt: skip
-    x = _stationary(f, unknowns, result, _fixed(bounds, result.x), active)
-    result.x, result.fun = unknowns.nested(x), f(x)
+    x = _stationary(f, unknowns, result, _mask_fixed(bounds, result.x), active)
+    result.x, result.fun = unknowns.nest(x), f(x)
     return result
 
 
 def _callback(callback: Any, unknowns: Unknowns) -> Any:
     if callback is None or list(inspect.signature(callback).parameters) == ["intermediate_result"]:
         return callback
-    return lambda x, *rest: callback(unknowns.nested(unknowns.tensor(x)), *rest)
+    return lambda x, *rest: callback(unknowns.nest(unknowns.tensor(x)), *rest)
 
 
-def _fixed(bounds: Any, x: Array) -> Array:
+def _mask_fixed(bounds: Any, x: Array) -> Array:
     """Return the mask of the unknowns that lie on a bound."""
     if bounds is None:
         return np.zeros(len(x), bool)
@@ -128,9 +128,9 @@ class _Constraints:
         self.unknowns = unknowns
         #: Function of a vector, lower and upper limits.
         self.parts: list[tuple[Callable[[AnyTensor], AnyTensor], Any, Any]] = []
-        self.for_scipy: Any = [self._prepared(each) for each in given] or ()
+        self.for_scipy: Any = [self._prepare_constraint(each) for each in given] or ()
 
-    def _prepared(self, given: Any) -> Any:
+    def _prepare_constraint(self, given: Any) -> Any:
         unknowns = self.unknowns
         if isinstance(given, dict):
             own = Unknowns.__new__(Unknowns)
@@ -238,9 +238,9 @@ def minimize_scalar(
     )
     result.x = np.atleast_1d(result.x)
     x = _stationary(
-        f, unknowns, result, _fixed(None if bounds is None else [bounds], result.x), _Constraints((), unknowns)
+        f, unknowns, result, _mask_fixed(None if bounds is None else [bounds], result.x), _Constraints((), unknowns)
     )
-    result.x, result.fun = unknowns.nested(x), f(x)
+    result.x, result.fun = unknowns.nest(x), f(x)
     return result
 
 
@@ -324,7 +324,7 @@ def least_squares(
         return F.sum(_LOSSES[loss]((f(x) / f_scale) ** 2)) * (f_scale**2 / 2)
 
     x = _stationary(cost, unknowns, result, np.asarray(result.active_mask) != 0, _Constraints((), unknowns))
-    result.x, result.fun, result.cost = unknowns.nested(x), f(x), cost(x)
+    result.x, result.fun, result.cost = unknowns.nest(x), f(x), cost(x)
     return result
 
 

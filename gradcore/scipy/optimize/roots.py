@@ -65,11 +65,11 @@ def root(
     exact = {"jac": unknowns.jacobian(f)} if method in ("hybr", "lm") else {}
     if callback is not None:
         given = callback
-        callback = lambda x, *rest: given(unknowns.nested(unknowns.tensor(x)), *rest)  # noqa: E731
+        callback = lambda x, *rest: given(unknowns.nest(unknowns.tensor(x)), *rest)  # noqa: E731
     result = scipy_module("optimize").root(
         unknowns.on_host(f), unknowns.start, method=method, tol=tol, callback=callback, options=options, **exact
     )
-    result.x = unknowns.nested(solution(f, unknowns.tensor(np.asarray(result.x))))
+    result.x = unknowns.nest(solution(f, unknowns.tensor(np.asarray(result.x))))
     result.fun = unknowns.tensor(np.asarray(result.fun))
     return result
 
@@ -98,7 +98,7 @@ def fixed_point(
     unknowns = Unknowns(x0, args)
     f = unknowns.numbers(func)
     found = scipy_module("optimize").fixed_point(unknowns.on_host(f), unknowns.start, (), xtol, maxiter, method)
-    return unknowns.nested(solution(lambda x: x - f(x), unknowns.tensor(found)))
+    return unknowns.nest(solution(lambda x: x - f(x), unknowns.tensor(found)))
 
 
 def _scalar_function(f: Any, args: Any, like: Any = 0.0) -> tuple[Unknowns, Any]:
@@ -118,7 +118,7 @@ def _slopes(unknowns: Unknowns, f: Any) -> tuple[Any, Any]:
 
 
 def _root_of(unknowns: Unknowns, f: Any, value: float) -> AnyTensor:
-    return unknowns.nested(solution(lambda x: F.reshape(f(x), (1,)), unknowns.tensor(np.array([value]))))
+    return unknowns.nest(solution(lambda x: F.reshape(f(x), (1,)), unknowns.tensor(np.array([value]))))
 
 
 def fsolve(
@@ -278,7 +278,7 @@ bisect, brenth, brentq, ridder, toms748 = map(_in_bracket, ("bisect", "brenth", 
 
 
 def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[AnyTensor, AnyTensor]:
-    """The rows and columns of an assignment of least cost: indices, without derivatives.
+    """Return the row and column indices of an assignment of least cost; they have no derivatives.
 
     Examples
     --------

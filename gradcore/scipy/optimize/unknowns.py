@@ -12,7 +12,7 @@ from gradcore.autograd.grad_mode import no_grad
 from gradcore.core.typing import AnyTensor, Array
 from gradcore.func import grad as gradient_of
 from gradcore.func import grad_and_value, hessian, jacrev, jvp
-from gradcore.numpy.conversion import inexact, promoted, tensor_of
+from gradcore.numpy.conversion import inexact, promote, tensor_of
 from gradcore.tensor import Tensor
 from gradcore.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -61,15 +61,15 @@ class Unknowns:
             if any(F.is_complex(x) for x in leaves):
                 raise TypeError("unknowns are real numbers; look for view_as_real of complex ones")
             self.like = leaves
-            self.vector: AnyTensor = F.cat([F.reshape(x, (-1,)) for x in promoted(*leaves)])
+            self.vector: AnyTensor = F.cat([F.reshape(x, (-1,)) for x in promote(*leaves)])
         self.start: Array = np.array(self.vector.host(), float)
 
     def tensor(self, values: Array) -> AnyTensor:
         """Numbers of a solver as a vector on the unknowns' device."""
         return F.to(F.as_tensor(np.asarray(values, float), device=self.vector.device), self.vector.dtype)
 
-    def nested(self, x: AnyTensor) -> Any:
-        """Return a vector as the nested unknowns."""
+    def nest(self, x: AnyTensor) -> Any:
+        """Return the vector `x` in the nested structure of the unknowns."""
         pieces = F.split(x, [each.numel() for each in self.like])
         leaves = [F.to(F.reshape(p, t.shape), t.dtype) for p, t in zip(pieces, self.like, strict=True)]
         return leaves[0] if self.structure is None else tree_unflatten(leaves, self.structure)
@@ -78,7 +78,7 @@ class Unknowns:
         """Return a function of the unknowns as a function of a vector, of which the value is one number."""
 
         def call(x: AnyTensor) -> AnyTensor:
-            value = inexact(tensor_of(function(self.nested(x), *self.args)))
+            value = inexact(tensor_of(function(self.nest(x), *self.args)))
             if value.numel() != 1:
                 raise ValueError("The user-provided objective function must return a scalar value.")
             return F.reshape(value, ())
@@ -89,9 +89,9 @@ class Unknowns:
         """Return a function of the unknowns as a function of a vector, of which the values are one vector."""
 
         def call(x: AnyTensor) -> AnyTensor:
-            found = function(self.nested(x), *self.args)
+            found = function(self.nest(x), *self.args)
             parts = tree_leaves(found) if _is_nested(found) else [found]
-            return F.cat([F.reshape(t, (-1,)) for t in map(inexact, promoted(*map(tensor_of, parts)))])
+            return F.cat([F.reshape(t, (-1,)) for t in map(inexact, promote(*map(tensor_of, parts)))])
 
         return call
 
@@ -127,7 +127,7 @@ class Unknowns:
 
 
 def _array(value: Any) -> Any:
-    """Lists of numbers inside of a dict are arrays."""
+    """Return a flat list or tuple of numbers as an array, and any other value as it is."""
     return value if not isinstance(value, (list, tuple)) or _is_nested(value) else np.asarray(value)
 
 

@@ -28,8 +28,8 @@ def _check_mode(mode: str, acceptable: str = "Acceptable") -> None:
         raise ValueError(f"{acceptable} mode flags are 'valid', 'same', or 'full'.")
 
 
-def _convolved(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: str) -> AnyTensor:
-    """Return the convolution along dims; `y` is turned round, and should be the smaller one."""
+def _convolve(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: str) -> AnyTensor:
+    """Return the convolution along `dims` as a correlation with the reversed `y`, the smaller of the two."""
     wanted = tuple(x.shape)
     if mode == "valid":
         pairs = [(x.shape[d], y.shape[d]) for d in dims]
@@ -78,11 +78,11 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
         return F.new_zeros(x, (0,) * x.ndim)
     if method == "auto":
         method = "fft" if min(x.numel(), y.numel()) > 32 and x.numel() * y.numel() > _MANY else "direct"
-    found = _convolved(x, y, mode, range(x.ndim), "fourier" if method == "fft" else "direct")
+    found = _convolve(x, y, mode, range(x.ndim), "fourier" if method == "fft" else "direct")
     return cast(found if dtype.is_differentiable else F.round(found), dtype)
 
 
-def _turned(x: AnyTensor) -> AnyTensor:
+def _reverse(x: AnyTensor) -> AnyTensor:
     return F.conj(F.flip(x, tuple(range(x.ndim))))
 
 
@@ -100,7 +100,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
         return x * F.conj(y)
     if x.ndim != y.ndim:
         raise ValueError("in1 and in2 should have the same dimensionality")
-    return convolve(x, _turned(y), mode, method)
+    return convolve(x, _reverse(y), mode, method)
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> AnyTensor:
@@ -126,7 +126,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
             raise ValueError(f"incompatible shapes for in1 and in2: {tuple(x.shape)} and {tuple(y.shape)}")
     if not dims:
         return x * y
-    return _convolved(x, y, mode, dims, "fourier")
+    return _convolve(x, y, mode, dims, "fourier")
 
 
 def _axes(x: Tensor, axes: Any) -> tuple[int, ...]:
@@ -172,7 +172,7 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
     if boundary not in _BOUNDARIES:
         raise ValueError("Acceptable boundary flags are 'fill', 'circular' (or 'wrap'), and 'symmetric' (or 'symm').")
     if mode == "valid":
-        return cast(_convolved(x, y, mode, (0, 1), "direct"), dtype)
+        return cast(_convolve(x, y, mode, (0, 1), "direct"), dtype)
     wanted, beyond = tuple(x.shape), _BOUNDARIES[boundary]
     sizes = [n - 1 for n in y.shape]
     if beyond != "fill":
@@ -202,8 +202,8 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
     if not x.ndim == y.ndim == 2:
         raise ValueError("correlate2d inputs must both be 2-D arrays")
     if mode == "same":  # SciPy's window has its middle elsewhere where it has an even size
-        full = convolve2d(x, _turned(y), "full", boundary, fillvalue)
+        full = convolve2d(x, _reverse(y), "full", boundary, fillvalue)
         for d, n in enumerate(x.shape):
             full = F.narrow(full, d, y.shape[d] // 2, n)
         return full
-    return convolve2d(x, _turned(y), mode, boundary, fillvalue)
+    return convolve2d(x, _reverse(y), mode, boundary, fillvalue)

@@ -8,11 +8,11 @@ from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.ops.signal.windowed import pad_with_zeros
 
-__all__ = ["check_padding", "extended_by"]
+__all__ = ["check_padding", "extend"]
 
 
-def extended_by(kind: str | None, x: AnyTensor, dim: int, n: int) -> AnyTensor:
-    """`n` more elements at both ends: ``"even"`` mirrors, ``"odd"`` turns around the end, ``"constant"`` repeats it."""
+def extend(kind: str | None, x: AnyTensor, dim: int, n: int) -> AnyTensor:
+    """Add `n` elements at both ends: ``"even"`` mirrors, ``"odd"`` rotates about the end, ``"constant"`` repeats it."""
     if n < 1 or kind is None:
         return x
     if kind == "zeros":

@@ -12,7 +12,7 @@ from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, inexact
 from gradcore.ops.signal.windowed import pad_with_zeros
 from gradcore.scipy.conversion import on_device, together
-from gradcore.scipy.signal.edges import check_padding, extended_by
+from gradcore.scipy.signal.edges import check_padding, extend
 
 __all__ = ["filtfilt", "freqz", "lfilter", "lfilter_zi", "sosfilt", "sosfilt_zi", "sosfiltfilt"]
 
@@ -40,14 +40,14 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """
     if zi is None:
         b, a, x = _coefficients(b, a, x)
-        return _filtered(b, a, x, axis_of(axis, x.ndim))
+        return _filter(b, a, x, axis_of(axis, x.ndim))
     b, a, x, zi = (inexact(t) for t in together(b, a, x, zi))
     b, a, x = _coefficients(b, a, x)
     dim = axis_of(axis, x.ndim)
     return _with_state(b, a, x, dim, _state(zi, x, dim, max(b.shape[0], a.shape[0]) - 1))
 
 
-def _filtered(b: AnyTensor, a: AnyTensor, x: AnyTensor, dim: int) -> AnyTensor:
+def _filter(b: AnyTensor, a: AnyTensor, x: AnyTensor, dim: int) -> AnyTensor:
     return F.recursive_filter(x, b, a, dim) if x.numel() else x
 
 
@@ -138,7 +138,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     dim = axis_of(axis, x.ndim)
     if zi is None:
         for section in sos:
-            x = _filtered(section[:3], section[3:], x, dim)
+            x = _filter(section[:3], section[3:], x, dim)
         return x
     expected = (sos.shape[0], *(n if d != dim else 2 for d, n in enumerate(x.shape)))
     if found[2].ndim != len(expected) or found[2].shape[0] != sos.shape[0]:
@@ -178,7 +178,7 @@ def _there_and_back(
     x: AnyTensor, dim: int, padtype: Any, padlen: Any, taps: int, run: Callable[[AnyTensor, AnyTensor], AnyTensor]
 ) -> AnyTensor:
     edge = check_padding(padtype, padlen, x, dim, taps)
-    y = extended_by(padtype, x, dim, edge)
+    y = extend(padtype, x, dim, edge)
     n = y.shape[dim]
     y = run(y, F.narrow(y, dim, 0, 1))
     y = F.flip(run(F.flip(y, (dim,)), F.narrow(y, dim, n - 1, 1)), (dim,))

@@ -14,7 +14,7 @@ from gradcore.numpy.conversion import axis_of, cast, inexact
 from gradcore.numpy.mathematics import unwrap
 from gradcore.ops.signal.windowed import pad_with_zeros
 from gradcore.scipy.conversion import floating, on_device, together
-from gradcore.scipy.signal.edges import extended_by
+from gradcore.scipy.signal.edges import extend
 from gradcore.scipy.signal.smoothing import detrend as without_trend
 from gradcore.scipy.signal.tapers import taper
 from gradcore.tensor import Tensor
@@ -76,8 +76,8 @@ def _segments(x: AnyTensor, n: int, window: Any, nperseg: Any, noverlap: Any, nf
     return Segments(cast(taken, F.real(x)._dtype) if not taken._dtype.is_complex else taken, length, overlap, nfft)
 
 
-def _transformed(x: AnyTensor, s: Segments, detrend: Detrend, onesided: bool) -> AnyTensor:
-    """Return the spectrum of each segment of the last dim, as the last of two dims."""
+def _transform_segments(x: AnyTensor, s: Segments, detrend: Detrend, onesided: bool) -> AnyTensor:
+    """Split the last dim into segments, and return their spectra, with segments and frequencies as last dims."""
     parts = F.unfold_dim(x, x.ndim - 1, s.length, s.step)
     if callable(detrend):
         parts = detrend(parts)
@@ -91,8 +91,8 @@ def _frequencies(s: Segments, fs: float, onesided: bool, x: Tensor) -> AnyTensor
     return on_device((np.fft.rfftfreq if onesided else np.fft.fftfreq)(s.nfft, 1 / fs), x)
 
 
-def _doubled(x: AnyTensor, nfft: int) -> AnyTensor:
-    """Twice the frequencies of a onesided spectrum that stand for two."""
+def _double_pairs(x: AnyTensor, nfft: int) -> AnyTensor:
+    """Double the values of a onesided spectrum at frequencies that also stand for their negative."""
     weights = np.full(x.shape[-1], 2.0)
     weights[0] = 1
     if nfft % 2 == 0:
@@ -107,7 +107,7 @@ def _on_axis(detrend: Detrend, axis: int) -> Detrend:
     return lambda parts: F.movedim(detrend(F.movedim(parts, -1, axis)), axis, -1)
 
 
-def _onesided(wanted: bool, *signals: AnyTensor) -> bool:
+def _is_onesided(wanted: bool, *signals: AnyTensor) -> bool:
     return wanted and not any(x._dtype.is_complex for x in signals)
 
 
@@ -136,20 +136,20 @@ def csd(
     n = max(x.shape[-1], y.shape[-1])
     x, y = (pad_with_zeros(F, t, (t.ndim - 1,), (0,), (n - t.shape[-1],)) if t.shape[-1] < n else t for t in (x, y))
     s = _segments(x, n, window, nperseg, noverlap, nfft)
-    onesided = _onesided(return_onesided, x, y)
+    onesided = _is_onesided(return_onesided, x, y)
     detrend = _on_axis(detrend, axis)
-    first = _transformed(x, s, detrend, onesided)
-    power = F.conj(first) * (first if same else _transformed(y, s, detrend, onesided)) * s.scale(scaling, fs)
+    first = _transform_segments(x, s, detrend, onesided)
+    power = F.conj(first) * (first if same else _transform_segments(y, s, detrend, onesided)) * s.scale(scaling, fs)
     if same:
         power = F.real(power)
     if onesided:
-        power = _doubled(power, s.nfft)
-    power = _averaged(power, average)
+        power = _double_pairs(power, s.nfft)
+    power = _average(power, average)
     return _frequencies(s, fs, onesided, x), F.movedim(power, -1, axis)
 
 
-def _averaged(power: AnyTensor, average: str) -> AnyTensor:
-    """Over the segments, the last dim but one."""
+def _average(power: AnyTensor, average: str) -> AnyTensor:
+    """Return the mean or median over the segments, the last dim but one."""
     if average not in ("mean", "median"):
         raise ValueError(f"Parameter {average=} must be 'median' or 'mean'!")
     n = power.shape[-2]
@@ -235,13 +235,13 @@ def _short_time(
     x = F.movedim(x, axis_of(axis, x.ndim), -1)
     s = _segments(x, x.shape[-1], window, nperseg, noverlap, nfft)
     last = x.ndim - 1
-    x = extended_by(boundary, x, last, s.length // 2)
+    x = extend(boundary, x, last, s.length // 2)
     if fill:
         x = pad_with_zeros(F, x, (last,), (0,), (-(x.shape[-1] - s.length) % s.step % s.length,))
     if onesided and x._dtype.is_complex:
         warnings.warn("Input data is complex, switching to return_onesided=False", stacklevel=3)
         onesided = False
-    found = finish(_transformed(x, s, _on_axis(detrend, axis), onesided), s)
+    found = finish(_transform_segments(x, s, _on_axis(detrend, axis), onesided), s)
     times = np.arange(s.length / 2, x.shape[-1] - s.length / 2 + 1, s.step) / float(fs)
     if boundary is not None:
         times = times - s.length / 2 / fs
@@ -292,12 +292,12 @@ def spectrogram(
     n = x.shape[axis_of(axis, x.ndim)]
     s = _segments(x, n, window, nperseg, 0, None)
     noverlap = s.length // 8 if noverlap is None else noverlap
-    onesided = _onesided(return_onesided, x)
+    onesided = _is_onesided(return_onesided, x)
 
     def finish(found: AnyTensor, s: Segments) -> AnyTensor:
         if mode == "psd":
             power = F.real(F.conj(found) * found) * s.scale(scaling, fs)
-            return _doubled(power, s.nfft) if onesided else power
+            return _double_pairs(power, s.nfft) if onesided else power
         found = found * F.sqrt(s.scale(scaling, fs))
         return {"complex": lambda z: z, "magnitude": F.abs, "angle": F.angle, "phase": F.angle}[mode](found)
 

@@ -115,7 +115,7 @@ tfqmr = _solver("tfqmr", "quasi-minimal residuals without the transpose")
 
 
 def factorized(A: Any) -> Any:
-    """Return a function that solves systems with a matrix, whose factors are kept.
+    """Return a function that solves systems with the matrix `A`, which is factorized once.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def norm(x: Any, ord: Any = None, axis: int | None = None) -> AnyTensor:
 def expm_multiply(
     A: Any, B: Any, start: Any = None, stop: Any = None, num: Any = None, endpoint: Any = None
 ) -> AnyTensor:
-    """The product of the exponential of a matrix with a vector or a matrix, by Taylor polynomials of short steps.
+    """Compute ``expm(A) @ B`` for a vector or a matrix `B`, by Taylor polynomials over short steps.
 
     Examples
     --------

@@ -16,8 +16,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _prepared(a: Any, axis: Any, nan_policy: str = "propagate") -> tuple[AnyTensor, tuple[int, ...], int]:
-    """Return the numbers, the dims to sum over and how many numbers that are."""
+def _prepare(a: Any, axis: Any, nan_policy: str = "propagate") -> tuple[AnyTensor, tuple[int, ...], int]:
+    """Return the samples as a tensor, the dims to sum over, and the number of samples along these."""
     if nan_policy not in ("propagate", "raise", "omit"):
         raise ValueError("nan_policy must be one of {'propagate', 'raise', 'omit'}")
     if nan_policy != "propagate":
@@ -46,7 +46,7 @@ def moment(
     >>> stats.moment(gc.tensor([1.0, 2.0, 3.0, 6.0]), 2)
     tensor(3.5000)
     """
-    x, dims, _ = _prepared(a, axis, nan_policy)
+    x, dims, _ = _prepare(a, axis, nan_policy)
     if center is None:
         return _central(x, order, dims, keepdims)
     return F.mean((x - together(x, center)[1]) ** order, dims, keepdims)
@@ -63,7 +63,7 @@ def skew(
     >>> stats.skew(gc.tensor([1.0, 2.0, 3.0, 6.0]))
     tensor(0.6872)
     """
-    x, dims, n = _prepared(a, axis, nan_policy)
+    x, dims, n = _prepare(a, axis, nan_policy)
     found = _central(x, 3, dims, keepdims) / _central(x, 2, dims, keepdims) ** 1.5
     return found if bias or n < 3 else found * (math.sqrt(n * (n - 1)) / (n - 2))
 
@@ -72,7 +72,7 @@ def kurtosis(
     a: Any, axis: Any = 0, fisher: bool = True, bias: bool = True, nan_policy: str = "propagate", *,
     keepdims: bool = False,
 ) -> AnyTensor:  # fmt: skip
-    """The fourth moment of standardized samples, less that of the normal distribution, as `scipy.stats.kurtosis`.
+    """Compute the kurtosis, by default minus that of the normal distribution, as `scipy.stats.kurtosis`.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def kurtosis(
     >>> stats.kurtosis(gc.tensor([1.0, 2.0, 3.0, 6.0]))
     tensor(-1.)
     """
-    x, dims, n = _prepared(a, axis, nan_policy)
+    x, dims, n = _prepare(a, axis, nan_policy)
     found = _central(x, 4, dims, keepdims) / _central(x, 2, dims, keepdims) ** 2
     if not bias and n > 3:
         found = ((n * n - 1) * found - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
@@ -91,25 +91,25 @@ def variation(
     a: Any, axis: Any = 0, nan_policy: str = "propagate", ddof: int = 0, *, keepdims: bool = False
 ) -> AnyTensor:
     """Return the standard deviation over the mean, as `scipy.stats.variation`."""
-    x, dims, n = _prepared(a, axis, nan_policy)
+    x, dims, n = _prepare(a, axis, nan_policy)
     return _std(x, dims, n, ddof, keepdims) / F.mean(x, dims, keepdims)
 
 
 def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> AnyTensor:
     """Return the standard error of the mean, as `scipy.stats.sem`."""
-    x, dims, n = _prepared(a, axis, nan_policy)
+    x, dims, n = _prepare(a, axis, nan_policy)
     return _std(x, dims, n, ddof, keepdims) / math.sqrt(n)
 
 
 def zmap(scores: Any, compare: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
     """Scores in standard deviations from the mean of others, as `scipy.stats.zmap`."""
-    x, dims, n = _prepared(compare, axis, nan_policy)
+    x, dims, n = _prepare(compare, axis, nan_policy)
     scores, x = (inexact(t) for t in together(scores, x))
     return (scores - F.mean(x, dims, True)) / _std(x, dims, n, ddof, True)
 
 
 def zscore(a: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
-    """Samples in standard deviations from their mean, as `scipy.stats.zscore`.
+    """Return the samples' distances from their mean in standard deviations, as `scipy.stats.zscore`.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def gzscore(a: Any, *, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagat
 
 def gstd(a: Any, axis: Any = 0, ddof: int = 1, *, keepdims: bool = False, nan_policy: str = "propagate") -> AnyTensor:
     """Return the exponential of the standard deviation of logarithms, as `scipy.stats.gstd`."""
-    x, dims, n = _prepared(a, axis, nan_policy)
+    x, dims, n = _prepare(a, axis, nan_policy)
     return F.exp(_std(F.log(x), dims, n, ddof, keepdims))
 
 
@@ -153,7 +153,7 @@ def gmean(
     >>> stats.gmean(gc.tensor([1.0, 4.0]))
     tensor(2.)
     """
-    x, dims, _ = _prepared(a, axis, nan_policy)
+    x, dims, _ = _prepare(a, axis, nan_policy)
     return F.exp(_mean(F.log(_in(x, dtype)), weights, dims, keepdims))
 
 
@@ -162,7 +162,7 @@ def hmean(
     keepdims: bool = False,
 ) -> AnyTensor:  # fmt: skip
     """Return the harmonic mean, as `scipy.stats.hmean`."""
-    x, dims, _ = _prepared(a, axis, nan_policy)
+    x, dims, _ = _prepare(a, axis, nan_policy)
     return 1 / _mean(1 / _in(x, dtype), weights, dims, keepdims)
 
 
@@ -173,7 +173,7 @@ def pmean(
     """Return the mean of p-th powers, as `scipy.stats.pmean`."""
     if p == 0:
         return gmean(a, axis, dtype, weights, nan_policy=nan_policy, keepdims=keepdims)
-    x, dims, _ = _prepared(a, axis, nan_policy)
+    x, dims, _ = _prepare(a, axis, nan_policy)
     return _mean(_in(x, dtype) ** p, weights, dims, keepdims) ** (1 / p)
 
 
@@ -195,7 +195,7 @@ def entropy(
     """
     if base is not None and base <= 0:
         raise ValueError("`base` must be a positive number or `None`.")
-    p, dims, _ = _prepared(pk, axis, nan_policy)
+    p, dims, _ = _prepare(pk, axis, nan_policy)
     if qk is None:
         terms = F.entr(p / F.sum(p, dims, True))
     else:
@@ -224,7 +224,7 @@ def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = No
     if alternative != "two-sided" or method is not None:
         raise NotImplementedError("alternative='two-sided' without a method")
     x, y = (inexact(t) for t in together(x, y))
-    x, dims, n = _prepared(x, axis)
+    x, dims, n = _prepare(x, axis)
     if n < 2:
         raise ValueError("`x` and `y` must have length at least 2.")
     x, y = (t - F.mean(t, dims, True) for t in (x, y))
@@ -248,7 +248,7 @@ class DescribeResult(NamedTuple):
 
 def describe(a: Any, axis: Any = 0, ddof: int = 1, bias: bool = True, nan_policy: str = "propagate") -> DescribeResult:
     """Extrema, mean, variance, skewness and kurtosis, as `scipy.stats.describe`."""
-    x, dims, n = _prepared(a, axis, nan_policy)
+    x, dims, n = _prepare(a, axis, nan_policy)
     if not x.numel():
         raise ValueError("The input must not be empty.")
     extrema = F.amin(x, dims), F.amax(x, dims)

@@ -26,8 +26,8 @@ Formula = Callable[..., Any]
 Support = Callable[..., tuple[Any, Any]]
 
 
-def _bound(settings: dict[str, Any], shapes: tuple[str, ...], args: tuple[Any, ...]) -> list[Any]:
-    """Shapes, `loc` and `scale` as they are given."""
+def _bind_parameters(settings: dict[str, Any], shapes: tuple[str, ...], args: tuple[Any, ...]) -> list[Any]:
+    """Return the values of the shape parameters, `loc` and `scale` from a call's arguments."""
     names = (*shapes, "loc", "scale")
     if len(args) > len(names):
         raise TypeError(f"takes {', '.join(names)}, but {len(args)} values were given")
@@ -64,8 +64,11 @@ class ContinuousDistribution:
         self._log_density, self._cumulative, self._support = log_density, cumulative, support
 
     def _standard(self, x: Any, args: Any, settings: Any) -> tuple[Any, list[Any], Any, Any, Any]:
-        """The standardized number, harmless outside of the support; shapes, scale, where it is below and above."""
-        x, *given = (inexact(t) for t in together(x, *_bound(settings, self.shapes, args)))
+        """Return ``(x - loc) / scale``, the shapes, the scale, and masks of `x` below and above the support.
+
+        Outside of the support the standardized number is replaced by one inside, so that gradients are finite.
+        """
+        x, *given = (inexact(t) for t in together(x, *_bind_parameters(settings, self.shapes, args)))
         *shapes, loc, scale = given
         y = (x - loc) / scale
         low, high = self._support(*shapes)
@@ -103,7 +106,7 @@ class ContinuousDistribution:
         return F.where(scale > 0, found, math.nan)
 
     def sf(self, x: Any, *args: Any, **settings: Any) -> AnyTensor:
-        """One minus the distribution function."""
+        """Return the survival function, ``1 - cdf(x)``."""
         return 1 - self.cdf(x, *args, **settings)
 
     def __repr__(self) -> str:
@@ -118,7 +121,7 @@ class DiscreteDistribution:
 
     def logpmf(self, k: Any, *args: Any, **settings: Any) -> AnyTensor:
         """Return the logarithm of the probability: minus infinity for what does not occur."""
-        values = _bound(settings, self.shapes, args)[:-1]
+        values = _bind_parameters(settings, self.shapes, args)[:-1]
         k, *given = (inexact(t) for t in together(k, *values))
         *shapes, loc = given
         k = k - loc
@@ -272,7 +275,7 @@ class _Dirichlet:
     """The distribution of probabilities that sum to one, the first dim of `x`."""
 
     def logpdf(self, x: Any, alpha: Any) -> AnyTensor:
-        """The logarithm of the density, as `scipy.stats.dirichlet.logpdf`; the last probability may be left out."""
+        """Compute the log density, as `scipy.stats.dirichlet.logpdf`; the last probability may be left out."""
         x, alpha = (inexact(t) for t in together(x, alpha))
         if x.shape[0] + 1 == alpha.shape[0]:
             x = F.cat([x, F.unsqueeze(1 - F.sum(x, (0,)), 0)], 0)
